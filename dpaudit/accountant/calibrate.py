@@ -86,7 +86,7 @@ def calibrate(
     if not held:
         raise Unsupported(
             f"calibrate: {problem.claim.text} holds neither at {problem.symbol} = {float(low):g} "
-            f"nor at {float(high):g}; give another bracket="
+            f"nor at {float(high):g}; give dpaudit.calibrate another bracket="
         )
     if len(held) == 2:
         found, refused = low, None
@@ -152,6 +152,11 @@ class _Problem:
 
         return cache(ends)
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the number that is claimed is 0."""
+        return self._claimed == 0
+
     @cached_property
     def _claimed(self) -> float:
         return float(enclose(self.claim.value).mid())
@@ -207,18 +212,36 @@ def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fra
 def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
     """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
     one = Fraction(1)
-    here = _sign(problem, one)
-    for power in range(1, LARGEST):
-        for end in (Fraction(2) ** power, Fraction(1, 2**power)):
-            if problem.symbol.is_integer and end < 1:
-                continue
-            inner = end / 2 if end > 1 else end * 2
-            if _sign(problem, end) not in (here, None):
-                return min(inner, end), max(inner, end)
+    ways = (Fraction(2), Fraction(1, 2))
+    tried = [one]
+    for way in ways if _nearer(problem, Fraction(2)) else ways[::-1]:
+        if problem.symbol.is_integer and way < 1:
+            continue
+        before = _sign(problem, one)
+        for power in range(1, LARGEST):
+            end = way**power
+            sign = _sign(problem, end)
+            if None not in (before, sign) and sign is not before:
+                return min(end, end / way), max(end, end / way)
+            before = sign
+        tried.append(end)
+        if _nearer(problem, end):
+            break  # the other way leads away
+    signs = {_sign(problem, end) for end in tried}
+    said = "holds" if True in signs else "fails" if False in signs else "has no valid parameter"
     raise Unsupported(
-        f"calibrate: {problem.claim.text} {'holds' if here else 'fails'} at every power of two of "
-        f"{problem.symbol}; give bracket="
+        f"calibrate: {problem.claim.text} {said} at every power of two of {problem.symbol} from "
+        f"{float(min(tried)):.3g} to {float(max(tried)):.3g}; give dpaudit.calibrate a bracket="
     )
+
+
+def _nearer(problem: _Problem, value: Fraction) -> bool:
+    """Whether the bound at a value is nearer to what is claimed than at 1, where it has to move."""
+    try:
+        one, other = problem.rough(Fraction(1))[1], problem.rough(value)[1]
+    except InvalidParameter:
+        return value > 1
+    return other < one if one > 0 else other > one
 
 
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
@@ -258,12 +281,28 @@ def _real(
     away = -1 if problem.holds(low) else 1
     tolerance = 10.0 ** (1 - digits)
     root = None
-    if guess(low_log) * guess(high_log) < 0:
+    if problem.is_zero:
+        root = _bisected(problem.proved, (low_log, high_log), away, tolerance / 10)
+    elif guess(low_log) * guess(high_log) < 0:
         near = toms748(guess, low_log, high_log, xtol=GUESSED, rtol=GUESSED)
         root = _secant(guess, excess, near, (low_log, high_log), tolerance / 10)
     if root is None:
         root = toms748(excess, low_log, high_log, xtol=tolerance, rtol=tolerance)
     return _stepped(problem.proved, math.exp(root), digits, away)
+
+
+def _bisected(
+    proved_at: Callable[[Fraction], bool], ends: tuple[float, float], away: int, tolerance: float
+) -> float:
+    """The border of what is proved, whose excess tells nothing of how far away it is."""
+    refused, proved = ends if away > 0 else ends[::-1]
+    while abs(proved - refused) > tolerance:
+        middle = (proved + refused) / 2
+        if proved_at(_short(middle)):
+            proved = middle
+        else:
+            refused = middle
+    return proved
 
 
 def _secant(
@@ -309,4 +348,6 @@ def _stepped(
         if proved_at(following) != proved:
             return (value, following) if proved else (following, value)
         value = following
-    raise Unsupported(f"calibrate: no value near {root:g} could be proved; ask for fewer digits=")
+    raise Unsupported(
+        f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits="
+    )

@@ -20,7 +20,6 @@ from dpaudit.exact import (
     canonical,
     decimal_lower,
     decimal_upper,
-    exact,
     is_infinite,
     is_symbolic,
     log,
@@ -29,7 +28,7 @@ from dpaudit.exact import (
     sympify,
     unknowns,
 )
-from dpaudit.exact.inequality import POINTS, at_most, balls_at, covered, points, simple
+from dpaudit.exact.inequality import POINTS, at_most, balls_at, covered, ends_of, points, simple
 from dpaudit.families.opaque import ApproxDP, RenyiDP
 from dpaudit.measures.calculus import CALCULI, Step, measure_of, measures
 from dpaudit.measures.renyi import order
@@ -81,7 +80,8 @@ class Claim:
         stated(self.guarantee, "Claim.guarantee")
         if not self.by:
             raise InvalidParameter("Claim.by is empty: say who states the claim, and where")
-        object.__setattr__(self, "ranges", {s: _ends(s, r) for s, r in self.ranges.items()})
+        ranges = {s: ends_of(s, ends, "Claim.ranges") for s, ends in self.ranges.items()}
+        object.__setattr__(self, "ranges", ranges)
 
     def __str__(self) -> str:
         return f"{self.text}, by {self.by}" + (f" ({self.reading})" if self.reading else "")
@@ -168,17 +168,6 @@ def _claimable() -> list[str]:
 
 def _at_order(curve: Number, alpha: Number) -> Number:
     return canonical(curve.subs(order(), sympify(alpha))) if is_symbolic(curve) else curve
-
-
-def _ends(symbol: Any, ends: tuple[Any, Any]) -> tuple[Fraction, Fraction]:
-    if not is_symbolic(symbol) or unknowns(symbol) != {symbol}:
-        raise InvalidParameter(f"Claim.ranges[{symbol!r}]: expected a symbol as the key")
-    lower, upper = (exact(end, f"Claim.ranges[{symbol}]") for end in ends)
-    if is_symbolic(lower) or is_symbolic(upper) or not lower <= upper:
-        raise InvalidParameter(
-            f"Claim.ranges[{symbol}] = ({lower}, {upper}): expected rational ends in order"
-        )
-    return lower, upper
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,7 +16,8 @@ from typing import Any
 from dpaudit.accountant.account import Bound, account
 from dpaudit.accountant.calibrate import calibrate
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number, exact, is_symbolic
+from dpaudit.exact import Number, enclose, exact, is_symbolic, readable, unknowns
+from dpaudit.exact.domains import integer, non_negative
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
@@ -103,6 +104,7 @@ _SAMPLINGS: Mapping[str, tuple[Callable[[Batches], Node], str]] = {
     "cyclic": (_cyclic, "zero_out"),
 }
 IN_PLACE = ("shuffled", "kept", "cyclic")
+DRAWN = ("poisson", "users", "fixed")
 
 
 def dp_sgd(
@@ -142,7 +144,7 @@ def dp_sgd(
     sampling is ``poisson``.
     Errors: InvalidParameter for a sampling that is none of these, a batch larger than the data,
     passes that are not whole where they must be, microbatches that coins may shift, users whose
-    contributions have no bound.
+    contributions have no bound, or one above all n records.
     Source: Abadi and others 2016 (the algorithm); Andrew, Thakkar, McMahan, Ramaswamy 2021
     (adaptive clipping); McMahan, Ramage, Talwar, Zhang 2018 (users drawn); Charles and others
     2024, Fine-Tuning Large Language Models with User-Level Differential Privacy (records of users
@@ -179,10 +181,10 @@ def _declared(
     contributions: object = None,
 ) -> Node:
     make, _ = _sampling(sampling)
-    owned = _owned(sampling, unit, contributions)
+    owned = _owned(run, sampling, unit, contributions)
     # Records of one user that are drawn together move every sum of a batch together.
     moved = owned if sampling == "users" else 1
-    own = _count(microbatch, "microbatch")
+    own = integer(microbatch, "microbatch")
     if own > 1 and sampling not in IN_PLACE:
         raise InvalidParameter(
             f"microbatch = {own}: under {sampling!r} sampling a record's coin shifts the others "
@@ -193,17 +195,17 @@ def _declared(
     wider = 2 if own > 1 else 1
     found = make(replace(run, sigma=run.sigma / (wider * moved)))
     if largest is not None:
-        found = _cut(found, run, _count(largest, "largest"), sampling)
+        found = _cut(found, run, integer(largest, "largest"), sampling)
     # A record that is replaced flips a bit of the count, as does one within a microbatch.
     flips = 2 if sampling == "fixed" or own > 1 else 1
     share = (
         None if clipped_share is None else exact(clipped_share, "clipped_share") / (flips * moved)
     )
-    found = _with_releases(found, _count(layers, "layers"), share)
+    found = _with_releases(found, integer(layers, "layers"), share)
     return found if owned == moved else Group(found, owned)
 
 
-def _owned(sampling: str, unit: str, contributions: object) -> int:
+def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int:
     """How many records a unit of privacy has at most."""
     if choose(Unit, unit, "unit") is Unit.RECORD:
         if contributions is not None or sampling == "users":
@@ -221,7 +223,13 @@ def _owned(sampling: str, unit: str, contributions: object) -> int:
             "unit = 'user': nothing bounds how many records one user has, and so how far a user "
             "moves a batch; give contributions=k, and cut every user to k records"
         )
-    return _count(contributions, "contributions")
+    owned = integer(contributions, "contributions")
+    if sampling != "users" and owned > run.n:
+        raise InvalidParameter(
+            f"contributions = {owned}: more than all n = {run.n} records; expected at most "
+            f"{run.n}, or sampling='users', where n counts users"
+        )
+    return owned
 
 
 def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
@@ -265,7 +273,7 @@ def dp_ftrl(
     >>> dp.dp_ftrl(steps=1024, sigma=10).rounds
     Fraction(1024, 1)
     """
-    rounds, passes = _count(steps, "steps"), _count(epochs, "epochs")
+    rounds, passes = integer(steps, "steps"), integer(epochs, "epochs")
     if rounds % passes:
         raise InvalidParameter(f"steps = {rounds}: expected a multiple of epochs = {passes}")
     apart = Participation(passes, rounds // passes)
@@ -280,12 +288,19 @@ def noise_for(
     batch: int,
     epochs: object,
     sampling: str = "poisson",
+    largest: int | None = None,
+    layers: int = 1,
+    microbatch: int = 1,
+    clipped_share: object = None,
     unit: str = "record",
     contributions: int | None = None,
 ) -> Fraction:
     """The least sigma, to six digits and rounded up, for :func:`dp_sgd` to be (epsilon, delta)-DP.
 
-    Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``.
+    The other parameters are those of :func:`dp_sgd`.
+    Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``; InvalidParameter for an epsilon that is
+    negative or a symbol, for delta = 0, of which no Gaussian noise is, and for a delta at which
+    every sigma will do, since a record is in no batch often enough.
 
     >>> import dpaudit as dp
     >>> round(float(dp.noise_for(epsilon=1, delta="1e-5", n=10_000, batch=100, epochs=2)), 3)
@@ -294,9 +309,55 @@ def noise_for(
     import sympy
 
     run = _batches(n, batch, epochs, sympy.Symbol("sigma", positive=True))
-    declaration = _declared(run, sampling, unit=unit, contributions=contributions)
-    found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(epsilon, delta))
+    declaration = _declared(
+        run,
+        sampling,
+        largest=largest,
+        layers=layers,
+        microbatch=microbatch,
+        clipped_share=clipped_share,
+        unit=unit,
+        contributions=contributions,
+    )
+    level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
+    non_negative(level, "epsilon")
+    _reachable(chance, run, sampling, contributions)
+    found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
     return Fraction(found.value)
+
+
+def _value(value: object, place: str) -> Number:
+    """Errors: InvalidParameter for what is no number, or depends on symbols."""
+    found = exact(value, place)
+    if unknowns(found):
+        raise InvalidParameter(
+            f"{place} = {readable(found)[:80]}: expected a number, not a symbol: sigma alone is "
+            "searched for"
+        )
+    return found
+
+
+def _reachable(delta: Number, run: Batches, sampling: str, contributions: object) -> None:
+    """Errors: InvalidParameter for a delta that no sigma has, or that every one has.
+
+    Outputs differ only where one of the k records of a unit is in a batch: under these samplings
+    with probability at most 1 - (1 - k batch / n)^steps, which bounds delta whatever sigma is.
+    """
+    if not 0 < enclose(delta) < 1:
+        raise InvalidParameter(
+            f"delta = {readable(delta)}: expected a number in (0, 1): at 0 no Gaussian noise "
+            "satisfies any epsilon, and at 1 everything does"
+        )
+    if sampling not in DRAWN:
+        return
+    owned = integer(contributions, "contributions") if contributions and sampling != "users" else 1
+    absent = max(1 - Fraction(owned * run.batch, run.n), Fraction(0))
+    if not enclose(delta) < 1 - enclose(absent) ** run.steps:
+        raise InvalidParameter(
+            f"delta = {readable(delta)}: of {run.steps} batches at rate {run.batch}/{run.n} a "
+            f"{'user' if contributions else 'record'} is in any at all with a smaller probability, "
+            "so that every sigma will do, and none is the least: expected a smaller delta"
+        )
 
 
 def scope_of(sampling: str, unit: str = "record") -> Scope:
@@ -319,8 +380,8 @@ def from_settings(text: str) -> tuple[Node, Scope]:
     return _declared(run, sampling, **found), scope_of(sampling, unit)
 
 
-def settings_in(text: str) -> dict[str, Any]:
-    """The settings by their names.
+def settings_in(text: str, needed: Sequence[str] = SETTINGS) -> dict[str, Any]:
+    """The settings by their names; all that are ``needed``.
 
     Errors: as :func:`from_settings`.
     """
@@ -333,7 +394,7 @@ def settings_in(text: str) -> dict[str, Any]:
                 f"--dp-sgd: {word!r}: expected each of {', '.join(known)} once, as NAME=VALUE"
             )
         found[name] = value
-    missing = [name for name in SETTINGS if name not in found]
+    missing = [name for name in needed if name not in found]
     if missing:
         raise InvalidParameter(f"--dp-sgd: {', '.join(missing)} missing")
     return found
@@ -348,19 +409,17 @@ def epsilon_over_steps(
     """
     if not isinstance(node, Repeat) or node.index is not None or is_symbolic(node.times):
         raise InvalidParameter(f"{node.head}: expected a run that is repeated a number of times")
-    whole, wanted = int(node.times), _count(points, "points")
+    whole, wanted = int(node.times), integer(points, "points")
     steps = sorted({max(whole * k // wanted, 1) for k in range(1, wanted + 1)}) if whole else []
     return [(s, account(Repeat(node.child, s), scope).epsilon(delta)) for s in steps]
 
 
 def sigma_over_epsilon(
-    epsilons: Sequence[object], *, delta: object, n: int, batch: int, epochs: object, sampling: str
+    epsilons: Sequence[object], *, delta: object, **run: Any
 ) -> list[tuple[Fraction, Fraction]]:
-    """(epsilon, the least sigma) by :func:`noise_for`."""
-    run = {"n": n, "batch": batch, "epochs": epochs, "sampling": sampling}
+    """(epsilon, the least sigma) by :func:`noise_for`, which takes the other parameters."""
     return [
-        (Fraction(exact(e, "epsilon")), noise_for(epsilon=e, delta=delta, **run))  # type: ignore[arg-type]
-        for e in epsilons
+        (Fraction(exact(e, "epsilon")), noise_for(epsilon=e, delta=delta, **run)) for e in epsilons
     ]
 
 
@@ -406,17 +465,10 @@ def _sampling(name: str) -> tuple[Callable[[Batches], Node], str]:
 
 
 def _batches(n: object, batch: object, epochs: object, sigma: object) -> Batches:
-    records, size = _count(n, "n"), _count(batch, "batch")
+    records, size = integer(n, "n"), integer(batch, "batch")
     if size > records:
         raise InvalidParameter(f"batch = {size}: larger than n = {records} records")
     passes = exact(epochs, "epochs")
     if is_symbolic(passes) or passes <= 0:
         raise InvalidParameter(f"epochs = {epochs}: expected a positive number")
     return Batches(records, size, Fraction(passes), exact(sigma, "sigma"))
-
-
-def _count(value: object, place: str) -> int:
-    found = exact(value, place)
-    if is_symbolic(found) or found.denominator != 1 or found < 1:
-        raise InvalidParameter(f"{place} = {value}: expected a whole number of at least 1")
-    return int(found)

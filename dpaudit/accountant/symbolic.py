@@ -15,9 +15,10 @@ from enum import StrEnum
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import exact, is_infinite, sympify, unknowns
-from dpaudit.exact.inequality import at_most
+from dpaudit.exact import exact, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact.inequality import at_most, ends_of
 from dpaudit.measures.calculus import Step
+from dpaudit.nodes import postorder
 
 
 class Trend(StrEnum):
@@ -99,13 +100,19 @@ class SymbolicProfile:
         delta falls with epsilon (its derivative is -e^epsilon Phi(-b)) and rises with mu (phi(a)),
         so that the sign of d mu / d symbol tells of any other symbol.  ``UNKNOWN`` where neither
         sign could be shown.
+
+        ``symbol``, and the keys of ``ranges``: a symbol of the profile, or its name; a symbol of
+        other assumptions stands for the one of its name.
+        Errors: InvalidParameter for one that neither the profile nor its declaration has.
         """
         import sympy
 
-        if symbol == self.epsilon:
+        chosen = self._named(symbol, "symbol")
+        if chosen == self.epsilon:
             return Trend.FALLS
-        within = {s: (exact(a, str(s)), exact(b, str(s))) for s, (a, b) in (ranges or {}).items()}
-        slope = sympy.simplify(sympy.diff(self.mu**2, symbol))
+        named = {self._named(s, "a key of ranges"): ends for s, ends in (ranges or {}).items()}
+        within = {s: ends_of(s, ends, "ranges") for s, ends in named.items()}
+        slope = sympy.simplify(sympy.diff(self.mu**2, chosen))
         if slope == 0:
             return Trend.CONSTANT
         if slope.has(sympy.Derivative, sympy.Subs):
@@ -113,6 +120,31 @@ class SymbolicProfile:
         if at_most(slope, 0, within):
             return Trend.FALLS
         return Trend.RISES if at_most(0, slope, within) else Trend.UNKNOWN
+
+    def _named(self, symbol: Any, place: str) -> Any:
+        """The one symbol that is meant.
+
+        Errors: InvalidParameter for none of the profile, or a name that several have.
+        """
+        nodes = postorder(self.step.node)
+        held = {self.epsilon, *unknowns(self.mu)}.union(
+            *(unknowns(value) for node in nodes for value in node.parameters.values())
+        ) - {getattr(node, "index", None) for node in nodes}
+        if is_symbolic(symbol) and symbol in held:
+            return symbol
+        text = isinstance(symbol, str) or is_symbolic(symbol)
+        found = [own for own in held if text and str(own) == str(symbol)]
+        if len(found) == 1:
+            return found[0]
+        shown = ", ".join(sorted(set(map(str, held))))
+        if found:
+            raise InvalidParameter(
+                f"{place} = {symbol}: {len(found)} symbols of this name, which differ in their "
+                "assumptions; give the symbol itself"
+            )
+        raise InvalidParameter(
+            f"{place} = {symbol!r}: the profile does not hold it: it has {shown}"
+        )
 
     def _ends(self) -> tuple[Any, Any]:
         return self.epsilon / self.mu - self.mu / 2, self.epsilon / self.mu + self.mu / 2

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from dpaudit.scope import Scope
 
 DELTA = "1e-5"
-RUN = ("n", "batch", "epochs", "sampling")
+RUN = ("n", "batch", "epochs")
 
 
 def curves(
-    node: Node,
-    scope: Scope,
+    node: Node | None,
+    scope: Scope | None,
     delta: str | None,
     settings: str | None,
     *,
@@ -27,7 +27,7 @@ def curves(
     sigma_for: str | None,
     figure: Path | None,
 ) -> dict[str, Any]:
-    """The tables that were asked for; the figure is written.
+    """The tables that were asked for, that of sigma without a run alone; the figure is written.
 
     Errors: InvalidParameter for a figure of neither or of both tables, for sigma without the
     settings of a run, and as the functions of :mod:`dpaudit.accountant.recipes`.
@@ -39,6 +39,8 @@ def curves(
     found: dict[str, Any] = {}
     at = delta or DELTA
     if points is not None:
+        if node is None or scope is None:
+            raise InvalidParameter("--points: needs the noise of the run, sigma=, in --dp-sgd")
         found["over_steps"] = _over_steps(node, scope, at, points)
         axes, keys = ("steps", f"epsilon at delta = {at}"), ("steps", "epsilon_upper")
     if sigma_for is not None:
@@ -66,11 +68,8 @@ def _over_steps(node: Node, scope: Scope, delta: str, points: int) -> list[dict[
 def _sigmas(settings: str, epsilons: str, delta: str) -> list[dict[str, Any]]:
     from dpaudit.accountant.recipes import settings_in, sigma_over_epsilon
 
-    given = settings_in(settings)
-    others = [name for name in given if name not in (*RUN, "sigma")]
-    if others:
-        raise InvalidParameter(f"--sigma-for: not known with {others[0]}")
-    run = {name: given.get(name, "poisson") for name in RUN}
+    run = settings_in(settings, RUN)
+    run.pop("sigma", None)
     rows = sigma_over_epsilon(epsilons.split(","), delta=delta, **run)
     return [{"epsilon": decimal_upper(e), "sigma": decimal_upper(s)} for e, s in rows]
 

@@ -161,7 +161,11 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
     help="How the loader of --history made its batches: poisson, shuffled or cyclic.",
 )
 @click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
-@click.option("--sigma-for", metavar="EPSILONS", help="With --dp-sgd: the sigma of each of them.")
+@click.option(
+    "--sigma-for",
+    metavar="EPSILONS",
+    help="With --dp-sgd, where sigma= may lack: the sigma of each of them.",
+)
 @click.option("--figure", type=click.Path(path_type=Path), help="The table as a figure, SVG.")
 @as_json_option
 def account(
@@ -178,15 +182,19 @@ def account(
     """What the declaration of TARGET guarantees, as numbers rounded outward."""
     from dpaudit.accountant.account import account_table
     from dpaudit.cli import terminal
-    from dpaudit.cli.curves import curves
+    from dpaudit.cli.curves import RUN, curves
 
     if sum(given is not None for given in (target, dp_sgd, history)) != 1:
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
         )
     if dp_sgd is not None:
-        from dpaudit.accountant.recipes import from_settings
+        from dpaudit.accountant.recipes import from_settings, settings_in
 
+        if asked["sigma_for"] is not None and "sigma" not in settings_in(dp_sgd, RUN):
+            table = {"name": "dp-sgd", **curves(None, None, delta, dp_sgd, **asked)}
+            echo_json(table) if as_json else terminal.account(table)
+            return
         name, declaration, scope = "dp-sgd", *from_settings(dp_sgd)
     elif history is not None:
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history

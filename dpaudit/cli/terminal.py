@@ -106,11 +106,12 @@ def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Seq
 def account(table: Mapping[str, Any]) -> None:
     """The account's numbers."""
     columns = ("delta", "epsilon_lower", "epsilon_upper", "rule")
-    shown = _table(table["scope"], "delta", "epsilon at least", "epsilon at most", "by")
-    for row in table["epsilon"]:
-        shown.add_row(*(escape(row[key]) for key in columns))
-    _print(shown)
-    for name, value in table["calculi"].items():
+    if "epsilon" in table:
+        shown = _table(table["scope"], "delta", "epsilon at least", "epsilon at most", "by")
+        for row in table["epsilon"]:
+            shown.add_row(*(escape(row[key]) for key in columns))
+        _print(shown)
+    for name, value in table.get("calculi", {}).items():
         _console().print(f"{name}: {value}", markup=False, highlight=False)
     for key, title in (("over_steps", "Epsilon over steps"), ("sigma", "Sigma over epsilon")):
         if rows := table.get(key):

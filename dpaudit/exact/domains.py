@@ -106,6 +106,20 @@ def real(value: object, place: str) -> float:
     return float(found)
 
 
+def integer(value: object, place: str, least: int = 1, most: int | None = None) -> int:
+    """The whole number behind a value.
+
+    Errors: InvalidParameter for a symbol, a number that is not whole, one out of the ends.
+    """
+    found = exact(value, place)
+    whole = not is_symbolic(found) and found.denominator == 1
+    if not whole or found < least or (most is not None and found > most):
+        ends = f"a whole number of at least {least}" if most is None else f"{least} to {most}"
+        ends += ", not a symbol" if unknowns(found) else "" if whole else ", and whole"
+        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected {ends}")
+    return int(found)
+
+
 def checked(value: object, place: str, domain: Domain) -> Number:
     """The exact number behind a value, in its domain."""
     result = exact(value, place)

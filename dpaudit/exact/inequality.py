@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from reprlib import repr as short
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -19,6 +20,7 @@ from dpaudit.exact import (
     Number,
     canonical,
     enclose,
+    exact,
     head,
     is_printable,
     is_symbolic,
@@ -40,6 +42,33 @@ FEW = 7
 CASES = 6
 PROBES = 64
 WIDE = 4
+STEEP, MOST_STEEP = 1000, Fraction(1, 2)
+SIGNS = ("positive", "negative", "nonnegative", "nonpositive")
+
+
+def ends_of(symbol: Any, ends: object, place: str) -> Ends:
+    """(lower, upper) as exact rationals, values that the symbol may have.
+
+    Errors: InvalidParameter for a key that is no symbol, for anything but two rational numbers in
+    order, and for an end that the symbol's assumptions exclude.
+    """
+    if not is_symbolic(symbol) or unknowns(symbol) != {symbol}:
+        raise InvalidParameter(f"{place}[{symbol!r}]: expected a symbol as the key")
+    named = f"{place}[{symbol}] = {short(ends)}"
+    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+        raise InvalidParameter(f"{named}: expected two ends, (lower, upper)")
+    lower, upper = (exact(end, f"{place}[{symbol}][{i}]") for i, end in enumerate(ends))
+    if is_symbolic(lower) or is_symbolic(upper) or not lower <= upper:
+        raise InvalidParameter(f"{named}: expected rational ends in order")
+    for end in (lower, upper):
+        for sign in SIGNS:
+            number = sympify(end)
+            if getattr(symbol, f"is_{sign}") is True and not getattr(number, f"is_{sign}"):
+                raise InvalidParameter(
+                    f"{named}: the symbol {symbol} is declared {sign}, which {end} is not: "
+                    f"expected {sign} ends"
+                )
+    return lower, upper
 
 
 def at_most(value: Number, claimed: Number, ranges: Ranges) -> bool:
@@ -291,10 +320,29 @@ def covered(
 ) -> bool:
     """Whether a predicate holds on every box of a subdivision of the ranges of all atoms.
 
-    ``fails`` at the lower corner of one of the first boxes ends the search.
+    ``fails`` at the lower corner of one of the first boxes ends the search.  Where that shows
+    nothing, symbols of many powers of ten below 1 (deltas) are halved as seldom as their logarithm
+    would be: as if each were written exp(-L).
     """
     if any(atom not in ranges for atom in atoms):
         return False
+    steep = frozenset(a for a in atoms if _is_steep(*ranges[a]))
+    return _covered(atoms, ranges, holds, fails, frozenset()) or (
+        bool(steep) and _covered(atoms, ranges, holds, fails, steep)
+    )
+
+
+def _is_steep(lower: Fraction, upper: Fraction) -> bool:
+    return lower > 0 and STEEP * lower < upper <= MOST_STEEP
+
+
+def _covered(
+    atoms: Sequence[Any],
+    ranges: Ranges,
+    holds: Callable[[Balls], bool],
+    fails: Callable[[Values], bool],
+    steep: frozenset[Any],
+) -> bool:
     boxes = [tuple(_whole(atom, ranges[atom]) for atom in atoms)]
     for number in range(BOXES):
         if not boxes:
@@ -308,7 +356,7 @@ def covered(
             return False
         if number < PROBES and fails(dict(zip(atoms, (ends[0] for ends in box), strict=True))):
             return False
-        boxes.extend(_halves(atoms, box))
+        boxes.extend(_halves(atoms, box, steep))
     return False
 
 
@@ -326,8 +374,10 @@ def _interval(lower: Fraction, upper: Fraction) -> Any:
         return enclose(lower).union(enclose(upper))
 
 
-def _halves(atoms: Sequence[Any], box: tuple[Ends, ...]) -> list[tuple[Ends, ...]]:
-    widest = max(range(len(box)), key=lambda i: _width(*box[i]))
+def _halves(
+    atoms: Sequence[Any], box: tuple[Ends, ...], steep: frozenset[Any]
+) -> list[tuple[Ends, ...]]:
+    widest = max(range(len(box)), key=lambda i: _width(*box[i], steep=atoms[i] in steep))
     atom, (lower, upper) = atoms[widest], box[widest]
     middle = _middle(lower, upper)
     parts = [_whole(atom, (lower, middle)), _whole(atom, (middle, upper))]
@@ -336,9 +386,16 @@ def _halves(atoms: Sequence[Any], box: tuple[Ends, ...]) -> list[tuple[Ends, ...
     return [(*box[:widest], part, *box[widest + 1 :]) for part in parts]
 
 
-def _width(lower: Fraction, upper: Fraction) -> float:
-    """Relative where the range is positive."""
-    return math.log(upper / lower) if lower > 0 else float(upper - lower)
+def _width(lower: Fraction, upper: Fraction, *, steep: bool) -> float:
+    """Relative where the range is positive; that of the logarithm where it is ``steep``."""
+    if steep:
+        return math.log(_logarithm(lower) / _logarithm(upper))
+    return _logarithm(upper) - _logarithm(lower) if lower > 0 else float(upper - lower)
+
+
+def _logarithm(value: Fraction) -> float:
+    """Of a number that no float may hold."""
+    return math.log(value.numerator) - math.log(value.denominator)
 
 
 def _middle(lower: Fraction, upper: Fraction) -> Fraction:
@@ -387,5 +444,5 @@ def _samples(atom: Any, ranges: Ranges) -> list[Fraction]:
 
 def _allowed(atom: Any, value: Fraction) -> bool:
     number = sympify(value)
-    checks = ("positive", "negative", "nonnegative", "nonpositive", "integer", "nonzero")
+    checks = (*SIGNS, "integer", "nonzero")
     return all(getattr(atom, f"is_{c}") is not True or getattr(number, f"is_{c}") for c in checks)

@@ -284,8 +284,9 @@ def test_refuting_values_keep_every_parameter_valid() -> None:
     assert checked.outcome is Outcome.REFUTED
     assert Fraction(checked.values["x"]) < 2
     assert check(ZCDP(x - 5), Gaussian("a", x)).outcome is Outcome.UNPROVED
-    positive = Claim(ZCDP(1), by="t", ranges={x: (0, 1)}).check(Gaussian("a", x), SCOPE)
-    assert Fraction(positive.values["x"]) > 0
+    real = sympy.Symbol("y", real=True)
+    positive = Claim(ZCDP(1), by="t", ranges={real: (0, 1)}).check(Gaussian("a", real), SCOPE)
+    assert Fraction(positive.values["y"]) > 0
     shifted = Repeat(Gaussian("a", 5 - T(k)), 3, k)
     assert check(ZCDP(1), shifted).outcome is Outcome.UNPROVED
     assert check(ZCDP(1), Repeat(Gaussian("a", T(k) / 5), 3, k)).outcome is Outcome.REFUTED
@@ -376,3 +377,32 @@ def test_large_claims_end() -> None:
     some = Compose(*(Gaussian("a", z) for z in symbols[:14]))
     assert check(GDP(sympy.Add(*(1 / z for z in symbols[:14]))), some).outcome is Outcome.UNPROVED
     assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((-1, 1), r"Claim.ranges\[x\] = \(-1, 1\): the symbol x is declared positive, which -1 is"),
+        (
+            (0, 1),
+            r"Claim.ranges\[x\] = \(0, 1\): the symbol x is declared positive, which 0 is not",
+        ),
+        (".1", r"Claim.ranges\[x\] = '.1': expected two ends"),
+        (3, r"Claim.ranges\[x\] = 3: expected two ends"),
+        ((1, 2, 3), "expected two ends"),
+        ((2, 1), r"Claim.ranges\[x\] = \(2, 1\): expected rational ends in order"),
+    ],
+)
+def test_ends_that_a_symbol_cannot_have_are_refused(ends: Any, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        Claim(ZCDP(1), by="t", ranges={x: ends})
+
+
+def test_a_range_over_delta_is_proved_where_delta_is_the_symbol() -> None:
+    """sigma = sqrt(2 log(2 / delta)) / epsilon: as where delta is written exp(-L)."""
+    epsilon, delta = sympy.symbols("epsilon delta", positive=True)
+    node = Gaussian("a", sympy.sqrt(2 * sympy.log(2 / delta)) / epsilon)
+    for top, outcome in (("7.8", Outcome.PROVED), ("20", Outcome.REFUTED)):
+        ranges: dict[Any, Any] = {epsilon: ("0.1", top), delta: ("1e-12", "1e-2")}
+        claim = Claim(ApproxDP(epsilon, delta), by="Lemma A.5", ranges=ranges)
+        assert claim.check(node, SCOPE).outcome is outcome

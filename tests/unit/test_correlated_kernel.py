@@ -343,7 +343,7 @@ def test_trials_share_the_rounds_and_no_secret_batch_takes_part() -> None:
 def test_every_use_is_a_new_stream() -> None:
     """Sums begin anew, and so does the noise: uncorrelated within 5 deviations."""
     for rounds, expected in ((1, [1, 1, 1, 1]), (2, [1, 2, 1, 2])):
-        node = Repeat(noise("identity", rounds, (2, 1), Fraction(1, 10)), 4 // rounds)
+        node = Repeat(noise("identity", rounds, (rounds, 1), Fraction(1, 10)), 4 // rounds)
         program = Written(node, lambda c: [c.release("sum", identity()) for _ in range(4)])
         made = sampled(program, Records(np.array([[1.0]])), ZERO_OUT, seed=9, trials=2_000)
         drawn = np.stack([e.released[:, 0] for e in made.transcript])

@@ -111,10 +111,16 @@ def test_the_largest_move_is_that_of_all_patterns(
 ) -> None:
     strategy = STRATEGIES.get(name) or explicit(rounds)
     upper, reached = exhaustive(matrix(strategy, rounds), *who)
-    node = noise(rounds, strategy, *who)
-    move = largest_move(node.strategy, node.rounds, node.participation)
+    named = Factorisation(strategy) if isinstance(strategy, str) else strategy
+    move = largest_move(named, Fraction(rounds), Participation(*who))
     assert (move.upper, move.reached) == (upper, reached)
-    assert Account(node, SCOPE).step("gdp").attained == (upper == reached)
+    bands = len(strategy.entries) if isinstance(strategy, BandedToeplitz) else 1
+    if bands > rounds or who[0] > -(-rounds // who[1]):
+        with pytest.raises(InvalidParameter, match=f"rounds = {rounds}"):
+            noise(rounds, strategy, *who)
+    else:
+        node = noise(rounds, strategy, *who)
+        assert Account(node, SCOPE).step("gdp").attained == (upper == reached)
 
 
 LARGE: list[Any] = [
@@ -174,7 +180,8 @@ def test_symbolic_rounds_bound_every_number_of_rounds(strategy: Any) -> None:
         return
     step = Account(noise(T, strategy, multiplier=z), SCOPE).step("gdp")
     assert bound("gdp", step.node, []) == step.value
-    for rounds in (1, 2, 3, 4, 7, 8, 9, 100, 1000):
+    # Two bands take two rounds.
+    for rounds in (1, 2, 3, 4, 7, 8, 9, 100, 1000)[isinstance(strategy, BandedToeplitz) :]:
         at = enclose(step.value.subs({T: rounds, z: 1}))
         own = enclose(values(noise(rounds, strategy), "gdp"))
         assert at >= own or at.overlaps(own)
@@ -199,7 +206,7 @@ def test_strategies_without_a_proof_for_several_rounds_are_refused() -> None:
     for strategy in ("smooth_binary", "tree_honaker"):
         with pytest.raises(Unsupported, match="no bound is proved"):
             values(noise(64, strategy, 2, 5), "gdp")
-        assert values(noise(64, strategy, 9, 64), "gdp") > 0
+        assert values(noise(64, strategy, 1, 64), "gdp") > 0
     many = LowerTriangular([[1] * (t + 1) for t in range(300)])  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="too many patterns"):
         values(noise(300, many, 20, 2), "gdp")
@@ -214,6 +221,10 @@ def test_strategies_without_a_proof_for_several_rounds_are_refused() -> None:
 @pytest.mark.parametrize("rounds", [10**5, 10**7, 10**30, T])
 def test_absurd_sizes_are_bounded_or_refused_at_once(strategy: Any, who: Any, rounds: Any) -> None:
     start = time.perf_counter()
+    if rounds != T and who[0] > (fit := -(-rounds // who[1])):
+        with pytest.raises(InvalidParameter, match=f"hold at most {fit} of them"):
+            noise(rounds, strategy, *who)
+        who = (fit, who[1])
     node = noise(rounds, strategy, *who)
     try:
         assert values(node, "zcdp") > 0
@@ -316,6 +327,54 @@ def test_declarations_are_written_and_read_back(node: CorrelatedGaussian) -> Non
     bound_node = node.bind({T: 5, z: 2} if node.rounds == T else {})
     assert bound_node.parameters["rounds"] in (3, 5, 9)
     assert "\n" not in repr(node)
+
+
+@pytest.mark.parametrize("who", [(3, 4), (2, 10), (5, 1)])
+def test_more_participations_than_the_rounds_hold_are_refused(who: tuple[int, int]) -> None:
+    """The most of them are counted over all patterns."""
+    fit = max(
+        size
+        for size in range(1, 5)
+        for chosen in itertools.combinations(range(4), size)
+        if all(b - a >= who[1] for a, b in itertools.pairwise(chosen))
+    )
+    with pytest.raises(InvalidParameter, match=rf"rounds = 4 hold at most {fit} of them; declare"):
+        noise(4, "tree", *who)
+    assert noise(4, "tree", fit, who[1]).participation.at_most == fit
+    later = noise(T, "identity", *who)
+    with pytest.raises(InvalidParameter, match="participation"):
+        later.bind({T: 4})
+    assert later.bind({T: 31}).rounds == 31
+
+
+def test_bands_longer_than_the_run_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"8 bands, longer than .*rounds = 4: expected at m"):
+        noise(4, BandedToeplitz([1] * 8))  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="8 bands, longer than"):
+        noise(T, BandedToeplitz([1] * 8)).bind({T: 7})  # type: ignore[arg-type]
+    assert noise(8, BandedToeplitz([1] * 8)).rounds == 8  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            "1; 1 0",
+            r"rows\[1\] = '1 0': expected the last entry of row 2, on the diagonal, not zero",
+        ),
+        ("1; 1 2 3", r"rows\[1\] = '1 2 3': 3 entries in row 2 of a lower triangle: expected 2"),
+    ],
+)
+def test_a_row_that_is_refused_is_named(rows: str, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        LowerTriangular(rows)
+
+
+def test_too_many_participations_to_add_up_name_a_way_out() -> None:
+    with pytest.raises(Unsupported, match="fewer rounds, or a BandedToeplitz of at most 512 bands"):
+        values(noise(10**6, "sqrt_toeplitz", 10, 10**5), "gdp")
+    found = values(noise(10**6, BandedToeplitz("1 1/2"), 10, 10**5), "gdp")
+    assert float(found) == pytest.approx(math.sqrt(10 * 1.25), rel=1e-12)
 
 
 @pytest.mark.parametrize(

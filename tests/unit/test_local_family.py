@@ -795,3 +795,23 @@ def test_a_child_of_no_known_largest_loss_is_not_amplified() -> None:
     found = [dp.account(node, SCOPE).epsilon(F(1, 10**5)) for node in (noise, Shuffled(noise, 99))]
     assert found[0].upper == found[1].upper
     assert found[1].lower == 0
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        dp.RandomizedResponse("p", 700, 3),
+        dp.RandomizedResponse("p", 700, 2),
+        dp.PureDP(700),
+        dp.Laplace("l", F(1, 700)),
+        dp.DiscreteLaplace("d", F(1, 700)),
+        SubsetResponse("s", 700, F(1, 4), F(1, 20), F(1, 2)),
+    ],
+)
+def test_reports_of_a_loss_beyond_floats_keep_their_own_epsilon(report: Any) -> None:
+    """As at 50, where the counts of shuffled reports are not known either."""
+    opened = dp.account(Shuffled(report, 10_000), SCOPE)
+    assert dp.account(report, SCOPE).step("pure").value == 700
+    assert 700 - F(1, 1000) < opened.epsilon("1e-6").upper <= 700
+    with pytest.raises(Unsupported, match="reports at epsilon = 700: at most 30 is known here"):
+        opened.delta("0.5")

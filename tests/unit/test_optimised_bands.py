@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 import dpaudit as dp
 from dpaudit.check.theorem import bound
@@ -80,6 +82,30 @@ def test_bands_longer_than_the_run_are_refused() -> None:
         optimised_bands(8, 9)
     with pytest.raises(InvalidParameter, match="rounds = 0"):
         optimised_bands(0, 1)
+    with pytest.raises(InvalidParameter, match="bands = 600: expected 1 to 512"):
+        optimised_bands(1000, 600)
+
+
+@pytest.mark.parametrize("made", [optimised_bands, optimised_buffers])
+def test_numbers_that_are_not_whole_are_refused(made: Any) -> None:
+    T = sympy.Symbol("T", positive=True, integer=True)
+    for rounds, few, said in (
+        (T, 2, "rounds = T: expected .*, not a symbol"),
+        (64.5, 2, r"rounds = 64\.5: expected .*, and whole"),
+        (64, T, "= T: expected .*, not a symbol"),
+        (64, 2.5, r"= 2\.5: expected .*whole"),
+        (64, [2], "expected an int"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            made(rounds, few)
+    assert made("64", "2") == made(64, 2)
+
+
+def test_an_optimised_strategy_is_not_itself_one() -> None:
+    found = optimised_buffers(16, 2)
+    with pytest.raises(InvalidParameter, match=r"give the Buffered's \.strategy"):
+        dp.dp_ftrl(steps=16, sigma=1, strategy=found)
+    assert dp.dp_ftrl(steps=16, sigma=1, strategy=found.strategy).strategy is found.strategy
 
 
 # --- buffered linear Toeplitz strategies ---------------------------------------------------------

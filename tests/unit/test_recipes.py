@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 from click.testing import CliRunner
+from scipy.stats import norm
 
 import dpaudit as dp
 from dpaudit.accountant.recipes import from_settings, sampling_warning, scope_of
@@ -194,6 +197,86 @@ def test_noise_for_users_is_more() -> None:
 def test_users_without_a_bound_are_refused(settings: dict[str, object], named: str) -> None:
     with pytest.raises(dp.InvalidParameter, match=named):
         dp.dp_sgd(n=100, batch=10, epochs=1, sigma=1, **settings)  # type: ignore[arg-type]
+
+
+def test_contributions_above_all_records_are_refused() -> None:
+    settings: dict[str, Any] = {"batch": 9, "epochs": 1, "sigma": 1, "unit": "user"}
+    with pytest.raises(dp.InvalidParameter, match="contributions = 100: more than all n = 90"):
+        dp.dp_sgd(n=90, contributions=100, **settings)
+    assert dp.dp_sgd(n=90, contributions=90, **settings).head.startswith("Group")
+    assert dp.dp_sgd(n=90, contributions=100, sampling="users", **settings).times == 10
+
+
+def test_the_noise_for_an_epsilon_of_0() -> None:
+    """The total variation of one batch is q (2 Phi(1 / (2 sigma)) - 1)."""
+    one: dict[str, Any] = {"epsilon": 0, "delta": "1e-3", "n": 10, "batch": 1}
+    drawn = dp.noise_for(**one, epochs="0.1")
+    known = 1 / (2 * norm.ppf((1e-3 / 0.1 + 1) / 2))
+    assert known <= float(drawn) <= known * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"epsilon": sympy.Symbol("e", positive=True)},
+            "epsilon = e: expected a number, not a sym",
+        ),
+        ({"epsilon": -1}, "^epsilon = -1"),
+        ({"delta": sympy.Symbol("d", positive=True)}, "delta = d: expected a number, not a symbol"),
+        ({"delta": 0}, r"delta = 0: expected a number in \(0, 1\): at 0 no Gaussian noise"),
+        ({"delta": 1}, r"delta = 1: expected a number in \(0, 1\)"),
+        ({"delta": 0.99}, "delta = 0.99: of 200 batches at rate 100/10000 .* every sigma will do"),
+        ({"delta": 0.99, "sampling": "fixed"}, "every sigma will do"),
+        ({"n": sympy.Symbol("n")}, "n = n: expected a whole number of at least 1, not a symbol"),
+        ({"layers": 0}, "layers = 0"),
+    ],
+)
+def test_noise_that_cannot_be_found_is_refused_at_once(asked: dict[str, Any], said: str) -> None:
+    settings = {"epsilon": 1, "delta": "1e-5", "n": 10_000, "batch": 100, "epochs": 2}
+    start = time.process_time()
+    with pytest.raises(dp.InvalidParameter, match=said):
+        dp.noise_for(**{**settings, **asked})
+    assert time.process_time() - start < 1
+
+
+def test_every_sigma_will_do_only_above_the_chance_of_being_drawn() -> None:
+    """One batch at rate 1/10: delta is at most 1/10, and with little noise nearly so."""
+    one: dict[str, Any] = {"epsilon": 1, "n": 10, "batch": 1, "epochs": "0.1"}
+    with pytest.raises(dp.InvalidParameter, match="every sigma will do"):
+        dp.noise_for(delta="0.1", **one)
+    assert dp.noise_for(delta="0.09", **one) > 0
+
+
+def test_noise_for_takes_what_dp_sgd_takes() -> None:
+    """Four layers, each with noise of its own, need twice the noise; microbatches twice as well."""
+    settings: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 1}
+    one = float(dp.noise_for(**settings))
+    assert float(dp.noise_for(**settings, layers=4)) == pytest.approx(2 * one, rel=1e-5)
+    turns = float(dp.noise_for(**settings, sampling="cyclic"))
+    halves = dp.noise_for(**settings, sampling="cyclic", microbatch=5)
+    assert float(halves) == pytest.approx(2 * turns, rel=1e-5)
+    assert float(dp.noise_for(**settings, clipped_share=20)) > one
+    assert float(dp.noise_for(**settings, largest=40)) >= one * (1 - 1e-5)
+
+
+def test_the_command_for_sigma_takes_all_settings_and_needs_no_sigma() -> None:
+    asked = "n=1000 batch=10 epochs=1 sampling=users unit=user contributions=2"
+    words = ["account", "--dp-sgd", asked, "--delta", "1e-5", "--sigma-for", "1"]
+    shown = CliRunner().invoke(main, [*words, "--json"])
+    assert shown.exit_code == 0, shown.output
+    (row,) = json.loads(shown.output)["sigma"]
+    users: dict[str, Any] = {"sampling": "users", "unit": "user", "contributions": 2}
+    known = dp.noise_for(epsilon=1, delta="1e-5", n=1000, batch=10, epochs=1, **users)
+    assert Fraction(row["sigma"]) == known
+    shown = CliRunner().invoke(main, words)
+    assert shown.exit_code == 0, shown.output
+    assert row["sigma"] in shown.output
+    shown = CliRunner().invoke(main, [*words, "--points", "3"])
+    assert shown.exit_code != 0
+    assert "--points: needs the noise of the run, sigma=" in shown.output
+    shown = CliRunner().invoke(main, words[:-2])
+    assert "sigma missing" in shown.output
 
 
 def test_tables_of_epsilon_and_of_sigma(tmp_path: Path) -> None:

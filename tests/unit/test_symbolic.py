@@ -52,7 +52,12 @@ def test_how_delta_moves_with_each_symbol() -> None:
     falls = {symbol for symbol, trend in trends.items() if trend is Trend.FALLS}
     assert falls == {z, w, profile.epsilon}
     assert trends[T] is Trend.RISES
-    assert profile.trend(sympy.Symbol("other")) is Trend.CONSTANT
+    names = {name: profile.trend(name) for name in ("z", "w", "T", "epsilon")}
+    assert names == {str(symbol): trend for symbol, trend in trends.items()}
+    assert profile.trend(sympy.Symbol("z")) is Trend.FALLS  # the one of this name
+    for other in ("other", sympy.Symbol("other"), 5, None):
+        with pytest.raises(InvalidParameter, match="does not hold it: it has T, epsilon, w, z"):
+            profile.trend(other)
     # Shown by the derivative of delta itself, at numbers.
     at = {z: 2, w: 3, T: 5, profile.epsilon: 1}
     for symbol, trend in trends.items():
@@ -66,6 +71,11 @@ def test_a_trend_that_holds_in_a_range_only() -> None:
     assert profile.trend(z) is Trend.UNKNOWN
     assert profile.trend(z, {z: ("0.1", "0.9")}) is Trend.RISES
     assert profile.trend(z, {z: ("1.1", "1.9")}) is Trend.FALLS
+    assert profile.trend("z", {"z": ("0.1", "0.9")}) is Trend.RISES
+    with pytest.raises(InvalidParameter, match="a key of ranges = 'w'"):
+        profile.trend(z, {"w": ("0.1", "0.9")})
+    with pytest.raises(InvalidParameter, match="declared positive, which 0 is not"):
+        profile.trend(z, {z: (0, 1)})
     floors = dp.account(dp.GDP(sympy.floor(T / 2) + 1), SCOPE).in_symbols()
     assert floors.trend(T) is Trend.UNKNOWN
 
@@ -83,3 +93,14 @@ def test_what_has_no_such_profile_is_refused() -> None:
     for delta in (0, "0.6", 2):
         with pytest.raises(InvalidParameter, match="delta"):
             SINGLE.epsilon_above(delta)
+
+
+def test_a_symbol_that_cancels_leaves_delta_as_it_is() -> None:
+    """The declaration has w, the profile of its Gaussian route does not."""
+    both = dp.Compose(dp.GDP(z), dp.GDP(sympy.sqrt(w**2)), dp.GDP(T / T))
+    assert dp.account(both, SCOPE).in_symbols().trend(w) is Trend.RISES
+    of_reports = dp.account(dp.Shuffled(dp.GDP(z), T), dp.central("replace_one")).in_symbols()
+    assert of_reports.trend(T) is of_reports.trend("T") is Trend.CONSTANT
+    twins = dp.Compose(dp.GDP(z), dp.GDP(sympy.Symbol("z", positive=True, integer=True)))
+    with pytest.raises(InvalidParameter, match="2 symbols of this name"):
+        dp.account(twins, SCOPE).in_symbols().trend("z")

@@ -22,6 +22,7 @@ from typing import Any
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, is_symbolic, log, maximum, total
 from dpaudit.families.correlated.node import (
+    LARGEST_MATRIX,
     BandedToeplitz,
     Factorisation,
     LowerTriangular,
@@ -204,6 +205,13 @@ def _often(strategy: Strategy, last: int, times: int, apart: int) -> Move:
     raise Unsupported(f"{strategy} with {times} participations: no bound is proved; use tree")
 
 
+def _way_out(apart: int) -> str:
+    return (
+        f"use fewer rounds, or a BandedToeplitz of at most {min(apart, LARGEST_MATRIX)} bands, of "
+        "which no two participations share a row"
+    )
+
+
 def regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
     """||sum of columns 1, 1+b, 1+2b, ...||^2 of the Toeplitz strategy with this first column."""
     if len(column) <= apart:  # no two of them share a row
@@ -220,7 +228,10 @@ def regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
 def _toeplitz_roots(last: int, times: int, apart: int) -> Move:
     """Exact up to ``EXACT_ROUNDS``; above that in fixed point, rounded up and down."""
     if last * times > LARGEST_SUM:
-        raise Unsupported(f"sqrt_toeplitz: {times} participations in {last} rounds are too many")
+        raise Unsupported(
+            f"sqrt_toeplitz: {times} participations in {last} rounds are too many: at most "
+            f"{LARGEST_SUM} of rounds times participations are added up; {_way_out(apart)}"
+        )
     if last <= EXACT_ROUNDS:
         column = [comb(2 * k, k) * 4 ** (last - k) for k in range(last)]
         return exactly(Fraction(regular(column, last, times, apart), 16**last))
@@ -242,7 +253,10 @@ def _banded(coefficients: Sequence[Fraction], last: int, times: int, apart: int)
     most b coefficients G_st = 0 for s != t, and G_tt falls as t grows.
     """
     if len(coefficients) > apart and last * times > LARGEST_SUM:
-        raise Unsupported(f"{times} participations in {last} rounds are too many to add up")
+        raise Unsupported(
+            f"{times} participations in {last} rounds are too many: at most {LARGEST_SUM} of "
+            f"rounds times participations are added up; {_way_out(apart)}"
+        )
     falling = all(a >= b for a, b in pairwise(coefficients))
     if (falling and coefficients[-1] >= 0) or len(coefficients) <= apart:
         return exactly(regular(coefficients, last, times, apart))

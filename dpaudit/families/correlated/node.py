@@ -68,9 +68,15 @@ class LowerTriangular:
                 f"LowerTriangular: {len(found)} rows, expected at most {LARGEST_MATRIX}"
             )
         for t, row in enumerate(found, 1):
-            if len(row) != t or row[-1] == 0:
+            place = f"LowerTriangular.rows[{t - 1}] = {short(_joined(row))}"
+            if len(row) != t:
                 raise InvalidParameter(
-                    f"LowerTriangular.rows[{t - 1}]: expected {t} entries, the last not zero"
+                    f"{place}: {len(row)} entries in row {t} of a lower triangle: expected {t}"
+                )
+            if row[-1] == 0:
+                raise InvalidParameter(
+                    f"{place}: expected the last entry of row {t}, on the diagonal, not zero: a "
+                    "singular matrix does not release the prefix sums"
                 )
         object.__setattr__(self, "rows", "; ".join(map(_joined, found)))
 
@@ -161,7 +167,9 @@ class CorrelatedGaussian(Leaf):
     declared adjacency; a row of no such round does not move.  ``strategy``: a
     :class:`Factorisation` or its name, a :class:`LowerTriangular` or a :class:`BandedToeplitz`;
     ``participation``: in which rounds one record takes part, the same on both data sets.
-    Errors: InvalidParameter for a strategy that is none of these, or of another number of rounds.
+    Errors: InvalidParameter for a strategy that is none of these, or of another number of rounds;
+    for more bands than rounds, or more participations, that far apart, than the rounds hold
+    (symbolic rounds are judged once they are bound).
 
     >>> import dpaudit as dp
     >>> sums = dp.CorrelatedGaussian("prefix sums", 4, rounds=8, strategy="tree")
@@ -183,10 +191,7 @@ class CorrelatedGaussian(Leaf):
             chosen = choose(Factorisation, self.strategy, f"{self.name}.strategy")
             object.__setattr__(self, "strategy", chosen)
         elif not isinstance(self.strategy, (LowerTriangular, BandedToeplitz)):
-            raise InvalidParameter(
-                f"{self.name}.strategy = {short(self.strategy)}: expected the name of a "
-                "factorisation, a LowerTriangular or a BandedToeplitz"
-            )
+            raise InvalidParameter(f"{self.name}.strategy = {_no_strategy(self.strategy)}")
         if not isinstance(self.participation, Participation):
             raise InvalidParameter(
                 f"{self.name}.participation = {short(self.participation)}: expected a Participation"
@@ -195,6 +200,37 @@ class CorrelatedGaussian(Leaf):
             size = len(self.strategy.entries)
             if self.rounds != size:
                 refuse(self.rounds, f"{self.name}.rounds", f"{size}, the rows of its strategy")
+        if not is_symbolic(self.rounds):
+            self._within(int(self.rounds))
+
+    def _within(self, rounds: int) -> None:
+        """Errors: InvalidParameter for bands, or participations, that so many rounds do not hold.
+
+        Rounds 1, 1 + b, 1 + 2 b, ... are the most that are b apart: ceil(rounds / b) of them.
+        """
+        if isinstance(self.strategy, BandedToeplitz):
+            bands = len(self.strategy.entries)
+            if bands > rounds:
+                raise InvalidParameter(
+                    f"{self.name}.strategy = {self.strategy}: {bands} bands, longer than "
+                    f"{self.name}.rounds = {rounds}: expected at most {rounds} coefficients"
+                )
+        who = self.participation
+        fit = -(-rounds // int(who.separation))
+        if who.at_most > fit:
+            raise InvalidParameter(
+                f"{self.name}.participation = {who}: {self.name}.rounds = {rounds} hold at most "
+                f"{fit} of them; declare Participation({fit}, {who.separation})"
+            )
+
+
+def _no_strategy(value: object) -> str:
+    """The value, what was expected, and where a strategy inside of it is."""
+    inside = f"; give the {type(value).__name__}'s .strategy" if hasattr(value, "strategy") else ""
+    return (
+        f"{short(value)}: expected the name of a factorisation, a LowerTriangular or a "
+        f"BandedToeplitz{inside}"
+    )
 
 
 # --- exact rationals, as text or as numbers ------------------------------------------------------

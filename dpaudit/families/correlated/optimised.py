@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import integer
 from dpaudit.families.correlated.node import LARGEST_MATRIX, BandedToeplitz
 from dpaudit.kernels.query import Array
 
@@ -59,16 +60,17 @@ def optimised_bands(rounds: int, bands: int) -> Optimised:
     """A banded Toeplitz strategy for prefix sums of ``rounds`` rows, of little error.
 
     Local: L-BFGS from the square root's coefficients, cut; coefficients are rounded to 10^-9.
-    Errors: InvalidParameter for more bands than rounds, or over 2^17 rounds.
+    Errors: InvalidParameter for more bands than rounds, over 2^17 rounds or 512 bands, and for
+    what is no whole number.
 
     >>> from dpaudit.families.correlated.optimised import optimised_bands
     >>> print(optimised_bands(64, 16))
     16 bands: error 2.35005, 15.19% above 2.04013, which no strategy is below
     """
-    if not 1 <= rounds <= LARGEST_ROUNDS:
-        raise InvalidParameter(f"rounds = {rounds}: expected 1 to {LARGEST_ROUNDS}")
-    if not 1 <= bands <= rounds:
+    rounds, bands = integer(rounds, "rounds", 1, LARGEST_ROUNDS), integer(bands, "bands")
+    if bands > rounds:
         raise InvalidParameter(f"bands = {bands}: expected 1 to the {rounds} rounds")
+    integer(bands, "bands", 1, LARGEST_MATRIX)
     from scipy.optimize import minimize
 
     start = np.cumprod(np.concatenate(([1.0], 1 - 0.5 / np.arange(1, bands))))
@@ -97,16 +99,15 @@ def optimised_buffers(rounds: int, buffers: int) -> Buffered:
     """A buffered linear Toeplitz strategy for prefix sums of ``rounds`` rows, of little error.
 
     Local: L-BFGS over decays and weights, from decays 1 - 2^-2j.
-    Errors: InvalidParameter for over 512 rounds, or no buffers, or over 16.
+    Errors: InvalidParameter for over 512 rounds, no buffers or over 16, and for what is no whole
+    number.
 
     >>> import dpaudit as dp
     >>> print(dp.optimised_buffers(64, 3))
     3 buffers: error 2.17991, 6.85% above 2.04013, which no strategy is below
     """
-    if not 2 <= rounds <= LARGEST_MATRIX:
-        raise InvalidParameter(f"rounds = {rounds}: expected 2 to {LARGEST_MATRIX}")
-    if not 1 <= buffers <= MOST_BUFFERS:
-        raise InvalidParameter(f"buffers = {buffers}: expected 1 to {MOST_BUFFERS}")
+    rounds = integer(rounds, "rounds", 2, LARGEST_MATRIX)
+    buffers = integer(buffers, "buffers", 1, MOST_BUFFERS)
     from scipy.optimize import minimize
 
     powers = np.arange(rounds - 1)[:, None]

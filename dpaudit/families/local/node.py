@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, exp, is_symbolic
-from dpaudit.exact.domains import count, known_sign, non_negative, number, positive, refuse
+from dpaudit.exact.domains import count, integer, known_sign, non_negative, number, positive, refuse
 from dpaudit.families.discrete.node import preset
 from dpaudit.nodes.core import Leaf, Node, labelled
 
@@ -64,13 +64,13 @@ def subset_selection(
     Errors: InvalidParameter for fewer than 2 choices, or a size that is not below them.
     Source: Ye, Barg 2018, Section III; Wang and others 2019.
     """
-    values = _whole(choices, "choices", 2)
+    values = integer(choices, "choices", 2)
     if size is None:
         level = exact(epsilon, "epsilon")
         if is_symbolic(level):
             raise InvalidParameter("subset_selection: name the size for an epsilon with symbols")
         size = max(round(values / (1 + float(exp(level)))), 1)
-    held = _whole(size, "size", 1)
+    held = integer(size, "size", 1)
     if held >= values:
         refuse(Fraction(held), "size", "below the number of choices")
     share = Fraction(held, values)
@@ -87,7 +87,7 @@ def hadamard_response(label: str, epsilon: object, choices: int) -> SubsetRespon
     Errors: InvalidParameter for fewer than 2 choices.
     Source: Acharya, Sun, Zhang 2019, Hadamard response, Section 4.
     """
-    values = _whole(choices, "choices", 2)
+    values = integer(choices, "choices", 2)
     third = Fraction(1 if values >= 3 else 0)
     return SubsetResponse(label, exact(epsilon, "epsilon"), Fraction(1, 2), Fraction(1, 4), third)
 
@@ -104,13 +104,6 @@ def cap_response(label: str, epsilon: object, share: object = Fraction(1, 2)) ->
     if known_sign(Fraction(1, 2) - of_sphere, strict=False) is False:
         refuse(of_sphere, "share", "at most a half")
     return SubsetResponse(label, exact(epsilon, "epsilon"), of_sphere)
-
-
-def _whole(value: object, place: str, least: int) -> int:
-    found = exact(value, place)
-    if is_symbolic(found) or found.denominator != 1 or found < least:
-        raise InvalidParameter(f"{place} = {value}: expected a whole number of at least {least}")
-    return int(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

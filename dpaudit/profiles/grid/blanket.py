@@ -44,6 +44,7 @@ from dpaudit.profiles.grid.clones import (
     fewer,
     form_of,
     grouped,
+    known_loss,
     reach_of,
 )
 from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Side, discretise, discretiser
@@ -57,8 +58,9 @@ STEPS = 100.0
 
 
 def _form(pair: Blanket) -> Closed:
-    """Errors: Unsupported for chances that floats do not hold."""
+    """Errors: Unsupported for chances, and losses, that floats do not hold."""
     n = fewer(int(pair.others), Side.UPPER) + 1
+    known_loss(pair.epsilon)
     told, other = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     move = as_float(pair.told * tanh(pair.epsilon / 2), "told")
     rate, per_rest = as_float(pair.rate, "rate"), as_float(settled(pair.rate / pair.rest), "rest")

@@ -84,6 +84,20 @@ def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]
     return low, masses / masses.sum()
 
 
+def known_loss(epsilon: Number) -> float:
+    """The loss of one report; of a larger one, chances are smaller than floats hold.
+
+    Errors: Unsupported for a loss above ``LARGEST``.
+    """
+    loss = as_float(epsilon, "epsilon")
+    if loss > LARGEST:
+        raise Unsupported(
+            f"a shuffled profile of reports at epsilon = {loss:g}: at most {LARGEST:g} is known "
+            "here, and a report's own epsilon holds without it"
+        )
+    return loss
+
+
 def fewer(others: int, side: Side) -> int:
     """As many others as are computed with, which serve for more from above.
 
@@ -97,9 +111,10 @@ def fewer(others: int, side: Side) -> int:
 def counts_of(pair: Clones, side: Side) -> Counts:
     """The law of T.
 
-    Errors: NoLower from below for more others than floats hold.
+    Errors: NoLower from below for more others than floats hold; as :func:`known_loss`.
     """
     others = fewer(int(pair.others), side)
+    known_loss(pair.epsilon)
     told, rest = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     rate, unseen = as_float(pair.rate, "rate"), as_float(settled(1 - pair.rate), "1 - rate")
     low, masses = binomial_masses(others, rate, rate / unseen)
@@ -154,11 +169,9 @@ def form_of(
     """Groups of (number of signs, c, mass), in ascending order of signs, as masses between losses.
 
     ``loss``: the largest; ``relative`` of every mass, ``off`` of every c.
-    Errors: Unsupported for a loss above ``LARGEST``.
+    Errors: as :func:`known_loss`.
     """
-    epsilon = as_float(loss, "epsilon")
-    if epsilon > LARGEST:
-        raise Unsupported(f"a loss of {epsilon:g} of one report: at most {LARGEST:g} is known here")
+    epsilon = known_loss(loss)
     # No outcome inside of the windows has a larger loss.
     apart = np.minimum(groups[0], np.sqrt(2 * REACH * groups[0]) + 4)
     farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT + off)

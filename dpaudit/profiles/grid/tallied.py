@@ -36,7 +36,7 @@ from dpaudit.profiles.closed.single import Ball
 from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.grid.blanket import STEPS
 from dpaudit.profiles.grid.cells import UNIT, Cells
-from dpaudit.profiles.grid.clones import LEFT, MOST_OTHERS, binomial_masses
+from dpaudit.profiles.grid.clones import LEFT, MOST_OTHERS, binomial_masses, known_loss
 from dpaudit.profiles.grid.discrete import (
     Discrete,
     Grid,
@@ -115,9 +115,10 @@ def form_of(pair: Tallied, x: Ball) -> Ball:
 
 
 def _closed(pair: Tallied) -> Closed:
-    """Errors: Unsupported for more reports, or rarer ones, than floats hold."""
+    """Errors: Unsupported for more reports, rarer ones, or larger losses, than floats hold."""
     if pair.others > MOST_OTHERS:
         raise Unsupported(f"{pair.others} other reports: at most {MOST_OTHERS} are computed with")
+    known_loss(pair.epsilon)
     n, likely = int(pair.others) + 1, pair.rare * exp(pair.epsilon)
     low, high = as_float(pair.rare, "rare"), as_float(settled(likely), "rare")
     others, own = (as_float(settled(1 - p), "rare") for p in (pair.rare, likely))
