@@ -161,7 +161,7 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
 @pytest.mark.parametrize(
     ("package", "name", "records"),
     [
-        ("noisy_count", "noisy_count", 0),
+        pytest.param("noisy_count", "noisy_count", 0, marks=pytest.mark.quality),
         pytest.param("diff2", "diff2_gd", 16_150, marks=pytest.mark.quality),
     ],
 )

@@ -166,6 +166,7 @@ def test_the_catalogue_holds_its_claims_but_not_with_a_client_more_gone() -> Non
     )
 
 
+@pytest.mark.quality
 def test_the_correct_twin_of_the_planted_bug_is_flagged_by_nothing() -> None:
     """B27 without its kernel, certified by its suite; false alarms: 1e-4."""
     suite = replace(diff2_more.b27_everybody_stays, kernels={}, caught_by=(), bug="")

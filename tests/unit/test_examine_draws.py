@@ -219,6 +219,7 @@ class Fitted:
         return curator.release("fit", Ridge(self.share))
 
 
+@pytest.mark.quality
 def test_rows_that_pull_a_minimiser_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what is stated is too little: no other rows say so of a query too slow to search."""
     monkeypatch.setattr(study, "maximise", lambda *given, **options: None)

@@ -43,7 +43,7 @@ def lower(node: Node, scope: dp.Scope) -> Fraction:
 @pytest.mark.parametrize(
     "more",
     [
-        dp.ShuffledBatches(dp.Gaussian("g", 100), 100, 1),
+        pytest.param(dp.ShuffledBatches(dp.Gaussian("g", 100), 100, 1), marks=pytest.mark.quality),
         dp.Repeat(dp.ShuffledBatches(dp.Gaussian("g", "0.8"), 100, 1), 5),
         dp.Gaussian("h", 100),
     ],

@@ -65,7 +65,7 @@ def test_a_smoothing_that_no_float_bounds_is_not_made() -> None:
 # --- random allocation ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.quality)])
 def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
     run = dp.account(
         dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 100), times), dp.central("add_remove")
