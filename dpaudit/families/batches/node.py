@@ -8,6 +8,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import known_sign, number, rate, refuse
 from dpaudit.families.discrete.node import whole
+from dpaudit.families.events.node import no_group_below
 from dpaudit.nodes.core import Node
 
 
@@ -52,6 +53,7 @@ class CyclicBatches(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -76,6 +78,7 @@ class ShuffledBatches(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -100,6 +103,7 @@ class TruncatedPoisson(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         fits(self.batch_size, self.population, self.name)
         for name in ("rate", "population", "batch_size"):
             if is_symbolic(getattr(self, name)):

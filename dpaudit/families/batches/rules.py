@@ -95,8 +95,7 @@ def shuffled_batches(node: ShuffledBatches, base: Losses) -> Losses:
     """The child's pairs; below a normal one what two data sets reach."""
     slots = node.population / node.batch_size
     ends = [pair for pair in base.reached_remove if isinstance(pair, Normal) and pair.mu != 0]
-    # Each member of a group has a place of its own, so that they do not move a batch together.
-    if slots == 1 or not ends or not mixes(node.child) or not moves_together(node.child):
+    if slots == 1 or not ends or not moves_together(node.child):
         reached = (base.reached_remove, base.reached_add) if slots == 1 else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
     forth = tuple(kind(1 / pair.mu, slots) for pair in ends for kind in (Allocated, Reshuffled))

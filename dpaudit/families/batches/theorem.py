@@ -41,7 +41,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     normal = [p for p in base.reached_remove if isinstance(p, Normal) and p.mu != 0]
     if slots == 1:
         return base
-    if not normal or not _moves_as_one(node.child) or not drawn_as_reached(node.child):
+    if not normal or not _moves_as_one(node.child):
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     reached: list[Pair] = []
     for pair in normal:

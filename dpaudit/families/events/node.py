@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, readable
 from dpaudit.exact.domains import count, number, positive, probability
-from dpaudit.nodes.core import Assumption, Node, Status
+from dpaudit.nodes.core import Assumption, Node, Status, postorder
 
 
 def rare(value: Number, place: str) -> None:
@@ -88,3 +88,17 @@ class Group(Node):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self.size, f"{self.name}.size")
+
+
+def no_group_below(node: Node, child: Node) -> None:
+    """A group is declared around what draws records, or gives them places, and not below it.
+
+    Errors: InvalidParameter where one stands below: its members are drawn each by a coin of its
+    own, so that what is said of records that are drawn together is not theirs.
+    """
+    for part in postorder(child):
+        if isinstance(part, Group):
+            raise InvalidParameter(
+                f"{node.name}.child = {part.head[:80]}: expected no Group, whose members are drawn "
+                f"or placed each by itself; put Group around {node.name}"
+            )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
+from dpaudit.families.events.node import no_group_below
 from dpaudit.nodes.core import Node
 
 
@@ -24,6 +25,10 @@ class PoissonSampled(Node):
     child: Node
     rate: Number = number(rate)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        no_group_below(self, self.child)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledWithoutReplacement(Node):
@@ -41,6 +46,7 @@ class SampledWithoutReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         positive(self.batch_size, f"{self.name}.batch_size")
         if known_sign(self.population - self.batch_size, strict=False) is False:
             refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
@@ -64,6 +70,7 @@ class SampledWithReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         positive(self.draws, f"{self.name}.draws")
         positive(self.population, f"{self.name}.population")
 
@@ -85,4 +92,5 @@ class RandomAllocation(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        no_group_below(self, self.child)
         positive(self.slots, f"{self.name}.slots")

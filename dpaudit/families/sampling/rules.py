@@ -9,10 +9,12 @@ from fractions import Fraction
 
 from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.banded import CyclicPoisson
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
-from dpaudit.families.events import Group
+from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled
 from dpaudit.families.sampling import (
     PoissonSampled,
@@ -53,7 +55,7 @@ MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no furt
 # every query is exactly zero, and no query reads the realised size of a batch.
 WITH_OR_WITHOUT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 REPLACED = (Adjacency.REPLACE_ONE,)
-PUBLIC_PLACES = (Parallel, CorrelatedGaussian)
+PUBLIC_PLACES = (Parallel, CorrelatedGaussian, CyclicBatches, CyclicPoisson, LastIterate)
 SAMPLED = (PoissonSampled, SampledWithoutReplacement, SampledWithReplacement, RandomAllocation)
 
 CONCENTRATED.absent(
@@ -75,17 +77,21 @@ def alike(child: Node) -> bool:
     another one, and a batch's number of records in a part, which may be released, tells which was.
     Then only the two runs with the same draws are compared, and no batch without the record helps.
     """
-    return not any(isinstance(node, PUBLIC_PLACES) for node in postorder(child))
+    return not any(
+        isinstance(node, PUBLIC_PLACES)
+        and not (isinstance(node, LastIterate) and node.batches == 1)
+        for node in postorder(child)
+    )
 
 
 def mixes(child: Node) -> bool:
     """Whether a batch without the record is as the second run of what the child is said to reach.
 
     Not of reports of three answers and more, shuffled: all others hold a third one there, so that
-    such a batch is neither run.  Nor of a group, whose members each have a coin of their own.
+    such a batch is neither run.  Nor of shuffled batches, whose other records hold what hides one.
     """
     for part in postorder(child):
-        if isinstance(part, Group):
+        if isinstance(part, ShuffledBatches):
             return False
         if isinstance(part, Shuffled) and not isinstance(part.child, (Laplace, DiscreteLaplace)):
             reports = part.child

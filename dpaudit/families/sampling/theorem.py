@@ -12,7 +12,7 @@ from dpaudit.nodes import postorder
 
 Curve = Callable[[Any], Any]
 GAUSSIAN_ONLY = frozenset({"Gaussian", "GDP", "Compose", "Repeat", "Assuming"})
-PLACED = frozenset({"Parallel", "CorrelatedGaussian"})
+PLACED = frozenset({"Parallel", "CorrelatedGaussian", "CyclicBatches", "CyclicPoisson"})
 # Whether the record is absent or contributes exactly zero: batches without it are the same.
 REMOVED = frozenset({"add_remove", "zero_out"})
 REPLACED = frozenset({"replace_one"})
@@ -32,18 +32,23 @@ def interchangeable(child: Any) -> bool:
     Where records have public parts or rounds it covers a replacement in the same place only, and a
     batch without the record has another in some other place.
     """
-    return not any(type(node).__name__ in PLACED for node in postorder(child))
+    for part in postorder(child):
+        node: Any = part
+        name = type(node).__name__
+        if name in PLACED or (name == "LastIterate" and node.batches != 1):
+            return False
+    return True
 
 
 def drawn_as_reached(child: Any) -> bool:
     """Whether, without the record, a batch runs as the second of the two runs that are reached.
 
-    A group's members are drawn by coins of their own.  Of shuffled answers, others hold what the
-    record is replaced by where there are two, or noise on numbers; else they hold a third one.
+    Of shuffled answers, others hold what the record is replaced by where there are two, or noise on
+    numbers; else they hold a third one.  In shuffled batches they hold what hides the record.
     """
     for part in postorder(child):
         name = type(part).__name__
-        if name == "Group":
+        if name == "ShuffledBatches":
             return False
         if name == "Shuffled":
             reports: Any = part.children[0]
