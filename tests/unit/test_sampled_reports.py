@@ -131,6 +131,25 @@ def test_batches_in_a_public_order_are_not_hidden_by_a_sample(
     assert true > float(dp.account(again, REPLACE).delta(3).upper)
 
 
+def test_a_false_pure_claim_of_batches_in_a_public_order_is_not_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records x, 1 and 0, of which two are drawn: far left in the first batch, far right after it.
+
+    A pair of batches of means a, b has a density in exp(b - a) there.
+    """
+    one, zero = (sum(math.exp(b - a) for a, b in ((x, 1), (x, 0), (1, 0))) for x in (1, 0))
+    true = math.log(zero / one)
+    assert true == pytest.approx(0.856, abs=1e-3)
+    claim = Claim(dp.PureDP("0.8"), by="a test")
+    for name in ("with", "without"):
+        batches = dp.CyclicBatches(dp.Laplace(name, 1), 2, 1)
+        node = dp.SampledWithoutReplacement(batches, 2, 3)
+        outcome = claim.check(node, REPLACE).outcome
+        assert (outcome is Outcome.PROVED) is (name == "without")
+        monkeypatch.setattr(rules, "PUBLIC_PLACES", ())
+
+
 def test_last_iterates_of_batches_are_not_hidden_by_a_sample_either() -> None:
     for batches in (1, 2):
         inner = LastIterate("m", 1, 2, "0.1", 0, batches)
