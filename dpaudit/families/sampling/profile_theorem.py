@@ -44,7 +44,7 @@ def _poisson(node: Any, base: Losses) -> Losses:
     Source: Zhu, Dong, Wang 2022, Theorem 11.
     """
     changes = _towards(node.rate), _away(node.rate)
-    return _changed(_with_what_is_drawn(base, node.child, node.rate), changes, changes)
+    return _changed(base, changes, changes)
 
 
 def _with_what_is_drawn(base: Losses, child: Any, share: Any) -> Losses:
