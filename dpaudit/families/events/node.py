@@ -95,8 +95,8 @@ def below_a_draw(node: Node, records: Number | None) -> None:
 
     ``records``: on how many the child runs; None where their number is random.  A child that is
     declared for a population is one of just so many: what it hides among others would be hidden
-    among records that are not there.  Parts of so many records have sizes of their own.  A group is declared around the draw, and not below it, as its
-    members are drawn each by a coin of its own.
+    among records that are not there.  Parts of so many records have sizes of their own.  A group is
+    declared around the draw, and not below it, as its members are drawn each by a coin of its own.
     Errors: InvalidParameter for a Group below, and for another population.
     """
     for part in postorder(node.children[0]):
