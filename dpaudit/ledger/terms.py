@@ -147,6 +147,10 @@ def terms_of(
         return Terms(entity, scope, None, Method.RDP, orders, caps, units, schema)
     assert guarantee is not None  # noqa: S101  (one of them is given)
     opened = open_filter(guarantee, scope, method)
+    if opened.guarantees != (guarantee,):
+        raise InvalidParameter(
+            f"{guarantee.head}: a curve is kept at some orders only; give its caps as renyi={{...}}"
+        )
     return Terms(
         entity,
         scope,

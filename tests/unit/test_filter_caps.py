@@ -12,20 +12,22 @@ import sympy
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters import Method, OpenFilter, open_filter
 from dpaudit.check.theorem import THEOREMS
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.adaptive.rules import MANY
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose
+from dpaudit.families.discrete import RandomizedResponse
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.ledger.terms import terms_of
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import LaplaceShift, Normal
 from dpaudit.nodes.registry import load
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, central
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")
 
@@ -92,6 +94,28 @@ def test_every_order_of_a_curve_must_fit() -> None:
     assert opened.count == 4
     assert opened.remaining[1] > 4
     assert opened.remaining[0] < Fraction(1, 10)
+
+
+def test_a_curve_is_kept_at_its_orders_alone() -> None:
+    """One answer of 10^9 is cheap up to order 64, and tells 0.3 with a chance of 10^-9.
+
+    At delta = 10^-20 the curve would say 0.1244, by its order 680; delta there is 2.2 10^-10.
+    """
+    scope = central("replace_one")
+    curve, report = RenyiCurve(ALPHA / 10_000), RandomizedResponse("r", "0.3", 10**9)
+    opened = open_filter(curve, scope).spend(report)
+    best, likely = Fraction("0.1244"), math.exp(0.3)
+    truth = (likely - math.exp(best)) / (10**9 + likely - 1)
+    assert truth > 2e-10
+    assert Account(curve, scope).epsilon("1e-20").upper < best
+    kept = [Account(node, scope).delta(best).upper for node in opened.guarantees]
+    assert len(kept) == len(opened.orders)
+    assert float(min(kept)) >= truth
+    with pytest.raises(Unsupported, match="of every order"):
+        open_filter(Filter.of(Gaussian("g", 1), curve), scope)
+    with pytest.raises(InvalidParameter, match="at some orders only"):
+        terms_of("person", scope, curve)
+    assert open_filter(ZCDP(1), scope).guarantees == (ZCDP(1),)
 
 
 def test_methods_order_as_they_should() -> None:

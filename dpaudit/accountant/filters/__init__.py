@@ -12,7 +12,8 @@ Which sums are filters, by method:
 * advanced: sqrt(2 log(1/d') S) + S/2 <= epsilon for S = sum of epsilon^2, and the deltas add up to
   at most delta - d' (Whitehouse, Ramdas, Rogers, Wu 2023);
 * zcdp: sums of rho (Whitehouse et al. 2023; Feldman, Zrnic 2021);
-* rdp: sums of the curve, at every one of some orders fixed in advance (Feldman, Zrnic 2021);
+* rdp: sums of the curve, at every one of some orders fixed in advance (Feldman, Zrnic 2021), which
+  guarantees a RenyiCurve's values there and nowhere else (``OpenFilter.guarantees``);
 * gdp: sums of mu^2 (Smith, Thakurta 2022; for Gaussian noise Koskela, Tobaben, Honkela 2022).
 
 No filter adds whole privacy profiles: stopping where their product passes a given curve is not

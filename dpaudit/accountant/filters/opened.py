@@ -38,7 +38,7 @@ from dpaudit.exact import exact
 from dpaudit.exact.domains import rate
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.adaptive import Filter
-from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.opaque import ApproxDP, RenyiDP
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
@@ -69,6 +69,13 @@ class OpenFilter:
     def caps(self) -> Amounts:
         """The largest sums that keep the budget, each rounded down where it is irrational."""
         return caps_of(self.budget, self.method, self.orders, self.share)
+
+    @property
+    def guarantees(self) -> tuple[Node, ...]:
+        """What is kept whatever is spent: the budget; of a curve, its caps at the orders alone."""
+        if not hasattr(self.budget, "curve"):
+            return (self.budget,)
+        return tuple(RenyiDP(a, cap) for a, cap in zip(self.orders, self.caps, strict=True))
 
     @property
     def remaining(self) -> Amounts:
@@ -166,12 +173,19 @@ def open_filter(
     whole privacy profile, as ProfilePoints: (epsilon, delta)-DP at each of its points.
     ``method``: the budget's own by default; an ApproxDP budget can be kept by any of them, a
     profile by gdp (its default), zcdp or rdp: the largest cap that keeps every point.
-    ``orders``: for method rdp: where a curve is kept, or the one order for an ApproxDP budget.
+    ``orders``: for method rdp: where a curve is kept, or the one order for an ApproxDP budget.  A
+    RenyiCurve is kept there and nowhere else (``OpenFilter.guarantees``): a release may be cheap at
+    all of them, and tell much at a larger one, which is the best of a tiny delta.
     Errors: InvalidParameter for anything else, or a budget with symbols; Unsupported where a method
-    cannot keep a budget.
+    cannot keep a budget, such as a Filter node's cap at every order.
     """
     asked = budget.budget if isinstance(budget, Filter) else budget
     own = own_method_or_none(asked)
+    if isinstance(budget, Filter) and own == Method.RDP:
+        raise Unsupported(
+            f"{budget.head}: its cap is of every order, and sums are kept at some; open the "
+            "RenyiCurve, whose guarantees are those at the orders, or cap rho (zcdp) or mu (gdp)"
+        )
     chosen = chosen_method(method) if method is not None else own or Method.GDP
     if chosen != own and own is not None and not isinstance(asked, ApproxDP):
         raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
