@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+from collections.abc import Iterator
 from fractions import Fraction
 from time import process_time
 from typing import Any
@@ -817,3 +818,35 @@ def test_reports_of_a_loss_beyond_floats_keep_their_own_epsilon(report: Any) -> 
         opened.converted("profile", "1e-6")
     found = opened.delta("0.5")
     assert 1 - F(1, 1000) < found.upper <= 1
+
+
+def shuffled_halves() -> Iterator[float]:
+    """Delta at 1/10 of three shuffled reports, over all sets of two of four outcomes.
+
+    The pair's sets are complements, and the other two records hold any value.
+    """
+    likely = np.exp(1.0)
+    sets = list(itertools.combinations(range(4), 2))
+    laws = {held: np.array([likely if y in held else 1.0 for y in range(4)]) for held in sets}
+    laws = {held: law / law.sum() for held, law in laws.items()}
+    first, second = (0, 1), (2, 3)
+    for others in itertools.product(sets, repeat=2):
+        found: dict[tuple[int, ...], np.ndarray] = {}
+        for answers in itertools.product(range(4), repeat=3):
+            both = np.array([laws[held][answers[0]] for held in (first, second)])
+            rest = laws[others[0]][answers[1]] * laws[others[1]][answers[2]]
+            key = tuple(sorted(answers))
+            found[key] = found.get(key, np.zeros(2)) + both * rest
+        yield sum(max(p - np.exp(0.1) * q, 0.0) for p, q in found.values())
+
+
+def test_no_third_set_is_free_of_two_that_are_all_there_is() -> None:
+    """0.2555 was said to be reached, where free = 1 beside two complements."""
+    report = SubsetResponse("half", 1, "0.5", 0, free="0.5")
+    bound = dp.account(dp.Shuffled(report, 3), SCOPE).delta("0.1")
+    truth = max(shuffled_halves())
+    assert float(bound.lower) <= truth <= float(bound.upper)
+    assert truth < 0.25
+    with pytest.raises(InvalidParameter, match="third value's set"):
+        SubsetResponse("half", 1, "0.5", 0, free=1)
+    assert SubsetResponse("quarter", 1, "0.25", 0, free=1).free == Fraction(1)

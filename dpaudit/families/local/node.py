@@ -27,7 +27,8 @@ class SubsetResponse(Leaf):
     Outcomes have public weights of sum 1.  Every value has a set of them of weight ``share``; those
     of two values have at least ``overlap`` in common.  Neighbours may hold any two of the values.
     ``free``: of two values and some third one, the part of either's own outcomes, which the other's
-    set lacks, that the third one's set lacks too: what shuffled reports are known to leak needs it.
+    set lacks, that the third one's set lacks too: what shuffled reports are known to leak needs it;
+    at most (1 - share) / (2 (share - overlap)), which leaves room for the third one's set.
     Randomised response among k values has share 1/k, overlap 0 and, from k = 3 on, free 1.
 
     >>> import dpaudit as dp
@@ -53,6 +54,14 @@ class SubsetResponse(Leaf):
         if known_sign(self.overlap - 2 * self.share + 1, strict=False) is False:
             refuse(
                 self.overlap, f"{self.name}.overlap", "at least 2 share - 1: no sets overlap less"
+            )
+        room = 1 - self.share - 2 * self.free * (self.share - self.overlap)
+        if known_sign(room, strict=False) is False:
+            refuse(
+                self.free,
+                f"{self.name}.free",
+                "at most (1 - share) / (2 (share - overlap)): a third value's set, of that share "
+                "too, is among what is not free",
             )
 
 
