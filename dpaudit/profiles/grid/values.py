@@ -183,11 +183,14 @@ def _renyi(pair: Renyi, grid: Grid, side: Side) -> Discrete:
 
 
 def concentrated_delta(epsilon: Reals, rho: float) -> Long:
-    """An upper bound of delta at every epsilon >= 0 for rho-zCDP; any order is sound."""
+    """An upper bound of delta at every epsilon >= 0 for rho-zCDP; any order is sound.
+
+    Far below rho the best order is 1 + exp(epsilon - rho), about, which may be 1 in any float.
+    """
     rho_long, at = np.longdouble(rho), epsilon.astype(np.longdouble)
     excess = np.maximum((at + rho_long) / (2 * rho_long) - 1, 1e-9)
     for _ in range(40):
-        slope = (2 * excess + 1) * rho_long - at + np.log1p(-1 / (1 + excess))
+        slope = (2 * excess + 1) * rho_long - at + np.log(excess) - np.log1p(excess)
         curvature = 2 * rho_long + 1 / (excess * (1 + excess))
         excess = np.maximum(excess - slope / curvature, excess / 4)
     log_delta = excess * ((1 + excess) * rho_long - at) + _gain(excess)
