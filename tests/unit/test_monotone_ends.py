@@ -17,6 +17,7 @@ import dpaudit as dp
 from dpaudit import profiles
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.conversions import confirm_upper
+from dpaudit.families.events import ProposeTestRelease
 from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.smooth import series, smooth_product
@@ -84,6 +85,33 @@ def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
     uppers = [run.delta(at).upper for at in (60, 100, 700)]
     assert uppers == sorted(uppers, reverse=True)
     assert uppers[0] < Fraction(1, 10**290)
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_beyond_all_finite_losses_delta_is_what_is_told(rounds: int) -> None:
+    """A run that passes tells all with 10^-6 where nothing is stable: 1 was answered from 17 on.
+
+    Delta is at least 1 - (1 - 10^-6)^rounds, that of rounds without a stable data set.
+    """
+    tested = ProposeTestRelease(
+        dp.Laplace("t", 1), dp.Gaussian("r", 2), false_pass=Fraction(1, 10**6)
+    )
+    run = dp.account(dp.Repeat(tested, rounds), dp.central("add_remove"))
+    told = -math.expm1(rounds * math.log1p(-1e-6))
+    uppers = [float(run.delta(at).upper) for at in (12, 20, 60)]
+    assert uppers == sorted(uppers, reverse=True)
+    assert told * (1 - 1e-9) <= uppers[-1] <= uppers[0] <= told * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("rho", [50, 300])
+def test_much_concentrated_loss_has_a_profile(rho: int) -> None:
+    """No order in floats is best far below rho: it was refused.  Gaussian noise is less private."""
+    run = dp.account(dp.ZCDP(rho), dp.central("replace_one"))
+    least = dp.account(dp.GDP(10 if rho == 50 else "24.494897"), dp.central("replace_one"))
+    for at in (0, 2 * rho):
+        assert least.delta(at).upper * (1 - Fraction(1, 10**9)) <= run.delta(at).upper <= 1
+    assert least.epsilon("1e-6").upper <= run.epsilon("1e-6").upper < 5 * rho
+    assert run.converted("profile", "1e-6").value[0] < 5 * rho
 
 
 def test_noise_far_below_a_move_is_cut_without_a_warning() -> None:

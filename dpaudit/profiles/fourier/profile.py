@@ -18,6 +18,8 @@ COARSE = 1e-2
 # Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
 # its digits that delta may have less than what was cut.
 FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR = 4, 7, 1e20, 0.75
+# What is cut, and finite losses, may be this part of what is at an infinite one; a tilt there.
+TOLD, STEEP = 1e-9, 16.0
 TILT_RATIO = 0.2
 GOOD = 1e-6
 LARGEST_STEP = 0.125
@@ -128,6 +130,9 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
         stack = on_grid(parts, first_step(parts, COARSE), guess).upper.stack
         tilt, log_delta = tilt_for_epsilon(stack, epsilon)
         found = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
+        if found < TOLD * stack.infinite and guess < stack.infinite:
+            # All but nothing of delta is at an infinite loss: no less need be cut, nor finely.
+            return max(guess, TOLD * stack.infinite), min(tilt, STEEP)
         known.append((found + stack.infinite, guess, tilt))
         if found >= guess:
             if attempt == 0 or found <= guess**NEAR:
