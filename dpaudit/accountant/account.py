@@ -383,15 +383,18 @@ class Account:
         non_negative(1 - at, "1 - alpha")
         if at == 1:
             return Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
-        sides = [
-            (*tradeoff_sides(self.step(name), at), name)
-            for name in self._routes()
-            if CALCULI[name].measure.tradeoff_at is not None
-        ]
+        sides: list[tuple[Fraction, Fraction, str]] = []
+        refused: list[Unsupported] = []
+        for name in self._routes():
+            if CALCULI[name].measure.tradeoff_at is None:
+                continue
+            try:
+                sides.append((*tradeoff_sides(self.step(name), at), name))
+            except Unsupported as error:
+                refused.append(error)
         if not sides:
-            raise Unsupported(
-                "trade-off: no calculus that covers the whole declaration has a curve"
-            )
+            none = "trade-off: no calculus that covers the whole declaration has a curve"
+            raise refused[0] if refused else Unsupported(none)
         lower, _, lower_name = max(sides, key=lambda row: row[0])
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))

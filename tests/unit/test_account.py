@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,8 +16,10 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.events import Group
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiCurve
 from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
@@ -79,6 +82,21 @@ def test_numpy_and_irrational_deltas_are_numbers() -> None:
     assert opened.approximate(1.5e-5).value[0] < irrational < opened.approximate(1.4e-5).value[0]
     with pytest.raises(Unsupported, match="x have no value"):
         opened.approximate(x / 100)
+
+
+def test_a_tradeoff_takes_the_routes_that_answer() -> None:
+    """A group over a choice has no pair, and pure epsilon: its curve was refused.
+
+    Two candidates whose log-odds three records move by 3 each way reach what is compared with.
+    """
+    opened = account(Group(ExponentialMechanism("c", 2), 3), SCOPE)
+    even = 1 / (1 + math.exp(-3))
+    truth = even - math.e * (1 - even)
+    assert truth > 0.8
+    assert truth <= opened.delta(1).upper < 1
+    assert opened.epsilon(0).upper == 6
+    assert 0 < opened.tradeoff(Fraction(1, 10)).lower <= 1 - even
+    assert opened.advantage().upper < 1
 
 
 def test_no_route_and_no_rule_are_named() -> None:
