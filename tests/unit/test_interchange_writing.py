@@ -138,9 +138,12 @@ def test_every_written_node_type_is_a_node_type() -> None:
 # --- at random -----------------------------------------------------------------------------------
 
 
-def random_event(rng: np.random.Generator, depth: int) -> Any:
-    """An event whose reading loses nothing: no degenerate number, no single child."""
-    kind = int(rng.integers(0, 5 if depth == 0 else 10))
+def random_event(rng: np.random.Generator, depth: int, records: int = 99) -> Any:
+    """An event on so many records whose reading loses nothing: no degenerate number or child.
+
+    ``records``: 0 below a Poisson sample, where nothing draws from a fixed number.
+    """
+    kind = int(rng.integers(0, 5 if depth == 0 else 10 if records else 8))
     noise = float(rng.integers(1, 400)) / 100
     if kind < 5:
         return (
@@ -150,13 +153,14 @@ def random_event(rng: np.random.Generator, depth: int) -> Any:
             d.DiscreteLaplaceDpEvent(1 / float(rng.integers(1, 9)), 2 * int(rng.integers(1, 5))),
             d.SingleEpochTreeAggregationDpEvent(noise, int(rng.integers(1, 99))),
         )[kind]
-    inside = [random_event(rng, depth - 1) for _ in range(2)]
+    drawn = (records, records, 0, *2 * [records - int(rng.integers(1, 9))])[kind - 5]
+    inside = [random_event(rng, depth - 1, drawn) for _ in range(2)]
     return (
         d.ComposedDpEvent(inside),
         d.SelfComposedDpEvent(inside[0], int(rng.integers(2, 1000))),
         d.PoissonSampledDpEvent(float(rng.integers(1, 100)) / 100, inside[0]),
-        d.SampledWithoutReplacementDpEvent(int(rng.integers(50, 99)), 7, inside[0]),
-        d.SampledWithReplacementDpEvent(int(rng.integers(50, 99)), 7, inside[0]),
+        d.SampledWithoutReplacementDpEvent(records, drawn, inside[0]),
+        d.SampledWithReplacementDpEvent(records, drawn, inside[0]),
     )[kind - 5]
 
 
