@@ -68,7 +68,8 @@ class Paper:
     ``bands``: by what the sources of checks call it (E4, acceptance 1, Table 1), what the paper or
     the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
     experiment, of its results, all that should stand beside its start where its own reading, which
-    cannot be changed without running it again, has fewer.
+    cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
+    of its results.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Paper:
     setting: str = ""
     bands: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
+    asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
 
     def reads(self, experiment: Experiment) -> Experiment:
         """An experiment of this paper, whose checks quote their bands."""
@@ -86,7 +88,9 @@ class Paper:
         found = experiment.read(results)
         if experiment.name in self.starts:
             found = _beside_starts(found, self.starts[experiment.name](results))
-        return replace(found, checks=tuple(quoted(check, self.bands) for check in found.checks))
+        asked = self.asks[experiment.name](results) if experiment.name in self.asks else ()
+        checks = (quoted(check, self.bands) for check in (*found.checks, *asked))
+        return replace(found, checks=tuple(checks))
 
 
 def quoted(check: Check, bands: Mapping[str, str]) -> Check:
