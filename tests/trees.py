@@ -244,15 +244,32 @@ def _cut(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 
 def _sampled(rng: Draws, adjacency: str, depth: int) -> Tree:
-    """One child of the sampled kinds, whose batch the record joins."""
-    node, cells = draw(rng, adjacency, 0)
+    """A child, which may be made of others or sampled again, whose batch the record joins."""
+    nested = rng.random() < 0.5
     if adjacency == "replace_one":
         population = rng.randint(2, 100)
         batch = rng.randint(1, population)
-        sampled = SampledWithoutReplacement(node, batch, population)
-        return sampled, cells.mixed(batch / population)
+        if nested and rng.random() < 0.3:
+            inner, cells = draw(rng, adjacency, 0)
+            few = rng.randint(1, batch)
+            node: Node = SampledWithoutReplacement(inner, few, batch)
+            cells = cells.mixed(few / batch)
+        else:
+            node, cells = _below_a_sample(rng, adjacency, nested=nested)
+        return SampledWithoutReplacement(node, batch, population), cells.mixed(batch / population)
     rate = Fraction(rng.randint(1, 100), 100)
+    node, cells = _below_a_sample(rng, adjacency, nested=nested)
     return PoissonSampled(node, rate), cells.mixed(float(rate))
+
+
+def _below_a_sample(rng: Draws, adjacency: str, *, nested: bool) -> Tree:
+    """What has no population of its own, and, in batches of one size, no public places."""
+    if not nested:
+        return draw(rng, adjacency, 0)
+    kinds = [_compose, _repeat, _select, _tuned]
+    if adjacency != "replace_one":
+        kinds += [_parallel, _sampled, _allocated, _cut]
+    return rng.choice(kinds)(rng, adjacency, 0)
 
 
 def _tuned(rng: Draws, adjacency: str, depth: int) -> Tree:
