@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpaudit.accountant.account import account
-from experiments.diff2 import network, preprocessed, problem, statements
+from experiments.diff2 import clients, network, preprocessed, problem, statements
 from experiments.diff2.runs import SCOPE
 from lab.model import Cell, Check, Findings, Result, Results, Size, Status
 
@@ -118,3 +118,18 @@ def test_who_is_ahead_in_training_loss_is_a_check() -> None:
     ahead = [c for c in found.checks if c.name.startswith("training loss")]
     assert {check.status for check in ahead} == {Status.HELD}
     assert len(ahead) == 2
+
+
+def test_what_the_statements_say_of_sizes_is_so() -> None:
+    says = {one.place + one.experiment: one.says + one.why for one in statements.DIFF2.statements}
+    assert "eight seeds, R = 120, 24 settings against 2" in statements.PREPARED
+    grid = [len(network._settings(method, 120)) for method in ("diff2", "dp_gd")]
+    assert (preprocessed.SEEDS[Size.FULL], network.ROUNDS[Size.FULL], *grid) == (8, 120, 24, 2)
+    assert {c.count("epsilon") for c in preprocessed.cells(Size.FULL)} == {3}
+    assert "five of 100 to 1,600 records" in says["Proposition 4.1diff2_clients"]
+    assert (len(clients.SIZES), clients.SIZES[0], clients.SIZES[-1]) == (5, 100, 1_600)
+    # K = b = sqrt(N) <= 2 N / (3 P alpha^2), alpha = 1 + ceil(2 log(1 / delta) / epsilon).
+    alpha = 1 + math.ceil(2 * math.log(1 / float(problem.DELTA)) / 3)
+    least = (1.5 * 10 * alpha**2) ** 2
+    (why,) = (text for text in says.values() if "K = b = sqrt(N) BVR" in text)
+    assert f"N = {least / 1e6:.1f} million at 10 clients" in why

@@ -133,7 +133,8 @@ def test_a_bands_name_is_said_in_words(tmp_path: Path) -> None:
 
 
 def test_no_band_of_a_committed_result_is_a_name_alone(checkout: Path) -> None:
-    bare = re.compile(r"(E|acceptance |Table |Figure |Proposition )[\d.]+(, values|, counted in runs)?")
+    named = "(E|acceptance |Table |Figure |Proposition )"
+    bare = re.compile(named + r"[\d.]+(, values|, counted in runs)?")
     for path in (checkout / "docs" / "utility").glob("*.json"):
         sources = {check["source"] for check in json.loads(path.read_text("utf-8"))["checks"]}
         assert not [s for s in sources if bare.fullmatch(s)], path.name
