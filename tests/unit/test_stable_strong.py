@@ -15,6 +15,7 @@ def test_rounding_is_small_and_phases_are_those_printed() -> None:
     for cell in strong.cells(Size.FULL):
         at = cell.count("users"), cell.count("log10_items"), cell.count("dimension")
         assert strong.rounding(*at) < rates.MOST_ROUNDING
+        assert strong.last_phase(*at) < 0.05
         made = strong.program(*at)
         assert made.phases.count == erm_phases(at[0], 10 ** at[1])
         # The noise of the first phase is a quarter of the ball or less: the rate is not trivial.
@@ -56,3 +57,15 @@ def test_one_size_has_no_slope() -> None:
     alone = Results((Result(cell[0], of_rate().rows[0].values),))
     assert not [c for c in strong.read(alone).checks if "slope" in c.name]
     assert isinstance(cell[0], Cell)
+
+
+def test_the_first_grid_had_noise_for_rounding_above_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At epsilon = 8 and m = 1e16: what the rule of the grid now refuses."""
+    monkeypatch.setattr(strong, "EPSILON", 8)
+    strong.program.cache_clear()
+    strong.last_phase.cache_clear()
+    assert strong.last_phase(32_768, 16, 4) > 1
+    strong.program.cache_clear()
+    strong.last_phase.cache_clear()
