@@ -102,7 +102,7 @@ STABLE = Paper(
         ),
         Statement(
             "Theorem 4.3, Table 1",
-            "and in n and d, which six data sets a size do not resolve",
+            "and in n and d, which twenty data sets a size do not tell from their bands' ends",
             "stable_strong",
             (
                 "Algorithm 5, strongly convex ERM: slope in n",

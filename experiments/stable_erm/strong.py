@@ -52,9 +52,9 @@ BEFORE = (
     "+- .43 and .12): its excess was about 1.2e-8 at d = 4 whatever n and m were, beside rates of "
     "7e-10 to 4e-8, which is the noise that the last phases add for rounding, and only the first "
     "phase's had been looked at. This grid was chosen by the last one's share, which is public, "
-    "before it was run; the bands are those of before. Of six data sets a size the slope in m was in "
-    "its band, those in n and d were not told from its ends (-1.70 +- .26, 1.08 +- .30): all were "
-    "then drawn anew, twenty a size"
+    "before it was run; the bands are those of before. Of six data sets a size the slope in m was "
+    "in its band, those in n and d were not told from its ends (-1.70 +- .26, 1.08 +- .30): all "
+    "were then drawn anew, twenty a size"
 )
 DRAWS = {Size.QUICK: 1, Size.FULL: 20}
 

@@ -98,7 +98,7 @@ OTHERWISE = {
     "stable_risk": Status.MISSED,  # constants as printed, below 1e8 items a user
     "srgd_one_pass": Status.MISSED,  # by one-pass DP-SGD; by acceleration, at the boundary
     "stable_rates": Status.INCONCLUSIVE,
-    "stable_strong": Status.INCONCLUSIVE,  # slopes in n and d of six data sets a size
+    "stable_strong": Status.INCONCLUSIVE,  # slopes in n and d, near the ends of bands
     "user_level_costs": Status.MISSED,  # all users in every round: more than Figure 1's exponents
     "user_level_risk": Status.INCONCLUSIVE,  # a slope of few items a user
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start
