@@ -39,6 +39,7 @@ from tests.coarse import (
     best_of_runs,
     clipped,
     drawn,
+    drawn_of,
     epsilon_lower,
     laplace,
     normal,
@@ -217,6 +218,22 @@ def _users(rng: Draws, adjacency: str, depth: int) -> Tree:
     return node, drawn(float(1 / z), float(rate), size)
 
 
+def _groups(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """Of records in a batch of one size, or who answer a poll among others: all are replaced."""
+    if adjacency != "replace_one":
+        return _users(rng, adjacency, depth)
+    size, population = rng.randint(2, 5), rng.randint(5, 40)
+    if rng.random() < 0.5:
+        epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 3, 10))
+        poll = Shuffled(RandomizedResponse("r", epsilon, choices), population)
+        held = rng.choice((0, 1, 2))
+        return Group(poll, size), shuffled(float(epsilon), choices, population, held, size)
+    z, batch = rng.decimal(0.5, 6), rng.randint(1, population)
+    sampled = SampledWithoutReplacement(Gaussian("g", z), batch, population)
+    cells, times = drawn_of(float(1 / z), batch, population, size), rng.choice((1, 2, 10))
+    return Group(Repeat(sampled, times), size), cells**times
+
+
 def _allocated(rng: Draws, adjacency: str, depth: int) -> Tree:
     node, cells = draw(rng, adjacency, 0)
     slots = rng.choice((1, 2, 3, 10))
@@ -313,6 +330,7 @@ COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _tuned,
     _shuffled,
     _users,
+    _groups,
     _allocated,
     _batches,
 )
