@@ -72,6 +72,8 @@ SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
+# And what is tried where the witness's own is finer than is computed with.
+DOUBLED = 2, 4, 8
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
 # The fields of a row besides its pair and value, by form; "" is an end that says nothing.  A lower
 # row may be of some factors alone, whose places it names.
@@ -272,9 +274,23 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
             with suppress(NotConfirmed):
                 if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
                     return True
-        return _composed(pair, epsilon, delta, row, 1) <= delta
+        return _at_its_step(pair, epsilon, delta, row, 1) <= delta
     except NotConfirmed:
         return False
+
+
+def _at_its_step(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
+    """The bound at the witness's step, or at the next coarser one that is computed with.
+
+    Half of a step that was as fine as the accountant computes with may be finer than that.
+    Errors: NotConfirmed where none of a few is.
+    """
+    if "step" in row and not _by_transforms(pair, row):
+        for times in (1, *DOUBLED):
+            with suppress(NotConfirmed):
+                step = str(times * _number(row["step"]))
+                return _composed(pair, epsilon, delta, {**row, "step": step}, sign)
+    return _composed(pair, epsilon, delta, row, sign)
 
 
 def _coarser_steps(pair: Pair, row: Row) -> Iterator[str]:
@@ -304,7 +320,7 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
             return told_at_least(pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, -1) >= delta
-        return _composed(pair, epsilon, delta, row, -1) >= delta
+        return _at_its_step(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
 
