@@ -80,7 +80,7 @@ def verified(name: str) -> Confirmed:
 def test_batches_beside_a_gaussian_are_confirmed_from_above(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half of the accountant's step is finer than the checker computes with: the next one serves."""
+    """Half of the accountant's step is finer than the checker computes with: the next serves."""
     monkeypatch.setattr(certificates, "PROFILE_DELTAS", ())
     node = Compose(BATCHES, Gaussian("other", 5))
     claims = ApproxDP(1, DELTA), ApproxDP(Fraction(4, 5), DELTA)
