@@ -26,6 +26,7 @@ from dpaudit.check.profile.closed import (
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.corner import corner_bound
+from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
@@ -83,6 +84,7 @@ FIELDS: dict[str, set[str]] = {
     "": set(),
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
+    "crowd": {"epsilon"},
     "corner": {"nodes"},
     "largest loss": set(),
     "game": {
@@ -103,6 +105,9 @@ FIELDS: dict[str, set[str]] = {
 }
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
+# Forms that need no more than the number that they show.
+AT_MOST = {"told apart": told_at_most, "crowd": crowd_at_most}
+AT_LEAST = {"told apart": told_at_least, "crowd": crowd_at_least}
 OWN_PARAMETERS = (
     "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
 )
@@ -177,7 +182,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form in ("closed", "told apart"):
+    if form in ("closed", "told apart", "crowd"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
@@ -194,7 +199,8 @@ def _upper(
     for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
         epsilon = decimal(row["value"])
         held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
-        if row["pair"] != str(number) or not (held or not is_computed(pair)):
+        crowd = row.get("form") == "crowd"
+        if row["pair"] != str(number) or not (held or not (is_computed(pair) or crowd)):
             return None
         if not _is_consistent(row, "upper", losses.slack):
             return None
@@ -258,6 +264,8 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta < 0 or epsilon < 0:
         return False
     try:
+        if delta > 0 and row.get("form") in AT_MOST:
+            return AT_MOST[row["form"]](pair, epsilon, delta)
         pair = coarser(pair)
     except NotConfirmed:
         return False
@@ -266,8 +274,6 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta == 0 or row.get("form") == "largest loss":
         return largest_loss_at_most(pair, epsilon)
     try:
-        if row.get("form") == "told apart":
-            return told_at_most(pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, 1) <= delta
         for times in _coarser_steps(pair, row):
@@ -316,8 +322,8 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if has_closed(pair):
         return closed_at_least(pair, epsilon, delta)
     try:
-        if row.get("form") == "told apart":
-            return told_at_least(pair, epsilon, delta)
+        if row.get("form") in AT_LEAST:
+            return AT_LEAST[row["form"]](pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, -1) >= delta
         return _at_its_step(pair, epsilon, delta, row, -1) >= delta
