@@ -41,7 +41,7 @@ from dpaudit.check.profile.transforms import (
     smooth_bound,
 )
 from dpaudit.check.profile.values import value_nodes
-from dpaudit.check.reading import decimal, require
+from dpaudit.check.reading import decimal, is_plain, require
 from dpaudit.exact import (
     Number,
     decimal_upper,
@@ -224,7 +224,9 @@ def _lower(
     if not rows:
         return Fraction(0)
     (row,) = rows
-    pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
+    named = {str(place): known for place, known in enumerate(losses.reached)}
+    require(row["pair"] in named, "a lower row of a pair that is not reached")
+    pair, epsilon = named[row["pair"]], decimal(row["value"])
     if "factors" in row:
         pair, row = _marginal(pair, row["factors"]), {k: row[k] for k in row if k != "factors"}
     if losses.slack != 0 or not _is_consistent(row, "lower", 0):
@@ -240,6 +242,7 @@ def _marginal(pair: Pair, kept: str) -> Pair:
     names = {str(place): place for place in range(len(pair.factors))}
     places = [names.get(place, -1) for place in kept.split()]
     known = places != [] and places == sorted(set(places)) and places[0] >= 0
+    known = known and kept == " ".join(map(str, places))
     require(known, "factors of a lower row: expected places of the pair's own, each once")
     return independent(pair.factors[place] for place in places)
 
@@ -426,8 +429,8 @@ def _no_further(pair: Pair) -> Pair:
 
 def _number(text: str) -> Fraction:
     exponent = text.lower().partition("e")[2].lstrip("+-")
-    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and text.isascii()
-    require(short, "a number of the witness is too long")
+    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and is_plain(text)
+    require(short, "a number of the witness is too long, or no plain one")
     return Fraction(text)
 
 
