@@ -43,6 +43,7 @@ FEWEST, MOST = 2**20, 2**50
 BITS, SMALLEST_LOG = 200, -700.0
 # Of delta: what windows leave out, and room for roundings.
 LEFT, ROOM = Fraction(1, 10**7), Fraction(1, 10**9)
+WIDEST, SMALLEST = Fraction(1, 10**40), Fraction(1, 10**300)
 
 
 @dataclass(frozen=True)
@@ -224,15 +225,14 @@ def delta_crowd(pair: Pair, epsilon: Fraction) -> Interval | None:
 
     if not is_crowd(pair):
         return None
-    at_tail = Fraction(1, 10**40)
     with flint.ctx.workprec(2 * BITS):
-        for _ in range(2):
-            bounds = _made(pair, at_tail)
-            if bounds is None:
-                return None
-            found = bounds.most(_ball(epsilon))
-            # Windows as wide as what was found asks for.
-            at_tail = max(Fraction(rounded_up(found)) * LEFT, Fraction(1, 10**300))
+        wide = _made(pair, WIDEST)
+        if wide is None:
+            return None
+        # Windows as wide as what was found asks for.
+        about = Fraction(rounded_up(wide.most(_ball(epsilon)))) * LEFT
+        bounds = _made(pair, max(about, SMALLEST)) or wide
+        found = bounds.most(_ball(epsilon))
         low = bounds.least(_ball(epsilon)) if bounds.exact else _ball(0)
     shown = {"form": "crowd", "epsilon": str(epsilon)}
     return Interval(
