@@ -200,7 +200,7 @@ ROWS = (
     Row("users of 5 records, 200 batches of 100 of 10,000, replaced, noise = clip", "",
         epsilon(Group(Repeat(SampledWithoutReplacement(ONE, 100, 10_000), 200), 5), "1e-5",
                 "replace_one"),
-        why="above: the group without sampling; below: one of the group alone"),
+        why="above: one record's, in steps; below: one of the group alone"),
     Row("a search over runs of noise 10, geometric with mean 100", "",
         epsilon(Tuned(Gaussian("g", 10), Fraction(1, 100)), "1e-5"),
         why="above: Renyi bounds of the search; below: nothing is known to be reached"),

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ive, ndtr
+from scipy.stats import hypergeom
 
 Floats = NDArray[np.float64]
 CELLS = 160
@@ -103,6 +104,17 @@ def drawn(mu: float, rate: float, size: int) -> Cells:
     weights = [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
     parts = [w * _masses(edges, j * mu) for j, w in enumerate(weights)]
     return Cells(np.sum(parts, axis=0), _masses(edges, 0.0))
+
+
+def drawn_of(mu: float, batch: int, population: int, size: int) -> Cells:
+    """N(J mu / 2, 1) against N(-J mu / 2, 1), J of a group of ``size`` in a batch of one size."""
+    edges = np.linspace(-12.0 - size * mu / 2, 12.0 + size * mu / 2, CELLS - 1)
+    weights = hypergeom(population, size, batch).pmf(np.arange(size + 1))
+    p, q = (
+        np.sum([w * _masses(edges, sign * j * mu / 2) for j, w in enumerate(weights)], axis=0)
+        for sign in (1, -1)
+    )
+    return Cells(p, q)
 
 
 @lru_cache(maxsize=1024)
@@ -213,8 +225,8 @@ def best_of_runs(cells: Cells, gamma: float, shape: int) -> Cells:
 
 
 @lru_cache(maxsize=1024)
-def shuffled(epsilon: float, choices: int, population: int, held: int = 2) -> Cells:
-    """Counts of two answers, one record holding the first under P, the second under Q.
+def shuffled(epsilon: float, choices: int, population: int, held: int = 2, group: int = 1) -> Cells:
+    """Counts of two answers, ``group`` records holding the first under P, the second under Q.
 
     All others hold the answer ``held``: the first (0), the second (1), or a third one where there
     is any (2).  With two answers, the second.
@@ -229,9 +241,12 @@ def shuffled(epsilon: float, choices: int, population: int, held: int = 2) -> Ce
     )
     counts = np.zeros((population + 1, population + 1))
     counts[0, 0] = 1.0
-    for _ in range(population - 1):
+    for _ in range(population - group):
         counts = _counted(counts, reports[held])
-    ends = [_counted(counts, own).ravel() for own in reports[:2]]
+    both = [counts, counts]
+    for _ in range(group):
+        both = [_counted(law, own) for law, own in zip(both, reports, strict=False)]
+    ends = [law.ravel() for law in both]
     with np.errstate(divide="ignore", invalid="ignore"):
         return merged(*ends, np.log(ends[0]) - np.log(ends[1]))
 

@@ -39,6 +39,7 @@ from tests.coarse import (
     best_of_runs,
     clipped,
     drawn,
+    drawn_of,
     epsilon_lower,
     laplace,
     normal,
@@ -217,6 +218,22 @@ def _users(rng: Draws, adjacency: str, depth: int) -> Tree:
     return node, drawn(float(1 / z), float(rate), size)
 
 
+def _groups(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """Of records in a batch of one size, or who answer a poll among others: all are replaced."""
+    if adjacency != "replace_one":
+        return _users(rng, adjacency, depth)
+    size, population = rng.randint(2, 5), rng.randint(5, 40)
+    if rng.random() < 0.5:
+        epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 3, 10))
+        poll = Shuffled(RandomizedResponse("r", epsilon, choices), population)
+        held = rng.choice((0, 1, 2))
+        return Group(poll, size), shuffled(float(epsilon), choices, population, held, size)
+    z, batch = rng.decimal(0.5, 6), rng.randint(1, population)
+    sampled = SampledWithoutReplacement(Gaussian("g", z), batch, population)
+    cells, times = drawn_of(float(1 / z), batch, population, size), rng.choice((1, 2, 10))
+    return Group(Repeat(sampled, times), size), cells**times
+
+
 def _allocated(rng: Draws, adjacency: str, depth: int) -> Tree:
     node, cells = draw(rng, adjacency, 0)
     slots = rng.choice((1, 2, 3, 10))
@@ -244,15 +261,32 @@ def _cut(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 
 def _sampled(rng: Draws, adjacency: str, depth: int) -> Tree:
-    """One child of the sampled kinds, whose batch the record joins."""
-    node, cells = draw(rng, adjacency, 0)
+    """A child, which may be made of others or sampled again, whose batch the record joins."""
+    nested = rng.random() < 0.5
     if adjacency == "replace_one":
         population = rng.randint(2, 100)
         batch = rng.randint(1, population)
-        sampled = SampledWithoutReplacement(node, batch, population)
-        return sampled, cells.mixed(batch / population)
+        if nested and rng.random() < 0.3:
+            inner, cells = draw(rng, adjacency, 0)
+            few = rng.randint(1, batch)
+            node: Node = SampledWithoutReplacement(inner, few, batch)
+            cells = cells.mixed(few / batch)
+        else:
+            node, cells = _below_a_sample(rng, adjacency, nested=nested)
+        return SampledWithoutReplacement(node, batch, population), cells.mixed(batch / population)
     rate = Fraction(rng.randint(1, 100), 100)
+    node, cells = _below_a_sample(rng, adjacency, nested=nested)
     return PoissonSampled(node, rate), cells.mixed(float(rate))
+
+
+def _below_a_sample(rng: Draws, adjacency: str, *, nested: bool) -> Tree:
+    """What has no population of its own, and, in batches of one size, no public places."""
+    if not nested:
+        return draw(rng, adjacency, 0)
+    kinds = [_compose, _repeat, _select, _tuned]
+    if adjacency != "replace_one":
+        kinds += [_parallel, _sampled, _allocated, _cut]
+    return rng.choice(kinds)(rng, adjacency, 0)
 
 
 def _tuned(rng: Draws, adjacency: str, depth: int) -> Tree:
@@ -296,6 +330,7 @@ COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _tuned,
     _shuffled,
     _users,
+    _groups,
     _allocated,
     _batches,
 )

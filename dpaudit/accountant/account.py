@@ -9,10 +9,20 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.accountant.groups import delta_in_steps, in_steps
 from dpaudit.accountant.parts import reached_part
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
+from dpaudit.exact import (
+    Number,
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    exact,
+    is_infinite,
+    is_symbolic,
+)
 from dpaudit.exact.domains import non_negative, probability, real
+from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
@@ -31,6 +41,8 @@ load("rules")
 
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
 TIGHT = Fraction(1, 100)
+# A width at which a group's delta for one record is looked for.
+ROUGH = 1e-2
 SHOWN = 6  # digits of a bound in a line of text, rounded outward
 
 
@@ -238,17 +250,29 @@ class Account:
     def _candidates(self, delta: Fraction) -> list[Step]:
         found: list[Step] = []
         refused: list[Unsupported] = []
-        for name in self._in_order(self._routes()):
+        routes = self.routes() if self._record else self._routes()
+        for name in self._in_order(routes):
             try:
                 found.append(self.converted(name, delta))
             except Unsupported as error:
                 refused.append(error)
                 continue
             if _is_tight(found[-1]):
-                break
+                return found
+        if self._record is not None:
+            grouped = in_steps(self.node, delta, *self._record)
+            found += [] if grouped is None else [grouped]
         if not found:
-            raise refused[0]
+            raise refused[0] if refused else Unsupported(self._why_none())
         return found
+
+    @cached_property
+    def _record(self) -> tuple[Account, Account] | None:
+        """One record's account of a group, at a width that finds a delta and at one's own."""
+        if not isinstance(self.node, Group) or is_symbolic(self.node.size) or self.node.size == 1:
+            return None
+        child, scope = self.node.child, self.scope
+        return Account(child, scope, max(self.width, ROUGH)), Account(child, scope, self.width)
 
     def _in_order(self, routes: list[str]) -> list[str]:
         """The Gaussian route first where it is exact, and after the profile where it is not."""
@@ -317,21 +341,32 @@ class Account:
         """
         at = _number(epsilon, "epsilon")
         non_negative(at, "epsilon")
-        found: list[tuple[Fraction | None, Fraction, str]] = []
-        for name in self._routes():
-            lower, upper = delta_sides(self.step(name), at)
-            found.append((lower, upper, name))
+        found: list[tuple[Fraction | None, Fraction, str, Step]] = []
+        refused: list[Unsupported] = []
+        for name in self.routes() if self._record else self._routes():
+            try:
+                lower, upper = delta_sides(self.step(name), at)
+            except Unsupported as error:
+                refused.append(error)
+                continue
+            found.append((lower, upper, name, self.step(name)))
             if lower is not None and name == "gdp":
                 break
-        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
-        known = [(low, n) for low, _, n in found if low is not None]
+        reached = max((low for low, *_ in found if low is not None), default=Fraction(0))
+        if self._record is not None and all(u * (1 - TIGHT) > reached for _, u, *_ in found):
+            grouped = delta_in_steps(self.node, at, self._record[1])
+            found += [] if grouped is None else [(None, *grouped)]
+        if not found:
+            raise refused[0] if refused else Unsupported(self._why_none())
+        _, upper, upper_name, step = min(found, key=lambda row: row[1])
+        known = [(low, name) for low, _, name, _ in found if low is not None]
         lower, lower_name = max(known, key=lambda row: row[0], default=(Fraction(0), "none"))
         if not lower > 0 and (part := self._part) is not None:
             reached = part.delta(at)
             if reached.lower > lower:
                 lower, lower_name = reached.lower, reached.lower_method
         asked = RELATIVE_WIDTH * float(upper)
-        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name), asked)
+        return Bound(lower, upper, lower_name, upper_name, step, asked)
 
     def advantage(self) -> Bound:
         """The largest advantage of a membership guess: total variation, delta at epsilon 0."""

@@ -3,7 +3,8 @@
 Whoever sees a composition may leave releases out after the fact, so that it is no more private than
 what is left; adaptive rounds stay what they are without a part of each.  So a lower end holds of
 the whole where it holds of the rest, though no calculus of pairs speaks of the releases left out,
-or they are near pairs only (a slack).
+or they are near pairs only (a slack).  Of a group that is replaced all but one may be replaced by
+equals.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import replace
 
 from dpaudit.errors import Unsupported
 from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.events import Group
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope
+from dpaudit.scope import Adjacency, Scope
 
 
 def reached_part(node: Node, scope: Scope) -> Node | None:
@@ -37,7 +39,11 @@ def _without(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | 
         if len(kept) == len(node.children):
             return type(node)(*kept)
         return type(node)(*kept) if len(kept) > 1 else next(iter(kept), None)
-    return node if _is_reached(node, scope) else None
+    if _is_reached(node, scope):
+        return node
+    if isinstance(node, Group) and scope.adjacency is Adjacency.REPLACE_ONE:
+        return _kept(node.child, scope, known)
+    return None
 
 
 def _is_reached(node: Node, scope: Scope) -> bool:

@@ -354,7 +354,7 @@ class Calculus:
         done: dict[str, Step] = {}
         for node in nodes:
             if node.digest not in done:
-                done[node.digest] = self._step(node, [done[c.digest] for c in node.children])
+                done[node.digest] = self.concluded(node, [done[c.digest] for c in node.children])
         return done[root.digest]
 
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
@@ -369,7 +369,8 @@ class Calculus:
             f"under {scope.adjacency}; {way_out}"
         )
 
-    def _step(self, node: Node, premises: list[Step]) -> Step:
+    def concluded(self, node: Node, premises: list[Step]) -> Step:
+        """What the rule of a node says from its children's steps."""
         rule, given = self._rules[type(node)], tuple(premises)
         values = [p.value for p in premises]
         return Step(

@@ -233,6 +233,7 @@ def test_a_forged_certificate_with_a_forged_record_does_not_verify(
     assert files(out) == before
 
 
+@pytest.mark.quality
 def test_one_certified_alone_in_between_is_made_again(dpaudit: Invoke, small: Path) -> None:
     """Alone it has the whole decision error; the run over all shares it."""
     dpaudit(*ALL)

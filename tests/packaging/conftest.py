@@ -95,7 +95,9 @@ def from_checkout(
     )
 
 
-@pytest.fixture(scope="session", params=["wheel", "editable"])
+@pytest.fixture(
+    scope="session", params=["wheel", pytest.param("editable", marks=pytest.mark.quality)]
+)
 def installation(request: pytest.FixtureRequest) -> Installation:
     fixture = {"wheel": "from_wheel", "editable": "from_checkout"}[request.param]
     chosen = request.getfixturevalue(fixture)

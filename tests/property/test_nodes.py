@@ -46,14 +46,29 @@ leaves = st.one_of(
 )
 
 
+def _poisson(child: Node, rate: float) -> Node:
+    """What draws a fixed number stays outside: how many a Poisson sample has is random."""
+    sized = any(isinstance(part, SampledWithoutReplacement) for part in postorder(child))
+    return child if sized else PoissonSampled(child, rate)
+
+
+def _batch(child: Node, size: int, others: int) -> Node:
+    """Of as many records as a sample below draws from, where all that are below say the same."""
+    try:
+        size = int(getattr(child, "population", size))
+        return SampledWithoutReplacement(child, size, size + others)
+    except InvalidParameter:
+        return child
+
+
 def _combined(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     several = st.lists(children, min_size=1, max_size=3)
     return st.one_of(
         several.map(lambda nodes: Compose(*nodes)),
         several.map(lambda nodes: Parallel(*nodes)),
         st.builds(Repeat, children, st.one_of(st.integers(0, 10**9), st.just(T(k)))),
-        st.builds(PoissonSampled, children, st.floats(1e-9, 1)),
-        st.builds(SampledWithoutReplacement, children, st.integers(1, 5), st.integers(5, 10**9)),
+        st.builds(_poisson, children, st.floats(1e-9, 1)),
+        st.builds(_batch, children, st.integers(1, 5), st.integers(5, 10**9)),
         st.builds(
             Assuming,
             children,

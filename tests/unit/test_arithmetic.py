@@ -158,12 +158,12 @@ def test_what_is_no_finite_number_is_refused_by_place(value: object) -> None:
     ids=["int", "negative", "decimal", "small", "fraction", "text", "long", "steep"],
 )
 def test_absurd_sizes_are_refused_at_once(value: object) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidParameter, match="at most 1000 digits"):
         exact(value, "place")
     with pytest.raises(InvalidParameter, match="place"):
         exact(sympy.Integer(10) ** 1001 * x, "place")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_message_stays_on_one_line() -> None:
@@ -324,11 +324,11 @@ def test_functions_take_floats_fractions_balls_and_symbols(name: str) -> None:
 def test_square_roots_of_huge_fractions_are_quick_and_exact() -> None:
     root = Fraction(3**400, 7**300)
     other = root**2 * (1 + Fraction(1, 10**30))
-    start = time.perf_counter()
+    start = time.process_time()
     assert arithmetic.sqrt(root**2) == root
     assert arithmetic.sqrt(other) ** 2 == sympy.Rational(other.numerator, other.denominator)
     assert enclose(arithmetic.sqrt(other)) > enclose(root)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_sums_and_maxima_of_every_kind() -> None:
@@ -347,18 +347,18 @@ def test_sums_and_maxima_of_every_kind() -> None:
 
 
 def test_the_largest_of_huge_roots_is_found_without_factoring() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     roots = [arithmetic.sqrt(Fraction(3**5000 + i, 7**5000 + 2 * i)) for i in range(4)]
     assert maximum(roots) is roots[3]
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_three_thousand_symbolic_terms_are_quick() -> None:
     """Linear in the terms; the built-in sum takes two minutes."""
     terms = [1 / (2 * sympy.Symbol(f"z{i}", positive=True) ** 2) for i in range(3000)]
-    start = time.perf_counter()
+    start = time.process_time()
     found = total(terms)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(found.args) == 3000
 
 
@@ -400,10 +400,10 @@ def test_what_is_known_of_a_sum() -> None:
     assert total_over(T(k), k, Fraction(3)) == T(1) + T(2) + T(3)
     assert total_over(1 / k, k, K) == sympy.Sum(1 / k, (k, 1, K))
     assert total_over(k, k, Fraction(0)) == 0
-    start = time.perf_counter()
+    start = time.process_time()
     many = total_over(1 / k**2, k, Fraction(10**6))
     assert many == sympy.Sum(1 / k**2, (k, 1, 10**6))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_zero_rounds_of_something_infinite_cost_nothing() -> None:

@@ -133,6 +133,7 @@ def run(program: Program, evaluate: Any = both, **options: Any) -> tuple[dict[st
     return {row["name"]: row for row in body["metrics"]}, body["notes"]
 
 
+@pytest.mark.quality
 def test_the_raw_mean_is_not_printed_without_a_suite() -> None:
     """It was, as covered: now the examination stops it, and the run leaves it out."""
     base = mechanism("case", Gaussian("mean", 2), GDP(1), records=records)

@@ -92,6 +92,7 @@ def test_a_run_uses_its_declaration_up(clients: tuple[int, ...], steps: int) -> 
     assert local == 5 * (steps - 1)
 
 
+@pytest.mark.quality
 def test_a_client_s_own_guarantee_is_no_worse_than_the_run_s() -> None:
     """Larger clients weigh less; the run's declaration charges the smallest for all."""
     made = program((20, 40), noise=Noise(0.15, 0.25), rounds=4)

@@ -97,6 +97,7 @@ def test_every_planted_bug_is_found(make: Any, bug: str, adjacency: str) -> None
     assert found(make(bug), adjacency)
 
 
+@pytest.mark.quality
 def test_absent_rows_hold_no_values() -> None:
     assert "absent" in found(Descent("absent"), "zero_out")[MOVED] or found(
         Descent("absent"), "zero_out"
@@ -152,6 +153,7 @@ def test_a_program_that_keeps_what_it_saw() -> None:
     assert "Keeps.seen[0]" in broken[KEPT]
 
 
+@pytest.mark.quality
 def test_a_program_that_holds_records() -> None:
     data = Records(np.random.default_rng(0).standard_normal((24, 5)))
     assert "Base.seen[0]" in found(Base(seen=[data]))[KEPT]
@@ -285,6 +287,7 @@ def test_the_same_seed_finds_the_same() -> None:
     assert (one.findings, one.reached) == (two.findings, two.reached)
 
 
+@pytest.mark.quality
 def test_what_the_own_loss_reaches_of_its_clip() -> None:
     @dataclass(frozen=True)
     class Bounded(Descent):

@@ -146,6 +146,7 @@ class Below(Counted):
         return super().value(records) - 1e6
 
 
+@pytest.mark.quality
 def test_walks_ask_a_test_for_no_density(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, chances = [0], Posterior.chances
 

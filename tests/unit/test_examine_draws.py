@@ -243,6 +243,7 @@ def test_an_examination_that_stops_at_the_first_finding() -> None:
 # --- batches -------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_query_of_other_records_than_its_secret_batch_s_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -67,6 +67,7 @@ ADJACENCIES = ["replace_one", pytest.param("zero_out", marks=pytest.mark.quality
 WIDE = Pass(Short(3.0), 0.2)  # 1.8 times too long a step
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_steps_that_widen_are_found_by_rows_that_follow(
     adjacency: str, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ def test_a_long_run_is_cut_and_walked_so_far(monkeypatch: pytest.MonkeyPatch) ->
     assert "the transcript has ended" in broken(Rounds())[CONTROL]
 
 
+@pytest.mark.quality
 def test_a_run_stops_where_it_is_cut_or_at_the_first_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

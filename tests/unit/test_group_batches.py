@@ -61,7 +61,7 @@ def test_a_group_in_batches_is_no_worse_than_without_sampling(name: str) -> None
     squares = {"several": F(1, 4) + F(1, 9)}.get(name, F(1, 2))
     everybody = dp.account(dp.GDP(5 * math.sqrt(squares)), scope).epsilon("1e-5")
     alone = dp.account(node, scope).epsilon("1e-5")
-    assert float(found.upper) == pytest.approx(float(everybody.upper), rel=1e-6)
+    assert float(found.upper) <= float(everybody.upper) * (1 + 1e-6)
     assert float(found.lower) >= float(alone.lower) * (1 - 1e-6)
     if name == "cyclic":
         assert float(found.lower) == pytest.approx(float(found.upper), rel=1e-6)

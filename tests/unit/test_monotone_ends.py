@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
+import flint
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -20,6 +21,7 @@ from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, 
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.smooth import series, smooth_product
 from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
+from dpaudit.profiles.grid.tallied import _tail
 
 SAMPLED = product([(Mixed(Normal(Fraction(1)), Fraction(1, 100)), Fraction(1000))])
 NOISY = product([(Normal(Fraction(1)), Fraction(1)), (LaplaceShift(Fraction(1)), Fraction(1))])
@@ -147,3 +149,25 @@ def test_a_checker_takes_fewer_reports_for_more() -> None:
     row = {"form": "fourier", "step": "1/64", "tilt": "100"}
     assert confirm_upper(many, Fraction(1, 50), Fraction(1, 10**5), row)
     assert not confirm_upper(many, Fraction(1, 10**4), Fraction(1, 10**5), row)
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "3e-7", "1e-8", "1e-15"])
+def test_an_end_far_below_the_first_step_is_found(delta: str) -> None:
+    """A grid whose step is above epsilon tells nothing: 1/10, the report's own, was answered."""
+    poll = dp.Shuffled(dp.RandomizedResponse("poll", Fraction(1, 10)), 10_000)
+    found = dp.account(poll, dp.central("replace_one")).epsilon(delta)
+    assert 0 < found.upper < found.lower * Fraction(103, 100)
+
+
+@pytest.mark.parametrize("bits", [60, 200])
+def test_tails_of_a_count_are_those_of_the_beta_function(bits: int) -> None:
+    """P(ones >= least) above the mean, term by term."""
+    for trials, chance in ((5, 0.3), (50, 0.6), (1000, 0.05), (30_000, 0.5)):
+        spread = math.sqrt(trials * chance * (1 - chance))
+        for far in (2, 9, 30):
+            least = min(math.floor(trials * chance + far * spread) + 1, trials)
+            with flint.ctx.workprec(bits):
+                at = flint.arb(chance)
+                tail = _tail(at, trials, least)
+                assert tail.overlaps(at.beta_lower(least, trials - least + 1, regularized=True))
+                assert tail.rad() <= tail.mid() * flint.arb(2) ** (20 - bits)

@@ -430,6 +430,7 @@ def test_gaussian_noise_has_no_pure_budget_and_laplace_takes_its_place() -> None
     assert plan.account.step("pure").value <= 1
 
 
+@pytest.mark.quality
 def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     tmp_path: Path, counted: Plan
 ) -> None:

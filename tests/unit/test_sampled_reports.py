@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 from scipy.stats import norm
 
 import dpaudit as dp
@@ -98,6 +99,7 @@ GROUP = dp.Group(dp.Gaussian("g", 1), 2)
         lambda: dp.RandomAllocation(GROUP, 4),
         lambda: dp.ShuffledBatches(GROUP, 10, 5),
         lambda: dp.CyclicBatches(GROUP, 10, 5),
+        lambda: dp.Shuffled(dp.Group(dp.RandomizedResponse("poll", 1), 2), 10),
     ],
 )
 def test_a_group_is_declared_around_what_draws_its_members(made: Any) -> None:
@@ -158,13 +160,43 @@ def test_last_iterates_of_batches_are_not_hidden_by_a_sample_either() -> None:
         assert (dp.account(node, REPLACE).delta(1).upper < own) is (batches == 1)
 
 
-def test_what_hides_a_record_in_shuffled_batches_is_drawn_too() -> None:
-    """The other record is there half the time: 6.45 was said to be reached, where 6.12 is known."""
-    node = dp.PoissonSampled(dp.ShuffledBatches(dp.Gaussian("g", "0.5"), 2, 1), "0.5")
-    losses = dp.account(node, dp.central("zero_out")).step("profile").value
-    assert losses.reached == ()
-    child = dp.account(node.child, dp.central("zero_out")).step("profile").value
-    assert bound("profile", node, [child]) == losses
+NOISE, POLL = dp.Gaussian("g", 1), dp.RandomizedResponse("poll", 1)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda: dp.SampledWithoutReplacement(dp.Shuffled(POLL, 1000), 10, 1000), "1000 .* 10"),
+        (lambda: dp.SampledWithoutReplacement(dp.CyclicBatches(NOISE, 2, 1), 3, 3), "2 .* 3"),
+        (lambda: dp.CyclicBatches(dp.Repeat(dp.Shuffled(POLL, 20), 3), 20, 10), "20 .* 10"),
+        (
+            lambda: dp.ShuffledBatches(dp.SampledWithoutReplacement(NOISE, 5, 20), 20, 10),
+            "20 .* 10",
+        ),
+        (lambda: dp.SampledWithReplacement(dp.Shuffled(POLL, 6), 5, 10), "6 .* 5"),
+        (lambda: dp.CyclicBatches(dp.TruncatedPoisson(NOISE, "0.5", 10, 3), 20, 20), "10 .* 20"),
+        (lambda: dp.PoissonSampled(dp.Shuffled(POLL, 1000), "0.01"), "1000 .* random"),
+        (lambda: dp.PoissonSampled(dp.ShuffledBatches(NOISE, 2, 1), "0.5"), "2 .* random"),
+        (lambda: dp.TruncatedPoisson(dp.Shuffled(POLL, 9), "0.5", 20, 10), "9 .* random"),
+        (lambda: dp.RandomAllocation(dp.Shuffled(POLL, 5), 4), "5 .* random"),
+        (lambda: dp.PoissonSampled(dp.Parallel(POLL, dp.Shuffled(POLL, 5)), "0.5"), "5 .* random"),
+        (lambda: dp.Shuffled(dp.SampledWithoutReplacement(POLL, 1, 2), 9), "2 .* 1"),
+    ],
+)
+def test_what_is_declared_for_a_population_runs_on_as_many(made: Any, told: str) -> None:
+    """Ten shuffled answers are not hidden among the thousand of whom they were drawn."""
+    with pytest.raises(InvalidParameter, match=f"declared for {told}"):
+        made()
+
+
+def test_populations_that_fit_are_sampled() -> None:
+    """The same number, a larger bound of it, a number that a symbol leaves open, parts."""
+    n = sympy.Symbol("n", positive=True, integer=True)
+    dp.SampledWithoutReplacement(dp.Repeat(dp.Shuffled(POLL, 10), 3), 10, 1000)
+    dp.PoissonSampled(dp.TruncatedPoisson(NOISE, "0.5", 10, 3), "0.5")
+    dp.CyclicBatches(dp.TruncatedPoisson(NOISE, "0.5", 30, 3), 20, 20)
+    dp.SampledWithoutReplacement(dp.Shuffled(POLL, n), 10, 1000)
+    dp.SampledWithoutReplacement(dp.Parallel(dp.Shuffled(POLL, 4), dp.Shuffled(POLL, 6)), 10, 100)
 
 
 @pytest.mark.parametrize("kind", [dp.RandomizedResponse("a", 1, 3), dp.Laplace("a", 1)])

@@ -245,7 +245,7 @@ SLOW = [
     (PoissonSampled(PoissonSampled(PoissonSampled(Compose(G, L), 0.1), 0.2), 0.3), ADD_REMOVE),
     (
         SampledWithoutReplacement(
-            SampledWithoutReplacement(SampledWithoutReplacement(G, 8, 9), 8, 9), 8, 9
+            SampledWithoutReplacement(SampledWithoutReplacement(G, 7, 8), 8, 9), 9, 10
         ),
         REPLACE_ONE,
     ),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import known_sign, number, rate, refuse
 from dpaudit.families.discrete.node import whole
-from dpaudit.families.events.node import no_group_below
+from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Node
 
 
@@ -53,7 +54,7 @@ class CyclicBatches(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, self.batch_size)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -78,7 +79,7 @@ class ShuffledBatches(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, self.batch_size)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -96,6 +97,8 @@ class TruncatedPoisson(Node):
     True
     """
 
+    population_at_most: ClassVar[bool] = True
+
     child: Node
     rate: Number = number(rate)
     population: Number = number(whole)
@@ -103,7 +106,7 @@ class TruncatedPoisson(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, None)
         fits(self.batch_size, self.population, self.name)
         for name in ("rate", "population", "batch_size"):
             if is_symbolic(getattr(self, name)):

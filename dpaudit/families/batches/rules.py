@@ -35,7 +35,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.events.group_rules import moves_together
-from dpaudit.families.sampling.rules import amplified, mixed, mixed_away, mixes
+from dpaudit.families.sampling.rules import amplified, mixed, mixed_away
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import (
     Calculus,
@@ -146,8 +146,7 @@ def truncated_poisson_profile(node: TruncatedPoisson, base: Losses) -> Losses:
     remove, add = mixed(base.remove, rate), mixed_away(base.add, rate)
     if cut == 0:
         reached = mixed(base.reached_remove, rate), mixed_away(base.reached_add, rate)
-        known = reached if mixes(node.child) else ((), ())
-        return Losses(remove, add, *known, base.slack, base.in_one_part)
+        return Losses(remove, add, *reached, base.slack, base.in_one_part)
     if not moves_together(node.child) or len(base.remove) != 1 or len(base.add) != 1:
         raise Unsupported(_unknown(node))
     kept = rate * (1 - cut)
@@ -156,7 +155,7 @@ def truncated_poisson_profile(node: TruncatedPoisson, base: Losses) -> Losses:
     return Losses(
         (_either(remove[0], mixed(two.remove, rate)[0], cut),),
         (_either(add[0], mixed_away(two.add, rate)[0], cut),),
-        *(below if kept != 0 and mixes(node.child) else ((), ())),
+        *(below if kept != 0 else ((), ())),
         base.slack,
         base.in_one_part,
     )

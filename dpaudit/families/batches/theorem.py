@@ -8,7 +8,6 @@ from typing import Any
 from dpaudit.check.theorem import Table, Theorem, always, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, log, settled
-from dpaudit.families.sampling.theorem import drawn_as_reached
 from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import (
     Allocated,
@@ -92,7 +91,7 @@ def _truncated(node: Any, base: Losses) -> Losses:
     stays = q * (1 - chance)
     reached = (
         (towards(stays, base.reached_remove), away(stays, base.reached_add))
-        if stays != 0 and drawn_as_reached(node.child)
+        if stays != 0
         else ((), ())
     )
     if chance > 0:

@@ -9,6 +9,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, exp, is_symbolic
 from dpaudit.exact.domains import count, integer, known_sign, non_negative, number, positive, refuse
 from dpaudit.families.discrete.node import preset
+from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Leaf, Node, labelled
 
 
@@ -124,4 +125,5 @@ class Shuffled(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        below_a_draw(self, Fraction(1))
         positive(self.population, f"{self.name}.population")

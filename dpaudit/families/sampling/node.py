@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
-from dpaudit.families.events.node import no_group_below
+from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Node
 
 
@@ -14,7 +14,11 @@ from dpaudit.nodes.core import Node
 class PoissonSampled(Node):
     """``child`` runs on a secret batch that holds each record with probability ``rate``.
 
-    Under zero_out no query may read the batch's realised number of records.
+    Under zero_out no query may read the batch's realised number of records.  Where a child's
+    records have public places (rounds of CorrelatedGaussian, batches of LastIterate), one that is
+    not drawn leaves its own empty.
+    Errors: InvalidParameter for a child that is declared for a population, as batches and shuffled
+    reports are: how many are drawn is random.
 
     >>> import dpaudit as dp
     >>> sgd = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", 1), rate="0.01"), 100)
@@ -27,12 +31,14 @@ class PoissonSampled(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledWithoutReplacement(Node):
     """``child`` runs on a secret, uniformly random ``batch_size`` of ``population`` records.
+
+    Errors: InvalidParameter for a child that is declared for another population than the batch.
 
     >>> import dpaudit as dp
     >>> dp.SampledWithoutReplacement(dp.Gaussian("gradient", 1), batch_size=10, population=1000)
@@ -46,7 +52,7 @@ class SampledWithoutReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, self.batch_size)
         positive(self.batch_size, f"{self.name}.batch_size")
         if known_sign(self.population - self.batch_size, strict=False) is False:
             refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
@@ -70,7 +76,7 @@ class SampledWithReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, self.draws)
         positive(self.draws, f"{self.name}.draws")
         positive(self.population, f"{self.name}.population")
 
@@ -92,5 +98,5 @@ class RandomAllocation(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        no_group_below(self, self.child)
+        below_a_draw(self, None)
         positive(self.slots, f"{self.name}.slots")

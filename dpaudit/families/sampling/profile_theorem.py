@@ -44,14 +44,7 @@ def _poisson(node: Any, base: Losses) -> Losses:
     Source: Zhu, Dong, Wang 2022, Theorem 11.
     """
     changes = _towards(node.rate), _away(node.rate)
-    return _changed(_with_what_is_drawn(base, node.child, node.rate), changes, changes)
-
-
-def _with_what_is_drawn(base: Losses, child: Any, share: Any) -> Losses:
-    """Without what is reached by other runs than those of a batch with and without the record."""
-    if share == 1 or drawn_as_reached(child):
-        return base
-    return replace(base, reached_remove=(), reached_add=())
+    return _changed(base, changes, changes)
 
 
 def _without_replacement(node: Any, base: Losses) -> Losses:
@@ -77,8 +70,9 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     def joined(pair: Pair) -> Pair:
         return Spliced(above(pair), below(pair))
 
-    known = _with_what_is_drawn(base, node.child, share)
-    return _changed(known, (joined, joined), (above, below))
+    if share != 1 and not drawn_as_reached(node.child):
+        base = replace(base, reached_remove=(), reached_add=())
+    return _changed(base, (joined, joined), (above, below))
 
 
 def _allocated(node: Any, base: Losses) -> Losses:

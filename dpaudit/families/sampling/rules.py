@@ -10,7 +10,7 @@ from fractions import Fraction
 from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
-from dpaudit.families.batches import CyclicBatches, ShuffledBatches
+from dpaudit.families.batches import CyclicBatches
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
@@ -88,11 +88,9 @@ def mixes(child: Node) -> bool:
     """Whether a batch without the record is as the second run of what the child is said to reach.
 
     Not of reports of three answers and more, shuffled: all others hold a third one there, so that
-    such a batch is neither run.  Nor of shuffled batches, whose other records hold what hides one.
+    such a batch is neither run.
     """
     for part in postorder(child):
-        if isinstance(part, ShuffledBatches):
-            return False
         if isinstance(part, Shuffled) and not isinstance(part.child, (Laplace, DiscreteLaplace)):
             reports = part.child
             if not isinstance(reports, RandomizedResponse) or reports.choices != 2:
@@ -228,7 +226,7 @@ def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     return Losses(
         mixed(base.remove, node.rate),
         mixed_away(base.add, node.rate),
-        *(reached if node.rate == 1 or mixes(node.child) else ((), ())),
+        *reached,
         base.slack,
         base.in_one_part,
     )

@@ -44,13 +44,10 @@ def drawn_as_reached(child: Any) -> bool:
     """Whether, without the record, a batch runs as the second of the two runs that are reached.
 
     Of shuffled answers, others hold what the record is replaced by where there are two, or noise on
-    numbers; else they hold a third one.  In shuffled batches they hold what hides the record.
+    numbers; else they hold a third one.
     """
     for part in postorder(child):
-        name = type(part).__name__
-        if name == "ShuffledBatches":
-            return False
-        if name == "Shuffled":
+        if type(part).__name__ == "Shuffled":
             reports: Any = part.children[0]
             below = type(reports).__name__
             two = below == "RandomizedResponse" and reports.choices == 2

@@ -44,11 +44,15 @@ def _whole(times: Number, factor: Pair) -> int:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Both sides at one step; None is infinity above and 0 below."""
+    """Both sides at one step; None is infinity above and 0 below.
+
+    ``lost``: outcomes of infinite loss have delta or more from above, whatever the step.
+    """
 
     step: float
     upper: Solved | None
     lower: Solved | None
+    lost: bool
 
     @property
     def width(self) -> float:
@@ -75,7 +79,9 @@ def epsilon_composed(
     parts = parts_of(pair)
     step = first_step(parts, width)
     if near is not None:
-        step = aligned(parts, min(max(_predicted(near, width), step / 4), 2 * step))
+        predicted = _predicted(near, width)
+        if math.isfinite(predicted):
+            step = aligned(parts, min(max(predicted, step / 4), 2 * step))
     return _attempted(pair, delta, width, step, ATTEMPTS)
 
 
@@ -121,26 +127,32 @@ def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: in
 def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attempt:
     while True:
         try:
-            solved = [_side(parts, delta, step, side, tolerance) for side in Side]
-            return Attempt(step, *solved)
+            upper, lost = _side(parts, delta, step, Side.UPPER, tolerance)
+            lower, _ = _side(parts, delta, step, Side.LOWER, tolerance)
+            return Attempt(step, upper, lower, lost)
         except TooFine:
             step = aligned(parts, 4 * step)
             if step > 2.0**20:
                 raise
 
 
-def _side(parts: Parts, delta: float, step: float, side: Side, tolerance: float) -> Solved | None:
+def _side(
+    parts: Parts, delta: float, step: float, side: Side, tolerance: float
+) -> tuple[Solved | None, bool]:
     # The float may lie on either side of the exact delta.
     delta *= 1 - 1e-15 if side is Side.UPPER else 1 + 1e-15
     stack = stack_of(parts, Fraction(step), delta, side)
-    return None if stack is None else epsilon_of(stack, delta, tolerance)
+    if stack is None:
+        return None, False
+    return epsilon_of(stack, delta, tolerance), stack.infinite >= delta
 
 
 def _next_step(attempts: list[Attempt], width: float, parts: Parts) -> float | None:
     """A smaller step where the interval is too wide and a smaller one can be afforded."""
     last = attempts[-1]
     if last.upper is None:
-        return None
+        # A step above the epsilon that is looked for says nothing.
+        return None if last.lost else aligned(parts, last.step * SMALLEST_FACTOR[0])
     width *= min(max(last.upper.epsilon, 0.0), 1.0)
     if last.width <= width:
         return None

@@ -50,6 +50,8 @@ from dpaudit.profiles.grid.masses import Closed, Outcomes, as_float, cells_from
 RAREST = 1e-13
 # Binary digits: of chances that no question is about, and beyond the precision.
 FARTHEST, GUARD = 20_000, 30
+# Bits of a sum, for each that a term loses by the next.
+MOST_TERMS = 200_000
 
 
 # --- at one point, in balls ----------------------------------------------------------------------
@@ -83,7 +85,38 @@ def _beyond(rare: Number, others: int, least: int, bits: int) -> Ball:
             return outside.union(0)
         if place < others * chance and outside < flint.arb(2) ** -(bits + GUARD):
             return 1 - outside.union(0)
+        # What is small keeps its digits.
+        if place < others * chance:
+            return 1 - _tail(1 - chance, others, others - least + 1)
+        return _tail(chance, others, least)
     return chance.beta_lower(least, others - least + 1, regularized=True)
+
+
+def _tail(chance: Ball, trials: int, least: int) -> Ball:
+    """P(ones >= least), least above the mean: the terms of a sum that falls, or the beta function.
+
+    Term by term ratios fall too, so that the rest of the sum is at most a geometric one.
+    """
+    import flint
+
+    odds, bits = chance / (1 - chance), int(flint.ctx.prec)
+    ratio = (trials - least) * odds / (least + 1)
+    if not ratio < 1 or not bits < MOST_TERMS * (1 - ratio):
+        return chance.beta_lower(least, trials - least + 1, regularized=True)
+    term = total = flint.arb(1)
+    smallest, k = flint.arb(2) ** -bits, least
+    while term > smallest and k < trials:
+        term *= (trials - k) * odds / (k + 1)
+        total += term
+        k += 1
+    if k < trials:
+        total += (term * ratio / (1 - ratio)).union(0)
+    with flint.ctx.workprec(bits + 8 + 2 * trials.bit_length()):
+        ways = (flint.arb(trials + 1).lgamma() - flint.arb(least + 1).lgamma()) - flint.arb(
+            trials - least + 1
+        ).lgamma()
+        first = (ways + least * chance.log() + (trials - least) * (1 - chance).log()).exp()
+    return first * total
 
 
 @register_form(Tallied)

@@ -1,0 +1,91 @@
+"""Groups of whatever has an (epsilon, delta): k steps from neighbour to neighbour.
+
+No pair is known to dominate k steps of most mechanisms, or only one without sampling.  Their
+(epsilon, delta) for one record, at a delta that leaves room for the steps, is one of the group
+(Vadhan 2017, Lemma 2.2).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import (
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    is_infinite,
+    working_precision,
+)
+from dpaudit.families.events.group_rules import steps
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Step
+from dpaudit.measures.convert import to_approx
+
+if TYPE_CHECKING:
+    from dpaudit.accountant.account import Account
+
+# A record's delta is found to this much, of which epsilon depends by a logarithm.
+ROOM = Fraction(99, 100)
+ATTEMPTS = 40
+# Below it no steps are left room for.
+SMALLEST = Fraction(1, 10**280)
+
+
+def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step | None:
+    """(k epsilon, delta) for a group of k, from one record's; None where no delta leaves room.
+
+    ``rough``, ``fine``: one record's account, to look for its delta' and to answer at it.  With
+    S(e) = sum_i exp(i e), i = 0..k-1, delta' S(epsilon(delta')) is to be at most delta.  As
+    epsilon falls where delta' grows, delta / S(epsilon(delta')) is no less than the largest such
+    delta' wherever delta' is none, and the search falls to it from delta / k.
+    """
+    if delta == 0:
+        return None
+    share = delta / node.size
+    try:
+        for _ in range(ATTEMPTS):
+            left = _left(node, delta, rough.approximate(share))
+            if left is None or left < SMALLEST:
+                return None
+            if left >= share * ROOM:
+                share = min(share, left) * ROOM
+                step = APPROX.concluded(node, [fine.approximate(share)])
+                if _is_most(step.value[1], delta):
+                    return to_approx(step, delta)
+            share = min(share, left)
+    except Unsupported:
+        return None
+    return None
+
+
+def delta_in_steps(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str, Step] | None:
+    """delta(epsilon / k) S(epsilon / k) of a group of k, and its derivation; None above 1."""
+    each = epsilon / node.size
+    try:
+        own = one.delta(each)
+    except Unsupported:
+        return None
+    with working_precision():
+        upper = Fraction(decimal_upper(enclose(own.upper) * enclose(steps(each, node.size))))
+    if upper >= 1 or own.step is None:
+        return None
+    rule = f"convert.{own.upper_method}_to_approx"
+    below = (own.step,)
+    given = Step("approx", rule, own.step.cite, node.child, (each, own.upper), premises=below)
+    return upper, APPROX.name, APPROX.concluded(node, [given])
+
+
+def _left(node: Any, delta: Fraction, one: Step) -> Fraction | None:
+    """delta over the steps' sum at a record's epsilon, rounded down."""
+    epsilon = one.value[0]
+    if is_infinite(epsilon):
+        return None
+    with working_precision():
+        return Fraction(decimal_lower(enclose(delta) / enclose(steps(epsilon, node.size))))
+
+
+def _is_most(value: object, delta: Fraction) -> bool:
+    with working_precision():
+        return bool(enclose(value) <= enclose(delta))
