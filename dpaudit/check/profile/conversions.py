@@ -187,7 +187,8 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
         beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
-        return row["side"] == side and beyond >= -ROUNDED * (1 + value)
+        chance = 0 <= _number(row["delta"]) <= 1
+        return chance and row["side"] == side and beyond >= -ROUNDED * (1 + value)
     return form in ("largest loss", "corner") or value == 0
 
 
