@@ -10,7 +10,7 @@ Source: ours; for linear losses Choquette-Choo, Ganesh, Thakurta 2024, Section 4
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.kernels.query import Records
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.papers.common.losses import WorstCase
 from mechanisms.papers.srgd import baselines_catalogue as catalogue
-from mechanisms.papers.srgd.problem import Problem
+from mechanisms.papers.srgd.batches_catalogue import phased_erm_in_batches as in_batches
+from mechanisms.papers.srgd.problem import Problem, Work
+from mechanisms.papers.srgd.variance_reduced import BatchedMinimum, PhasedERMInBatches
 
 EXCESS = 1e3  # so that a clip that was deleted shows
 WIDE = 1e6  # no projection binds, so that the last release is seen whole
@@ -68,6 +70,32 @@ def worst_case(program: Any, size: int) -> Program:
     return attacked
 
 
+class MinimumInBatches(BatchedMinimum):
+    """In batches also where descent takes fewer gradients."""
+
+    def work(self, size: int) -> Work:
+        """As in batches."""
+        return self.in_batches(size)
+
+
+@dataclass(frozen=True)
+class InBatches(PhasedERMInBatches):
+    """Every phase in batches, on however few rows: the solver that the catalogue's first phase has.
+
+    Same declaration; the catalogue's own program would solve an attack's few rows by descent.
+    """
+
+    def query(self, centre: Array, phase: int, size: int) -> MinimumInBatches:
+        """The minimum of phase ``phase`` (from 0) over ``size`` rows."""
+        plain = super().query(centre, phase, size)
+        return MinimumInBatches(**{f.name: getattr(plain, f.name) for f in fields(plain)})
+
+
+def all_in_batches(program: Any) -> InBatches:
+    """The same program, but for which solver a phase has."""
+    return InBatches(**{f.name: getattr(program, f.name) for f in fields(program)})
+
+
 accelerated_dp_sgd = suite(catalogue.accelerated_dp_sgd, 20)
 dp_sgd_one_pass = suite(catalogue.dp_sgd_one_pass, 20)
 dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
@@ -75,6 +103,9 @@ dp_ftrl = suite(catalogue.dp_ftrl, 32)
 dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
 phased_sgd = suite(catalogue.phased_sgd, 2**6)
 phased_erm = suite(catalogue.phased_erm, 2**6)
+phased_erm_in_batches = replace(
+    suite(in_batches, 2**6), program=all_in_batches(worst_case(in_batches.program, 2**6))
+)
 localized_accelerated_dp_sgd = suite(catalogue.localized_accelerated_dp_sgd, 8, trials=16_000)
 suites = [
     accelerated_dp_sgd,
@@ -84,5 +115,6 @@ suites = [
     dp_online_to_batch,
     phased_sgd,
     phased_erm,
+    phased_erm_in_batches,
     localized_accelerated_dp_sgd,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 from dpaudit.errors import UnknownTarget
 from dpaudit.storage import roots
 from lab.model import Experiment
+from lab.papers import Paper
 
 
 def load(root: Path) -> Mapping[str, Experiment]:
     """Serve a root and collect the module-level experiments of its ``experiments/``, by name.
 
-    A root without that package has none.  What its modules print goes to standard error.
+    One that belongs to a paper is read as the paper quotes its bands.  A root without that package
+    has none.  What its modules print goes to standard error.
     Errors: UnknownTarget for a module that does not import, or two experiments of one name.
     """
     root = roots.serve(root)
@@ -29,6 +32,10 @@ def load(root: Path) -> Mapping[str, Experiment]:
                 raise UnknownTarget(
                     f"{module.__name__}: another experiment is called {value.name!r}; rename one"
                 )
+    papers = [v for module in modules for v in vars(module).values() if isinstance(v, Paper)]
+    for name, paper in itertools.product(found, papers):
+        if name.startswith(f"{paper.name}_"):
+            found[name] = paper.reads(found[name])
     return found
 
 

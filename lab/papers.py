@@ -9,19 +9,23 @@ has, reads *not run*.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
-from lab.learning import TITLE
+from lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
 from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
 
 Kind = TypeVar("Kind")
 UNREAD = "Missed or inconclusive, and read by no statement"
+# What sources of checks may name that the specification of the experiments says in words.
+NAMED = re.compile(r"\b(?:E[1-9]\d*|acceptance [1-9]\d*)\b")
 ANCHOR = "#missed-or-inconclusive-and-read-by-no-statement"
 
 
@@ -59,12 +63,57 @@ class Statement:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's page: ``name`` is its file's, and how the names of its experiments begin."""
+    """A paper's page: ``name`` is its file's, and how the names of its experiments begin.
+
+    ``bands``: by what the sources of checks call it (E4, acceptance 1, Table 1), what the paper or
+    the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
+    experiment, of its results, all that should stand beside its start where its own reading, which
+    cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
+    of its results.
+    """
 
     name: str
     title: str
     statements: tuple[Statement, ...]
     setting: str = ""
+    bands: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
+    asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
+
+    def reads(self, experiment: Experiment) -> Experiment:
+        """An experiment of this paper, whose checks quote their bands."""
+        return replace(experiment, read=partial(self._read, experiment))
+
+    def _read(self, experiment: Experiment, results: Results) -> Findings:
+        found = experiment.read(results)
+        if experiment.name in self.starts:
+            found = _beside_starts(found, self.starts[experiment.name](results))
+        asked = self.asks[experiment.name](results) if experiment.name in self.asks else ()
+        checks = (quoted(check, self.bands) for check in (*found.checks, *asked))
+        return replace(found, checks=tuple(checks))
+
+
+def quoted(check: Check, bands: Mapping[str, str]) -> Check:
+    """A check whose source says in words what it names.
+
+    Errors: InvalidParameter for a name of the specification's that has no words.
+    """
+    names = list(dict.fromkeys(NAMED.findall(check.source)))
+    missing = [name for name in names if name not in bands]
+    if missing:
+        raise InvalidParameter(f"{check.name}: {missing[0]}: what does it accept, in words?")
+    if check.source in bands:
+        return replace(check, source=f"{check.source}: {bands[check.source]}")
+    words = [f"{name}: {bands[name]}" for name in names]
+    return replace(check, source=f"{check.source} ({'; '.join(words)})") if words else check
+
+
+def _beside_starts(found: Findings, rows: Sequence[Learnt]) -> Findings:
+    """The findings with these rows beside their starts, in the place of their own."""
+    kept = [check for check in found.checks if check.source != BAND]
+    table = learning_table(rows, next(t for t in found.tables if t.title == TITLE).columns[1])
+    tables = tuple(table if t.title == TITLE else t for t in found.tables)
+    return replace(found, tables=tables, checks=(*kept, *learning_checks(rows)))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from mechanisms.papers.srgd.baselines import (
     DPSGDOnePass,
     DPSGDPoisson,
 )
+from mechanisms.papers.srgd.batches_catalogue import phased_erm_in_batches
 from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch
 from mechanisms.papers.srgd.phased_erm import PhasedERM
@@ -30,6 +31,7 @@ from mechanisms.papers.srgd.problem import Problem
 ZERO_OUT, REPLACE_ONE, ADD_REMOVE = map(central, ("zero_out", "replace_one", "add_remove"))
 TINY = Fraction(1, 10**9)
 CATALOGUE = {m.name: m for m in vars(catalogue).values() if isinstance(m, Mechanism)}
+CATALOGUE[phased_erm_in_batches.name] = phased_erm_in_batches
 SUITES = {s.mechanism: s for s in audits.suites}
 HOSTILE = [1e300, -1e12, np.inf, np.nan]
 

@@ -362,9 +362,9 @@ class Account:
         known = [(low, name) for low, _, name, _ in found if low is not None]
         lower, lower_name = max(known, key=lambda row: row[0], default=(Fraction(0), "none"))
         if not lower > 0 and (part := self._part) is not None:
-            reached = part.delta(at)
-            if reached.lower > lower:
-                lower, lower_name = reached.lower, reached.lower_method
+            own = part.delta(at)
+            if own.lower > lower:
+                lower, lower_name = own.lower, own.lower_method
         asked = RELATIVE_WIDTH * float(upper)
         return Bound(lower, upper, lower_name, upper_name, step, asked)
 

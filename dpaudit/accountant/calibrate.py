@@ -211,6 +211,8 @@ def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fra
 
 def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
     """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
+    if problem.is_zero and (found := _halved_powers(problem)) is not None:
+        return found
     one = Fraction(1)
     ways = (Fraction(2), Fraction(1, 2))
     tried = [one]
@@ -229,10 +231,38 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
             break  # the other way leads away
     signs = {_sign(problem, end) for end in tried}
     said = "holds" if True in signs else "fails" if False in signs else "has no valid parameter"
-    raise Unsupported(
-        f"calibrate: {problem.claim.text} {said} at every power of two of {problem.symbol} from "
-        f"{float(min(tried)):.3g} to {float(max(tried)):.3g}; give dpaudit.calibrate a bracket="
+    raise _no_power(problem, f"{said} at every power of two", (min(tried), max(tried)))
+
+
+def _no_power(problem: _Problem, said: str, ends: tuple[Fraction, Fraction]) -> Unsupported:
+    low, high = ends
+    return Unsupported(
+        f"calibrate: {problem.claim.text[:80]} {said} of {problem.symbol} from {float(low):.3g} "
+        f"to {float(high):.3g}; give dpaudit.calibrate a bracket="
     )
+
+
+def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
+    """The same for a claim of 0, whose excess tells nothing of how far away it holds.
+
+    The outermost powers are asked first, and those between them by halves: where none will do,
+    as for a tiny delta, that is known at once.  None where the outermost ones are no parameters.
+    """
+    two = Fraction(2)
+    low, high = 0 if problem.symbol.is_integer else 1 - LARGEST, LARGEST - 1
+    low_holds, high_holds = (_sign(problem, two**power) for power in (low, high))
+    if low_holds is None or high_holds is None:
+        return None
+    if low_holds is high_holds:
+        said = "holds" if low_holds else "fails"
+        raise _no_power(problem, f"{said} at the outermost powers of two", (two**low, two**high))
+    while high - low > 1:
+        middle = (low + high) // 2
+        if problem.holds(two**middle) is low_holds:
+            low = middle
+        else:
+            high = middle
+    return two**low, two**high
 
 
 def _nearer(problem: _Problem, value: Fraction) -> bool:

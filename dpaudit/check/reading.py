@@ -36,8 +36,16 @@ def decimal(text: str) -> Fraction:
     """A finite decimal string; one whose digits or exponent would cost minutes is refused."""
     exponent = text.partition("e")[2].removeprefix("-")
     require(len(text) <= LONGEST and len(exponent) <= LARGEST_EXPONENT, f"{text[:40]}: too long")
-    require(text[:1].isdigit() and text.isascii(), f"{text[:40]}: expected a finite decimal")
+    require(text[:1].isdigit() and is_plain(text), f"{text[:40]}: expected a finite decimal")
     return Fraction(text)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a number has no underscores, spaces, or digits of other scripts, which Python reads.
+
+    Another verifier may not, or may read something else.
+    """
+    return text.isascii() and "_" not in text and not any(c.isspace() for c in text)
 
 
 def at_least(text: str, exact: Any) -> bool:

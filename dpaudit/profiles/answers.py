@@ -29,6 +29,7 @@ from dpaudit.nodes.pairs import (
     numbers_in,
     product,
 )
+from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
@@ -55,6 +56,8 @@ DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 # Of more kinds of them a grid takes longer, and memory that grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
+# So near, in parts of epsilon and of delta, windows of counts do without a grid.
+NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
 # Of so many factors some are asked about alone.
 FEW_FACTORS = 8
 
@@ -89,10 +92,11 @@ def _epsilon(
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
     _settled(pair, width)
-    if wanted == 0:
-        return _pure(pair)
-    if has_form(pair):
-        return epsilon_single(pair, wanted)
+    if wanted == 0 or has_form(pair):
+        return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
+    crowd = epsilon_crowd(pair, wanted)
+    if crowd is not None:
+        return _nearest(pair, crowd, NEAR, lambda: composed(pair, wanted, width))
     record = _record(pair)
     if record is not None:
         known = composed(pair, wanted, width)
@@ -130,6 +134,19 @@ def _epsilon(
     if found is None:
         return composed(pair, wanted, width)
     return found if other is None else narrowest(found, other)
+
+
+def _nearest(
+    pair: Pair, crowd: Interval, part: Fraction, by_grid: Callable[[], Interval]
+) -> Interval:
+    """By windows of counts, and a grid, which takes seconds, where those are not about as near.
+
+    More reports than windows are known of from below are too many for a grid too.
+    """
+    near = crowd.upper - crowd.lower <= part * crowd.upper
+    if near or (is_crowd(pair) and pair.others > MOST):
+        return crowd
+    return narrowest(by_grid(), crowd)
 
 
 def _is_settled(told: Interval, width: float) -> bool:
@@ -216,6 +233,9 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
             max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
         )
         return Interval(lower, upper, method="the largest of several pairs")
+    crowd = delta_crowd(pair, at)
+    if crowd is not None:
+        return _nearest(pair, crowd, NEAR_DELTA, lambda: delta_composed(pair, at, width))
     record = _record(pair)
     if record is not None:
         known = delta_composed(pair, at, width)
@@ -250,6 +270,8 @@ def delta_curve(
         return [delta_single(pair, point) for point in points]
     if not points:
         return []
+    if is_crowd(pair):
+        return [delta_interval(pair, point, width) for point in points]
     profile = _profile(pair, float(max(points)), width)
     return [delta_on(profile, point) for point in points]
 

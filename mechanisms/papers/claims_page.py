@@ -26,7 +26,7 @@ from mechanisms.papers.user_level.problem import Problem
 
 PAPERS = {
     "diff2": ("catalogue",),
-    "srgd": ("catalogue", "printed", "baselines_catalogue"),
+    "srgd": ("catalogue", "printed", "baselines_catalogue", "batches_catalogue"),
     "kl": ("catalogue", "adaptive_catalogue", "adaptive_readings", "baselines_catalogue"),
     "stable_erm": ("catalogue", "rows_catalogue", "baselines_catalogue"),
     "user_level": ("catalogue", "options_catalogue", "baselines_catalogue"),

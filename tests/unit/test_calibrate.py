@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 import pytest
 import sympy
 
+from dpaudit.accountant import calibrate as calibration
+from dpaudit.accountant.account import Account
 from dpaudit.accountant.calibrate import calibrate
 from dpaudit.accountant.claim import Outcome
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -80,3 +83,28 @@ def test_what_cannot_be_calibrated_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         calibrate(node, SCOPE, ZCDP(1), bracket=bracket)
+
+
+@pytest.mark.parametrize(
+    ("delta", "found", "asked"), [("1e-300", None, 4), ("1e-9", Fraction(398942000), 60)]
+)
+def test_noise_at_epsilon_zero_is_found_by_halves_or_refused_at_once(
+    delta: str, found: Fraction | None, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta(0) = 2 Phi(1 / (2 z)) - 1; all 40 powers were asked, a second each in training."""
+    made: list[Node] = []
+
+    def counted(node: Node, *arguments: Any) -> Account:
+        made.append(node)
+        return Account(node, *arguments)
+
+    monkeypatch.setattr(calibration, "Account", counted)
+    claim = ApproxDP(0, Fraction(delta))
+    if found is None:
+        with pytest.raises(Unsupported, match="fails at the outermost powers of two of z from"):
+            calibrate(Gaussian("a", z), SCOPE, claim)
+    else:
+        value = calibrate(Gaussian("a", z), SCOPE, claim).value
+        assert abs(value / found - 1) < Fraction(1, 10**5)
+        assert math.erf(1 / float(value) / 2**1.5) <= float(claim.delta)
+    assert 0 < len(made) <= asked

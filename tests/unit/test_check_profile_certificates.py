@@ -10,6 +10,7 @@ import pytest
 
 from dpaudit.certificate import certificate as certificates
 from dpaudit.check import Confirmed, check
+from dpaudit.check.profile import conversions
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.exact.wire import digest
 from dpaudit.families.additive import Gaussian, Laplace
@@ -74,6 +75,25 @@ def verified(name: str) -> Confirmed:
     checks = [row["check"] for row in found["predicate"]["claims"]]
     assert checks == ["proved", "unproved" if name == "with slack" else "refuted"]
     return report
+
+
+def test_batches_beside_a_gaussian_are_confirmed_from_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of the accountant's step is finer than the checker computes with: the next serves."""
+    monkeypatch.setattr(certificates, "PROFILE_DELTAS", ())
+    node = Compose(BATCHES, Gaussian("other", 5))
+    claims = ApproxDP(1, DELTA), ApproxDP(Fraction(4, 5), DELTA)
+    found = certified(mechanism("case", node, *claims)).certificate
+    assert not check(found).unconfirmed
+    assert [row["check"] for row in found["predicate"]["claims"]] == ["proved", "refuted"]
+
+    def lowered(predicate: Json) -> None:
+        shifted(conversion(predicate), "-1e-4")
+
+    assert "epsilon does not follow" in rejected(found, lowered)
+    monkeypatch.setattr(conversions, "DOUBLED", ())
+    assert "epsilon does not follow" in rejected(found, lambda predicate: None)
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from lab.papers import (
     load_claims,
     load_papers,
     page,
+    quoted,
     read_file,
     undecided,
 )
@@ -116,6 +117,50 @@ def test_a_page_says_what_was_found_and_how_far_from_not_learning() -> None:
 OFF = "| slope | -0.5 | [-1.1, -0.9]: Theorem 1 | missed |"
 
 
+def test_a_bands_name_is_said_in_words(tmp_path: Path) -> None:
+    """Bands once read E4 and no more, which names a line of a specification that is not here."""
+    bands = {"E4": '"Accept [-1.1,-.9]"', "Table 1": '"N^2"'}
+    words = [
+        quoted(Check("slope", -1.0, -1.1, -0.9, source=source), bands).source
+        for source in ("E4", "E4: a slope", "Table 1", "Theorem 1")
+    ]
+    first, *rest = words
+    assert first == 'E4: "Accept [-1.1,-.9]"'
+    assert rest == ['E4: a slope (E4: "Accept [-1.1,-.9]")', 'Table 1: "N^2"', "Theorem 1"]
+    for source in ("E5", "as far off as acceptance 2 has it"):
+        with pytest.raises(InvalidParameter, match=r"(E5|acceptance 2): what does it accept"):
+            quoted(Check("slope", -1.0, -1.1, -0.9, source=source), bands)
+
+
+def test_no_band_of_a_committed_result_is_a_name_alone(checkout: Path) -> None:
+    named = "(E|acceptance |Table |Figure |Proposition )"
+    bare = re.compile(named + r"[\d.]+(, values|, counted in runs)?")
+    for path in (checkout / "docs" / "utility").glob("*.json"):
+        sources = {check["source"] for check in json.loads(path.read_text("utf-8"))["checks"]}
+        assert not [s for s in sources if bare.fullmatch(s)], path.name
+
+
+def test_a_paper_reads_its_experiments_with_its_bands_and_all_that_it_sets_beside_a_start() -> None:
+    made = replace(experiment(-1.0), read=lambda results: findings(-1.0, "E4"))
+    rows = [Learnt("one", 0.5, 1.0), Learnt("two", 1.5, 1.0)]
+    paper = Paper("one", "A paper", (), "", {"E4": "in words"}, {"one_slope": lambda found: rows})
+    found = paper.reads(made).read(Results(()))
+    assert found.checks[0].source == "E4: in words"
+    assert [check.status for check in found.checks[1:]] == [Status.HELD, Status.MISSED]
+    (table,) = found.tables
+    assert [row[0] for row in table.rows] == ["one", "two"]
+    assert table.columns[1] == "risk"
+
+
+def test_every_setting_of_the_search_stands_beside_its_start(checkout: Path) -> None:
+    read = read_file(load(checkout)["diff2_search"], checkout / "docs" / "utility")
+    assert read.findings is not None
+    assert read.results is not None
+    (table,) = (t for t in read.findings.tables if t.title == "Distance to not learning at all")
+    assert len(table.rows) == len(search.of_settings(read.results)) == 24
+    assert sum("which is taken" in str(row[0]) for row in table.rows) == 1
+
+
 def test_a_missed_check_that_no_statement_reads_is_named() -> None:
     """Twelve statements that agree once stood over ten missed checks, which nothing named."""
     learns = Statement("Theorem 2", "it learns", "one_slope", ("method: share",))
@@ -194,7 +239,9 @@ def test_a_page_counts_what_certificates_say_of_its_paper(checkout: Path) -> Non
 def test_what_the_statement_of_the_network_says_of_its_search_is_so(checkout: Path) -> None:
     """24 settings against 2, and descent without noise above DP-GD in every case."""
     (one,) = (
-        s for s in load_papers(checkout)["diff2"].statements if s.experiment == "diff2_network"
+        s
+        for s in load_papers(checkout)["diff2"].statements
+        if s.experiment == "diff2_network" and s.checks[0].startswith("training loss")
     )
     length = network.ROUNDS[Size.FULL]
     assert [len(network._settings(m, length)) for m in ("diff2", "dp_gd")] == [24, 2]

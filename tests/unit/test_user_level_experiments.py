@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.kernels.query import Array, Records
 from experiments.user_level import (
     costs,
     data,
@@ -26,11 +27,13 @@ from lab.model import Cell, Experiment, Result, Results, Size, Status
 from lab.papers import agreement, read_file
 from mechanisms.papers.common.losses import LeastSquares, Logistic
 from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.user_level import accelerated, sampled
 from mechanisms.papers.user_level.baselines import regularity
 from mechanisms.papers.user_level.phased_erm import UserLevelPhasedERM
 from mechanisms.papers.user_level.points import counts_within
 from mechanisms.papers.user_level.problem import Problem, SquaredDistance
 from mechanisms.papers.user_level.sgd import one_pass_sgd
+from mechanisms.papers.user_level.smoothing import BallSmoothedLoss
 
 ALL = (
     risk.user_level_risk,
@@ -348,17 +351,37 @@ def test_a_run_that_takes_more_than_it_declares_is_missed() -> None:
     assert (counted(9 / 8)[name], counted(9 / 8, 2.0)[name]) == (Status.HELD, Status.MISSED)
 
 
-def test_secret_batches_evaluate_all_users_of_a_phase() -> None:
-    """The sum of T_i n_i m, where the declared gradients are the sum of T_i K_i m."""
+def test_secret_batches_take_the_gradients_of_their_own_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sum of T_i K_i m, as declared; of all users of a phase it would be that of T_i n_i m."""
     on = problem.problem(1_000, 1)
     made, declared, first = costs._secret(on)
     assert isinstance(made, UserLevelPhasedERM)
     cell = Cell.of(kind="run", method="secret", users=1_000, items=1)
     found = costs.run(cell, RNG(12))
     assert found["halted"] == 0
-    assert found["taken"] == sum(phase.rounds * phase.users for phase in made.phases)
-    assert found["declared"] == declared == sum(p.rounds * p.batch for p in made.phases)
+    assert found["taken"] == found["evaluations"] == declared
+    assert declared == sum(p.rounds * p.batch for p in made.phases)
     assert found["first"] == first == made.phases[0].rounds * made.phases[0].batch
+
+    def of_all(at: Problem, points: Array, users: Array, asked: Array) -> Array:
+        return at.user_gradients(points, users)[:, asked]
+
+    monkeypatch.setattr(sampled, "gradients_of", of_all)
+    wasteful = costs.run(cell, RNG(12))
+    assert wasteful["taken"] == sum(phase.rounds * phase.users for phase in made.phases)
+
+
+@pytest.mark.parametrize("loss", [SquaredDistance(3), BallSmoothedLoss(SquaredDistance(3), 0.1)])
+def test_gradients_of_some_users_are_those_among_all(loss: Any) -> None:
+    """To the last bit, public shifts included, which belong to places."""
+    on = Problem(loss, 40, 4, 3, 1.0, 1.0)
+    users, points = RNG(3).normal(size=(40, 4, 3)), RNG(4).normal(size=(2, 3))
+    asked = np.array([0, 7, 8, 31, 39])
+    every = on.user_gradients(points, users)
+    found = sampled.gradients_of(on, points, users, asked)
+    np.testing.assert_array_equal(found, every[:, asked])
 
 
 def test_the_formulas_have_the_ratios_of_section_1() -> None:
@@ -372,8 +395,36 @@ def test_counted_gradients_are_the_declared_ones(method: str) -> None:
     cell = Cell.of(kind="run", method=method, users=900, items=1)
     found = costs.run(cell, RNG(12))
     assert found["taken"] == found["declared"]
-    times = 1 if method == "sgd" else 2
-    assert found["evaluations"] == np.multiply(times, found["taken"])
+    assert found["evaluations"] == found["taken"]
+
+
+def test_a_round_that_forgets_takes_its_gradients_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerated, "_same_memory", lambda first, second: False)
+    found = costs.run(Cell.of(kind="run", method="erm", users=900, items=1), RNG(12))
+    assert found["evaluations"] == np.multiply(2, found["taken"])
+
+
+def test_a_round_keeps_gradients_of_the_same_users_alone_and_no_longer_than_it_lasts() -> None:
+    """Of other records, or of memory that may change, gradients are taken anew."""
+    calls = []
+
+    def gradients(users: Array) -> Array:
+        calls.append(users)
+        return users.sum(axis=1)[None]
+
+    first, second = (Records(RNG(k).normal(size=(6, 2, 3))).values for k in (1, 2))
+    with accelerated.AskedTwice(gradients) as kept:
+        assert kept(first[:4]) is kept(first[:4])
+        assert len(calls) == 1
+        np.testing.assert_array_equal(kept(second[:4]), second[:4].sum(axis=1)[None])
+        assert kept(first[:5]).shape != kept(first[:4]).shape
+        changing = np.ones((4, 2, 3))
+        kept(changing)
+        changing += 1.0
+        np.testing.assert_array_equal(kept(changing), changing.sum(axis=1)[None])
+    count = len(calls)
+    kept(first[:4]), kept(first[:4])
+    assert len(calls) == count + 2
 
 
 def test_a_counting_loss_counts() -> None:

@@ -26,6 +26,7 @@ from dpaudit.check.profile.closed import (
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.corner import corner_bound
+from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
@@ -40,7 +41,7 @@ from dpaudit.check.profile.transforms import (
     smooth_bound,
 )
 from dpaudit.check.profile.values import value_nodes
-from dpaudit.check.reading import decimal, require
+from dpaudit.check.reading import decimal, is_plain, require
 from dpaudit.exact import (
     Number,
     decimal_upper,
@@ -72,6 +73,8 @@ SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
+# And what is tried where the witness's own is finer than is computed with.
+DOUBLED = 2, 4, 8
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
 # The fields of a row besides its pair and value, by form; "" is an end that says nothing.  A lower
 # row may be of some factors alone, whose places it names.
@@ -81,6 +84,7 @@ FIELDS: dict[str, set[str]] = {
     "": set(),
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
+    "crowd": {"epsilon"},
     "corner": {"nodes"},
     "largest loss": set(),
     "game": {
@@ -101,6 +105,9 @@ FIELDS: dict[str, set[str]] = {
 }
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
+# Forms that need no more than the number that they show.
+AT_MOST = {"told apart": told_at_most, "crowd": crowd_at_most}
+AT_LEAST = {"told apart": told_at_least, "crowd": crowd_at_least}
 OWN_PARAMETERS = (
     "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
 )
@@ -175,12 +182,13 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form in ("closed", "told apart"):
+    if form in ("closed", "told apart", "crowd"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
         beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
-        return row["side"] == side and beyond >= -ROUNDED * (1 + value)
+        chance = 0 <= _number(row["delta"]) <= 1
+        return chance and row["side"] == side and beyond >= -ROUNDED * (1 + value)
     return form in ("largest loss", "corner") or value == 0
 
 
@@ -192,7 +200,8 @@ def _upper(
     for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
         epsilon = decimal(row["value"])
         held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
-        if row["pair"] != str(number) or not (held or not is_computed(pair)):
+        crowd = row.get("form") == "crowd"
+        if row["pair"] != str(number) or not (held or not (is_computed(pair) or crowd)):
             return None
         if not _is_consistent(row, "upper", losses.slack):
             return None
@@ -216,7 +225,9 @@ def _lower(
     if not rows:
         return Fraction(0)
     (row,) = rows
-    pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
+    named = {str(place): known for place, known in enumerate(losses.reached)}
+    require(row["pair"] in named, "a lower row of a pair that is not reached")
+    pair, epsilon = named[row["pair"]], decimal(row["value"])
     if "factors" in row:
         pair, row = _marginal(pair, row["factors"]), {k: row[k] for k in row if k != "factors"}
     if losses.slack != 0 or not _is_consistent(row, "lower", 0):
@@ -232,6 +243,7 @@ def _marginal(pair: Pair, kept: str) -> Pair:
     names = {str(place): place for place in range(len(pair.factors))}
     places = [names.get(place, -1) for place in kept.split()]
     known = places != [] and places == sorted(set(places)) and places[0] >= 0
+    known = known and kept == " ".join(map(str, places))
     require(known, "factors of a lower row: expected places of the pair's own, each once")
     return independent(pair.factors[place] for place in places)
 
@@ -256,6 +268,8 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta < 0 or epsilon < 0:
         return False
     try:
+        if delta > 0 and row.get("form") in AT_MOST:
+            return AT_MOST[row["form"]](pair, epsilon, delta)
         pair = coarser(pair)
     except NotConfirmed:
         return False
@@ -264,17 +278,29 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta == 0 or row.get("form") == "largest loss":
         return largest_loss_at_most(pair, epsilon)
     try:
-        if row.get("form") == "told apart":
-            return told_at_most(pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, 1) <= delta
         for times in _coarser_steps(pair, row):
             with suppress(NotConfirmed):
                 if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
                     return True
-        return _composed(pair, epsilon, delta, row, 1) <= delta
+        return _at_its_step(pair, epsilon, delta, row, 1) <= delta
     except NotConfirmed:
         return False
+
+
+def _at_its_step(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
+    """The bound at the witness's step, or at the next coarser one that is computed with.
+
+    Half of a step that was as fine as the accountant computes with may be finer than that.
+    Errors: NotConfirmed where none of a few is.
+    """
+    if "step" in row and not _by_transforms(pair, row):
+        for times in (1, *DOUBLED):
+            with suppress(NotConfirmed):
+                step = str(times * _number(row["step"]))
+                return _composed(pair, epsilon, delta, {**row, "step": step}, sign)
+    return _composed(pair, epsilon, delta, row, sign)
 
 
 def _coarser_steps(pair: Pair, row: Row) -> Iterator[str]:
@@ -300,11 +326,11 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if has_closed(pair):
         return closed_at_least(pair, epsilon, delta)
     try:
-        if row.get("form") == "told apart":
-            return told_at_least(pair, epsilon, delta)
+        if row.get("form") in AT_LEAST:
+            return AT_LEAST[row["form"]](pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, -1) >= delta
-        return _composed(pair, epsilon, delta, row, -1) >= delta
+        return _at_its_step(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
 
@@ -404,8 +430,8 @@ def _no_further(pair: Pair) -> Pair:
 
 def _number(text: str) -> Fraction:
     exponent = text.lower().partition("e")[2].lstrip("+-")
-    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and text.isascii()
-    require(short, "a number of the witness is too long")
+    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and is_plain(text)
+    require(short, "a number of the witness is too long, or no plain one")
     return Fraction(text)
 
 

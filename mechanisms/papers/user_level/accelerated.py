@@ -196,6 +196,47 @@ class TestedSolver(ABC):
         return lambda users: self.problem.user_gradients(at, users)
 
 
+class AskedTwice:
+    """Users' gradients, kept while a round lasts: its score and its mean are of the same ones.
+
+    The same are those of the same users in the same memory, which is read-only, as that of all
+    records is.  Those of the last two records asked for are kept: of placeholders beside users, or
+    of two neighbours.  A query outlives its round, in a transcript: what it was answered does not.
+    """
+
+    def __init__(self, gradients: Gradients) -> None:
+        self._gradients = gradients
+        self._open = False
+        self._kept: list[tuple[Array, Array]] = []
+
+    def __enter__(self) -> AskedTwice:
+        self._open = True
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open, self._kept = False, []
+
+    def __call__(self, users: Array) -> Array:
+        for asked, found in self._kept:
+            if _same_memory(asked, users):
+                return found
+        found = self._gradients(users)
+        if self._open and not users.flags.writeable:
+            found.flags.writeable = False
+            self._kept = [*self._kept[-1:], (users, found)]
+        return found
+
+
+def _same_memory(first: Array, second: Array) -> bool:
+    """Whether two arrays, of which the first is held, are views of the same numbers."""
+    return (first.ctypes.data, first.shape, first.strides, first.dtype) == (
+        second.ctypes.data,
+        second.shape,
+        second.strides,
+        second.dtype,
+    )
+
+
 @dataclass(frozen=True)
 class BatchSolver(TestedSolver):
     """The rounds of one run of Algorithm 2."""
@@ -210,13 +251,14 @@ class BatchSolver(TestedSolver):
         labels: tuple[str, str],
         rows: Part | None,
     ) -> tuple[NDArray[np.bool_], Array]:
-        asked = (self.gradients_at(at), self.radius, self.constants, self.problem.items)
-        failed = curator.release(labels[0], BatchScoreQuery(*asked), rows=rows)
-        passed = on & (failed[:, 0] == 0)
-        if not passed.any():
-            return passed, np.full(at.shape, np.nan)
-        query = InlierMeanQuery(*asked)
-        return passed, curator.release(labels[1], query, rows=rows, on=passed)
+        with AskedTwice(self.gradients_at(at)) as gradients:
+            asked = (gradients, self.radius, self.constants, self.problem.items)
+            failed = curator.release(labels[0], BatchScoreQuery(*asked), rows=rows)
+            passed = on & (failed[:, 0] == 0)
+            if not passed.any():
+                return passed, np.full(at.shape, np.nan)
+            query = InlierMeanQuery(*asked)
+            return passed, curator.release(labels[1], query, rows=rows, on=passed)
 
 
 def check_batch(batch: int, users: int) -> None:

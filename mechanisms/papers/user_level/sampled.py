@@ -8,11 +8,13 @@ Source: dpaudit 2026; Balle, Barthe, Gaboardi 2018, Theorem 9.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
@@ -21,6 +23,7 @@ from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
+from mechanisms.papers.common.losses import Loss
 from mechanisms.papers.user_level.accelerated import GRADIENT, TestedSolver
 from mechanisms.papers.user_level.acsa import Stage
 from mechanisms.papers.user_level.constants import (
@@ -40,12 +43,25 @@ from mechanisms.papers.user_level.points import (
     score_of_counts,
     weighted_inlier_mean,
 )
-from mechanisms.papers.user_level.problem import Problem, check_scope, positive, users_of, whole
+from mechanisms.papers.user_level.problem import (
+    DrawnLoss,
+    Problem,
+    check_scope,
+    positive,
+    users_of,
+    whole,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class SampledOutlierQuery(OutlierRemovedQuery):
-    """Score and weighted mean of the users of a secret batch, a point each."""
+    """Score and weighted mean of the users of a secret batch, a point each.
+
+    Points are taken of the users that a trial's batch holds, and of no other.  ``placed``: of users
+    and the places asked, (trials, places, d), for points that depend on a user's place.
+    """
+
+    placed: Callable[[Array, NDArray[np.intp]], Array] | None = None
 
     @property
     def exchangeable(self) -> bool:
@@ -57,13 +73,17 @@ class SampledOutlierQuery(OutlierRemovedQuery):
             raise InvalidParameter("SampledOutlierQuery: expected a secret batch")
         batch = self.constants.groups
         members = np.argsort(~chosen, axis=1, kind="stable")[:, :batch, None]
-        everyone = self.points(users_of(records.values, self.items))
-        everyone = np.broadcast_to(everyone, (len(members), *everyone.shape[1:]))
-        points = np.take_along_axis(everyone, members, axis=1)
+        users, asked = users_of(records.values, self.items), np.unique(members)
+        found = (self.placed or self._anywhere)(users, asked)
+        found = np.broadcast_to(found, (len(members), *found.shape[1:]))
+        points = np.take_along_axis(found, np.searchsorted(asked, members), axis=1)
         near, far = counts_within(points, self.radius, (1.0, 2.0))
         score = score_of_counts(near) - float(self.constants.threshold)
         head = (score / float(self.constants.score_sensitivity))[:, None]
         return np.hstack([head, weighted_inlier_mean(inlier_probabilities(far), points)])
+
+    def _anywhere(self, users: Array, asked: NDArray[np.intp]) -> Array:
+        return self.points(users[asked])
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The release's unit, whatever the number of users that batches are drawn from."""
@@ -122,6 +142,55 @@ class SampledTestSGD:
         return Solution(np.where(found.halted[:, None], start, found.output), found.halted)
 
 
+@dataclass(frozen=True, eq=False)
+class PlacedLoss:
+    """A loss's gradients at some of ``count`` places, with the public numbers of those places."""
+
+    loss: Loss
+    count: int
+    places: NDArray[np.intp]
+
+    def dimension(self, features: int) -> int:
+        """As the loss has."""
+        return self.loss.dimension(features)
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """As the loss has."""
+        return self.loss.initial(features, trials, seed)
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """As the loss has."""
+        return self.loss.values(parameters, records)
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """With the numbers of their places, as many records as places."""
+        points, rows = np.asarray(parameters), np.asarray(records)
+        return self.gradients_with(points, rows, self.draws(points, len(self.places)))
+
+    def draws(self, points: Array, count: int) -> list[Array]:
+        """What all places draw, of the places."""
+        return [each[self.places] for each in self._drawn.draws(points, self.count)]
+
+    def gradients_with(self, points: Array, records: Array, draws: list[Array]) -> Array:
+        """As the loss has."""
+        return self._drawn.gradients_with(points, records, draws)
+
+    @property
+    def _drawn(self) -> DrawnLoss:
+        if isinstance(self.loss, DrawnLoss):
+            return self.loss
+        raise InvalidParameter(f"{type(self.loss).__name__} draws no numbers")
+
+
+def gradients_of(problem: Problem, points: Array, users: Array, asked: NDArray[np.intp]) -> Array:
+    """Mean gradients of the users at some places, and of no others, (trials, places, d)."""
+    if isinstance(problem.loss, DrawnLoss):
+        count, items = users.shape[:2]
+        rows = (asked[:, None] * items + np.arange(items)).reshape(-1)
+        problem = replace(problem, loss=PlacedLoss(problem.loss, count * items, rows))
+    return problem.user_gradients(points, users[asked])
+
+
 @dataclass(frozen=True)
 class SampledTestSolver(TestedSolver):
     """The rounds of one run; both labels are that of the release."""
@@ -137,7 +206,7 @@ class SampledTestSolver(TestedSolver):
         rows: Part | None,
     ) -> tuple[NDArray[np.bool_], Array]:
         asked = (self.gradients_at(at), self.radius, self.constants, self.problem.items)
-        query = SampledOutlierQuery(*asked)
+        query = SampledOutlierQuery(*asked, placed=partial(gradients_of, self.problem, at))
         with curator.batch(labels[1], rows) as batch:
             noisy = curator.release(labels[1], query, rows=batch, on=on)
         return on & ~np.isnan(noisy).all(axis=1), noisy
