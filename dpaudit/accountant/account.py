@@ -28,11 +28,11 @@ from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
-from dpaudit.nodes import Node, find_path, postorder
+from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.pairs import Losses, Normal, Pair, Replaced
 from dpaudit.nodes.registry import load
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, Trust
 
 if TYPE_CHECKING:
     from dpaudit.accountant.symbolic import SymbolicProfile
@@ -157,6 +157,12 @@ class Account:
         self.width = real(width, "width")
         if not 0 < self.width < math.inf:
             raise InvalidParameter(f"width = {width}: expected a positive number")
+        if scope.trust is Trust.LOCAL and (part := hiding(node)) is not None:
+            raise InvalidParameter(
+                f"{find_path(node, part)} under local trust: {part.hidden_by} would have to keep a "
+                "secret, and nobody is trusted; name the trust that there is, or declare the "
+                "reports as they are seen"
+            )
         self._folded: dict[str, Step] = {}
         self._converted: dict[tuple[str, Fraction], Step] = {}
         self._best: dict[Fraction, Step] = {}
@@ -445,7 +451,8 @@ def account(node: Node, scope: Scope, width: float | str = WIDTH) -> Account:
     """The account of a declaration under a scope.
 
     ``width``: how far apart the ends of an epsilon may be.
-    Errors: InvalidParameter for a width that is not a positive number.
+    Errors: InvalidParameter for a width that is not a positive number; under local trust for what
+    a shuffler, secure aggregation or whoever draws batches has to hide.
 
     >>> import dpaudit as dp
     >>> opened = dp.account(dp.Gaussian("count", noise_multiplier=4), dp.central("add_remove"))

@@ -24,7 +24,7 @@ from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.effort import TooMuch, limited
 from dpaudit.exact.wire import digest
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import Node, hiding, postorder
 from dpaudit.nodes.tables import Stranger, from_table
 
 __all__ = [
@@ -127,6 +127,8 @@ def _check(certificate: Json) -> Confirmed:
         same = mechanism["declaration_text"] == repr(root)
         require(same, "the declaration's text is of another")
     require_numbers(root)
+    if predicate["scope"]["model"] == "local":
+        require(hiding(root) is None, "local trust: the declaration rests on somebody's secret")
     values = rederive(predicate, root)
     known = statuses(predicate, root)
     check_curves(predicate, root, values)

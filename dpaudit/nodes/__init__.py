@@ -13,6 +13,7 @@ from dpaudit.nodes.core import (
     digest_each,
     find_path,
     free_unknowns,
+    hiding,
     postorder,
     rests_on,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "digest_each",
     "find_path",
     "free_unknowns",
+    "hiding",
     "postorder",
     "rests_on",
 ]

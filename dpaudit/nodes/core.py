@@ -76,6 +76,7 @@ class Node:
     speaks_of: ClassVar[str] = ""
     states_in: ClassVar[str] = ""  # the measure in which it states a guarantee, if it does
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
+    hidden_by: ClassVar[str] = ""  # who, between the records and an observer, has to keep a secret
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -237,6 +238,11 @@ def postorder(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
+
+
+def hiding(root: Node) -> Node | None:
+    """A node that rests on somebody's secret; where nobody is trusted (local) there is none."""
+    return next((node for node in postorder(root) if node.hidden_by), None)
 
 
 def rests_on(node: Node) -> Assumption | None:

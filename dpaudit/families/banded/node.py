@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
@@ -33,6 +34,8 @@ class CyclicPoisson(Node):
     >>> dp.account(amplified, dp.central("add_remove")).epsilon("1e-5").upper < 2
     True
     """
+
+    hidden_by: ClassVar[str] = "whoever draws the batches"
 
     child: Node
     groups: Number = number(whole)

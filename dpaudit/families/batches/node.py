@@ -73,6 +73,8 @@ class ShuffledBatches(Node):
     True
     """
 
+    hidden_by: ClassVar[str] = "whoever draws the batches"
+
     child: Node
     population: Number = number(whole)
     batch_size: Number = number(whole)
@@ -97,6 +99,7 @@ class TruncatedPoisson(Node):
     True
     """
 
+    hidden_by: ClassVar[str] = "whoever draws the batches"
     population_at_most: ClassVar[bool] = True
 
     child: Node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.domains import count, number, positive, refuse
@@ -33,6 +33,8 @@ class DistributedGaussian(Leaf):
     >>> dp.account(total, dp.central("replace_one")).epsilon("1e-5").upper < 1
     True
     """
+
+    hidden_by: ClassVar[str] = "secure aggregation"
 
     label: str
     variance: Number = number(positive)
@@ -90,6 +92,8 @@ class DistributedGaussianVector(Leaf):
     >>> dp.account(total, dp.central("replace_one")).step("gdp").value < 0.51
     True
     """
+
+    hidden_by: ClassVar[str] = "secure aggregation"
 
     label: str
     variance: Number = number(positive)

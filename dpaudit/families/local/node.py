@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, exp, is_symbolic
@@ -128,6 +129,8 @@ class Shuffled(Node):
     >>> dp.account(poll, dp.central("replace_one")).epsilon("1e-6").upper < 0.15
     True
     """
+
+    hidden_by: ClassVar[str] = "a shuffler"
 
     child: Node
     population: Number = number(count)

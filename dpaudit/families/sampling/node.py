@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
@@ -26,6 +27,8 @@ class PoissonSampled(Node):
     True
     """
 
+    hidden_by: ClassVar[str] = "whoever draws the batches"
+
     child: Node
     rate: Number = number(rate)
 
@@ -45,6 +48,8 @@ class SampledWithoutReplacement(Node):
     SampledWithoutReplacement(batch_size=10, population=1000)
       Gaussian('gradient', noise_multiplier=1)
     """
+
+    hidden_by: ClassVar[str] = "whoever draws the batches"
 
     child: Node
     batch_size: Number = number(count)
@@ -70,6 +75,8 @@ class SampledWithReplacement(Node):
       Laplace('count', noise_multiplier=1)
     """
 
+    hidden_by: ClassVar[str] = "whoever draws the batches"
+
     child: Node
     draws: Number = number(count)
     population: Number = number(count)
@@ -92,6 +99,8 @@ class RandomAllocation(Node):
     RandomAllocation(slots=100)
       Gaussian('gradient', noise_multiplier=1)
     """
+
+    hidden_by: ClassVar[str] = "whoever draws the batches"
 
     child: Node
     slots: Number = number(count)
