@@ -17,6 +17,7 @@ from experiments.diff2 import network
 from experiments.diff2.network import BLOCKS, DATA, EVALUATIONS, LOSS, ROUNDS, Setting, load
 from experiments.diff2.runs import SCOPE
 from lab.fits import mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -69,7 +70,9 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     settings = [Setting(radius, radius, 1) for radius in WIDE]
     chosen = paper_grid_search(settings, start, evaluate, patience=patience).chosen
     least = {found.setting.gradient_radius: found.lowest_loss for found in chosen}
-    return {f"C1 = {radius:g}": least.get(radius, float("inf")) for radius in WIDE}
+    first = mean_value(LOSS, LOSS.initial(data.features, 1, seed), data.train.values)
+    found = {f"C1 = {radius:g}": least.get(radius, float("inf")) for radius in WIDE}
+    return {**found, "start": float(first[0])}
 
 
 def least(result: Result, radii: tuple[float, ...]) -> float:
@@ -80,7 +83,7 @@ def least(result: Result, radii: tuple[float, ...]) -> float:
 def read(results: Results) -> Findings:
     """Whether the wider grid brings DP-GD what DIFF2-GD was ahead by."""
     lines: list[tuple[str | float, ...]] = []
-    checks, series = [], []
+    checks, series, learnt = [], [], []
     for data in map(str, results.parameters("data")):
         found = results.where(data=data)
         kept, error = mean_and_error([least(r, WIDE) / least(r, NARROW) for r in found])
@@ -94,6 +97,10 @@ def read(results: Results) -> Findings:
                 source="ours: what DIFF2-GD is ahead by in diff2_network, at least, rounded down",
             )
         )
+        start = mean_and_error([r.number("start") for r in found])[0]
+        for name, radii in (("C1 of 1 and 3", NARROW), ("C1 of 1 to 100", WIDE)):
+            loss, off = mean_and_error([least(r, radii) for r in found])
+            learnt.append(Learnt(f"{data}, DP-GD, {name}", loss, start, off))
         means = [mean_and_error([r.number(f"C1 = {c:g}") for r in found]) for c in WIDE]
         lines += [
             (data, radius, f"{mean:.5g} ± {off:.2g}")
@@ -106,8 +113,11 @@ def read(results: Results) -> Findings:
             Series(data, WIDE, tuple(m for m, _ in means), error=tuple(e for _, e in means))
         )
     return Findings(
-        (Table("DP-GD's least training loss by radius", ("data", "C1", "loss"), tuple(lines)),),
-        tuple(checks),
+        (
+            Table("DP-GD's least training loss by radius", ("data", "C1", "loss"), tuple(lines)),
+            learning_table(learnt, "least training loss"),
+        ),
+        (*checks, *learning_checks(learnt)),
         (Panel("DP-GD by radius", "C1", "least training loss", tuple(series)),),
         (
             "all five radii are searched for DP-GD alone: DIFF2-GD's searches with C1 above 3 are "

@@ -15,7 +15,7 @@ def found(gain: float, spread: float = 0.0) -> Findings:
     for cell in clips.cells(Size.FULL):
         wide = 1 - gain + spread * (-1) ** cell.count("seed")
         values = {f"C1 = {c:g}": 1.0 if c in clips.NARROW else wide for c in clips.WIDE}
-        rows.append(Result(cell, values))
+        rows.append(Result(cell, {**values, "start": 3.0}))
     return clips.read(Results(tuple(rows)))
 
 
@@ -25,7 +25,7 @@ def found(gain: float, spread: float = 0.0) -> Findings:
 )
 def test_a_gain_above_the_lead_is_seen(gain: float, spread: float, status: Status) -> None:
     checks = found(gain, spread).checks
-    assert len(checks) == 2
+    assert len(checks) == 2 + 4
     assert checks[0].status is status
 
 
@@ -38,5 +38,5 @@ def test_the_radii_are_the_comparison_s_and_the_printed_ones() -> None:
 def test_a_search_of_few_rounds_has_a_loss_of_every_radius() -> None:
     cell = Cell.of(data="randhie", seed=0, rounds=8, clients=2)
     values = clips.run(cell, np.random.default_rng(0))
-    assert set(values) == {f"C1 = {c:g}" for c in clips.WIDE}
+    assert set(values) == {*(f"C1 = {c:g}" for c in clips.WIDE), "start"}
     assert all(float(np.asarray(v)) > 0 for v in values.values())
