@@ -81,7 +81,7 @@ class Bound:
         """
         if self.asked is None or self.width <= self.asked:
             return ""
-        said = f"asked for a width of {self.asked:g}, reached {self.width:.2g}"
+        said = f"asked for a width of {self.asked:g}, reached {self.width:.3g}"
         if self.lower_method == "none":
             return f"{said}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
@@ -96,7 +96,7 @@ class Bound:
         if losses and any(isinstance(f, Replaced) for p in losses.pairs for f, _ in p.factors):
             return f"{said}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
-        return f"{said}: what was asked would take about {times:.2g} times the time"
+        return f"{said}: what was asked would take about {times:.3g} times the time"
 
     @property
     def _losses(self) -> Losses | None:
