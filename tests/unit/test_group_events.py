@@ -59,3 +59,11 @@ def test_the_checker_adds_up_the_events_too(name: str) -> None:
     base = dp.account(node.child, scope).step("profile").value
     own = bound("profile", node, [base])
     assert own.slack == dp.account(node, scope).step("profile").value.slack == 10 * base.slack
+
+
+def test_a_test_that_an_event_may_decide_is_answered() -> None:
+    """At a level of 1 less the event's chance, and above, no errors are owed: 1 is no level."""
+    for rare, alpha in (("0.6", "0.9"), ("0.5", "0.5"), ("0.9", "1e-1")):
+        node = EventSlack(dp.Laplace("x", 1), rare, "the record is printed")
+        found = dp.account(node, ADD).tradeoff(alpha)
+        assert (found.lower, found.upper) == (0, 1 - F(alpha))
