@@ -21,7 +21,8 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
 )
-from dpaudit.exact.domains import non_negative, probability, real
+from dpaudit.exact.domains import known_sign, non_negative, probability, real
+from dpaudit.families.composition import Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.measures.calculus import CALCULI, Step, measures
@@ -80,7 +81,7 @@ class Bound:
         """
         if self.asked is None or self.width <= self.asked:
             return ""
-        said = f"asked for a width of {self.asked:g}, reached {self.width:.2g}"
+        said = f"asked for a width of {self.asked:g}, reached {self.width:.3g}"
         if self.lower_method == "none":
             return f"{said}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
@@ -95,7 +96,7 @@ class Bound:
         if losses and any(isinstance(f, Replaced) for p in losses.pairs for f, _ in p.factors):
             return f"{said}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
-        return f"{said}: what was asked would take about {times:.2g} times the time"
+        return f"{said}: what was asked would take about {times:.3g} times the time"
 
     @property
     def _losses(self) -> Losses | None:
@@ -335,6 +336,11 @@ class Account:
     def _part(self) -> Account | None:
         """Without releases of which no pair is known to be reached; None where all have one."""
         kept = reached_part(self.node, self.scope)
+        if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
+            # Of all rounds nothing was found: of the first, without a symbol of its own, it may be.
+            kept = (
+                kept.child if kept.index is None and known_sign(kept.times, strict=True) else None
+            )
         if kept is None or kept.digest == self.node.digest:
             return None
         return Account(kept, self.scope, self.width)

@@ -4,7 +4,7 @@ Whoever sees a composition may leave releases out after the fact, so that it is 
 what is left; adaptive rounds stay what they are without a part of each.  So a lower end holds of
 the whole where it holds of the rest, though no calculus of pairs speaks of the releases left out,
 or they are near pairs only (a slack).  Of a group that is replaced all but one may be replaced by
-equals.
+equals; a search whose score is the same for all runs shows any one of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from dpaudit.errors import Unsupported
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.events import Group
+from dpaudit.families.tuning import Tuned
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
@@ -41,6 +42,8 @@ def _without(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | 
         return type(node)(*kept) if len(kept) > 1 else next(iter(kept), None)
     if _is_reached(node, scope):
         return node
+    if isinstance(node, Tuned):
+        return _kept(node.child, scope, known)
     if isinstance(node, Group) and scope.adjacency is Adjacency.REPLACE_ONE:
         return _kept(node.child, scope, known)
     return None

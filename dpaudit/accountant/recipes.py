@@ -436,6 +436,7 @@ def sampling_warning(
     """What to tell where a pipeline draws its batches in another way than its accounting assumes.
 
     None where both are the same; otherwise both numbers.
+    Errors: InvalidParameter for a sampling that is none.
     Source: Chua and others 2024, How Private are DP-SGD Implementations?
 
     >>> import dpaudit as dp
@@ -445,6 +446,8 @@ def sampling_warning(
     >>> print(dp.sampling_warning(used="cyclic", accounted="poisson", **run)[:61])
     batches are drawn by 'cyclic' sampling and accounted for as '
     """
+    for name in (used, accounted):
+        _sampling(name)
     if used == accounted:
         return None
     bounds: dict[str, Bound] = {}

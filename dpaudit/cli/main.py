@@ -156,9 +156,8 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
 @click.option("--library", default="opacus", show_default=True, help="Of --history.")
 @click.option(
     "--batches",
-    default="poisson",
-    show_default=True,
-    help="How the loader of --history made its batches: poisson, shuffled or cyclic.",
+    help="How the loader of --history made its batches: poisson (where not given), shuffled or "
+    "cyclic.",
 )
 @click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
 @click.option(
@@ -175,7 +174,7 @@ def account(
     dp_sgd: str | None,
     history: Path | None,
     library: str,
-    batches: str,
+    batches: str | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
@@ -187,6 +186,10 @@ def account(
     if sum(given is not None for given in (target, dp_sgd, history)) != 1:
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
+        )
+    if batches is not None and history is None:
+        raise click.UsageError(
+            "--batches is of --history: say how a run of --dp-sgd draws them by sampling="
         )
     if dp_sgd is not None:
         from dpaudit.accountant.recipes import from_settings, settings_in
@@ -200,7 +203,7 @@ def account(
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
 
         name, declaration, scope = str(history), *read_history(history, library)
-        warning = loader_warning(declaration, batches, delta or "1e-5")
+        warning = loader_warning(declaration, batches or "poisson", delta or "1e-5")
         if warning:
             click.echo(f"WARNING: {warning}", err=True)
     else:

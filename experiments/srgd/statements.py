@@ -73,12 +73,13 @@ SRGD = Paper(
         ),
         Statement(
             "Table 1",
-            "2n gradients in n^1/4 or n^1/2 batch steps",
+            "2n gradients, each record read in one step (how many batch steps, n^1/4 or n^1/2, is "
+            "a parameter)",
             "srgd_costs",
             tuple(
                 f"{ours}: {kind}"
                 for ours in ("ours, minimiser inside C", "ours, no assumption")
-                for kind in ("gradients over the formula", "steps that", "log-log slope of the")
+                for kind in ("gradients over the formula", "steps that")
             ),
         ),
         Statement(

@@ -209,6 +209,12 @@ USER_LEVEL = Paper(
             why="the restarts run (`strongly_convex_reduction`), and no risk of theirs is measured",
         ),
         Statement(
+            "Section 1, Table 1 (AL24, BS23)",
+            "the excess risks of AL24 and BS23 beside Algorithms 1 and 3",
+            why="both run as printed, with their own rounds and phases, and are audited: their "
+            "rounds grow with n m, and no risk of theirs is measured",
+        ),
+        Statement(
             "Lemma 3.5",
             "the variance of Algorithm 2's gradients",
             why="steps are set by it, and it is not measured apart from the risk",

@@ -26,6 +26,7 @@ from dpaudit.families.correlated.node import Factorisation
 from experiments.diff2.blocks import diff2_blocks
 from experiments.diff2.bounds import diff2_bounds
 from experiments.diff2.clients import diff2_clients
+from experiments.diff2.clips import diff2_clips
 from experiments.diff2.costs import diff2_costs
 from experiments.diff2.identity import diff2_identity
 from experiments.diff2.local import diff2_local
@@ -72,7 +73,8 @@ from mechanisms.papers.srgd.constants import as_float, least_multiplier
 from tests.learning_for_tests import assert_beside_start
 
 EXPERIMENTS = (
-    diff2_blocks, diff2_bounds, diff2_clients, diff2_costs, diff2_identity, diff2_local,
+    diff2_blocks, diff2_bounds, diff2_clients, diff2_clips, diff2_costs, diff2_identity,
+    diff2_local,
     diff2_network, diff2_preprocessed, diff2_rounds, diff2_search, diff2_slopes,
     kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,

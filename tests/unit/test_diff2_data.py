@@ -114,7 +114,7 @@ def test_every_data_set_of_the_paper_is_read_and_trained_on(tmp_path: Path, name
     shared = (loss, layout.features)
     programs = (
         Diff2(*shared, (90,), 4, 2, 1.0, 1.0, 0.01, noise=Noise(1.0, 1.0), routine=heavy),
-        SrnSgd(*shared, 90, 9, 2, 1.0, 1.0, 0.01, 1),
+        SrnSgd(*shared, 90, 90, 2, 1.0, 1.0, 0.01, 1),
     )
     for program in programs:
         sampler = Sampler(program.declaration(scope), scope, records, rng=np.random.default_rng(1))

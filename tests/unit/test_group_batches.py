@@ -99,3 +99,21 @@ def test_its_certificate_is_confirmed() -> None:
     certificate = certified(case).certificate
     assert certificate["predicate"]["claims"][0]["check"] == "proved"
     accept(certificate)
+
+
+TREE = dp.CorrelatedGaussian("prefix", 4, 64, "tree", dp.Participation(1, 64))
+BUDGETS = dp.IndividualGaussian("sum", noise_multiplier=4, mu=1, rounds=100)
+
+
+@pytest.mark.parametrize("node", [TREE, BUDGETS], ids=["tree", "budgets"])
+@pytest.mark.parametrize("size", [2, 64])
+def test_members_that_take_part_alike_move_normal_noise_further(node: Any, size: int) -> None:
+    """k times the mu of one record is reached by k records with the same rounds and norms."""
+    mu = dp.account(node, ADD).step("gdp").value
+    group = dp.Group(node, size)
+    found = dp.account(group, ADD).epsilon("1e-5")
+    true = dp.account(dp.GDP(size * mu), ADD).epsilon("1e-5")
+    assert true.lower * (1 - F(1, 10**6)) <= found.lower <= found.upper
+    assert found.upper <= true.upper * (1 + F(1, 10**6))
+    child = dp.account(node, ADD).step("profile").value
+    assert bound("profile", group, [child]) == dp.account(group, ADD).step("profile").value

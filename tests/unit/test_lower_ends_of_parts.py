@@ -15,6 +15,7 @@ from dpaudit.accountant.parts import reached_part
 from dpaudit.check.profile.conversions import _lower, _marginal
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.composition.profile_theorem import _composed
+from dpaudit.families.tuning import TunedPoisson
 from dpaudit.measures.profile import composition
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import (
@@ -119,7 +120,7 @@ def test_where_nothing_is_known_of_a_product_its_parts_are_asked() -> None:
 
 # --- releases without pairs -----------------------------------------------------------------------
 
-TUNED = dp.Tuned(dp.Gaussian("h", 10), "0.01")
+TUNED = TunedPoisson(dp.Gaussian("h", 10), 100)
 GAUSSIAN = dp.Gaussian("g", 1)
 
 
@@ -155,3 +156,26 @@ def test_releases_without_a_pair_that_is_reached_are_left_out(
 ) -> None:
     found = reached_part(node, ADD)
     assert (found and found.digest) == (rest and rest.digest)
+
+
+# --- one run, one round ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["0", "1"])
+def test_a_search_reaches_what_one_run_does(shape: str) -> None:
+    """Where all scores are equal the best run is any run."""
+    run = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 1), "0.01"), 100)
+    found = dp.account(dp.Tuned(run, "0.1", shape), ADD)
+    one = dp.account(run, ADD)
+    assert found.epsilon(DELTA).lower == one.epsilon(DELTA).lower > 0
+    assert found.delta(1).lower == one.delta(1).lower > 0
+    # At K = 0 nothing is shown of any run.
+    assert dp.account(TunedPoisson(run, 10), ADD).epsilon(DELTA).lower == 0
+
+
+@pytest.mark.parametrize(("variance", "times"), [("1/10000", 2), ("1/100000", 10)])
+def test_rounds_reach_what_one_of_them_does(variance: str, times: int) -> None:
+    """Losses of thousands, of which no grid found anything in several rounds."""
+    noise = dp.DiscreteGaussian("count", variance)
+    found = dp.account(dp.Repeat(noise, times), ADD).epsilon(DELTA)
+    assert found.upper > found.lower >= dp.account(noise, ADD).epsilon(DELTA).lower > 4000

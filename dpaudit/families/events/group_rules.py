@@ -21,9 +21,11 @@ from dpaudit.exact import (
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
 from dpaudit.families.events import EventSlack, Group
+from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.opaque import ZCDP, PureDP
 from dpaudit.families.sampling import (
     PoissonSampled,
@@ -64,6 +66,7 @@ GROUP_PROFILE = Source(
 JOINED = (Assuming, Compose, Repeat)
 BATCHES = (CyclicBatches, RandomAllocation, SampledWithoutReplacement, ShuffledBatches)
 STRUCTURE = (*JOINED, Group)
+SHIFTED = (Gaussian, Laplace, CorrelatedGaussian, IndividualGaussian)
 # Noise of whole numbers is log-concave: the pair of the group's largest move dominates.
 MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkellam)
 # Of other noise than Gaussian, sampled: a branch for each number of the group that is drawn.
@@ -73,14 +76,16 @@ MOST_TOLD = 64
 def moves_together(node: Node) -> bool:
     """Whether a group of k moves every query by up to k sensitivities, and the guarantee is that.
 
-    So it is for Gaussian and Laplace noise, composed and repeated; and over the parts of a
-    partition for Gaussian noise alone, where a group spread over parts does no worse in one.
+    So it is for Gaussian and Laplace noise, composed and repeated; for noise in prefix sums, where
+    the group takes part in the same rounds, and for records with budgets of their own, where it has
+    the same norms; and over the parts of a partition for Gaussian noise alone, where a group spread
+    over parts does no worse in one.
     """
     for part in postorder(node):
         if isinstance(part, Parallel):
             if any(isinstance(x, Leaf) and not isinstance(x, Gaussian) for x in postorder(part)):
                 return False
-        elif not isinstance(part, (Gaussian, Laplace, *STRUCTURE)):
+        elif not isinstance(part, (*SHIFTED, *STRUCTURE)):
             return False
     return True
 

@@ -36,8 +36,12 @@ from dpaudit.nodes.pairs import (
 )
 
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
-SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})
-ROTUND = SHIFTS - {"Laplace"} | {"Parallel"}
+SHIFTS = frozenset(
+    {"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"}
+    # Members that take part in the same rounds, or have the same norms, move all of them alike.
+    | {"CorrelatedGaussian", "IndividualGaussian"}
+)
+ROTUND = frozenset({"Gaussian", "Compose", "Repeat", "Assuming", "Group", "Parallel"})
 MOST_MEMBERS = 64
 WHOLE = frozenset(
     {"DiscreteGaussian", "DiscreteLaplace", "DistributedGaussian", "DistributedSkellam"}

@@ -203,7 +203,8 @@ def smooth_product(parts: Parts) -> Product | None:
     atoms = [(pair, times) for pair, times in parts if isinstance(pair, Atoms)]
     sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
     known = len(normals) + len(laplaces) + len(atoms) + len(sampled) == len(parts)
-    smooth = len(normals) + len(sampled) or len(laplaces) >= MANY
+    # Of many kinds whose transforms do not fall, or only slowly, a smoothing does.
+    smooth = len(normals) + len(sampled) or len(laplaces) + len(atoms) >= MANY
     if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
