@@ -66,4 +66,4 @@ def test_a_test_that_an_event_may_decide_is_answered() -> None:
     for rare, alpha in (("0.6", "0.9"), ("0.5", "0.5"), ("0.9", "1e-1")):
         node = EventSlack(dp.Laplace("x", 1), rare, "the record is printed")
         found = dp.account(node, ADD).tradeoff(alpha)
-        assert (found.lower, found.upper) == (0, 1 - F(alpha))
+        assert found.lower == 0 and found.upper == 1 - F(alpha)
