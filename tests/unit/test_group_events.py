@@ -66,4 +66,11 @@ def test_a_test_that_an_event_may_decide_is_answered() -> None:
     for rare, alpha in (("0.6", "0.9"), ("0.5", "0.5"), ("0.9", "1e-1")):
         node = EventSlack(dp.Laplace("x", 1), rare, "the record is printed")
         found = dp.account(node, ADD).tradeoff(alpha)
-        assert found.lower == 0 and found.upper == 1 - F(alpha)
+        assert found.lower == 0
+        assert found.upper == 1 - F(alpha)
+
+
+def test_a_group_so_large_that_a_cost_is_no_float_is_answered() -> None:
+    opened = dp.account(dp.Group(EventSlack(dp.Gaussian("x", 50), RARE, "printed"), 10**6), ADD)
+    assert str(opened.epsilon("1e-5").upper) in ("oo", "inf")
+    assert opened.delta("0.7").upper == 1
