@@ -180,7 +180,7 @@ def _row(place: int, value: Number, witness: dict[str, str]) -> dict[str, str]:
 
 
 def _cost(losses: Losses, epsilon: Fraction) -> Fraction:
-    """(1 + e^epsilon) times the slack, rounded up; 1, which any delta is below, where it is more."""
+    """(1 + e^epsilon) times the slack, rounded up; 1, above any delta, if it is more."""
     with working_precision():
         found = (1 + enclose(epsilon).exp()) * enclose(losses.slack)
         return Fraction(1) if found > 1 else Fraction(decimal_upper(found))
