@@ -180,9 +180,10 @@ def _row(place: int, value: Number, witness: dict[str, str]) -> dict[str, str]:
 
 
 def _cost(losses: Losses, epsilon: Fraction) -> Fraction:
-    """(1 + e^epsilon) times the slack, rounded up."""
+    """(1 + e^epsilon) times the slack, rounded up; 1, above any delta, if it is more."""
     with working_precision():
-        return Fraction(decimal_upper((1 + enclose(epsilon).exp()) * enclose(losses.slack)))
+        found = (1 + enclose(epsilon).exp()) * enclose(losses.slack)
+        return Fraction(1) if found > 1 else Fraction(decimal_upper(found))
 
 
 def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:

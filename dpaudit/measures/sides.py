@@ -159,9 +159,11 @@ def tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
     """
     losses = losses_of(step)
     moved = min(alpha + Fraction(decimal_upper(losses.slack)), Fraction(1))
-    uppers = [profiles.tradeoff_interval(pair, moved).lower for pair in losses.pairs]
+    lower = Fraction(0)
+    if moved < 1:
+        uppers = [profiles.tradeoff_interval(pair, moved).lower for pair in losses.pairs]
+        lower = max(lower, min(uppers) - (moved - alpha))
     reached = [profiles.tradeoff_interval(pair, alpha).upper for pair in losses.reached]
-    lower = max(Fraction(0), min(uppers) - (moved - alpha))
     if losses.slack != 0 or not reached:
         return lower, 1 - alpha
     return lower, min(*reached, 1 - alpha)

@@ -24,7 +24,7 @@ from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
-from dpaudit.families.events import Group
+from dpaudit.families.events import EventSlack, Group
 from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.opaque import ZCDP, PureDP
 from dpaudit.families.sampling import (
@@ -219,6 +219,11 @@ def group_profile(node: Group, base: Losses) -> Losses:
     pass those add up to at most k: sums of squares are largest with all in one batch.  So it is k
     times the shift of the noise as if there were no sampling, once a pass.  Reached as above, and
     by the whole group in one batch of a public order.
+
+    A slack is the distance, on every data set, to one mechanism that the child's pairs are of: it
+    is the group's too where one run sees all records.  Parts, batches and reports have a noise
+    event each.  The mechanism that is meant has none in those in which the record is; the group's
+    has none in k of them, and their chances add up.
     Errors: Unsupported for a child whose pairs are of another kind.
     """
     child = node.child
@@ -261,9 +266,15 @@ def group_profile(node: Group, base: Losses) -> Losses:
         far(base.add),
         far(base.reached_remove) if moved else base.reached_remove,
         far(base.reached_add) if moved else base.reached_add,
-        base.slack,
+        base.slack if in_one_run(child) else node.size * base.slack,
         base.in_one_part,
     )
+
+
+def in_one_run(node: Node) -> bool:
+    """Whether every record is in the same runs of what is below, with one noise event for all."""
+    once = (*STRUCTURE, EventSlack, PoissonSampled)
+    return all(isinstance(part, once) or not part.children for part in postorder(node))
 
 
 def moves_all(sides: tuple[tuple[Pair, ...], ...]) -> bool:

@@ -164,7 +164,14 @@ def _pairs(node: Any, base: Losses) -> Losses:
     alone = [base.reached_remove, base.reached_add]
     if shifts:
         alone = [tuple(map(longer, side)) for side in alone]
-    return Losses(moved[0], moved[1], alone[0], alone[1], base.slack, base.in_one_part)
+    slack = base.slack * (1 if _seen_as_one(child) else k)
+    return Losses(moved[0], moved[1], alone[0], alone[1], slack, base.in_one_part)
+
+
+def _seen_as_one(node: Node) -> bool:
+    """No record has a part, batch or report of its own, whose noise event is another."""
+    whole = KEPT | {"EventSlack", "Group", "PoissonSampled"}
+    return all(type(part).__name__ in whole or not part.children for part in postorder(node))
 
 
 def _in_batches(node: Any, base: Losses, squares: Any) -> Losses:
