@@ -73,26 +73,26 @@ MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkel
 MOST_TOLD = 64
 
 
-def moves_together(node: Node) -> bool:
+def moves_together(node: Node, noise: tuple[type[Node], ...] = (Gaussian, Laplace)) -> bool:
     """Whether a group of k moves every query by up to k sensitivities, and the guarantee is that.
 
-    So it is for Gaussian and Laplace noise, composed and repeated; for noise in prefix sums, where
-    the group takes part in the same rounds, and for records with budgets of their own, where it has
-    the same norms; and over the parts of a partition for Gaussian noise alone, where a group spread
-    over parts does no worse in one.
+    So it is for Gaussian and Laplace noise, composed and repeated; and over the parts of a
+    partition for Gaussian noise alone, where a group spread over parts does no worse in one.
+    ``noise``: for groups of a whole run, also that of prefix sums, where members take part in the
+    same rounds, and that of records with budgets of their own, where they have the same norms.
     """
     for part in postorder(node):
         if isinstance(part, Parallel):
             if any(isinstance(x, Leaf) and not isinstance(x, Gaussian) for x in postorder(part)):
                 return False
-        elif not isinstance(part, (*SHIFTED, *STRUCTURE)):
+        elif not isinstance(part, (*noise, *STRUCTURE)):
             return False
     return True
 
 
 def together(node: Node, premises: tuple[Step, ...]) -> bool:
     """Attained where the child is, by a query that the whole group moves to one side."""
-    return always(node, premises) and moves_together(node)
+    return always(node, premises) and moves_together(node, SHIFTED)
 
 
 def linear_or_laplace(node: Node, premises: tuple[Step, ...]) -> bool:
@@ -256,7 +256,7 @@ def group_profile(node: Group, base: Losses) -> Losses:
         return further
     if len(base.remove) > 1 or len(base.add) > 1:
         raise Unsupported(_no_pair(node))
-    moved = moves_together(child)
+    moved = moves_together(child, SHIFTED)
 
     def far(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
         return tuple(enlarged(pair, node, composed=moved) for pair in pairs)
