@@ -51,7 +51,7 @@ RAREST = 1e-13
 # Binary digits: of chances that no question is about, and beyond the precision.
 FARTHEST, GUARD = 20_000, 30
 # Bits of a sum, for each that a term loses by the next.
-MOST_TERMS = 200_000
+BITS_SUMMED = 200_000
 
 
 # --- at one point, in balls ----------------------------------------------------------------------
@@ -101,7 +101,7 @@ def _tail(chance: Ball, trials: int, least: int) -> Ball:
 
     odds, bits = chance / (1 - chance), int(flint.ctx.prec)
     ratio = (trials - least) * odds / (least + 1)
-    if not ratio < 1 or not bits < MOST_TERMS * (1 - ratio):
+    if not ratio < 1 or not bits < BITS_SUMMED * (1 - ratio):
         return chance.beta_lower(least, trials - least + 1, regularized=True)
     term = total = flint.arb(1)
     smallest, k = flint.arb(2) ** -bits, least
