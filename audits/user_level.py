@@ -120,6 +120,16 @@ def _moved(pair: tuple[Array, Array], by: int) -> tuple[Array, Array]:
     return np.roll(pair[0], by, axis=0), np.roll(pair[1], by, axis=0)
 
 
+def users_before(program: Any, phase: int) -> int:
+    """Users of the phases before this one, counted from 0."""
+    return sum(program.sizes[:phase]) if phase else 0
+
+
+def of_phase(phase: int) -> str:
+    """What a suite says of a later phase than the first."""
+    return f"; in phase {phase + 1}" if phase else ""
+
+
 def _groups(program: UserLevelPhasedSGD, phase: int) -> tuple[Array, Array]:
     """A group of equal users z moves by (T + 1) / 2 steps of z; its first user alone by one."""
     constants, each = program.constants, program.phases[phase].users // program.constants.groups

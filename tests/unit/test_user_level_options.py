@@ -96,11 +96,19 @@ def by_cost() -> list[Any]:
 
 @pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_options(name: str) -> None:
-    suite = AUDITS[name]
-    mechanism: Mechanism = getattr(options_catalogue, suite.mechanism)
-    attacked = attack(mechanism, suite, seed=7, error=5e-5)
-    assert [f.check for f in attacked.findings if f.status == "broken"] == []
-    assert attacked.attack == "exact"
+    mechanism: Mechanism = getattr(options_catalogue, AUDITS[name].mechanism)
+    for suite in AUDITS[name].all:
+        attacked = attack(mechanism, suite, seed=7, error=5e-5)
+        assert [f.check for f in attacked.findings if f.status == "broken"] == []
+        assert attacked.attack == "exact"
+
+
+def test_every_suite_attacks_the_declaration_of_its_mechanism() -> None:
+    """In every phase that it attacks."""
+    for first in AUDITS.values():
+        mechanism: Mechanism = getattr(options_catalogue, first.mechanism)
+        for suite in first.all:
+            assert suite.program.declaration(mechanism.scope) == mechanism.declaration
 
 
 @pytest.mark.parametrize(("outliers", "halts"), [(0, False), (16, False), (200, True)])

@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audits import user_level_options as audits
 from dpaudit.accountant.account import Account
+from dpaudit.audit.attack import attack
+from dpaudit.audit.verdict import DecisionBudget, bounds_of, raw
 from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
+from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Records
 from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.user_level import options_catalogue
+from mechanisms.papers.user_level.entries import PROBLEM, SMOOTHNESS
 from mechanisms.papers.user_level.phased_sampled import (
     SampledPhase,
     sampled_phased_erm,
@@ -87,6 +93,48 @@ def test_a_phase_costs_less_than_on_all_of_its_users() -> None:
         for node in (once.node(("", "g")), once.constants.node("g"))
     )
     assert amplified < public
+
+
+def test_the_catalogue_holds_the_phases_and_what_each_costs() -> None:
+    """As calibrated; every phase's users of their own, at no more than is claimed, and near it."""
+    entry = options_catalogue.user_level_phased_erm_sampled_tests
+    assert entry.program == sampled_phased_erm(
+        PROBLEM, 1, 1, DELTA, float(SMOOTHNESS), most_rounds=3
+    )
+    program: Any = entry.program
+    costs = [
+        float(Account(phase.node(("", "g")), USERS).epsilon(DELTA).upper)
+        for phase in program.phases
+    ]
+    assert len(costs) == 3
+    assert all(3.2 < cost <= 3.23 for cost in costs)
+    (claim,) = entry.claims
+    assert claim.check(entry.declaration, entry.scope).outcome == "proved"
+    tighter = replace(claim, guarantee=ApproxDP(Fraction("3.2"), DELTA))
+    assert tighter.check(entry.declaration, entry.scope).outcome != "proved"
+
+
+def test_a_user_of_each_phase_is_attacked() -> None:
+    """The last by its test too: who is near is of many, or of twelve, and one is aside."""
+    suite = audits.user_level_phased_erm_sampled_tests
+    program: Any = options_catalogue.user_level_phased_erm_sampled_tests.program
+    moved = []
+    for one in suite.all:
+        first, second = (records.values for records in one.neighbours.pair)
+        moved.append(np.flatnonzero((first != second).any(axis=(1, 2))).tolist())
+    sizes = program.sizes
+    assert sorted(moved) == [[0], [sizes[0]], [sizes[0] + sizes[1]]]
+
+
+@pytest.mark.quality
+def test_a_user_of_the_last_phase_is_seen() -> None:
+    """600 trials of seed 3: a claim of epsilon 0.2 would be refuted at 95%; no more than 3.23."""
+    mechanism = options_catalogue.user_level_phased_erm_sampled_tests
+    suite = audits.user_level_phased_erm_sampled_tests
+    attacked = attack(mechanism, suite, seed=3, error=5e-5)
+    bound = raw(attacked, DecisionBudget(bounds_of(mechanism.claims), 1), DELTA)
+    assert bound is not None
+    assert 0.2 < bound.shown <= 3.23
 
 
 def test_users_that_disagree_halt_a_run() -> None:
