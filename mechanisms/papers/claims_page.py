@@ -41,6 +41,7 @@ NAMES = {
 BEGIN = "<!-- papers: made by python -m mechanisms.papers.claims_page -->"
 END = "<!-- end of papers -->"
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10))
+COLUMNS = ("statement", "certificate", "claim", "reading", "released", "outcome")
 ORDER = ("proved", "unproved", "unsupported", "refuted")
 
 
@@ -80,17 +81,18 @@ def page() -> str:
         "outcomes that their certificates must have (`make certify-all` fails where one differs).",
         "One row is one instance of a statement, at numbers chosen here unless it says otherwise,",
         "in one reading: *proved* and *refuted* speak of that instance, *unproved* of what no",
-        "bound decides.",
+        "bound decides. *Released* is all of a run that the outcome speaks of, as the certificate",
+        "states it: whoever sees less of it may learn less.",
     ]
     paper = ""
     for row in printed():
         if row.paper != paper:
             paper = row.paper
-            lines += ["", f"## {NAMES[paper]}", "", "| statement | certificate | claim | reading |"]
-            lines[-1] += " outcome |"
-            lines.append("|---|---|---|---|---|")
+            lines += ["", f"## {NAMES[paper]}", "", "| " + " | ".join(COLUMNS) + " |"]
+            lines.append("|" + "---|" * len(COLUMNS))
         cells = (row.statement, f"`{row.mechanism.name}`", row.claim.text, row.claim.reading or "")
-        lines.append("| " + " | ".join((*cells, row.outcome)) + " |")
+        released = "; ".join(row.mechanism.setting.covered)
+        lines.append("| " + " | ".join((*cells, released, row.outcome)) + " |")
     return "\n".join([*lines, *over_sizes()]) + "\n"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from dpaudit.cli.main import main
 from mechanisms.papers import claims_page
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 
 
 def test_python_session(checkout: Path) -> None:
@@ -47,6 +48,52 @@ def test_every_statement_of_a_paper_is_on_the_page() -> None:
         for claim in mechanism.claims:
             if claim.by.startswith(names):
                 assert (mechanism.name, claim.text, claim.reading) in listed
+
+
+SEEN = re.compile(r"w_0|w_T|noisy|releases?\b|answers?\b|whether each|bottom|norm\b", re.I)
+
+
+def unsaid(rows: Iterable[Any]) -> list[str]:
+    """Certificates that do not say what of a run they speak of: iterates, bits, noisy values."""
+    return [
+        row.mechanism.name
+        for row in rows
+        if not row.mechanism.setting.covered
+        or not all(SEEN.search(text) for text in row.mechanism.setting.covered)
+    ]
+
+
+def test_every_row_says_what_is_released(checkout: Path) -> None:
+    """In a column made of the certificate's own words; one that says nothing is found."""
+    rows = list(claims_page.printed())
+    assert unsaid(rows) == []
+    silent = replace(rows[0].mechanism.setting, covered=("a run",))
+    assert unsaid([replace(rows[0], mechanism=replace(rows[0].mechanism, setting=silent))])
+    page = (checkout / "docs" / "papers.md").read_text("utf-8").splitlines()
+    for row in rows:
+        (line,) = {
+            one
+            for one in page
+            if one.startswith(f"| {row.statement} | `{row.mechanism.name}` | {row.claim.text} |")
+        }
+        assert f"| {'; '.join(row.mechanism.setting.covered)} |" in line
+
+
+def test_a_reading_whose_rounds_end_in_a_gradient_says_so() -> None:
+    """Theorem 3: every reading's certificate names the noisy gradient at w_T, seen or not."""
+    readings = {
+        row.mechanism.name: row
+        for row in claims_page.printed()
+        if isinstance(row.mechanism.program, PrintedAdaptiveNoisyGD)
+    }
+    assert len(readings) == 8
+    for row in readings.values():
+        (seen,) = row.mechanism.setting.covered
+        program: Any = row.mechanism.program
+        visible = program.last == "released"
+        assert ("the noisy gradient at w_T" in seen) == visible
+        assert ("the last gradient is visible" in row.claim.reading) == visible
+        assert ("of which the norm is taken" in seen) == (program.reading == "vector")
 
 
 ALTERED = re.compile(r"correct|repair|calibrat|\bours\b|reconstruct|in place of", re.I)

@@ -13,7 +13,7 @@ from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.exact import Number, sqrt
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.scope import Scope
-from mechanisms.papers.kl.adaptive_catalogue import ROUNDS, THEOREM_3
+from mechanisms.papers.kl.adaptive_catalogue import THEOREM_3
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.papers.kl.entries import (
     BETA,
@@ -36,20 +36,30 @@ ABSOLUTE = replace(SIGNED, reading="absolute")
 VECTOR = replace(SIGNED, reading="vector")
 FROM_THE_NOISE = replace(SIGNED, reading="from_the_noise")
 ITERATES = replace(CLIPPED, last="hidden")
+# What is seen of a run, by what becomes of the gradient of its last round.
+LAST = {
+    "released": "its noisy gradient, the last round's too: so w_0 to w_T and the noisy gradient at "
+    "w_T, which these do not hold",
+    "hidden": "its noisy gradient, but for the last round: so w_0 to w_T, and of the gradient at "
+    "w_T its noisy norm alone",
+}
+
+
+def released(program: PrintedAdaptiveNoisyGD) -> str:
+    """All that a run of a reading shows."""
+    vector = "a noisy gradient of every round, of which the norm is taken, and then"
+    scalar = "the noisy norm of every round, as it is drawn, and"
+    return f"{vector if program.reading == 'vector' else scalar} {LAST[program.last]}"
+
+
 BENCH_SETTING = Setting(
     controller="the person who runs this command",
     unit_entity="record",
     unit_bound="one record",
-    covered=(ROUNDS,),
+    covered=(released(SIGNED),),
     invariants=("the number of records",),
     notes=(f"a bench of {BENCH.size} records, to be attacked: not to be run on any data",),
 )
-
-# What is seen of a run, by what becomes of the gradient of its last round.
-RELEASED = {
-    "released": f"{ROUNDS}, that of the last round too",
-    "hidden": "w_0 to w_T alone: noisy norms and the noisy gradients between them, not the last",
-}
 
 
 def _printed(
@@ -68,12 +78,13 @@ def _printed(
         program=program,
         scope=scope,
         claims=claims,
-        setting=replace(BENCH_SETTING, covered=(RELEASED[program.last],)),
+        setting=replace(BENCH_SETTING, covered=(released(program),)),
         expected=expected,
     )
 
 
-_SIGNED = "scalar noise on the norm, charge from the signed norm"
+VISIBLE = "the last gradient is visible"
+_SIGNED = f"scalar noise on the norm, charge from the signed norm; {VISIBLE}"
 adaptive_noisy_gd_paper = _printed(
     "adaptive_noisy_gd_paper",
     "signed norms",
@@ -103,7 +114,6 @@ def _counted(
 
 
 COUNTED = "counted here: charges are half of what a round costs, and the last one is not capped"
-VISIBLE = "the last gradient is visible"
 _NORM = 2 * sqrt(ONE) / BENCH.size
 adaptive_noisy_gd_paper_clipped = _counted(
     "adaptive_noisy_gd_paper_clipped",
