@@ -3,8 +3,8 @@
 The loss of a record s is s C u.x, u the first unit vector: its gradient is s C u everywhere, which
 saturates the clip in whichever step reads it, and is convex, C-Lipschitz and smooth, as the
 algorithms in phases assume.  All other records have zero gradient.  Records lie in the first block,
-which no noise protects better than another.  A run reads far fewer records than the catalogue's:
-no declaration depends on their number.
+which no noise protects better than another, and of algorithms in phases in each phase.  A run reads
+far fewer records than the catalogue's: no declaration depends on their number.
 Source: ours; for linear losses Choquette-Choo, Ganesh, Thakurta 2024, Section 4.
 """
 
@@ -24,6 +24,7 @@ from dpaudit.scope import Adjacency
 from mechanisms.papers.common.losses import WorstCase
 from mechanisms.papers.srgd import baselines_catalogue as catalogue
 from mechanisms.papers.srgd.batches_catalogue import phased_erm_in_batches as in_batches
+from mechanisms.papers.srgd.phases import halves
 from mechanisms.papers.srgd.problem import Problem, Work
 from mechanisms.papers.srgd.variance_reduced import BatchedMinimum, PhasedERMInBatches
 
@@ -37,10 +38,10 @@ def linear(problem: Problem, size: int, slope: float) -> Problem:
     return replace(problem, loss=loss, features=0, size=size, radius=WIDE)
 
 
-def neighbours(size: int, adjacency: Adjacency) -> Neighbours:
+def neighbours(size: int, adjacency: Adjacency, canary: int = 0) -> Neighbours:
     """One record of full norm: zeroed out, with the other sign, or left out (then it is last)."""
     first = np.zeros((size, 1))
-    canary = size - 1 if adjacency is Adjacency.ADD_REMOVE else 0
+    canary = size - 1 if adjacency is Adjacency.ADD_REMOVE else canary
     first[canary] = 1.0
     if adjacency is Adjacency.REPLACE_ONE:
         second = Records(-first)
@@ -61,6 +62,18 @@ def suite(mechanism: Mechanism, size: int, trials: int = 20_000) -> Suite:
         neighbours=neighbours(size, mechanism.scope.adjacency),
         trials=trials,
     )
+
+
+def in_every_phase(first: Suite, trials: int) -> Suite:
+    """The suite of a record of phase 1, and beside it one of the first record of each later one."""
+    program: Any = first.program
+    size, adjacency = len(first.neighbours.first), first.neighbours.adjacency
+    sizes, later = halves(size, program.phases), []
+    for phase in range(1, program.phases):
+        pair = neighbours(size, adjacency, sum(sizes[:phase]))
+        pair = replace(pair, text=f"{pair.text}; in phase {phase + 1}")
+        later.append(replace(first, neighbours=pair, trials=trials))
+    return replace(first, also=tuple(later))
 
 
 def worst_case(program: Any, size: int) -> Program:
@@ -101,12 +114,15 @@ dp_sgd_one_pass = suite(catalogue.dp_sgd_one_pass, 20)
 dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
 dp_ftrl = suite(catalogue.dp_ftrl, 32)
 dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
-phased_sgd = suite(catalogue.phased_sgd, 2**6)
-phased_erm = suite(catalogue.phased_erm, 2**6)
-phased_erm_in_batches = replace(
-    suite(in_batches, 2**6), program=all_in_batches(worst_case(in_batches.program, 2**6))
+phased_sgd = in_every_phase(suite(catalogue.phased_sgd, 2**6), trials=5_000)
+phased_erm = in_every_phase(suite(catalogue.phased_erm, 2**6), trials=5_000)
+phased_erm_in_batches = in_every_phase(
+    replace(suite(in_batches, 2**6), program=all_in_batches(worst_case(in_batches.program, 2**6))),
+    trials=2_000,
 )
-localized_accelerated_dp_sgd = suite(catalogue.localized_accelerated_dp_sgd, 8, trials=16_000)
+localized_accelerated_dp_sgd = in_every_phase(
+    suite(catalogue.localized_accelerated_dp_sgd, 8, trials=16_000), trials=8_000
+)
 suites = [
     accelerated_dp_sgd,
     dp_sgd_one_pass,

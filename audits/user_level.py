@@ -90,9 +90,11 @@ def hub(count: int, threshold: float) -> tuple[Array, Array]:
 def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
     """One item a user, (users, 1, 2), on either data set; users of other phases are all at 0.
 
+    ``phase``: of restarts, each of which has one phase, which restart.
     Errors: TypeError for a later phase of a program that has none of its own.
     """
-    if phase and not isinstance(program, (UserLevelPhasedSGD, UserLevelPhasedERM)):
+    phased = (UserLevelPhasedSGD, UserLevelPhasedERM, StronglyConvexReduction)
+    if phase and not isinstance(program, phased):
         raise TypeError(f"{type(program).__name__}: it has no phase {phase + 1}")
     if isinstance(program, OutlierRemovedMean):
         return _one_each(program.constants, float(program.constants.threshold), NEAR, program.users)
@@ -100,9 +102,12 @@ def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
         return _groups(program, phase)
     if isinstance(program, UserLevelAcceleratedSGD):
         return _batch(program.constants.batch, program.problem.users)
-    phases = program.bases[0].phases if hasattr(program, "bases") else program.phases
-    pair = _batch(phases[phase].constants.batch, program.problem.users)
-    return _moved(pair, sum(one.users for one in phases[:phase]))
+    if isinstance(program, StronglyConvexReduction):
+        base = program.bases[phase]
+        pair = _batch(base.phases[0].constants.batch, program.problem.users)
+        return _moved(pair, sum(sum(before.sizes) for before in program.bases[:phase]))
+    pair = _batch(program.phases[phase].constants.batch, program.problem.users)
+    return _moved(pair, users_before(program, phase))
 
 
 def _one_each(constants: Any, threshold: float, radius: float, users: int) -> tuple[Array, Array]:
@@ -125,9 +130,9 @@ def users_before(program: Any, phase: int) -> int:
     return sum(program.sizes[:phase]) if phase else 0
 
 
-def of_phase(phase: int) -> str:
+def of_phase(phase: int, kind: str = "phase") -> str:
     """What a suite says of a later phase than the first."""
-    return f"; in phase {phase + 1}" if phase else ""
+    return f"; in {kind} {phase + 1}" if phase else ""
 
 
 def _groups(program: UserLevelPhasedSGD, phase: int) -> tuple[Array, Array]:
@@ -139,7 +144,7 @@ def _groups(program: UserLevelPhasedSGD, phase: int) -> tuple[Array, Array]:
         of_users[:each] = 0.0
         of_users[0] = points[0] / ASIDE
         found.append(placed(of_users, program.problem.users))
-    return _moved((found[0], found[1]), sum(one.users for one in program.phases[:phase]))
+    return _moved((found[0], found[1]), users_before(program, phase))
 
 
 def placed(points: Array, users: int) -> Array:
@@ -155,6 +160,8 @@ def suite(mechanism: Mechanism, trials: int = TRIALS, phase: int = 0) -> Suite:
     first, second = rows(program, phase)
     if isinstance(program, OutlierRemovedMean):
         program = replace(program, bound=ASIDE * NEAR)  # to which who is aside is clipped
+    kind = "restart" if isinstance(program, StronglyConvexReduction) else "phase"
+    text = "one user's group, or gradient, is near to all others, or to none"
     return Suite(
         mechanism=mechanism.name,
         program=program,
@@ -162,10 +169,16 @@ def suite(mechanism: Mechanism, trials: int = TRIALS, phase: int = 0) -> Suite:
             Records(first),
             Records(far(first, second)),
             Adjacency.REPLACE_ONE,
-            "one user's group, or gradient, is near to all others, or to none",
+            f"{text}{of_phase(phase, kind)}",
         ),
         trials=trials,
     )
+
+
+def in_every_phase(mechanism: Mechanism, trials: int, count: int) -> Suite:
+    """A user of the first phase, or restart, and beside it one of each of the others."""
+    later = tuple(suite(mechanism, trials, phase) for phase in range(1, count))
+    return replace(suite(mechanism, trials), also=later)
 
 
 def far(first: Array, second: Array) -> Array:
@@ -230,12 +243,12 @@ def redrawn(mechanism: Mechanism, trials: int = 100_000) -> Suite:
 
 outlier_removed_mean = suite(catalogue.outlier_removed_mean, MANY)
 outlier_removed_mean_random = suite(catalogue.outlier_removed_mean_random, TRIALS)
-user_level_phased_sgd = suite(catalogue.user_level_phased_sgd, TRIALS)
-user_level_phased_sgd_random = suite(catalogue.user_level_phased_sgd_random, FEW)
+user_level_phased_sgd = in_every_phase(catalogue.user_level_phased_sgd, TRIALS, 2)
+user_level_phased_sgd_random = in_every_phase(catalogue.user_level_phased_sgd_random, FEW, 4)
 user_level_accelerated_sgd = suite(catalogue.user_level_accelerated_sgd, TRIALS)
-user_level_phased_erm = suite(catalogue.user_level_phased_erm, FEW)
-smoothed_user_level_phased_erm = suite(catalogue.smoothed_user_level_phased_erm, FEW)
-strongly_convex_reduction = suite(catalogue.strongly_convex_reduction, FEW)
+user_level_phased_erm = in_every_phase(catalogue.user_level_phased_erm, FEW, 2)
+smoothed_user_level_phased_erm = in_every_phase(catalogue.smoothed_user_level_phased_erm, FEW, 2)
+strongly_convex_reduction = in_every_phase(catalogue.strongly_convex_reduction, FEW, 4)
 user_level_accelerated_sgd_independent_slots = slots(
     catalogue.user_level_accelerated_sgd_independent_slots
 )

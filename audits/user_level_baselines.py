@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from audits.user_level import EXCESS, NEAR, far, hub, linear, placed
+from audits.user_level import (
+    DIMENSION,
+    EXCESS,
+    NEAR,
+    far,
+    hub,
+    linear,
+    of_phase,
+    placed,
+    users_before,
+)
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
@@ -36,23 +46,39 @@ def opposed(users: int, dimension: int) -> Neighbours:
     return pair(rows, -rows, "one user of the largest gradient, of either sign")
 
 
-def passes(mechanism: Mechanism) -> Suite:
-    """16 users a run: the first user's gradients come first in phase 1."""
+def moved(neighbours: Neighbours, by: int, text: str) -> Neighbours:
+    """The same users, so many places later."""
+    first, second = (np.roll(records.values, by, axis=0) for records in neighbours.pair)
+    return pair(first, second, f"{neighbours.text}{text}")
+
+
+def passes(mechanism: Mechanism, phase: int = 0, groups: int = 1) -> Suite:
+    """16 users a group and run: the user's gradients come first in its phase, in its group."""
     program: Any = mechanism.program
-    problem = replace(linear(program.problem), users=16)
-    found = replace(program, problem=problem)
-    return Suite(mechanism=mechanism.name, program=found, neighbours=opposed(16, 2), trials=5_000)
+    found = replace(program, problem=replace(linear(program.problem), users=16 * groups))
+    neighbours = opposed(found.problem.users, DIMENSION)
+    return Suite(
+        mechanism=mechanism.name,
+        program=found,
+        neighbours=moved(neighbours, users_before(found, phase), of_phase(phase)),
+        trials=5_000,
+    )
 
 
-def full_batches(mechanism: Mechanism) -> Suite:
+def full_batches(mechanism: Mechanism, phase: int = 0) -> Suite:
     """The hub, across the threshold of the test."""
     program: Any = mechanism.program
     found = replace(program, problem=linear(program.problem), radius=NEAR)
-    batch, users = program.constants[0].batch, program.problem.users
+    batch, users = program.constants[phase].batch, program.problem.users
     first, second = (placed(2 * NEAR * points, users) for points in hub(batch, 0.8 * batch))
     text = "one user's gradient is near to all others, or to none"
     apart = pair(first, far(first, second), text)
-    return Suite(mechanism=mechanism.name, program=found, neighbours=apart, trials=FEW)
+    return Suite(
+        mechanism=mechanism.name,
+        program=found,
+        neighbours=moved(apart, users_before(program, phase), of_phase(phase)),
+        trials=FEW,
+    )
 
 
 def batches(mechanism: Mechanism) -> Suite:
@@ -80,7 +106,10 @@ def local(mechanism: Mechanism) -> Suite:
     )
 
 
-user_level_phased_sgd_baseline = passes(catalogue.user_level_phased_sgd_baseline)
-full_batch_outlier_removed_dpsgd = full_batches(catalogue.full_batch_outlier_removed_dpsgd)
+FKT, AL24 = catalogue.user_level_phased_sgd_baseline, catalogue.full_batch_outlier_removed_dpsgd
+user_level_phased_sgd_baseline = replace(
+    passes(FKT), also=tuple(passes(FKT, phase) for phase in range(1, 4))
+)
+full_batch_outlier_removed_dpsgd = replace(full_batches(AL24), also=(full_batches(AL24, 1),))
 winsorized_mean_dpsgd = batches(catalogue.winsorized_mean_dpsgd)
 user_level_ldp_sgd = local(catalogue.user_level_ldp_sgd)

@@ -22,7 +22,7 @@ from audits.user_level import (
     placed,
     users_before,
 )
-from audits.user_level_baselines import opposed, pair
+from audits.user_level_baselines import opposed, pair, passes
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
 from mechanisms.papers.user_level import options_catalogue as catalogue
@@ -94,18 +94,6 @@ def anywhere(mechanism: Mechanism, trials: int) -> Suite:
     )
 
 
-def passes(mechanism: Mechanism) -> Suite:
-    """16 users a group and run: the first user's gradients come first in its group."""
-    program: Any = mechanism.program
-    problem = replace(linear(program.problem), users=16 * program.groups)
-    return Suite(
-        mechanism=mechanism.name,
-        program=replace(program, problem=problem),
-        neighbours=opposed(problem.users, DIMENSION),
-        trials=5_000,
-    )
-
-
 def counts(mechanism: Mechanism, users: int = 3_230) -> Suite:
     """A user who reaches all levels, or none, where one too few others do."""
     program: Any = mechanism.program
@@ -131,5 +119,6 @@ user_level_phased_erm_sampled_tests = replace(
 )
 # Orders are drawn once a run, so that every trial is a run of its own: few of them.
 user_level_phased_sgd_public_order = anywhere(catalogue.user_level_phased_sgd_public_order, 400)
-user_level_phased_sgd_plain = passes(catalogue.user_level_phased_sgd_plain)
+PLAIN = catalogue.user_level_phased_sgd_plain
+user_level_phased_sgd_plain = replace(passes(PLAIN, groups=200), also=(passes(PLAIN, 1, 200),))
 above_threshold = counts(catalogue.above_threshold)
