@@ -25,15 +25,15 @@ Theorem 3.5) but for the term c, and needs no l1-norm.  Sums modulo a number are
 From below, without a modulus: a coordinate that moves by the root of S, rounded down, another by
 that of what is left, and so on for at most four; their noise is independent.
 Of Gaussian clients whose sum has a variance V above the table's: add independent normal noise of
-variance t, which tells no more.  With phi_s the normal density of variance s, and w = v s / (v + s),
+variance t, which tells no more.  With phi_s the normal density of variance s and w = v s / (v + s),
 
     sum over k of exp(-k^2 / (2 v)) phi_s(y - k) = C phi_(s + v)(y) theta(y v / (s + v)),
     theta(c) = 1 + 2 sum over m >= 1 of exp(-2 pi^2 m^2 w) cos(2 pi m c),
 
 by Poisson summation, C the same for all y.  By Jacobi's product theta lies between theta(1/2) and
 theta(0), whose ratio falls as w grows.  n clients, one after the other, therefore have a density
-which is phi_(V + t), V = n v, times what lies between a and a e^h, h = n log(theta(0) / theta(1/2))
-at s = t.  S is a sum of four squares (Lagrange): a move by their roots in four coordinates has, with
+phi_(V + t), V = n v, times what lies between a and a e^h, h = n log(theta(0) / theta(1/2)) at
+s = t.  S is a sum of four squares (Lagrange): a move by their roots in four coordinates has, with
 H = 4 h and mu = sqrt(S / (V + t)),
 
     delta(x) >= e^-H delta_mu(x e^H) >= e^-H delta_mu(x e^(2 H)),

@@ -328,6 +328,4 @@ def replaced_in_a_slot(node: RandomAllocation, base: Losses) -> Losses:
         return base
     found = allocated(base, node.slots) if is_normal(node.child) else None
     reached = (found.reached_remove, found.reached_add) if found else ((), ())
-    return Losses(
-        base.remove, base.add, *reached, base.slack * node.slots, base.in_one_part
-    )
+    return Losses(base.remove, base.add, *reached, base.slack * node.slots, base.in_one_part)
