@@ -13,15 +13,19 @@ import pytest
 from scipy import stats
 
 import dpaudit as dp
+from dpaudit.check.profile.conversions import _lower
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
 from dpaudit.families.distributed import rules as distributed
 from dpaudit.families.distributed import theorem as distributed_check
 from dpaudit.families.events import EventSlack
 from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.convert import to_approx
 from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Allocated, LaplaceShift, Losses, Mixed, Normal
+from dpaudit.profiles import answers
+from dpaudit.profiles.fourier import game
 from tests.sampling_for_tests import REPLACE_ONE, rederived
 
 F = Fraction
@@ -286,3 +290,51 @@ def test_rules_of_one_node_hold_under_adjacencies_of_their_own() -> None:
         len(CALCULI["profile"].extended("less", dp.RandomAllocation).rules_for(dp.RandomAllocation))
         == 0
     )
+
+
+# --- a few rounds more than are played -----------------------------------------------------------
+
+PLAYED = 60
+
+
+def drawn(times: int) -> Node:
+    return dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("g", 1), 600, 60_000), times)
+
+
+@pytest.fixture
+def few_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (answers, game):
+        monkeypatch.setattr(module, "MOST_ROUNDS", PLAYED)
+
+
+@pytest.mark.usefixtures("few_are_played")
+def test_a_round_more_reaches_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,001 rounds were said to reach 5.453, where 8,000 do 5.872."""
+    most = dp.account(drawn(PLAYED), REPLACE)
+    more = dp.account(drawn(PLAYED + 1), REPLACE)
+    other = dp.account(dp.Compose(drawn(PLAYED + 1), dp.Gaussian("h", 50)), REPLACE)
+    assert 0 < most.epsilon(DELTA).lower <= more.epsilon(DELTA).lower
+    assert more.epsilon(DELTA).lower <= other.epsilon(DELTA).lower
+    assert 0 < most.delta(F(1, 2)).lower <= more.delta(F(1, 2)).lower
+    with monkeypatch.context() as without:
+        without.setattr(answers, "_above_fewer", lambda pair, found, ends: found)
+        again = dp.account(drawn(PLAYED + 1), REPLACE)
+        assert again.epsilon(DELTA).lower < most.epsilon(DELTA).lower
+        assert again.delta(F(1, 2)).lower < most.delta(F(1, 2)).lower
+
+
+@pytest.mark.usefixtures("few_are_played")
+def test_the_checker_plays_so_many_rounds_and_no_others() -> None:
+    losses = pairs(drawn(PLAYED + 1))
+    step = to_approx(PROFILE.fold(drawn(PLAYED + 1), REPLACE_ONE), DELTA)
+    (row,) = step.witness["lower"]
+    assert row["rounds"] == str(PLAYED)
+    assert rederived(drawn(PLAYED + 1), "replace_one", step).reached == F(row["value"])
+    doubts: list[Any] = []
+    assert _lower(losses, DELTA, [{**row, "rounds": str(PLAYED // 2)}], doubts) is None or doubts
+    for rounds in ("0", "-1", "062", str(PLAYED + 2), "", "x", "1.5"):
+        with pytest.raises(CertificateRejected, match="rounds of a lower row"):
+            _lower(losses, DELTA, [{**row, "rounds": rounds}], [])
+    several = pairs(dp.Compose(drawn(PLAYED + 1), dp.Gaussian("h", 50)))
+    with pytest.raises(CertificateRejected, match="rounds of a lower row"):
+        _lower(several, DELTA, [{**row, "rounds": str(PLAYED)}], [])
