@@ -25,7 +25,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Allocated, LaplaceShift, Losses, Mixed, Normal
 from dpaudit.profiles import answers
-from dpaudit.profiles.fourier import game
+from dpaudit.profiles.fourier import game, profile
 from tests.sampling_for_tests import REPLACE_ONE, rederived
 
 F = Fraction
@@ -338,3 +338,44 @@ def test_the_checker_plays_so_many_rounds_and_no_others() -> None:
     several = pairs(dp.Compose(drawn(PLAYED + 1), dp.Gaussian("h", 50)))
     with pytest.raises(CertificateRejected, match="rounds of a lower row"):
         _lower(several, DELTA, [{**row, "rounds": str(PLAYED)}], [])
+
+
+# --- delta where errors outgrow it at the best tilt -----------------------------------------------
+
+DISCRETE = dp.Repeat(dp.PoissonSampled(dp.DiscreteGaussian("x", 4), F(1, 100)), 100)
+ADD = dp.central("add_remove")
+
+
+def delta_on_a_grid(epsilon: float, step: float = 1e-5) -> tuple[float, float]:
+    """Of the same from below and above: every loss rounded down, or up, and 100-fold powers."""
+    k = np.arange(-40, 42)
+    noise, moved = (np.exp(-((k - at) ** 2) / 8) for at in (0, 1))
+    noise, moved = noise / noise.sum(), moved / moved.sum()
+    mixed = 0.99 * noise + 0.01 * moved
+    found = []
+    for rounded in (np.floor, np.ceil):
+        deltas = []
+        for p, q in ((mixed, noise), (noise, mixed)):
+            size = 2**20
+            places = rounded(np.log(p / q) / step).astype(int)
+            law = np.bincount(places % size, weights=p, minlength=size)
+            whole = np.fft.irfft(np.fft.rfft(law) ** 100, size)
+            losses = (np.arange(size) - size * (np.arange(size) >= size // 2)) * step
+            deltas.append(float((whole * np.maximum(0, -np.expm1(epsilon - losses))).sum()))
+        found.append(max(deltas))
+    return found[0], found[1]
+
+
+def test_a_smaller_tilt_is_taken_where_errors_are_larger_than_delta(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was [4.6e-4, 2.4e-3] at 1/10, and [8e-43, 2e-9] at 1/2."""
+    account = dp.account(DISCRETE, ADD)
+    near, far = account.delta(F(1, 10)), account.delta(F(1, 2))
+    below, above = delta_on_a_grid(0.1)
+    assert float(near.lower) <= above
+    assert float(near.upper) >= below
+    assert near.upper < F(11, 10) * near.lower
+    assert 1e-17 < float(far.lower) < float(far.upper) < 1e-14
+    monkeypatch.setattr(profile, "LESS_TILTED", (0,))
+    assert dp.account(DISCRETE, ADD).delta(F(1, 2)).upper > far.upper * 10**4
