@@ -173,8 +173,7 @@ ROWS = (
         epsilon(batches(), "1e-5", "replace_one")),
     Row("batches of 600 of 60,000, replaced, noise = clip, 10,000 steps", "",
         epsilon(batches(10_000), "1e-5", "replace_one"),
-        why="above: a splice; [rounds that choose](#batches-of-one-size-under-replace-one) are "
-            "played up to 8,000"),
+        why="[rounds that choose](#batches-of-one-size-under-replace-one), on half the grid"),
     Row("random allocation, noise 1, 100 slots, 10 epochs, width 1e-3", "width .017", epsilon(
         Repeat(RandomAllocation(ONE, 100), 10), "1e-5", width=1e-3)),
     Row("shuffled batches, 600 of 60,000, noise 1, two passes", "",
@@ -209,13 +208,13 @@ ROWS = (
         why="a grid rounds the loss of every whole number, up or down, in every round"),
     Row("10 slots of noise 2, a record replaced", "",
         epsilon(RandomAllocation(Gaussian("g", 2), 10), "1e-5", "replace_one"),
-        why="above: Renyi bounds of one slot that is told; below: nothing is known to be reached"),
+        why="above: the slot is told, as it may be where there is but one record; below: "
+            "[a pair](#a-record-replaced-in-one-of-some-slots) of any number of others"),
     Row("10,000 shuffled values with noise 3", "",
         epsilon(Shuffled(Gaussian("g", 3), 10_000), "1e-5", "replace_one"),
-        why="above: the values in order; below: nothing is known to be reached"),
+        why="above: the values in order; below: one of equal values is moved"),
     Row("101 clients' noise of variance 100 in vectors, squares of 7", "",
-        epsilon(DistributedGaussianVector("sums", 100, 101, 0, 7), "1e-5", "replace_one"),
-        why="below: a table of masses up to a variance of 10^4 in all"),
+        epsilon(DistributedGaussianVector("sums", 100, 101, 0, 7), "1e-5", "replace_one")),
     Row("last of 20 iterates in a ball of diameter 10^9, noise 1", "",
         epsilon(LastIterate("m", 1, 20, 1, 10**9), "1e-5", "replace_one"),
         why="below: nothing is known to be reached where steps are projected"),
