@@ -104,8 +104,9 @@ def test_every_bug_of_the_plan_is_planted() -> None:
 
 
 # Several seconds each.
-LONG = {"b16_public_schedule", "b8_slots", "b4_unnormalised", "b13_reused_users"} | {
-    "twin_phases", "twin_passes", "twin_small"
+LONG = {
+    "b4_unnormalised", "b6_one_query_noise", "b7_fresh_threshold", "b8_slots", "b13_reused_users",
+    "b16_public_schedule", "b17_clipped", "twin_phases", "twin_passes", "twin_small",
 }  # fmt: skip
 
 
