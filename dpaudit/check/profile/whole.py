@@ -22,7 +22,7 @@ from dpaudit.check.profile.sampled import Capped, Factor
 from dpaudit.exact import is_symbolic
 from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped
 
-REST, MOST_LISTED = 95, 30_000
+REST, MOST_LISTED, SUMMED = 95, 30_000, 100
 
 
 def _base(pair: Factor) -> Pair:
@@ -75,9 +75,12 @@ class Noise:
         return (1 - self.rate + self.rate * z.exp()).log()
 
     def beyond(self, k: int) -> Ball:
-        """The mass from a whole number k > 0 on, at most."""
-        falling = (-ball(k) / self.variance).exp()
-        return self.mass(max(k, 1)) / (1 - falling) if k > 0 else ball(1)
+        """The mass from a whole number k > 0 on, at most: several terms, and a geometric sum."""
+        if k <= 0:
+            return ball(1)
+        first = sum((self.mass(j) for j in range(k, k + SUMMED)), ball(0))
+        falling = (-ball(k + SUMMED) / self.variance).exp()
+        return first + self.mass(k + SUMMED) / (1 - falling)
 
 
 @lru_cache(maxsize=64)
