@@ -68,7 +68,8 @@ def test_a_smoothing_that_no_float_bounds_is_not_made() -> None:
 # --- random allocation ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.quality)])
+@pytest.mark.quality
+@pytest.mark.parametrize("times", [1, 3])
 def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
     run = dp.account(
         dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 100), times), dp.central("add_remove")
@@ -103,7 +104,7 @@ def test_beyond_all_finite_losses_delta_is_what_is_told(rounds: int) -> None:
     assert told * (1 - 1e-9) <= uppers[-1] <= uppers[0] <= told * (1 + 1e-3)
 
 
-@pytest.mark.parametrize("rho", [50, 300])
+@pytest.mark.parametrize("rho", [50, pytest.param(300, marks=pytest.mark.quality)])
 def test_much_concentrated_loss_has_a_profile(rho: int) -> None:
     """No order in floats is best far below rho: it was refused.  Gaussian noise is less private."""
     run = dp.account(dp.ZCDP(rho), dp.central("replace_one"))
