@@ -218,7 +218,7 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
     from dpaudit.storage.files import write_atomically
     from lab import pages
     from lab.found import load
-    from lab.papers import load_claims, load_papers, page, read_all
+    from lab.papers import load_claims, load_papers, page, read_all, read_together
     from lab.running import Order, sources_of
 
     experiments = load(root)
@@ -233,8 +233,13 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
             if read.sources != sources_of(root, experiments[name]):
                 of = "other sources than there are now" if read.sources else "sources not recorded"
                 click.echo(f"{name}: made by {of}", err=True)
-    claims = load_claims(root)
-    for paper in load_papers(root).values():
+    papers, claims = load_papers(root), load_claims(root)
+    reads |= read_together(papers.values(), reads)
+    for paper in papers.values():
+        for one in paper.together:
+            if (found := reads[one.name].findings) is not None:
+                written += pages.write_together(one, found, out)
+                documents.append(pages.entry(one, found))
         path = out / f"paper_{paper.name}.md"
         write_atomically(path, page(paper, reads, claims.get(paper.name)).encode())
         written.append(path)

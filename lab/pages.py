@@ -13,6 +13,7 @@ import numpy as np
 from dpaudit.storage.files import write_atomically
 from lab.learning import BAND
 from lab.model import Check, Experiment, Findings, Results, Status, Table, judge
+from lab.papers import Together
 from lab.plots import svg
 from lab.running import Order
 
@@ -50,10 +51,14 @@ def document(
 
 def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
     """The page: title, source, plot, checks, tables and notes."""
-    lines = [f"# {experiment.title}", "", f"Source: {experiment.source}.", ""]
-    lines += [f"`python -m lab run {experiment.name}{_options(order)}`", ""]
+    made = f"`python -m lab run {experiment.name}{_options(order)}`"
+    return _page(experiment, made, findings)
+
+
+def _page(of: Experiment | Together, made: str, findings: Findings) -> str:
+    lines = [f"# {of.title}", "", f"Source: {of.source}.", "", made, ""]
     if findings.panels:
-        lines += [f"![{experiment.title}]({experiment.name}.svg)", ""]
+        lines += [f"![{of.title}]({of.name}.svg)", ""]
     lines += markdown_table(checks_table(findings.checks))
     for table in findings.tables:
         lines += markdown_table(table)
@@ -87,6 +92,32 @@ def write(
     for path, text in zip(paths, content.values(), strict=True):
         write_atomically(path, text.encode())
     return paths
+
+
+def write_together(one: Together, findings: Findings, folder: Path) -> list[Path]:
+    """The page and the plot of results read together.
+
+    Errors: OutputNotWritable.
+    """
+    of = ", ".join(f"[{name}]({name}.md)" for name in one.of)
+    made = f"`python -m lab pages` reads it off the results of {of}; nothing is run for it."
+    content = {".md": _page(one, made, findings)}
+    if findings.panels:
+        content[".svg"] = svg(findings.panels)
+    paths = [folder / f"{one.name}{suffix}" for suffix in content]
+    for path, text in zip(paths, content.values(), strict=True):
+        write_atomically(path, text.encode())
+    return paths
+
+
+def entry(of: Experiment | Together, findings: Findings) -> dict[str, Any]:
+    """What the list of experiments says of one."""
+    return {
+        "experiment": of.name,
+        "title": of.title,
+        "verdict": str(judge(findings.checks)),
+        "checks": [_check(check) for check in findings.checks],
+    }
 
 
 def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> str:

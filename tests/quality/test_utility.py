@@ -47,8 +47,10 @@ from experiments.srgd.acceleration import srgd_acceleration
 from experiments.srgd.costs import srgd_costs
 from experiments.srgd.digits import srgd_digits
 from experiments.srgd.estimator import srgd_estimator
+from experiments.srgd.localized import srgd_localized
 from experiments.srgd.one_pass import srgd_one_pass
 from experiments.srgd.risk import srgd_risk
+from experiments.srgd.turn import srgd_turn
 from experiments.stable_erm.data import stable_data
 from experiments.stable_erm.rates import stable_rates
 from experiments.stable_erm.risk import stable_risk
@@ -78,7 +80,8 @@ EXPERIMENTS = (
     diff2_network, diff2_preprocessed, diff2_rounds, diff2_search, diff2_slopes,
     kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,
-    srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
+    srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_localized, srgd_one_pass, srgd_risk,
+    srgd_turn,
     stable_data, stable_rates, stable_risk, stable_sensitivity, stable_strong,
     user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,
     user_level_risk,
