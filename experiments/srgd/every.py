@@ -24,8 +24,8 @@ UNIFORMLY = (
     "Table 1: ~n^(1/4) batch steps of either"
 )
 TURNS = (
-    "ours: it has turned by the most records that were run; that it had not at 2^16 inside, and had "
-    "at 2^14 on the boundary, had been seen"
+    "ours: it has turned by the most records that were run; that it had not at 2^16 inside, and "
+    "had at 2^14 on the boundary, had been seen"
 )
 
 
@@ -117,19 +117,15 @@ def turns(place: str, ratios: Mapping[int, tuple[float, float]]) -> str:
     sizes = f"n = {', '.join(map(str, ratios))}"
     what = f"minimiser {place}, at {sizes}: {TREE} is"
     if not ahead:
-        return (
-            f"{what} surely ahead of {SGD} at none, surely behind at {_listed(behind)}: it does not "
-            f"turn up to n = {max(ratios)}; {_law(ratios)}"
-        )
-    if not behind:
-        return (
-            f"{what} surely behind {SGD} at none, surely ahead at {_listed(ahead)}: it is not seen "
-            f"to turn from n = {min(ratios)} on; {_law(ratios)}"
-        )
-    return (
-        f"{what} surely behind {SGD} at {_listed(behind)}, surely ahead at {_listed(ahead)}; "
-        f"{_law(ratios)}"
-    )
+        where = f"surely ahead of {SGD} at none, surely behind at {_listed(behind)}"
+        turned = f": it does not turn up to n = {max(ratios)}"
+    elif not behind:
+        where = f"surely behind {SGD} at none, surely ahead at {_listed(ahead)}"
+        turned = f": it is not seen to turn from n = {min(ratios)} on"
+    else:
+        where = f"surely behind {SGD} at {_listed(behind)}, surely ahead at {_listed(ahead)}"
+        turned = ""
+    return f"{what} {where}{turned}; {_law(ratios)}"
 
 
 def _listed(sizes: list[int]) -> str:

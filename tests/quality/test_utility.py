@@ -56,6 +56,7 @@ from experiments.stable_erm.rates import stable_rates
 from experiments.stable_erm.risk import stable_risk
 from experiments.stable_erm.sensitivity import stable_sensitivity
 from experiments.stable_erm.strong import stable_strong
+from experiments.stable_erm.wider import stable_wider
 from experiments.user_level.costs import user_level_costs
 from experiments.user_level.data import user_level_data
 from experiments.user_level.noise import user_level_noise
@@ -80,9 +81,10 @@ EXPERIMENTS = (
     diff2_network, diff2_preprocessed, diff2_rounds, diff2_search, diff2_slopes,
     kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,
-    srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_localized, srgd_one_pass, srgd_risk,
-    srgd_turn,
+    srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_localized, srgd_one_pass,
+    srgd_risk, srgd_turn,
     stable_data, stable_rates, stable_risk, stable_sensitivity, stable_strong,
+    stable_wider,
     user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,
     user_level_risk,
     user_level_smoothing, user_level_stability,
