@@ -90,8 +90,8 @@ STABLE = Paper(
         ),
         Statement(
             "Theorem 4.1, Table 1",
-            "the same in n and d with calibrated noise at epsilon = 16, over 16 times the users and "
-            "eight times the dimensions",
+            "the same in n and d with calibrated noise at epsilon = 16, over 16 times the users "
+            "and eight times the dimensions",
             "stable_wider",
             ("Algorithm 3, convex ERM: slope in n", "Algorithm 3, convex ERM: slope in d"),
         ),

@@ -32,6 +32,7 @@ from experiments.diff2.identity import diff2_identity
 from experiments.diff2.local import diff2_local
 from experiments.diff2.network import diff2_network
 from experiments.diff2.preprocessed import diff2_preprocessed
+from experiments.diff2.preprocessed_five import diff2_preprocessed_five
 from experiments.diff2.rounds import diff2_rounds
 from experiments.diff2.search import diff2_search
 from experiments.diff2.slopes import diff2_slopes
@@ -78,7 +79,8 @@ from tests.learning_for_tests import assert_beside_start
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_clients, diff2_clips, diff2_costs, diff2_identity,
     diff2_local,
-    diff2_network, diff2_preprocessed, diff2_rounds, diff2_search, diff2_slopes,
+    diff2_network, diff2_preprocessed, diff2_preprocessed_five, diff2_rounds, diff2_search,
+    diff2_slopes,
     kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_localized, srgd_one_pass,
