@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.srgd import localized, one_pass, turn
-from experiments.srgd.one_pass import BOUNDARY, INSIDE, ROOT, SGD, TREE
+from experiments.srgd.one_pass import BOUNDARY, INSIDE, ROOT, SCALES, SGD, TREE
 from lab.fits import Fit, fit_power_law, mean_and_error
 from lab.model import Check, Findings, Panel, Result, Results, Series, Table
 from lab.papers import Together
@@ -57,7 +57,12 @@ def read(results: Mapping[str, Results]) -> Findings:
         ),
     )  # fmt: skip
     panels = [_panel(runs, one_pass.best(theirs, n=n), n) for n in sizes]
-    notes = tuple(turns(place, found) for place, found in ratios.items())
+    notes = (
+        *(turns(place, found) for place, found in ratios.items()),
+        *(said for place in ratios if (said := _at_the_end(results["srgd_turn"], place))),
+        "each mean is the best of its method's settings, chosen on the same runs; up to 2^16 "
+        "inside and at 2^14 on the boundary runs are those of srgd_one_pass, others of srgd_turn",
+    )
     return Findings(tables, tuple(checks), (*panels, _over_sizes(ratios)), notes)
 
 
@@ -116,9 +121,13 @@ def turns(place: str, ratios: Mapping[int, tuple[float, float]]) -> str:
     behind = [n for n, (value, margin) in ratios.items() if value - margin > 1]
     sizes = f"n = {', '.join(map(str, ratios))}"
     what = f"minimiser {place}, at {sizes}: {TREE} is"
+    last, margin = ratios[max(ratios)]
     if not ahead:
         where = f"surely ahead of {SGD} at none, surely behind at {_listed(behind)}"
         turned = f": it does not turn up to n = {max(ratios)}"
+        if last - margin <= 1:
+            turned = f": whether it has turned by n = {max(ratios)} is open ({last:.3g} +- "
+            turned += f"{margin:.2g})"
     elif not behind:
         where = f"surely behind {SGD} at none, surely ahead at {_listed(ahead)}"
         turned = f": it is not seen to turn from n = {min(ratios)} on"
@@ -126,6 +135,20 @@ def turns(place: str, ratios: Mapping[int, tuple[float, float]]) -> str:
         where = f"surely behind {SGD} at {_listed(behind)}, surely ahead at {_listed(ahead)}"
         turned = ""
     return f"{what} {where}{turned}; {_law(ratios)}"
+
+
+def _at_the_end(more: Results, place: str) -> str:
+    """Where one-pass DP-SGD is best at an end of its grid, at most records: more may be better."""
+    own = more.where(n=max(n for n, where in turn.instances(more) if where == place), place=place)
+    _, steps, scale = turn.best(own, SGD)
+    n, most = own.rows[0].cell.count("n"), own.rows[0].cell.count("most")
+    ends = [
+        *([f"the most steps, {steps}"] if steps == most else []),
+        *([f"the largest step size, {scale:g} / M"] if scale == max(SCALES) else []),
+    ]
+    if not ends:
+        return ""
+    return f"minimiser {place}, n = {n}: {SGD} is best at {' and '.join(ends)}, of its grid"
 
 
 def _listed(sizes: list[int]) -> str:

@@ -1,11 +1,13 @@
-"""Rates of Algorithms 3, 5 and 6 in n and d, over wider ranges and in pairs.
+"""Rates of Algorithms 3, 5 and 6 in n and d, over wider ranges.
 
 ``stable_rates`` and ``stable_strong`` leave these open: with few data sets at three sizes a slope's
-error is as wide as its band.  Here one seed runs all sizes of an axis, so that sizes of n get the
-same noise, scaled, and a slope's error is that of leaving seeds out.  Algorithms 3 and 5 have
-calibrated constants at epsilon = 16, which need fewer users; Algorithm 6 has the printed ones, and
-users enough for seven phases and more.  Loss, lambda, T, certificate and the worst case over tilts
-are those of ``stable_rates``.
+error is as wide as its band.  Here one seed runs all sizes of an axis, and sizes of n get the same
+noise, scaled.  Algorithms 3 and 5 have calibrated constants at epsilon = 16, which need fewer
+users; Algorithm 6 has the printed ones, and users enough for seven phases and more.  Loss, lambda,
+T, certificate and the worst case over tilts are those of ``stable_rates``.
+
+Of Algorithms 3 and 5 a run at more users is then the run at fewer, scaled: their slope in n is
+shown, and is no check.  Algorithm 6 has more phases at more users, and may miss.
 """
 
 from __future__ import annotations
@@ -45,32 +47,38 @@ from mechanisms.papers.stable_erm.certificate import Certified, GradientCertific
 from mechanisms.papers.stable_erm.domains import Ball, Box
 from mechanisms.papers.stable_erm.phased import PhasedERM
 from mechanisms.papers.stable_erm.problem import DeltaRule, Problem, erm_phases
+from mechanisms.papers.stable_erm.sharp import Shares
 
 KINDS = ("erm", "strong_erm", "strong_sco")
 AXES = ("users", "dimension")
-# Set before the run by public numbers: at most a fortieth of a unit is for rounding, what the last
-# phase adds for it is at most about a twentieth of the rate, no tilt is cut, and Algorithm 6 has
-# seven phases and more.
-EXPONENTS = {"erm": 11, "strong_erm": 12, "strong_sco": 11}
-COUNTS = {
-    "erm": tuple(2**k for k in range(12, 17)),
-    "strong_erm": tuple(2**k for k in range(13, 17)),
-    "strong_sco": tuple(2**k for k in range(17, 21)),
+SCALED = ("erm", "strong_erm")  # where a run at more users is one at fewer, scaled
+# Users, log10 of items and dimensions, set before the runs by public numbers (see the notes).
+GRIDS = {
+    "erm": {
+        "users": [(2**k, 11, 4) for k in range(12, 17)],
+        "dimension": [(2**12, 11, d) for d in (2, 4, 8, 16)],
+    },
+    "strong_erm": {
+        "users": [(2**k, 10, 4) for k in range(14, 18)],
+        "dimension": [(2**13, 12, d) for d in (1, 2, 4, 8)],
+    },
+    "strong_sco": {
+        "users": [(2**k, 11, 4) for k in range(17, 21)],
+        "dimension": [(2**17, 11, d) for d in (2, 4, 8, 16)],
+    },
 }
-DIMENSIONS = {"erm": (2, 4, 8, 16), "strong_erm": (1, 2, 4, 8), "strong_sco": (2, 4, 8, 16)}
-USUAL = {"erm": (4_096, 4), "strong_erm": (8_192, 4), "strong_sco": (131_072, 4)}
-# Sizes of n share their noise, those of d do not.
-SEEDS = {Size.QUICK: {"users": 2}, Size.FULL: {"users": 10, "dimension": 24}}
+PAIRS, SEEDS = 10, 24  # along n, and along d, where nothing is shared
 EPSILON = strong.EPSILON
 
 
 def cells(size: Size) -> list[Cell]:
     """One seed of an algorithm along an axis; at the first size alone in a corner of the grid."""
     found = []
-    for kind in KINDS:
-        for axis, seeds in SEEDS[size].items():
-            along = sizes(kind, axis)[: 1 if size is Size.QUICK else None]
-            cost = sum(n * d for n, d in along) / 1000
+    for kind, axes in GRIDS.items():
+        for axis, grid in axes.items():
+            seeds = SEEDS if axis == "dimension" else 2 if kind in SCALED else PAIRS
+            along, seeds = (grid[:1], 1) if size is Size.QUICK else (grid, seeds)
+            cost = sum(n * d for n, _, d in along) / 1000
             found += [
                 Cell.of(cost, algorithm=kind, axis=axis, seed=seed, sizes=len(along))
                 for seed in range(seeds)
@@ -78,25 +86,17 @@ def cells(size: Size) -> list[Cell]:
     return found
 
 
-def sizes(kind: str, axis: str) -> list[tuple[int, int]]:
-    """Users and dimensions along an axis."""
-    users, d = USUAL[kind]
-    if axis == "users":
-        return [(n, d) for n in COUNTS[kind]]
-    return [(users, other) for other in DIMENSIONS[kind]]
-
-
 @lru_cache(maxsize=32)
-def program(kind: str, users: int, d: int) -> Any:
+def program(kind: str, users: int, exponent: int, d: int) -> Any:
     """Algorithm 3 or 5 at (16, 1e-6), calibrated, or Algorithm 6 at (1, 1e-6), as printed."""
     if kind == "strong_erm":
-        return strong.program(users, EXPONENTS[kind], d)
-    items = 10 ** EXPONENTS[kind]
+        return strong.program(users, exponent, d)
+    items = 10**exponent
     if kind == "strong_sco":
         return rates.program(kind, users, items, d)
     domain = Box(1.0, d)
     made = build.phased_erm(
-        Problem(rates.Shares(rates.LEVEL), domain, users, items, d, 1.0),
+        Problem(Shares(rates.LEVEL), domain, users, items, d, 1.0),
         EPSILON,
         DELTA,
         search=Certified(GradientCertificate("c1"), Never()),
@@ -109,11 +109,10 @@ def program(kind: str, users: int, d: int) -> Any:
 
 def run(cell: Cell, rng: np.random.Generator) -> Values:
     """Excess at every size and tilt, in that order, that of the start at the largest tilt."""
-    kind, axis = cell.text("algorithm"), cell.text("axis")
-    noise = int(rng.integers(2**63))
+    kind, noise = cell.text("algorithm"), int(rng.integers(2**63))
     excess, far, passed = [], [], 1.0
-    for users, d in sizes(kind, axis)[: cell.count("sizes")]:
-        made = program(kind, users, d)
+    for users, exponent, d in _along(cell):
+        made = program(kind, users, exponent, d)
         scale = math.sqrt(d) * rates.spread(getattr(made, "phases", made))
         for k, tilt in enumerate(TILTS):
             # The same noise for every size: a generator of its own for each tilt.
@@ -137,7 +136,7 @@ def _tilted(
     level, modulus = (rates.SHARP_LEVEL, rates.MODULUS) if kind in STRONG else (rates.LEVEL, 0.0)
     mean = min(tilt + math.sqrt(d) * level * modulus, 1.0)
     chance = (1 + mean) / 2
-    spread = math.sqrt(chance * (1 - chance) / 10.0 ** EXPONENTS[kind])
+    spread = math.sqrt(chance * (1 - chance) / float(problem.items))
     shares = (chance + spread * rng.standard_normal((users, 1, d))).clip(0, 1)
     curator = Sampler(made.declaration(USERS), USERS, Records(shares), rng=noise, trials=TRIALS)
     output = made.run(curator)
@@ -159,66 +158,90 @@ def _tilted(
 
 def read(results: Results) -> Findings:
     """Slopes of the worst excess, certificates that passed, and who learns."""
-    checks, rows, slopes, learnt, series = [], [], [], [], []
-    for kind in KINDS:
+    checks: list[Check] = []
+    rows: list[tuple[str | float, ...]] = []
+    slopes: list[tuple[str | float, ...]] = []
+    learnt, series = [], []
+    for kind, name in ((kind, NAMES[kind]) for kind in KINDS):
         own = results.where(algorithm=kind)
         passed = min(result.number("passed") for result in own)
-        label = f"{NAMES[kind]}: least share of phases whose certificate passed"
+        label = f"{name}: least share of phases whose certificate passed"
         checks.append(Check(label, passed, lower=1.0, source=f"{rates.PASSES} on i.i.d. users"))
         points: list[tuple[float, float, float]] = []
         for axis in AXES:
             along = own.where(axis=axis)
-            if not along.rows:
-                continue
-            if len(_sizes(along)) > 1:
-                checks.append(_slope(along, kind, axis))
-                fitted = slope(along, kind, axis, bare=False)
-                slopes.append((NAMES[kind], rates.SAID[axis], *fitted))
-            for at, (n, d) in enumerate(_sizes(along)):
+            for at, size in enumerate(_sizes(along)):
                 values = _excesses(along)[:, at]
                 worst = int(values.mean(axis=0).argmax())
                 mean, error = mean_and_error(list(values[:, worst]))
-                public = rate(kind, n, d)
-                rows.append((NAMES[kind], rates.SAID[axis], n, d, mean, error, TILTS[worst], public,
-                             rounding(kind, n, d)))  # fmt: skip
+                public = rate(kind, *size)
+                n, k, d = size
+                rows.append(
+                    (name, rates.SAID[axis], n, f"1e{k}", d, mean, error, TILTS[worst], public,
+                     mean / public, walk(kind, *size))
+                )  # fmt: skip
                 points.append((public, mean, 2 * error))
-                learnt.append(_learnt(along, kind, axis, at))
+                learnt.append(_learnt(along, name, axis, at))
+            if len(_sizes(along)) > 1:
+                slopes.append(
+                    (
+                        name,
+                        rates.SAID[axis],
+                        *(value for bare in (True, False) for value in slope(along, bare=bare)),
+                    )
+                )
+                if axis == "dimension" or kind not in SCALED:
+                    checks.append(_slope(along, kind, axis))
         x, y, bars = zip(*sorted(points), strict=True)
-        series.append(Series(NAMES[kind], x, y, "", error=bars))
-    tables = (
+        series.append(Series(name, x, y, "", error=bars))
+    tables = [
         Table(
             "Largest mean excess over tilts",
-            ("algorithm", "along", "n", "d", "worst excess", "standard error", "tilt",
-             "G sqrt(d) s times the domain's size", "rounding"),
+            ("algorithm", "along", "n", "m", "d", "worst excess", "standard error", "tilt",
+             "the rate: G sqrt(d) s times the size searched", "excess over it",
+             "noise for rounding over it"),
             tuple(rows),
         ),
-        Table(
-            "Slopes as measured, logarithms left in",
-            ("algorithm", "in", "slope", "two standard errors"),
-            tuple(slopes),
-        ),
         learning_table(learnt, "excess at the largest tilt"),
-    )  # fmt: skip
-    notes = (
+    ]  # fmt: skip
+    if slopes:
+        columns = ("algorithm", "in", "slope", "two standard errors", "logarithms left in",
+                   "two standard errors of that")  # fmt: skip
+        tables.insert(1, Table("Slopes of the worst excess", columns, tuple(slopes)))
+    panel = Panel("Worst excess beside the rate", "the rate", "excess", tuple(series))
+    return Findings(tuple(tables), (*checks, *learning_checks(learnt)), (panel,), _notes())
+
+
+def _notes() -> tuple[str, ...]:
+    second, first = (walk("strong_erm", n, k, 4) for n, k in ((131_072, 11), (65_536, 12)))
+    return (
         "the bands are those of stable_rates and stable_strong, where slopes of fewer seeds over "
         "narrower ranges had been seen: -.77 and 1.24 of Algorithm 3, -1.84 and .94 of Algorithm "
-        "5, -2.18 and .86 of Algorithm 6; the ranges were set by public numbers, before the run",
-        f"m is 1e{EXPONENTS['erm']} for Algorithms 3 and 6 and 1e{EXPONENTS['strong_erm']} for "
-        f"Algorithm 5; epsilon = {EPSILON}, calibrated, for Algorithms 3 and 5, and 1 with printed "
-        "constants for Algorithm 6",
-        "lambda, and the tilts with it, scale with the noise, so that a run at more users is "
-        "nearly the run at fewer, scaled: a slope in n says that what the rate is multiplied by "
-        "does not grow with n, while T does, and no more",
+        "5, -2.18 and .86 of Algorithm 6",
+        "lambda, and the tilts with it, scale with the noise, so that of Algorithms 3 and 5 a run "
+        "at more users is the run at fewer, scaled, but for rounding: their slope in n, under the "
+        "same noise, holds by construction and is in the table; that under independent noise says "
+        "no more",
+        "a first run of this experiment had checks of both: Algorithm 3's held to 1e-6, which "
+        "showed this; Algorithm 5's missed at -1.61 +- .09, at m = 1e12 and up to 65,536 users, "
+        f"where its noise for rounding comes to {first:.2g} of the rate. It is sqrt(T) times the "
+        "last phase's, as late phases add it one by one: the last phase's alone, by which that "
+        "grid and stable_strong's were chosen, is too little. In stable_strong it comes to "
+        f"{second:.2g} at 131,072 users, beside an excess of .12: the slope of -1.84 there is "
+        "bent by it. Here Algorithm 5 along n has m = 1e10",
+        f"epsilon = {EPSILON}, calibrated, for Algorithms 3 and 5, 1 with printed constants for "
+        "Algorithm 6, whose last phase is no rounding's: at most a fortieth of a unit is",
         "slopes are those of the excess over s n sqrt(m) (strongly convex: over its square), which "
         "holds the logarithms; errors are of leaving one seed out at a time",
     )
-    panel = Panel("Worst excess beside the rate", "the rate", "excess", tuple(series))
-    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)
 
 
-def _sizes(along: Results) -> list[tuple[int, int]]:
-    cell = along.rows[0].cell
-    return sizes(cell.text("algorithm"), cell.text("axis"))[: cell.count("sizes")]
+def _along(cell: Cell) -> list[tuple[int, int, int]]:
+    return GRIDS[cell.text("algorithm")][cell.text("axis")][: cell.count("sizes")]
+
+
+def _sizes(along: Results) -> list[tuple[int, int, int]]:
+    return _along(along.rows[0].cell)
 
 
 def _excesses(along: Results) -> Array:
@@ -227,11 +250,12 @@ def _excesses(along: Results) -> Array:
     return rows.reshape(len(rows), -1, len(TILTS))
 
 
-def slope(along: Results, kind: str, axis: str, *, bare: bool) -> tuple[float, float]:
+def slope(along: Results, *, bare: bool) -> tuple[float, float]:
     """The slope of the worst excess along an axis, and two jackknife standard errors over seeds."""
-    where = _sizes(along)
-    x = [float(n if axis == "users" else d) for n, d in where]
-    logs = np.array([logarithms(kind, n, d) if bare else 1.0 for n, d in where])
+    cell = along.rows[0].cell
+    kind, where = cell.text("algorithm"), _sizes(along)
+    x = [float(n if cell.text("axis") == "users" else d) for n, _, d in where]
+    logs = np.array([logarithms(kind, *size) if bare else 1.0 for size in where])
     values = _excesses(along)
 
     def fitted(some: Array) -> float:
@@ -243,46 +267,53 @@ def slope(along: Results, kind: str, axis: str, *, bare: bool) -> tuple[float, f
 
 
 def _slope(along: Results, kind: str, axis: str) -> Check:
-    value, margin = slope(along, kind, axis, bare=True)
+    value, margin = slope(along, bare=True)
     wanted = rates.SLOPES[kind in STRONG][axis]
     name = f"{NAMES[kind]}: slope in {rates.SAID[axis]}"
     ends = wanted - rates.WIDTH, wanted + rates.WIDTH
     return Check(name, value, *ends, margin=margin, source=rates.TABLE_1[kind in STRONG])
 
 
-def _learnt(along: Results, kind: str, axis: str, at: int) -> Learnt:
+def _learnt(along: Results, name: str, axis: str, at: int) -> Learnt:
     mean, error = mean_and_error(list(_excesses(along)[:, at, -1]))
     far = mean_and_error([result.numbers("far")[at] for result in along])[0]
-    n, d = _sizes(along)[at]
-    return Learnt(f"{NAMES[kind]}, along {rates.SAID[axis]}, n = {n}, d = {d}", mean, far, error)
+    n, k, d = _sizes(along)[at]
+    where = f"along {rates.SAID[axis]}, n = {n}, m = 1e{k}, d = {d}"
+    return Learnt(f"{name}, {where}", mean, far, error)
 
 
 @lru_cache(maxsize=64)
-def rate(kind: str, users: int, d: int) -> float:
+def rate(kind: str, users: int, exponent: int, d: int) -> float:
     """G sqrt(d) s times the size of the set that the phases search; a public number."""
-    made = program(kind, users, d)
+    made = program(kind, users, exponent, d)
     phases = getattr(made, "phases", made)
     size = made.reach * made.radius if kind in STRONG else phases.problem.domain.diameter
-    return math.sqrt(d) * rates.spread(phases) * size
+    return math.sqrt(d) * rates.spread(phases) * float(size)
 
 
 @lru_cache(maxsize=64)
-def rounding(kind: str, users: int, d: int) -> float:
-    """How much of the first phase's unit is for rounding; a public number."""
-    made = program(kind, users, d)
+def walk(kind: str, users: int, exponent: int, d: int) -> float | str:
+    """The norm of what all late phases add for rounding, over the rate; of Algorithm 6 nothing.
+
+    Nearly all of T phases are late, and each adds about what the last one does.
+    """
+    made = program(kind, users, exponent, d)
     phases = getattr(made, "phases", made)
-    first = getattr(phases, "sizes", (users,))[0]
-    return 1 - rates._stated(phases, first) / rates.spread(phases)
+    if kind not in SCALED:
+        return ""
+    norm = float(phases.deviation(phases.count, users)) * math.sqrt(d)
+    return math.sqrt(phases.count) * norm / rate(kind, users, exponent, d)
 
 
 @lru_cache(maxsize=64)
-def logarithms(kind: str, users: int, d: int) -> float:
+def logarithms(kind: str, users: int, exponent: int, d: int) -> float:
     """What Table 1 hides, times constants: as ``stable_rates`` and ``stable_strong`` have it."""
     if kind == "strong_erm":
-        return strong.logarithms(users, EXPONENTS[kind], d)
+        return strong.logarithms(users, exponent, d)
     if kind == "strong_sco":
-        return rates.logarithms(kind, users, EXPONENTS[kind], d)
-    return rates._stated(program(kind, users, d), users) * users * 10 ** (EXPONENTS[kind] / 2)
+        return rates.logarithms(kind, users, exponent, d)
+    made = program(kind, users, exponent, d)
+    return rates._stated(made, users) * users * 10 ** (exponent / 2)
 
 
 stable_wider = Experiment(
