@@ -10,6 +10,7 @@ four numbers of steps.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -49,7 +50,7 @@ def cells(size: Size) -> list[Cell]:
 
 def rounds(n: int) -> int:
     """n^(1/4) a phase."""
-    return round(n**0.25)
+    return round(math.sqrt(math.sqrt(n)))
 
 
 def share(n: int) -> Fraction:

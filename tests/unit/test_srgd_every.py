@@ -15,6 +15,7 @@ from lab.found import load
 from lab.model import Cell, Check, Result, Results, Size, Status
 from lab.papers import Read, load_papers, read_file, read_together
 from lab.running import distinct
+from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.phases import halves
 
 
@@ -29,7 +30,7 @@ def test_glzw24_grows_as_table_1_cites_it() -> None:
     """n^(1/4) rounds a phase, n^(1/4) n^(7/8) gradients, but for records left over and rounding."""
     for n in (2**8, 2**12, 2**16):
         assert localized.rounds(n) == round(n**0.25)
-        made = localized.LocalizedAcceleratedDPSGD(
+        made = LocalizedAcceleratedDPSGD(
             localized._problem(n), 3, localized.rounds(n), localized.share(n), 1.0, 0.25, 4
         )
         read = sum(halves(n, 3)[:3])
@@ -87,7 +88,7 @@ def of_turn(tree: dict[int, float]) -> Results:
     for cell in turn.cells(Size.FULL):
         over = tree[cell.count("n")]
         value = 0.01 * (1 + cell.count("seed"))
-        settings = len(turn.STEPS[Size.FULL]) * len(SCALES)
+        settings = len(one_pass.STEPS) * len(SCALES)
         values = {m: [value * (over if m == TREE else 1.0)] * settings for m in turn.METHODS}
         rows.append(Result(cell, {**values, "start": 0.26}))
     return Results(tuple(rows))
@@ -177,12 +178,12 @@ def test_the_end_of_a_grid_is_named() -> None:
     """At equal means the first setting is taken, which is no end; the largest step size is one."""
     assert every._at_the_end(of_turn(AHEAD), INSIDE) == ""
     rows = [
-        Result(r.cell, {**r.values, SGD: [*[0.02] * 14, 0.001]})
+        Result(r.cell, {**r.values, SGD: [*[0.02] * 19, 0.001]})
         if r.cell.count("n") == 2**20 else r
         for r in of_turn(AHEAD)
     ]  # fmt: skip
     said = every._at_the_end(Results(tuple(rows)), INSIDE)
-    assert "n = 1048576: one-pass DP-SGD is best at the most steps, 128 and the largest" in said
+    assert "n = 1048576: one-pass DP-SGD is best at the most steps, 512 and the largest" in said
 
 
 def test_pairs_have_the_error_of_their_differences() -> None:
@@ -192,7 +193,7 @@ def test_pairs_have_the_error_of_their_differences() -> None:
     assert value == pytest.approx(1.5)
     assert margin == pytest.approx(0, abs=1e-12)
     unpaired = [
-        Result(r.cell, {**r.values, TREE: [0.01 * (10 - r.cell.count("seed")) * 1.5] * 15})
+        Result(r.cell, {**r.values, TREE: [0.01 * (10 - r.cell.count("seed")) * 1.5] * 20})
         for r in own
     ]
     assert turn.ratio(Results(tuple(unpaired)))[1] > 0.3
