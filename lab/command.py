@@ -206,7 +206,8 @@ def pages_command(out: Path) -> None:
     """Make every page anew from the results in --out: of each experiment, and of each paper.
 
     Nothing is run.  Results of another grid than an experiment now has are left as they are, and
-    read *not run* on the page of their paper.
+    read *not run* on the page of their paper.  The count of bands in the page beside --out, which
+    has its name, is made too.
     """
     from dpaudit.project.project import find_root
 
@@ -245,7 +246,13 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
         written.append(path)
     missing = {name: read.why for name, read in reads.items() if read.findings is None}
     write_atomically(out / "README.md", pages.index(documents, missing).encode())
-    return [*written, out / "README.md"]
+    written.append(out / "README.md")
+    beside = out.with_suffix(".md")
+    if beside.is_file():
+        text = pages.counted(beside.read_text("utf-8"), pages.seen(documents))
+        write_atomically(beside, text.encode())
+        written.append(beside)
+    return written
 
 
 def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from lab.plots import svg
 from lab.running import Order
 
 EXIT_CODES: dict[str, int] = {Status.HELD: 0, Status.MISSED: 1, Status.INCONCLUSIVE: 3}
+# How a check says that values had been seen when its band was set: its own, or another run's.
+SEEN = re.compile(r"\bhad been seen\b|\bafter (?:a look|earlier|an outside run)\b")
+COUNT = re.compile(
+    r"(?<=<!-- bands: written by python -m lab pages -->\n).*?(?=<!-- end of bands)", re.S
+)
 CHECK_COLUMNS = ("check", "value", "band", "two standard errors", "verdict", "band from")
 
 
@@ -135,6 +141,26 @@ def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) ->
         rows.append(f"| {' | '.join(cells)} |")
     rows += [f"| {name} | | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
     return "\n".join(rows) + "\n"
+
+
+def seen(documents: Sequence[Mapping[str, Any]]) -> str:
+    """How many bands were set after a look at values, as their checks say, by experiment."""
+    total, found = 0, {}
+    for made in documents:
+        checks = made["checks"]
+        total += len(checks)
+        if after := sum(bool(SEEN.search(check["source"])) for check in checks):
+            found[made["experiment"]] = after
+    where = ", ".join(f"{number} in `{name}`" for name, number in sorted(found.items()))
+    return (
+        f"Of {total} checks {sum(found.values())} say that their band was set after values had "
+        f"been seen, their own or those of an earlier or an outside run: {where or 'none'}."
+    )
+
+
+def counted(text: str, sentence: str) -> str:
+    """A page with the sentence between its marks, if it has them."""
+    return COUNT.sub(lambda _: f"{sentence}\n", text)
 
 
 def _not_learnt(made: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """A page for each paper, made of result files: what it claims, what was measured, what was not run.
 
-A statement is decided by checks of one experiment, whose bands were set before it was run.  A check
-that did not hold and decides no statement is named too.  Nothing here is written about a result by
-hand: a result that is missing, of a corner of the grid, or of another grid than the experiment now
-has, reads *not run*.
+A statement is decided by checks of one experiment, or of several read together; each says where its
+band is from.  A check that did not hold and decides no statement is named too.  Nothing here is
+written about a result by hand: a result that is missing, of a corner of the grid, or of another
+grid than the experiment now has, reads *not run*.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ QUOTED = (
     'metric"'
 )
 EACH = f"{QUOTED}; asked after the means had been seen"
-BEFORE = f"{QUOTED}; asked before these runs, when those at epsilon 3 had been seen"
+BEFORE = f"{QUOTED}; asked before these runs"
 
 
 def other_metrics(results: Results, source: str = EACH) -> Sequence[Check]:
