@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.srgd import localized, one_pass, turn
+from experiments.srgd import one_pass, turn
 from experiments.srgd.one_pass import BOUNDARY, INSIDE, ROOT, SCALES, SGD, TREE
 from lab.fits import Fit, fit_power_law, mean_and_error
 from lab.model import Check, Findings, Panel, Result, Results, Series, Table
@@ -89,7 +89,7 @@ def _race(runs: Results, theirs: Result, n: int) -> tuple[str | int | float, ...
 
 def _panel(runs: Results, theirs: Result, n: int) -> Panel:
     made = one_pass._panel(runs, n, INSIDE)
-    point = one_pass._drawn(f"{localized.NAME}, single points", (theirs,), "")
+    point = one_pass._drawn("localised (GLZW24), single point", (theirs,), "")
     return Panel(made.title, made.x, made.y, (*made.series, point))
 
 

@@ -96,6 +96,7 @@ OTHERWISE = {
     "diff2_local": Status.INCONCLUSIVE,  # DIFF2-BVR-L-SGD after 100 rounds
     "diff2_network": Status.INCONCLUSIVE,  # squared gradient norms on the RAND data
     "diff2_preprocessed": Status.INCONCLUSIVE,  # the same
+    "diff2_preprocessed_five": Status.INCONCLUSIVE,  # the same, and the loss on the RAND data
     "diff2_rounds": Status.INCONCLUSIVE,  # DIFF2-GD and DP-GD are not told apart
     "kl_baselines": Status.MISSED,  # by KL-Spider beside WYX17 and ALD21
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
@@ -106,8 +107,10 @@ OTHERWISE = {
     "stable_data": Status.MISSED,  # printed noise is 10^4 domains wide and more: above the start
     "stable_risk": Status.MISSED,  # constants as printed, below 1e8 items a user
     "srgd_one_pass": Status.MISSED,  # by one-pass DP-SGD; by acceleration, at the boundary
+    "srgd_turn": Status.MISSED,  # by one-pass DP-SGD, of 1,024 and 4,096 records at the boundary
     "stable_rates": Status.INCONCLUSIVE,
     "stable_strong": Status.INCONCLUSIVE,  # slopes in n and d, near the ends of bands
+    "stable_wider": Status.MISSED,  # Algorithm 5's slope in n, steeper than its band
     "user_level_costs": Status.MISSED,  # all users in every round: more than Figure 1's exponents
     "user_level_risk": Status.INCONCLUSIVE,  # a slope of few items a user
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start

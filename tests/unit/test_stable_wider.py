@@ -101,5 +101,11 @@ def test_what_the_statements_say_of_the_committed_result_is_so(checkout: Path) -
     }
     assert max(along["erm"]) / min(along["erm"]) < 1.0001
     assert along["strong_sco"] == sorted(along["strong_sco"], reverse=True)
+    # Algorithm 5 falls faster than its band has it, and over the rate levels off.
+    (slope,) = (c for c in read.findings.checks if c.name.startswith("Algorithm 5") and
+                c.name.endswith("slope in n"))  # fmt: skip
+    assert slope.value + slope.margin < slope.lower
+    assert max(along["strong_erm"]) == along["strong_erm"][0]
+    assert along["strong_erm"][-1] == pytest.approx(along["strong_erm"][-2], rel=0.05)
     (walk,) = {wider.walk("strong_erm", 65_536, 12, 4)}
     assert 0.33 < float(walk) < 0.4  # "a third of the rate"
