@@ -27,7 +27,18 @@ from experiments.srgd import one_pass, problem
 from experiments.srgd.one_pass import INSIDE, LIPSCHITZ, SCALES, SEEDS, SMOOTHNESS
 from lab.fits import mean_and_error
 from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import Cell, Experiment, Findings, Result, Results, Size, Table, Values
+from lab.model import (
+    Cell,
+    Experiment,
+    Findings,
+    Panel,
+    Result,
+    Results,
+    Series,
+    Size,
+    Table,
+    Values,
+)
 from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.phases import all_phases, cited_step_size
 from mechanisms.papers.srgd.problem import Problem
@@ -139,7 +150,18 @@ def read(results: Results) -> Findings:
         "beside the accelerated method and every other baseline it stands in "
         "[srgd_every_baseline](srgd_every_baseline.md), made of this result and of the others'",
     )
-    return Findings(tables, tuple(learning_checks(learnt)), (), notes)
+    panels = tuple(_panel(results.where(n=n), n) for n in sizes)
+    return Findings(tables, tuple(learning_checks(learnt)), panels, notes)
+
+
+def _panel(own: Results, n: int) -> Panel:
+    series = []
+    for ridge in own.parameters("ridge"):
+        found = own.where(ridge=ridge)
+        means, errors = zip(*(mean_and_error(r.numbers("excess")) for r in found), strict=True)
+        x, bars = tuple(r.cell.number("scale") for r in found), tuple(2 * e for e in errors)
+        series.append(Series(f"{ridge:g} times the cited ridge", x, means, error=bars))
+    return Panel(f"n = {n}, minimiser inside", "step size times M", "excess risk", tuple(series))
 
 
 def _row(result: Result) -> tuple[int | float, ...]:
