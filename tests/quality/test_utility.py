@@ -14,6 +14,7 @@ import json
 import math
 import pkgutil
 import re
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -128,6 +129,19 @@ NOT_HELD = (
     "Algorithm 1: slope",  # two sizes in a corner decide none
 )
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
+# Processor seconds that a corner may take, about twice what it took beside other runs.  Together
+# these are five minutes at most, whatever the number of workers.
+WHOLE = 300.0
+MOST = {
+    "diff2_local": 40.0, "srgd_one_pass": 30.0, "kl_stationary": 17.0, "diff2_preprocessed": 14.0,
+    "kl_proximal": 13.0, "diff2_rounds": 11.0, "diff2_network": 10.0, "diff2_slopes": 10.0,
+    "kl_reading": 9.0, "srgd_costs": 9.0, "srgd_risk": 9.0, "user_level_risk": 9.0,
+    "kl_adaptive": 9.0, "user_level_costs": 9.0, "diff2_blocks": 8.0,
+    "diff2_preprocessed_five": 7.0, "diff2_costs": 6.0, "kl_loop": 6.0, "stable_sensitivity": 6.0,
+    "stable_data": 6.0, "stable_wider": 5.0, "user_level_data": 5.0, "kl_settings": 5.0,
+    "kl_baselines": 4.0, "kl_spider": 4.0, "diff2_clips": 4.0, "user_level_phased": 4.0,
+}  # fmt: skip
+OTHERS = 2.0  # of any other
 
 
 def findings(experiment: Experiment, size: Size) -> Findings:
@@ -164,7 +178,25 @@ def test_a_corner_of_the_grid(experiment: Experiment) -> None:
 @pytest.mark.quality
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
 def test_a_corner_of_every_grid(experiment: Experiment) -> None:
-    assert_held(experiment, findings(experiment, Size.QUICK))
+    start = time.process_time()
+    found = findings(experiment, Size.QUICK)
+    assert_quick(experiment.name, time.process_time() - start)
+    assert_held(experiment, found)
+
+
+def assert_quick(name: str, seconds: float) -> None:
+    most = MOST.get(name, OTHERS)
+    assert seconds <= most, f"{name}: {seconds:.1f} processor seconds, of {most:g} at most"
+
+
+def test_all_corners_may_take_five_minutes_of_a_processor() -> None:
+    names = {experiment.name for experiment in EXPERIMENTS}
+    assert set(MOST) <= names
+    assert sum(MOST.get(name, OTHERS) for name in names) <= WHOLE
+    assert_quick("diff2_local", 39.0)
+    for name, seconds in (("diff2_local", 41.0), ("diff2_bounds", 2.1)):
+        with pytest.raises(AssertionError, match="processor seconds"):
+            assert_quick(name, seconds)
 
 
 def test_the_results_that_the_docs_name_are_shown_and_held(checkout: Path) -> None:
