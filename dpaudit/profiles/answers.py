@@ -50,6 +50,8 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+# Of widths that are tried in turn where an answer is no narrower than asked.
+WIDER = 10
 # Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
 DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 
@@ -74,6 +76,11 @@ def epsilon_interval(
     found = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
     if _is_narrow(found, width):
         return found
+    if width < WIDTH:
+        # What a narrow width is not reached by is no nearer than a wider one that was.
+        found = narrowest(found, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near))
+        if _is_narrow(found, width):
+            return found
     return _above_parts(pair, found, lambda part: epsilon_interval(part, delta, width))
 
 
