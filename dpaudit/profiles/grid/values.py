@@ -170,7 +170,7 @@ def _renyi(pair: Renyi, grid: Grid, side: Side) -> Discrete:
     excess, h = as_float(pair.order - 1, "order - 1"), grid.width
     largest = as_float(pair.epsilon, "epsilon") * (1 + 2.0**-50)
     # An order that rounds to 1 has an excess all the same.
-    beyond = float(_gain(np.longdouble(excess)))
+    beyond = float(_gain(np.array([excess], dtype=np.longdouble))[0])
     reach = largest + max(beyond - math.log(max(grid.tail, 1e-300)), 0.0) / excess + h
     last = math.ceil(min(reach, 1e300) / h)
     if 2 * last > MAXIMUM_NODES or reach > 5_000:
