@@ -206,7 +206,8 @@ def pages_command(out: Path) -> None:
     """Make every page anew from the results in --out: of each experiment, and of each paper.
 
     Nothing is run.  Results of another grid than an experiment now has are left as they are, and
-    read *not run* on the page of their paper.
+    read *not run* on the page of their paper.  The count of bands in the page beside --out, which
+    has its name, is made too.
     """
     from dpaudit.project.project import find_root
 
@@ -218,7 +219,7 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
     from dpaudit.storage.files import write_atomically
     from lab import pages
     from lab.found import load
-    from lab.papers import load_claims, load_papers, page, read_all
+    from lab.papers import load_claims, load_papers, page, read_all, read_together
     from lab.running import Order, sources_of
 
     experiments = load(root)
@@ -233,14 +234,25 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
             if read.sources != sources_of(root, experiments[name]):
                 of = "other sources than there are now" if read.sources else "sources not recorded"
                 click.echo(f"{name}: made by {of}", err=True)
-    claims = load_claims(root)
-    for paper in load_papers(root).values():
+    papers, claims = load_papers(root), load_claims(root)
+    reads |= read_together(papers.values(), reads)
+    for paper in papers.values():
+        for one in paper.together:
+            if (found := reads[one.name].findings) is not None:
+                written += pages.write_together(one, found, out)
+                documents.append(pages.entry(one, found))
         path = out / f"paper_{paper.name}.md"
         write_atomically(path, page(paper, reads, claims.get(paper.name)).encode())
         written.append(path)
     missing = {name: read.why for name, read in reads.items() if read.findings is None}
     write_atomically(out / "README.md", pages.index(documents, missing).encode())
-    return [*written, out / "README.md"]
+    written.append(out / "README.md")
+    beside = out.with_suffix(".md")
+    if beside.is_file():
+        text = pages.counted(beside.read_text("utf-8"), pages.seen(documents))
+        write_atomically(beside, text.encode())
+        written.append(beside)
+    return written
 
 
 def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:

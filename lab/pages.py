@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,16 @@ import numpy as np
 from dpaudit.storage.files import write_atomically
 from lab.learning import BAND
 from lab.model import Check, Experiment, Findings, Results, Status, Table, judge
+from lab.papers import Together
 from lab.plots import svg
 from lab.running import Order
 
 EXIT_CODES: dict[str, int] = {Status.HELD: 0, Status.MISSED: 1, Status.INCONCLUSIVE: 3}
+# How a check says that values had been seen when its band was set: its own, or another run's.
+SEEN = re.compile(r"\bhad been seen\b|\bafter (?:a look|earlier|an outside run)\b")
+COUNT = re.compile(
+    r"(?<=<!-- bands: written by python -m lab pages -->\n).*?(?=<!-- end of bands)", re.S
+)
 CHECK_COLUMNS = ("check", "value", "band", "two standard errors", "verdict", "band from")
 
 
@@ -50,10 +57,14 @@ def document(
 
 def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
     """The page: title, source, plot, checks, tables and notes."""
-    lines = [f"# {experiment.title}", "", f"Source: {experiment.source}.", ""]
-    lines += [f"`python -m lab run {experiment.name}{_options(order)}`", ""]
+    made = f"`python -m lab run {experiment.name}{_options(order)}`"
+    return _page(experiment, made, findings)
+
+
+def _page(of: Experiment | Together, made: str, findings: Findings) -> str:
+    lines = [f"# {of.title}", "", f"Source: {of.source}.", "", made, ""]
     if findings.panels:
-        lines += [f"![{experiment.title}]({experiment.name}.svg)", ""]
+        lines += [f"![{of.title}]({of.name}.svg)", ""]
     lines += markdown_table(checks_table(findings.checks))
     for table in findings.tables:
         lines += markdown_table(table)
@@ -89,6 +100,32 @@ def write(
     return paths
 
 
+def write_together(one: Together, findings: Findings, folder: Path) -> list[Path]:
+    """The page and the plot of results read together.
+
+    Errors: OutputNotWritable.
+    """
+    of = ", ".join(f"[{name}]({name}.md)" for name in one.of)
+    made = f"`python -m lab pages` reads it off the results of {of}; nothing is run for it."
+    content = {".md": _page(one, made, findings)}
+    if findings.panels:
+        content[".svg"] = svg(findings.panels)
+    paths = [folder / f"{one.name}{suffix}" for suffix in content]
+    for path, text in zip(paths, content.values(), strict=True):
+        write_atomically(path, text.encode())
+    return paths
+
+
+def entry(of: Experiment | Together, findings: Findings) -> dict[str, Any]:
+    """What the list of experiments says of one."""
+    return {
+        "experiment": of.name,
+        "title": of.title,
+        "verdict": str(judge(findings.checks)),
+        "checks": [_check(check) for check in findings.checks],
+    }
+
+
 def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> str:
     """A page that links to the pages of all experiments, with their verdicts.
 
@@ -104,6 +141,26 @@ def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) ->
         rows.append(f"| {' | '.join(cells)} |")
     rows += [f"| {name} | | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
     return "\n".join(rows) + "\n"
+
+
+def seen(documents: Sequence[Mapping[str, Any]]) -> str:
+    """How many bands were set after a look at values, as their checks say, by experiment."""
+    total, found = 0, {}
+    for made in documents:
+        checks = made["checks"]
+        total += len(checks)
+        if after := sum(bool(SEEN.search(check["source"])) for check in checks):
+            found[made["experiment"]] = after
+    where = ", ".join(f"{number} in `{name}`" for name, number in sorted(found.items()))
+    return (
+        f"Of {total} checks {sum(found.values())} say that their band was set after values had "
+        f"been seen, their own or those of an earlier or an outside run: {where or 'none'}."
+    )
+
+
+def counted(text: str, sentence: str) -> str:
+    """A page with the sentence between its marks, if it has them."""
+    return COUNT.sub(lambda _: f"{sentence}\n", text)
 
 
 def _not_learnt(made: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """A page for each paper, made of result files: what it claims, what was measured, what was not run.
 
-A statement is decided by checks of one experiment, whose bands were set before it was run.  A check
-that did not hold and decides no statement is named too.  Nothing here is written about a result by
-hand: a result that is missing, of a corner of the grid, or of another grid than the experiment now
-has, reads *not run*.
+A statement is decided by checks of one experiment, or of several read together; each says where its
+band is from.  A check that did not hold and decides no statement is named too.  Nothing here is
+written about a result by hand: a result that is missing, of a corner of the grid, or of another
+grid than the experiment now has, reads *not run*.
 """
 
 from __future__ import annotations
@@ -62,6 +62,21 @@ class Statement:
 
 
 @dataclass(frozen=True)
+class Together:
+    """What the results of several experiments say that none of them says alone; it runs nothing.
+
+    ``name``: its page's and its figure's, which begins as its paper's experiments' do.  ``of``: the
+    experiments; ``read`` takes their results by name.
+    """
+
+    name: str
+    title: str
+    source: str
+    of: tuple[str, ...]
+    read: Callable[[Mapping[str, Results]], Findings]
+
+
+@dataclass(frozen=True)
 class Paper:
     """A paper's page: ``name`` is its file's, and how the names of its experiments begin.
 
@@ -69,7 +84,7 @@ class Paper:
     the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
     experiment, of its results, all that should stand beside its start where its own reading, which
     cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
-    of its results.
+    of its results.  ``together``: readings of several experiments' results.
     """
 
     name: str
@@ -79,6 +94,7 @@ class Paper:
     bands: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
     asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
+    together: tuple[Together, ...] = ()
 
     def reads(self, experiment: Experiment) -> Experiment:
         """An experiment of this paper, whose checks quote their bands."""
@@ -133,7 +149,7 @@ class Claims:
 class Read:
     """The results of a file, read by the experiment as it now is; ``why`` there are none.
 
-    ``title``: the experiment's.
+    ``title``: the experiment's.  ``of``: the experiments, where it reads several together.
     """
 
     experiment: str
@@ -143,6 +159,7 @@ class Read:
     why: str = ""
     sources: str = ""
     title: str = ""
+    of: tuple[str, ...] = ()
 
 
 def load_papers(root: Path) -> dict[str, Paper]:
@@ -367,15 +384,33 @@ def _experiments(reads: Mapping[str, Read]) -> list[str]:
         if read.findings is None:
             lines.append(f"| {link} | not run: {read.why} | |")
             continue
+        made = ", ".join(read.of) or read.sources[:12] or "not recorded"
         held = sum(check.status is Status.HELD for check in read.findings.checks)
         share = f"{held} of {len(read.findings.checks)} checks held"
-        lines.append(f"| {link} | {share} | {read.sources[:12] or 'not recorded'} |")
+        lines.append(f"| {link} | {share} | {made} |")
     return [*lines, ""]
 
 
 def read_all(experiments: Iterable[Experiment], folder: Path) -> dict[str, Read]:
     """Every experiment's result in a folder, by name."""
     return {one.name: read_file(one, folder) for one in experiments}
+
+
+def read_together(papers: Iterable[Paper], reads: Mapping[str, Read]) -> dict[str, Read]:
+    """What the papers read of several results, by name; not run where one of them is missing."""
+    found = {}
+    for paper in papers:
+        for one in paper.together:
+            missing = [f"{name}: {reads[name].why}" for name in one.of if not reads[name].results]
+            if missing:
+                found[one.name] = Read(one.name, why="; ".join(missing), of=one.of)
+                continue
+            read = one.read({name: results for name in one.of if (results := reads[name].results)})
+            checks = tuple(quoted(check, paper.bands) for check in read.checks)
+            found[one.name] = Read(
+                one.name, replace(read, checks=checks), title=one.title, of=one.of
+            )
+    return found
 
 
 def undecided(papers: Sequence[Paper], experiments: Iterable[str]) -> list[str]:

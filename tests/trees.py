@@ -14,7 +14,7 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian, Participation
-from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace, RandomizedResponse
 from dpaudit.families.distributed import (
     DistributedGaussian,
     DistributedGaussianVector,
@@ -111,6 +111,11 @@ def _discrete_laplace(rng: Draws) -> Tree:
     """Sensitivity 1: the loss has two values, those of randomised response."""
     scale = rng.decimal(0.3, 5)
     return DiscreteLaplace("d", scale), response(float(1 / scale))
+
+
+def _discrete_gaussian(rng: Draws) -> Tree:
+    variance, move = rng.decimal(0.3, 4), rng.randint(1, 5)
+    return DiscreteGaussian("n", variance, move), summed(float(variance), 1, False, move)
 
 
 def _sets(rng: Draws) -> Tree:
@@ -313,6 +318,7 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _pure,
     _response,
     _discrete_laplace,
+    _discrete_gaussian,
     _approximate,
     _sets,
     _iterates,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # A record's delta is found to this much, of which epsilon depends by a logarithm.
 ROOM = Fraction(99, 100)
 ATTEMPTS = 40
+# Epsilons at which a group's delta may be less than at the one that is asked for.
+SMALLER = (Fraction(1), Fraction(0))
 # Below it no steps are left room for.
 SMALLEST = Fraction(1, 10**280)
 
@@ -61,7 +63,17 @@ def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step 
 
 
 def delta_in_steps(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str, Step] | None:
-    """delta(epsilon / k) S(epsilon / k) of a group of k, and its derivation; None above 1."""
+    """delta(e / k) S(e / k) of a group of k, and its derivation; None above 1.
+
+    e is epsilon, or one of ``SMALLER`` below it where that is less: S grows with e, and what holds
+    at e holds at epsilon.
+    """
+    asked = (epsilon, *(smaller for smaller in SMALLER if smaller < epsilon))
+    found = [step for e in asked if (step := _delta_at(node, e, one)) is not None]
+    return min(found, key=lambda row: row[0], default=None)
+
+
+def _delta_at(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str, Step] | None:
     each = epsilon / node.size
     try:
         own = one.delta(each)

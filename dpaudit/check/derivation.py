@@ -111,8 +111,8 @@ def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
         return _on_trust(row, node, premises, place)
     require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
     own = own_assumption(node)
-    upper = bound(calculus, node, [p.upper for p in premises], row["witness"])
-    is_attained = attained(calculus, node, premises, row["witness"])
+    upper = bound(calculus, node, [p.upper for p in premises], row["witness"], adjacency)
+    is_attained = attained(calculus, node, premises, row["witness"], adjacency)
     return Value(
         node=node,
         calculus=calculus,
@@ -265,7 +265,8 @@ def own_bound(root: Node, calculus: str, adjacency: str) -> Any:
             return None
         if node.digest not in done:
             try:
-                done[node.digest] = bound(calculus, node, [done[c.digest] for c in node.children])
+                below = [done[c.digest] for c in node.children]
+                done[node.digest] = bound(calculus, node, below, adjacency=adjacency)
             except Unsupported:
                 return None
     return done[root.digest]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 from dpaudit.check.normal import gaussian_delta
@@ -206,11 +207,18 @@ def _of_both(combine: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]
 STEP, GRID = Fraction(1122, 1000), range(-60, 61)
 
 
+@lru_cache(maxsize=1)
+def _orders() -> tuple[Any, ...]:
+    """The fixed grid of orders, above 1."""
+    with working_precision():
+        return tuple(1 + enclose(Fraction(10) ** (k // 20) * STEP ** (k % 20)) for k in GRID)
+
+
 def _rho(positive: Any, negative: Any) -> Any:
     """The largest D_a(p || q) / a over a fixed grid of orders, p = 1 - FNR and q = FPR."""
     with working_precision():
         best = enclose(Fraction(0))
-        for a in (1 + enclose(Fraction(10) ** (k // 20) * STEP ** (k % 20)) for k in GRID):
+        for a in _orders():
             for p, q in ((1 - negative, positive), (1 - positive, negative)):
                 if p > q:
                     moment = p**a * q ** (1 - a) + (1 - p) ** a * (1 - q) ** (1 - a)

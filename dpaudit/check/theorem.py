@@ -57,6 +57,7 @@ class Theorem:
     ``name`` and source are those of the accountant's rule.  ``reads``: it holds for any of some
     numbers, how many points or alternatives say, and the step's witness states which: then it is
     ``bound(node, witness, *premises)``, and ``attained`` has the witness last.
+    ``also``: the same node's theorem under other adjacencies.
     """
 
     name: str
@@ -64,6 +65,14 @@ class Theorem:
     adjacencies: frozenset[str] = EVERYWHERE
     attained: Attained = never
     reads: bool = False
+    also: Theorem | None = None
+
+    def under(self, adjacency: str | None) -> Theorem:
+        """This theorem, or the one that holds under an adjacency."""
+        found = self
+        while found.also is not None and adjacency not in found.adjacencies:
+            found = found.also
+        return found
 
 
 Table = dict[tuple[str, str], Theorem]
@@ -84,7 +93,8 @@ def register(table: Table) -> None:
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
     """The rule for a node under an adjacency; None where no theorem here covers it."""
     load("theorem")
-    theorem = THEOREMS.get((calculus, type(node).__name__))
+    found = THEOREMS.get((calculus, type(node).__name__))
+    theorem = None if found is None else found.under(adjacency)
     if theorem is None or adjacency not in theorem.adjacencies:
         return None
     if calculus == "rdp" and node.speaks_of != RENYI_SYMBOL and _names(node, RENYI_SYMBOL):
@@ -113,14 +123,22 @@ def counted(witness: Row, name: str, otherwise: int, most: int) -> int:
     return int(value)
 
 
-def bound(calculus: str, node: Node, premises: Sequence[Any], witness: Row = NOTHING) -> Any:
+def bound(
+    calculus: str,
+    node: Node,
+    premises: Sequence[Any],
+    witness: Row = NOTHING,
+    adjacency: str | None = None,
+) -> Any:
     """An upper bound of the node.
 
     Exact; a function of the order (rdp); two numbers (approx); or pairs of distributions (profile).
+    ``adjacency``: needed where a node has several theorems.
     """
     load("theorem")
     kind = type(node).__name__
     theorem = THEOREMS[calculus, kind]
+    theorem = theorem if adjacency is None else theorem.under(adjacency)
     values = (node, witness, *premises) if theorem.reads else (node, *premises)
     return _settled(_asked(theorem.bound, f"{calculus}.{theorem.name} of {kind}"), *values)
 
@@ -152,11 +170,16 @@ def _settled(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def attained(
-    calculus: str, node: Node, premises: Sequence[Premise], witness: Row = NOTHING
+    calculus: str,
+    node: Node,
+    premises: Sequence[Premise],
+    witness: Row = NOTHING,
+    adjacency: str | None = None,
 ) -> bool:
     """Whether some data and queries of the declared kinds reach the bound."""
     load("theorem")
     theorem = THEOREMS[calculus, type(node).__name__]
+    theorem = theorem if adjacency is None else theorem.under(adjacency)
     read = theorem.reads and theorem.attained not in (always, never)
     return theorem.attained(node, premises, witness) if read else theorem.attained(node, premises)
 

@@ -99,6 +99,8 @@ def maximum(values: Iterable[Number]) -> Number:
         items = largest(items)
     if len(items) == 1:
         return canonical(items[0])
+    if any(map(_is_beyond, items)):
+        return sympy.oo if sympy.oo in items else sympy.Max(*items, evaluate=False)
     if any(map(_is_opaque, items)):
         flat = [i for item in items for i in (item.args if isinstance(item, sympy.Max) else [item])]
         return sympy.Max(*flat, evaluate=False)
@@ -110,6 +112,14 @@ def _is_opaque(item: Any) -> bool:
     import sympy
 
     return any(part.free_symbols for part in item.atoms(sympy.log, sympy.exp, sympy.Sum))
+
+
+def _is_beyond(item: Any) -> bool:
+    """Whether SymPy finds no digits of a number, and would refuse to compare it.
+
+    The inverse error function of a number that is 1 at any precision, say.
+    """
+    return not (unknowns(item) or item.is_comparable)
 
 
 def smaller(first: Number, second: Number) -> Number:

@@ -180,6 +180,8 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
         scaled = rows / divisor[..., None]
         unit = _NORMS[norm](scaled)
         inside = (largest == 0) | (unit <= limit / divisor)
+        if inside.shape == rows.shape[:-1] and inside.all():
+            return np.array(rows)
         shrunk = limit / np.where(unit > 0, unit, 1.0)
         found: Array = scaled * shrunk[..., None]
         np.copyto(found, rows, where=inside[..., None])

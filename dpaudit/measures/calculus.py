@@ -265,6 +265,7 @@ class Calculus:
         self.laws = measure.laws
         self.reserved = measure.reserved
         self._rules: dict[type[Node], Rule] = dict(rules or {})
+        self._others: dict[type[Node], tuple[Rule, ...]] = {}
         self._reasons: dict[type[Node], str] = {}
 
     def rule(
@@ -281,18 +282,21 @@ class Calculus:
 
         ``name`` stands in certificates as ``<calculus>.<name>``; the function's own may change.
 
-        Errors: InvalidParameter without a source, or where the node type has a rule already.
+        Errors: InvalidParameter without a source, or where the node type has a rule already under
+        one of these adjacencies.
         """
         if not isinstance(cite, Source):
             raise InvalidParameter(f"{self.name} rule for {node_type.__name__}: cite= its source")
-        if node_type in self._rules:
+        held = frozenset(adjacency)
+        if any(held & other.adjacencies for other in self.rules_for(node_type)):
             raise InvalidParameter(f"{self.name} already has a rule for {node_type.__name__}")
 
         def register(function: RuleFunction) -> RuleFunction:
-            held = frozenset(adjacency)
-            self._rules[node_type] = Rule(
-                f"{self.name}.{name}", node_type, function, cite, held, attained, witness
-            )
+            new = Rule(f"{self.name}.{name}", node_type, function, cite, held, attained, witness)
+            if node_type in self._rules:
+                self._others[node_type] = (*self._others.get(node_type, ()), new)
+            else:
+                self._rules[node_type] = new
             return function
 
         return register
@@ -311,6 +315,14 @@ class Calculus:
         load("rules")
         return self._rules.get(node_type) or self._reasons.get(node_type)
 
+    def rules_for(self, node_type: type[Node]) -> tuple[Rule, ...]:
+        """A node type's rules, each under adjacencies of its own."""
+        first = self._rules.get(node_type)
+        return () if first is None else (first, *self._others.get(node_type, ()))
+
+    def _rule(self, node_type: type[Node], adjacency: Adjacency) -> Rule | None:
+        return next((r for r in self.rules_for(node_type) if adjacency in r.adjacencies), None)
+
     def of_leaf(self, leaf: Node) -> Any:
         """What the rule says of a leaf; None without one."""
         rule = self.covers(type(leaf))
@@ -320,13 +332,14 @@ class Calculus:
         """A copy under another name, without the rules of some node types."""
         load("rules")
         kept = {k: v for k, v in self._rules.items() if k not in without}
-        return Calculus(replace(self.measure, name=name), kept)
+        copy = Calculus(replace(self.measure, name=name), kept)
+        copy._others = {k: v for k, v in self._others.items() if k not in without}
+        return copy
 
     def has(self, node: Node, scope: Scope) -> bool:
         """Whether there is a rule for this node under this adjacency."""
         load("rules")
-        rule = self._rules.get(type(node))
-        held = rule is not None and scope.adjacency in rule.adjacencies
+        held = self._rule(type(node), scope.adjacency) is not None
         return held and not self._misuses(node)
 
     def _misuses(self, node: Node) -> bool:
@@ -354,7 +367,8 @@ class Calculus:
         done: dict[str, Step] = {}
         for node in nodes:
             if node.digest not in done:
-                done[node.digest] = self.concluded(node, [done[c.digest] for c in node.children])
+                below = [done[c.digest] for c in node.children]
+                done[node.digest] = self.concluded(node, below, scope.adjacency)
         return done[root.digest]
 
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
@@ -369,9 +383,15 @@ class Calculus:
             f"under {scope.adjacency}; {way_out}"
         )
 
-    def concluded(self, node: Node, premises: list[Step]) -> Step:
-        """What the rule of a node says from its children's steps."""
-        rule, given = self._rules[type(node)], tuple(premises)
+    def concluded(
+        self, node: Node, premises: list[Step], adjacency: Adjacency | None = None
+    ) -> Step:
+        """What the rule of a node says from its children's steps.
+
+        ``adjacency``: needed of node types with several rules.
+        """
+        own = self._rule(type(node), adjacency) if adjacency else None
+        rule, given = own or self._rules[type(node)], tuple(premises)
         values = [p.value for p in premises]
         return Step(
             self.name,
@@ -381,7 +401,7 @@ class Calculus:
             _settled(rule.function(node, *values)) if values else _of_leaf(rule, node),
             rule.attained(node, given),
             given,
-            () if (own := rests_on(node)) is None else (own,),
+            () if (assumed := rests_on(node)) is None else (assumed,),
             node.partitions or any(p.in_one_part for p in premises),
             rule.witness(node, *values),
         )

@@ -151,9 +151,10 @@ def _from_curve(
         find = search or _best_order
         alpha = find(objective)
         value = renyi_epsilon(curve(alpha), _dyadic(alpha), bound)
-        upper = max(Fraction(decimal_upper(value)), Fraction(0)) if value.is_finite() else None
-    if upper is None:
+        text = decimal_upper(value) if value.is_finite() else "inf"
+    if text == "inf":  # a ball with a middle may have no finite end
         return Converted(infinity(), None, {})
+    upper = max(Fraction(text), Fraction(0))
     return Converted(upper, None, {"order": f"{alpha.numerator}/{alpha.denominator}"})
 
 

@@ -97,6 +97,7 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
         left, right = low + (high - low) * 3 / 8, low + (high - low) * 5 / 8
         low, high = (low, right) if whole(left) <= whole(right) else (left, high)
     whole(min(epsilon, high))
+    whole(Fraction(0))  # where the search ends near it, it is not asked
     best = min((at for at in known if at <= epsilon), key=whole)
     found = known[best]
     return TwoSided(Fraction(decimal_upper(whole(best))), None, found.upper_rows, (), found.method)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpaudit.measures.calculus import CALCULI, EVERY_ADJACENCY, Rule
 from dpaudit.nodes import Node
 from dpaudit.nodes.registry import FAMILIES, load
+from dpaudit.scope import Adjacency
 
 HEADING = """# Which rule covers which node
 
@@ -35,15 +36,22 @@ def shipped() -> list[type[Node]]:
 
 def cells() -> list[Cell]:
     """Every cell of the table, node by node."""
-    return [_cell(node, name) for node in shipped() for name in CALCULI]
+    return [cell for node in shipped() for name in CALCULI for cell in _cells(node, name)]
 
 
-def _cell(node: type[Node], name: str) -> Cell:
-    found = CALCULI[name].covers(node)
-    if not isinstance(found, Rule):
-        return Cell(node.__name__, name, "", (), found or "")
-    some = found.adjacencies if found.adjacencies != EVERY_ADJACENCY else ()
-    return Cell(node.__name__, name, str(found.cite), tuple(sorted(map(str, some))), "")
+def _cells(node: type[Node], name: str) -> list[Cell]:
+    """One for each rule, where several hold under adjacencies of their own."""
+    reason = CALCULI[name].covers(node)
+    rules = CALCULI[name].rules_for(node)
+    if not rules:
+        return [Cell(node.__name__, name, "", (), "" if isinstance(reason, Rule) else reason or "")]
+    return [
+        Cell(node.__name__, name, str(rule.cite), _some(rule.adjacencies), "") for rule in rules
+    ]
+
+
+def _some(adjacencies: frozenset[Adjacency]) -> tuple[str, ...]:
+    return () if adjacencies == EVERY_ADJACENCY else tuple(sorted(map(str, adjacencies)))
 
 
 def markdown() -> str:
@@ -52,7 +60,7 @@ def markdown() -> str:
     for node in shipped():
         summary = (node.__doc__ or "").strip().partition("\n")[0]
         lines += [f"## {node.__name__}", "", summary, "", "| calculus | rule |", "|---|---|"]
-        lines += [_line(_cell(node, name)) for name in CALCULI]
+        lines += [_line(cell) for name in CALCULI for cell in _cells(node, name)]
         lines.append("")
     return "\n".join(lines)
 

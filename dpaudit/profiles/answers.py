@@ -36,7 +36,13 @@ from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
 from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
-from dpaudit.profiles.fourier.game import delta_game, epsilon_game, is_played
+from dpaudit.profiles.fourier.game import (
+    MOST_ROUNDS,
+    delta_game,
+    epsilon_game,
+    is_nearly_played,
+    is_played,
+)
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid.corner import delta_at_corner
@@ -50,6 +56,8 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+# Of widths that are tried in turn where an answer is no narrower than asked.
+WIDER = 10
 # Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
 DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 
@@ -74,7 +82,16 @@ def epsilon_interval(
     found = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
     if _is_narrow(found, width):
         return found
-    return _above_parts(pair, found, lambda part: epsilon_interval(part, delta, width))
+    if width < WIDTH:
+        # What a narrow width is not reached by is no nearer than a wider one that was.
+        found = narrowest(found, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near))
+        if _is_narrow(found, width):
+            return found
+
+    def ends(part: Pair) -> Interval:
+        return epsilon_interval(part, delta, width)
+
+    return _above_parts(pair, _above_fewer(pair, found, ends), ends)
 
 
 def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
@@ -202,6 +219,21 @@ def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
     return replace(found, lower=known[best].lower, lower_witness=shown)
 
 
+def _above_fewer(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
+    """With the lower end of as many rounds as are played, where there are a few more.
+
+    Whoever sees them all may leave the last ones out (post-processing).
+    """
+    (record, times), *others = parts_of(pair)
+    if others or not isinstance(record, Replaced) or not is_nearly_played(record, times):
+        return found
+    fewer = ends(product([(record, Fraction(MOST_ROUNDS))]))
+    if fewer.lower <= found.lower:
+        return found
+    shown = {**fewer.lower_witness, "rounds": str(MOST_ROUNDS)}
+    return replace(found, lower=fewer.lower, lower_witness=shown)
+
+
 def _some(pair: Pair, kept: Sequence[int]) -> Pair:
     """Some factors of a product."""
     return product(pair.factors[k] for k in kept)
@@ -210,7 +242,9 @@ def _some(pair: Pair, kept: Sequence[int]) -> Pair:
 def _is_alone(factor: Factor) -> bool:
     """Whether a factor has a bound of its own, that products with it have not."""
     base, times = factor
-    return isinstance(base, Replaced) and is_played(base, int(times))
+    if not isinstance(base, Replaced):
+        return False
+    return is_played(base, int(times)) or is_nearly_played(base, int(times))
 
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
@@ -218,7 +252,11 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     found = _delta(pair, epsilon, width)
     if found.upper - found.lower <= found.upper * Fraction(width):
         return found
-    return _above_parts(pair, found, lambda part: delta_interval(part, epsilon, width))
+
+    def ends(part: Pair) -> Interval:
+        return delta_interval(part, epsilon, width)
+
+    return _above_parts(pair, _above_fewer(pair, found, ends), ends)
 
 
 def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:

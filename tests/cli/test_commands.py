@@ -216,6 +216,7 @@ def test_what_a_project_prints_is_not_in_the_json(dpaudit: Invoke, project: Path
 # --- init ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_init_starts_a_project_that_certifies(
     dpaudit: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

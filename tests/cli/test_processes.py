@@ -50,6 +50,7 @@ def products(folder: Path, *arguments: str) -> list[bytes]:
     return [(folder / arguments[-1] / f"held.{kind}").read_bytes() for kind in PRODUCTS]
 
 
+@pytest.mark.quality
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
     """Certificates and pages of two processes: one worker, and two."""
     trials = ("--trials", "2200")

@@ -97,6 +97,7 @@ def test_an_unknown_name_is_one_line_and_a_usage_error(
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.quality
 def test_two_workers_find_what_one_finds(
     from_wheel: Installation, scratch: Path, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_every_round_is_a_fresh_batch_with_constant_noise() -> None:
         program().declaration(central("zero_out"))
 
 
+@pytest.mark.quality
 def test_the_catalogue_s_noise_is_the_least_that_is_proved() -> None:
     claim = Claim(ApproxDP(3, 1e-5), by="here")
     assert claim.check(dp_sgd.declaration, SCOPE).outcome is Outcome.PROVED

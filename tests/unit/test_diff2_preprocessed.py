@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from dpaudit.accountant.account import account
-from experiments.diff2 import clients, network, preprocessed, problem, statements
+from experiments.diff2 import (
+    clients,
+    network,
+    preprocessed,
+    preprocessed_five,
+    problem,
+    statements,
+)
 from experiments.diff2.runs import SCOPE
 from lab.model import Cell, Check, Findings, Result, Results, Size, Status
 
@@ -57,6 +64,28 @@ def test_the_preparation_is_declared_and_leaves_no_guarantee() -> None:
     assert math.isinf(epsilons[0])
     assert epsilons[1] <= preprocessed.EPSILON
     assert search.spent() == (epsilons[1], epsilons[0])
+
+
+def test_at_epsilon_5_only_the_noise_is_another() -> None:
+    """The two searches' programs differ in their noise, which is that of epsilon 5."""
+    for method in ("dp_gd", "diff2"):
+        three, five = (
+            one.Search("randhie", method, 0, 40, 2) for one in (preprocessed, preprocessed_five)
+        )
+        made, other = (one.program(one.settings()[0], 1.0) for one in (three, five))
+        assert replace(made, noise=other.noise) == other
+        assert made.noise != other.noise
+        assert 3 < five.spent()[0] <= preprocessed_five.EPSILON
+        assert math.isinf(five.spent()[1])
+    grids = [
+        [replace_epsilon(cell) for cell in one.cells(Size.FULL)]
+        for one in (preprocessed, preprocessed_five)
+    ]
+    assert set(grids[1]) < set(grids[0])
+
+
+def replace_epsilon(cell: Cell) -> tuple[object, ...]:
+    return tuple(pair for pair in cell.parameters if pair[0] != "epsilon")
 
 
 def test_both_methods_have_the_grid_of_the_network() -> None:

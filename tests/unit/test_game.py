@@ -137,7 +137,13 @@ def test_without_triangles_between_the_upper_end_would_be_too_low(
 
 @pytest.mark.parametrize(
     ("batch", "population", "noise", "times"),
-    [(1, 2, 1, 2), (9, 10, 3, 5), (1, 100, F(1, 2), 30), (600, 60_000, 4, 100), (1, 10**6, 1, 9)],
+    [
+        (1, 2, 1, 2),
+        (9, 10, 3, 5),
+        pytest.param(1, 100, F(1, 2), 30, marks=pytest.mark.quality),
+        (600, 60_000, 4, 100),
+        (1, 10**6, 1, 9),
+    ],
 )
 def test_ends_are_in_order_at_other_sizes(
     batch: int, population: int, noise: Fraction, times: int

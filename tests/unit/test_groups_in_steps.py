@@ -106,7 +106,13 @@ def test_what_has_exact_groups_keeps_them(monkeypatch: pytest.MonkeyPatch) -> No
 SMALL = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("mean", 2), 100, 10_000), 20)
 
 
-@pytest.mark.parametrize("child", [SMALL, dp.Shuffled(dp.RandomizedResponse("mean", 1), 1000)])
+@pytest.mark.parametrize(
+    "child",
+    [
+        pytest.param(SMALL, marks=pytest.mark.quality),
+        dp.Shuffled(dp.RandomizedResponse("mean", 1), 1000),
+    ],
+)
 def test_its_certificate_is_confirmed_and_steps_that_are_not_paid_for_are_refused(
     child: Any,
 ) -> None:

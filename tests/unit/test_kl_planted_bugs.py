@@ -53,7 +53,10 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("of the claims in turn")
 
 
-@pytest.mark.parametrize("name", BENCH.bugs)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.quality] * (n == "b16_realised_sum")) for n in BENCH.bugs],
+)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
     said, true = TRUE[name]
     result = BENCH.judged(name, table, said)

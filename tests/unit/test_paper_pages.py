@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +26,14 @@ from lab.papers import (
     Paper,
     Read,
     Statement,
+    Together,
     agreement,
     load_claims,
     load_papers,
     page,
     quoted,
     read_file,
+    read_together,
     undecided,
 )
 from lab.running import Order, sources_of
@@ -261,15 +264,89 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
     for paper in papers.values():
         own = [one for name, one in found.items() if name.startswith(f"{paper.name}_")]
         named = {s.experiment for s in paper.statements if s.experiment}
-        assert named <= {one.name for one in own}
+        assert named <= {one.name for one in (*own, *paper.together)}
         reads = {one.name: read_file(one, folder) for one in own}
+        joined = read_together([paper], reads)
         text = (folder / f"paper_{paper.name}.md").read_text("utf-8")
-        assert page(paper, reads, claims[paper.name]) == text, "run: python -m lab pages"
+        assert page(paper, reads | joined, claims[paper.name]) == text, "run: python -m lab pages"
         for read in reads.values():
             made = (
                 json.loads((folder / f"{read.experiment}.json").read_text()) if read.results else {}
             )
             assert bool(made) == bool(read.results)
+
+
+def test_the_committed_count_of_bands_is_that_of_the_committed_results(checkout: Path) -> None:
+    folder = checkout / "docs" / "utility"
+    found, papers = load(checkout), load_papers(checkout)
+    reads = {name: read_file(one, folder) for name, one in found.items()}
+    joined = read_together(papers.values(), reads)
+    together = {one.name: one for paper in papers.values() for one in paper.together}
+    made = [
+        pages.entry((found | together)[name], read.findings)
+        for name, read in (reads | joined).items()
+        if read.findings is not None
+    ]
+    sentence = pages.seen(made)
+    text = (checkout / "docs" / "utility.md").read_text("utf-8")
+    assert sentence in text, "run: python -m lab pages"
+    assert pages.counted(text, sentence) == text
+    assert pages.counted(text, "nothing") != text
+    # Whatever a source says of order in time is counted, and nothing else is.
+    sources = {check["source"] for one in made for check in one["checks"]}
+    ordered = {source for source in sources if re.search(r"\b(after|seen|look(ed)?)\b", source)}
+    assert {source for source in sources if pages.SEEN.search(source)} == ordered
+
+
+def test_a_band_that_was_set_after_a_look_is_counted() -> None:
+    sources = {
+        "Theorem 1; asked after the means had been seen": 1,
+        "ours, after earlier runs": 1,
+        "ours, no worse; set after an outside run had it worse": 1,
+        "band and cut set after a look": 1,
+        "Theorem 1": 0,
+        "ours, set before the run": 0,
+    }
+    for source, number in sources.items():
+        made = [pages.entry(experiment(-1.0), findings(-1.0, source))]
+        said = f"Of 2 checks {number} say"
+        assert pages.seen(made).startswith(said), source
+        assert ("1 in `one_slope`" in pages.seen(made)) == bool(number)
+    unmarked = "a page without the marks"
+    assert pages.counted(unmarked, "sentence") == unmarked
+
+
+def test_results_read_together_have_a_page_and_decide_a_statement(tmp_path: Path) -> None:
+    def both(results: Mapping[str, Results]) -> Findings:
+        more = len(results["one_slope"].rows) + len(results["one_gap"].rows)
+        check = Check("rows of both", more, 3, 3, source="Theorem 1")
+        return Findings((), (check,), (Panel("both", "x", "y", ()),), ("a note",))
+
+    joint = Together("one_both", "Both", "nobody", ("one_slope", "one_gap"), both)
+    statement = Statement("Theorem 1", "both", "one_both", ("rows of",))
+    paper = Paper("one", "A paper", (statement,), together=(joint,))
+    rows = tuple(Result(cell, {}) for cell in experiment(-1.0).cells(Size.FULL))
+    reads = {
+        "one_slope": Read("one_slope", findings(-1.0), Results(rows)),
+        "one_gap": Read("one_gap", findings(-1.0), Results(rows[:1])),
+    }
+    joined = read_together([paper], reads)
+    text = page(paper, reads | joined)
+    assert "| Theorem 1 | both | 3 | [3, 3]: Theorem 1 | agrees |" in text
+    assert "[![Both](one_both.svg)](one_both.md)" in text
+    assert "| [one_both](one_both.md) | 1 of 1 checks held | one_slope, one_gap |" in text
+    made = joined["one_both"].findings
+    assert made is not None
+    written = pages.write_together(joint, made, tmp_path)
+    assert [path.name for path in written] == ["one_both.md", "one_both.svg"]
+    said = written[0].read_text("utf-8")
+    assert "the results of [one_slope](one_slope.md), [one_gap](one_gap.md)" in said
+    assert "- a note" in said
+    # Without one of the results there is nothing to read, and the statement is not run.
+    gone = reads | {"one_gap": Read("one_gap", why="no result")}
+    joined = read_together([paper], gone)
+    assert "one_both: one_gap: no result" in page(paper, gone | joined)
+    assert agreement(statement, joined["one_both"])[0] is Agreement.NOT_RUN
 
 
 def test_every_methods_outcome_stands_beside_its_start_with_a_check(checkout: Path) -> None:

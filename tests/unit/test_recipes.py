@@ -160,7 +160,15 @@ def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:
     assert found.lower <= theirs * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("sampling", ["allocation", "shuffled", "kept", "cyclic"])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        pytest.param("allocation", marks=pytest.mark.quality),
+        pytest.param("kept", marks=pytest.mark.quality),
+        "shuffled",
+        "cyclic",
+    ],
+)
 def test_users_under_other_samplings_are_answered_or_refused(sampling: str) -> None:
     """Never by the number of one record."""
     settings: dict[str, Any] = {"n": 40, "batch": 4, "epochs": 1, "sigma": 4, "sampling": sampling}

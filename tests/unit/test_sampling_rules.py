@@ -94,7 +94,6 @@ def test_draws_may_exceed_the_population() -> None:
         (RENYI, PoissonSampled(G, 0.1), REPLACE_ONE, "PoissonSampled under replace_one"),
         (APPROX, SampledWithoutReplacement(L, 1, 9), ZERO_OUT, "under zero_out"),
         (PURE, SampledWithReplacement(L, 1, 9), ADD_REMOVE, "under add_remove"),
-        (PROFILE, RandomAllocation(G, 9), REPLACE_ONE, "under replace_one"),
         (CONCENTRATED, PoissonSampled(G, 0.1), ADD_REMOVE, "Bun, Dwork, Rothblum, Steinke 2018"),
         (GAUSSIAN, SampledWithoutReplacement(G, 1, 9), REPLACE_ONE, "no Gaussian one"),
         (GAUSSIAN, RandomAllocation(G, 9), ADD_REMOVE, "no Gaussian one"),
@@ -294,6 +293,7 @@ CHECKED = [
     (SampledWithReplacement(NonPrivate("x"), 3, 10), "replace_one"),
     (RandomAllocation(G, 10), "add_remove"),
     (RandomAllocation(L, 10), "replace_one"),
+    (RandomAllocation(G, 10), "replace_one"),
     (RandomAllocation(ApproxDP(1, 1e-5, source="s"), 10), "zero_out"),
 ]  # fmt: skip
 

@@ -31,7 +31,13 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon")
 
 
-@pytest.mark.parametrize("name", BENCH.bugs)
+# Several seconds each.
+LONG = {"b11_closed_ranges", "b10_whole_budget_each_phase"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in BENCH.bugs]
+)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
     assert not BENCH.missed(name, result)

@@ -15,7 +15,10 @@ TUTORIALS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.parametrize(
+    "name",  # Training takes long.
+    [pytest.param(n, marks=[pytest.mark.quality] * (n == "training.md")) for n in TUTORIALS],
+)
 def test_a_tutorial_runs_as_it_is_printed(name: str, checkout: Path) -> None:
     path = str(checkout / "docs" / "tutorials" / name)
     result = doctest.testfile(path, module_relative=False, encoding="utf-8")

@@ -6,7 +6,7 @@ False alarms of the twins: at most 1e-4 each, the decision error of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -103,7 +103,18 @@ def test_every_bug_of_the_plan_is_planted() -> None:
     assert BENCH.named() == {"refuted", "conformance", "accountant", GRAY}
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+# Several seconds each.
+LONG = {
+    "b4_unnormalised", "b6_one_query_noise", "b7_fresh_threshold", "b8_slots", "b13_reused_users",
+    "b16_public_schedule", "b17_clipped", "twin_phases", "twin_passes", "twin_small",
+}  # fmt: skip
+
+
+def by_time(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in names]
+
+
+@pytest.mark.parametrize("name", by_time(ATTACKED))
 def test_a_planted_bug_is_caught(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table, true(name))
     assert not BENCH.missed(name, result)
@@ -118,12 +129,7 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
     assert any("fail" in finding.detail for finding in found.broken)
 
 
-LONG = {"twin_phases", "twin_passes", "twin_small"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in BENCH.twins]
-)
+@pytest.mark.parametrize("name", by_time(BENCH.twins))
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
     assert BENCH.caught_by(result) == []

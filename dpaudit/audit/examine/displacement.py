@@ -77,9 +77,9 @@ class Asking:
         self.meter.add(self.query, records, trials)
         with np.errstate(all="ignore"):
             found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
-        return self.meter.made(
-            self.query, records, np.broadcast_to(found, (trials, found.shape[-1]))
-        )
+        if found.shape != (shape := (trials, found.shape[-1])):
+            found = np.broadcast_to(found, shape)
+        return self.meter.made(self.query, records, found)
 
     def alone(self, value: Array) -> bool:
         """Whether a value is further from itself than is stated: no neighbour is needed."""
@@ -102,16 +102,18 @@ class Asking:
         """
         found = np.zeros(len(values))
         for trial in np.flatnonzero(self.on):
-            one = np.stack([value[trial] for value in values])
-            two = np.stack([value[trial] for value in others])
+            one = np.array([value[trial] for value in values])
+            two = np.array([value[trial] for value in others])
             stated = np.full(len(values), self.sensitivity[trial])
             with np.errstate(all="ignore"):
                 distance = self._apart(one, two, stated)
                 size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
                 allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
-                factor = np.where(distance <= allowed, np.minimum(distance / stated, 1.0), np.inf)
-                over = ~(distance <= allowed) & np.isfinite(distance) & (stated > 0)
-                factor = np.where(over, np.maximum(distance / stated, 1 + 1e-9), factor)
+                factor, within = np.minimum(distance / stated, 1.0), distance <= allowed
+                if not within.all():
+                    over = ~within & np.isfinite(distance) & (stated > 0)
+                    factor = np.where(within, factor, np.inf)
+                    factor = np.where(over, np.maximum(distance / stated, 1 + 1e-9), factor)
             # Far away a point itself may overflow, whatever the records are.
             unsure = ~np.isfinite(factor) if self.far else np.isnan(factor)
             found = np.maximum(found, np.where(unsure, 0.0, factor))

@@ -230,6 +230,8 @@ def _lower(
     pair, epsilon = named[row["pair"]], decimal(row["value"])
     if "factors" in row:
         pair, row = _marginal(pair, row["factors"]), {k: row[k] for k in row if k != "factors"}
+    if "rounds" in row:
+        pair, row = _first(pair, row["rounds"]), {k: row[k] for k in row if k != "rounds"}
     if losses.slack != 0 or not _is_consistent(row, "lower", 0):
         return None
     if confirm_lower(pair, epsilon, delta, row):
@@ -246,6 +248,15 @@ def _marginal(pair: Pair, kept: str) -> Pair:
     known = known and kept == " ".join(map(str, places))
     require(known, "factors of a lower row: expected places of the pair's own, each once")
     return independent(pair.factors[place] for place in places)
+
+
+def _first(pair: Pair, rounds: str) -> Pair:
+    """So many of all equal rounds: a projection of either law, so that no delta is larger."""
+    (factor, times), *others = pair.factors
+    number = int(rounds) if rounds.isascii() and rounds.isdecimal() and len(rounds) < 20 else 0
+    known = not others and rounds == str(number) and 1 <= number <= times
+    require(known, "rounds of a lower row: expected a number of the pair's own, all equal")
+    return independent([(factor, Fraction(number))])
 
 
 def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:

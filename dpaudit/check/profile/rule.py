@@ -232,7 +232,7 @@ def moments(
     w = unit * np.arange(count + 1)
     most = UNIT * 16 * float(weights @ rounds) + w * UNIT * 16 * float(weights @ (own + abs(mean)))
     errors = (2.1 * off + np.minimum(w * slope, most)) * OUTWARD
-    return _means(moved, weights, unit, count), errors, (-mean if pair.swapped else mean)
+    return means(moved, weights, unit, count), errors, (-mean if pair.swapped else mean)
 
 
 def log_between(pair: Sampled, w: Floats) -> Floats:
@@ -272,7 +272,7 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     return found
 
 
-def _means(moved: Floats, weights: Floats, unit: float, count: int) -> np.ndarray[Any, Any]:
+def means(moved: Floats, weights: Floats, unit: float, count: int) -> np.ndarray[Any, Any]:
     """Sums of weights (exp(i w l) - 1), w = (a + size b) unit: u + v + u v of its two parts."""
     size = math.isqrt(count) + 1
     whole = np.zeros((size, size), dtype=np.complex128)

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.check.profile import whole
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
 from dpaudit.check.profile.rule import moments
@@ -44,6 +45,7 @@ from dpaudit.check.profile.sampled import (
     parameters_at,
     quantile,
 )
+from dpaudit.check.profile.whole import as_atoms, is_discrete
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
 Factors = Sequence[tuple[Factor, int]]
@@ -58,15 +60,15 @@ MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
 
 def has_transforms(pair: Pair) -> bool:
     """Whether every factor has a transform here."""
-    rest = {type(factor) for factor, _ in pair.factors if not is_sampled(factor)}
-    return rest <= {Normal, LaplaceShift, Atoms}
+    known = (as_atoms(f) for f, _ in pair.factors if not (is_sampled(f) or is_discrete(f)))
+    return {type(factor) for factor in known} <= {Normal, LaplaceShift, Atoms}
 
 
 def is_smooth(pair: Pair) -> bool:
     """Whether this is such a product, with a factor whose transform falls."""
     rest = [factor for factor, _ in pair.factors if not is_sampled(factor)]
     normals = [type(factor) for factor in rest].count(Normal)
-    falling = normals == 1 or len(rest) < len(pair.factors)
+    falling = normals == 1 or any(is_sampled(factor) for factor, _ in pair.factors)
     return has_transforms(pair) and normals <= 1 and falling
 
 
@@ -74,7 +76,8 @@ def is_smooth(pair: Pair) -> bool:
 class Choices:
     """What a witness chooses besides a tilt; any choice gives true bounds.
 
-    ``caps``: of the outcomes of each sampled factor.  With ``tilt`` above 0 one round beyond the
+    ``caps``: of the outcomes of each factor of sampled normal noise, then of each of sampled
+    discrete noise.  With ``tilt`` above 0 one round beyond the
     only cap is summed apart, at that tilt and smoothed by ``sigma``.
     """
 
@@ -109,20 +112,32 @@ def smooth_bound(
         if choices.tilt:
             value += _apart(kept, choices, at, sign)
         elif sign > 0:
-            value += sum((n * mass_beyond(f) for f, n in beyond), ball(0))
+            value += sum((n * _mass_beyond(f) for f, n in beyond), ball(0))
         return as_fraction(value.upper() if sign > 0 else value.lower())
 
 
 def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
-    """The factors, of sampled ones the outcomes up to caps alone."""
+    """The factors, of sampled ones the outcomes up to caps alone; sampled atoms as atoms."""
     left = list(caps)
-    kept: list[tuple[Factor, int]] = []
-    for pair, times in factors:
-        cap = left.pop(0) if left and is_sampled(pair) else math.inf
-        if math.isnan(cap) or cap < LEAST_CAP:
-            raise NotConfirmed("a cap that leaves out too much")
-        kept.append((Capped(pair, cap), times) if cap < math.inf else (pair, times))  # type: ignore[arg-type]
+    kept: list[tuple[Factor, int]] = [(as_atoms(_pair(f)), times) for f, times in factors]
+    for is_of_kind in (is_sampled, is_discrete):
+        for k, (pair, times) in enumerate(kept):
+            cap = left.pop(0) if left and is_of_kind(pair) else math.inf
+            if math.isnan(cap) or cap < LEAST_CAP:
+                raise NotConfirmed("a cap that leaves out too much")
+            if cap < math.inf:
+                kept[k] = Capped(_pair(pair), cap), times
     return kept
+
+
+def _pair(factor: Factor) -> Pair:
+    if isinstance(factor, Capped):
+        raise NotConfirmed("a cap twice")
+    return factor
+
+
+def _mass_beyond(factor: Capped) -> Ball:
+    return whole.mass_beyond(factor) if is_discrete(factor) else mass_beyond(factor)
 
 
 class Series:
@@ -301,13 +316,17 @@ def sampled_moment(pair: Factor, s: Any) -> Any:
     return moment(pair, s)
 
 
+def _drawn(pair: Factor, s: Any) -> Any:
+    return whole.moment(pair, s) if is_discrete(pair) else sampled_moment(pair, s)
+
+
 _MOMENTS: dict[type[Factor], Callable[[Any, Any], Any]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
-    Capped: sampled_moment,
-    Mixed: sampled_moment,
-    Swapped: sampled_moment,
+    Capped: _drawn,
+    Mixed: _drawn,
+    Swapped: _drawn,
 }
 
 
@@ -464,18 +483,16 @@ def _coefficients(
     import flint
 
     t, step = ball(tilt), ball(0).pi() / ball(half)
-    if count < most or not any(is_sampled(pair) for pair, _ in factors):
-        whole = _moment(factors, t)
-        return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
-    rest = [factor for factor in factors if not is_sampled(factor[0])]
-    whole = _moment(rest, t)
-    phis = [_moment(rest, flint.acb(t, step * j)) / whole for j in range(count + 1)]
-    for pair, times in factors:
-        if is_sampled(pair):
-            phis = [
-                phi * own
-                for phi, own in zip(phis, _powers(pair, times, t, half, count), strict=True)
-            ]
+    drawn = [factor for factor in factors if is_sampled(factor[0]) or is_discrete(factor[0])]
+    if count < most or not drawn:
+        all_of_it = _moment(factors, t)
+        return [_moment(factors, flint.acb(t, step * j)) / all_of_it for j in range(count + 1)]
+    rest = [factor for factor in factors if factor not in drawn]
+    all_of_it = _moment(rest, t)
+    phis = [_moment(rest, flint.acb(t, step * j)) / all_of_it for j in range(count + 1)]
+    for pair, times in drawn:
+        own = _powers(pair, times, t, half, count)
+        phis = [phi * power for phi, power in zip(phis, own, strict=True)]
     return phis
 
 
@@ -483,8 +500,10 @@ def _powers(pair: Factor, times: int, t: Ball, half: float, count: int) -> list[
     """E exp(i w_j L) to the power ``times``, tilted by t, by the rule in floats."""
     import flint
 
-    own = parameters_at(pair, t)
-    change, errors, mean = moments(own, float(times), math.pi / half, count)
+    if is_discrete(pair):
+        change, errors, mean = whole.moments(pair, t, math.pi / half, count)
+    else:
+        change, errors, mean = moments(parameters_at(pair, t), float(times), math.pi / half, count)
     found = []
     for j, (value, error) in enumerate(zip(change, errors, strict=True)):
         around = flint.arb(0, float(error))

@@ -149,8 +149,10 @@ def _renyi(pair: Renyi, x: Ball) -> Ball:
 
     def above(epsilon: Ball) -> Ball:
         inner = -math.expm1(min(float((epsilon - divergence).mid()), 0.0))
-        a = min(1 / inner if inner > 0 else math.inf, math.nextafter(largest, 1.0))
-        return _at_order(max(a, 1 + 1e-9), divergence, epsilon)
+        a = max(1 / inner if inner > 0 else math.inf, 1 + 1e-9)
+        # No order above the one that is known; at 1 nothing is said.
+        a = min(a, math.nextafter(largest, 1.0))
+        return _at_order(a, divergence, epsilon) if a > 1 else ball(1)
 
     return _both_ways(x, above, divergence)
 

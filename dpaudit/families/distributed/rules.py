@@ -24,6 +24,26 @@ Kairouz, Liu and Steinke (2021, Theorem 1) and the Renyi bound of Agarwal, Kairo
 Theorem 3.5) but for the term c, and needs no l1-norm.  Sums modulo a number are post-processing.
 From below, without a modulus: a coordinate that moves by the root of S, rounded down, another by
 that of what is left, and so on for at most four; their noise is independent.
+Of Gaussian clients whose sum has a variance V above the table's: add independent normal noise of
+variance t, which tells no more.  With phi_s the normal density of variance s and w = v s / (v + s),
+
+    sum over k of exp(-k^2 / (2 v)) phi_s(y - k) = C phi_(s + v)(y) theta(y v / (s + v)),
+    theta(c) = 1 + 2 sum over m >= 1 of exp(-2 pi^2 m^2 w) cos(2 pi m c),
+
+by Poisson summation, C the same for all y.  By Jacobi's product theta lies between theta(1/2) and
+theta(0), whose ratio falls as w grows.  n clients, one after the other, therefore have a density
+phi_(V + t), V = n v, times what lies between a and a e^h, h = n log(theta(0) / theta(1/2)) at
+s = t.  S is a sum of four squares (Lagrange): a move by their roots in four coordinates has, with
+H = 4 h and mu = sqrt(S / (V + t)),
+
+    delta(x) >= e^-H delta_mu(x e^H) >= e^-H delta_mu(x e^(2 H)),
+
+as a <= 1 <= a e^h.  Let z = mu / 2 - e / mu.  The delta of N(mu, 1) at x = exp(e), e >= 0, has the
+derivatives phi_1(z) in mu and -phi_1(z) M(e / mu + mu / 2) in e, M = (1 - Phi) / phi_1 <=
+sqrt(pi / 2) there, and is at most Phi(z) <= phi_1(z) sqrt(2 pi) exp(mu^2 / 8).  So, along the line
+from a smaller nu to mu, from e to e + 2 H and from 1 to e^-H, it does not fall where mu - nu >=
+H sqrt(2 pi) (1 + exp(mu^2 / 8)): then N(nu, 1) against N(0, 1) is dominated, at x < 1 by symmetry.
+nu = sqrt(S / (V + r)), t = r - 1/2, at the first r = 2, 3, .. of which this is true.
 Source: Kairouz, Liu, Steinke 2021 and Agarwal, Kairouz, Liu 2021 (the mechanisms); dpaudit 2026.
 """
 
@@ -34,7 +54,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.exact import Number, infinity, is_infinite
+from dpaudit.exact import Number, enclose, infinity, is_infinite, sqrt
 from dpaudit.families.discrete.rules import both
 from dpaudit.families.distributed import (
     DistributedGaussian,
@@ -61,6 +81,8 @@ UNIT = 10**DIGITS
 CELLS = 256
 # Every whole number is a sum of four squares; what the largest squares leave over is little.
 COORDINATES = 4
+# Added normal noise of less variance than this, tried in whole steps, and the bits to try it in.
+MOST_ADDED, SMOOTHED_BITS = 64, 256
 OWN_LAW = Source(
     "dpaudit",
     2026,
@@ -191,11 +213,44 @@ def distributed_vector_curve(node: Any) -> Number:
 @PROFILE.rule(DistributedGaussianVector, "distributed_gaussian_vector_pair", cite=VECTOR_LAW)
 @PROFILE.rule(DistributedSkellamVector, "distributed_skellam_vector_pair", cite=VECTOR_LAW)
 def distributed_vector_pair(node: Any) -> Losses:
-    """N(mu, 1) against N(0, 1); reached: the own laws of up to four coordinates."""
+    """N(mu, 1) against N(0, 1); reached: the own laws of up to four coordinates, or N(nu, 1)."""
     mu = distributed_vector(node)
     upper = TELLS_ALL if is_infinite(mu) else Normal(mu)
-    below = () if node.modulus or node.total > LARGEST_VARIANCE else _several_moved(node)
+    below: tuple[Pair, ...] = ()
+    if node.modulus == 0:
+        many = node.total > LARGEST_VARIANCE
+        below = _nearly_normal(node) if many else _several_moved(node)
     return Losses((upper,), (upper,), below, below)
+
+
+def _nearly_normal(node: Any) -> tuple[Pair, ...]:
+    """N(nu, 1) against N(0, 1), for as little added noise as is proved to do."""
+    import flint
+
+    if isinstance(node, DistributedSkellamVector):
+        return ()
+    with flint.ctx.workprec(SMOOTHED_BITS):
+        v, total, squares = map(enclose, (node.variance, node.total, node.squared))
+        for r in range(2, MOST_ADDED):
+            t = r - flint.arb(0.5)
+            mu, nu = (squares / (total + t)).sqrt(), (squares / (total + r)).sqrt()
+            apart = COORDINATES * node.left * _ripple(v * t / (v + t))
+            room = apart * (2 * flint.arb.pi()).sqrt() * (1 + (mu**2 / 8).exp())
+            if mu - nu >= room:
+                return (Normal(sqrt(node.squared / (node.total + r))),)
+    return ()
+
+
+def _ripple(w: Any) -> Any:
+    """log(theta(0) / theta(1/2)), by Jacobi's product: of the terms up to 40, and all others."""
+    import flint
+
+    q = (-2 * flint.arb.pi() ** 2 * w).exp()
+    found = flint.arb(0)
+    for m in range(1, 41, 2):
+        found += 2 * ((1 + q**m) / (1 - q**m)).log()
+    # log((1 + x) / (1 - x)) <= 3 x where x <= 1/2; a geometric series of them.
+    return found + flint.arb(0).union(6 * q**41 / (1 - q**2))
 
 
 TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

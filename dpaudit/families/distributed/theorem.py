@@ -252,7 +252,47 @@ def _vector_pairs(node: Any) -> Losses:
     below: tuple[Pair, ...] = ()
     if node.modulus == 0 and node.left * node.variance <= 10**4:
         below = _moved_apart(node)
+    elif node.modulus == 0 and type(node).__name__ == "DistributedGaussianVector":
+        below = _with_normal_noise(node)
     return Losses((upper,), (upper,), below, below)
+
+
+def _with_normal_noise(node: Any) -> tuple[Pair, ...]:
+    """A normal pair below that of the clients' noise with normal noise of variance r - 1/2 added.
+
+    The sum's density is normal up to a factor whose logarithm spans at most ``span`` a client; four
+    coordinates move.  A factor of e^-h of delta, and h of epsilon, cost no more of mu than h times
+    sqrt(2 pi) (1 + exp(mu^2 / 8)); the proof is the accountant's.
+    """
+    import flint
+
+    whole = node.left * node.variance
+    with flint.ctx.workprec(PRECISION):
+        for r in range(2, 64):
+            added = Fraction(2 * r - 1, 2)
+            width = enclose(node.variance * added / (node.variance + added))
+            # Largest at a whole number, least half way between two.
+            span = (_comb(width, Fraction(0)) / _comb(width, Fraction(1, 2))).log()
+            far, near = (
+                (enclose(node.squared) / enclose(whole + more)).sqrt() for more in (added, r)
+            )
+            slope = (2 * flint.arb.pi()).sqrt() * (1 + (far * far / 8).exp())
+            if far - near >= 4 * node.left * span * slope:
+                return (Normal(sqrt(node.squared / (whole + r))),)
+    return ()
+
+
+def _comb(w: Any, place: Fraction) -> Any:
+    """The sum over whole k of exp(-(k - place)^2 / (2 w)), summed as it stands."""
+    import flint
+
+    at = enclose(place)
+    last = math.isqrt(math.ceil(700 * float(w.upper()))) + 2
+    found = sum(((-((k - at) ** 2) / w / 2).exp() for k in range(1 - last, last + 1)), flint.arb(0))
+    # Both ends fall at least as a geometric series of this ratio.
+    ratio = (-(last + at) / w).exp()
+    left_out = 2 * (-((last + 1 - at) ** 2) / w / 2).exp() / (1 - ratio)
+    return found + flint.arb(0).union(left_out)
 
 
 def _moved_apart(node: Any) -> tuple[Pair, ...]:

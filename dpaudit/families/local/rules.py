@@ -45,6 +45,13 @@ Noise on a number that is 0 or d, and 0 for all others: how many reports are at 
 Of Laplace noise with e^(-epsilon u / d) / 2 above u, c is d or 3 d / 4, which is near the best of
 all up to an epsilon of 4; of discrete noise, with a^k / (1 + a) from k >= 1 on, a = e^(-1 / scale),
 and 1 - a^(1 - k) / (1 + a) from k <= 0 on, c is d or 3 d / 4 rounded up.
+Gaussian noise: all others hold 0, the record 0 or, in every release of its report, a full move in
+one direction.  Where all hold 0 the reports are independent of the same law N(0, z^2), so that
+shuffled or not they are as likely; else the report moved is in a uniform place: the mixture over i
+of N(e_i / z, I) against N(0, I), Allocated(z, population), either way.  The multiset tells as much
+as the shuffled list, of which it is a function that loses a uniform order alone, the same under
+both.  Releases of one report are one, of noise z = 1 / mu, as along one direction their sum, each
+weighed by 1 / z_j^2, is sufficient.
 Source: Balle, Bell, Gascon, Nissim 2019, The Privacy Blanket of the Shuffle Model, Section 5 (sets;
 (1), (2) and the pair are dpaudit's); Feldman, McMillan, Talwar 2021, Hiding Among the Clones,
 Theorem 3.1 (any child).
@@ -61,6 +68,7 @@ from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import PureDP
+from dpaudit.families.sampling.rules import allocated, is_normal
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
@@ -209,7 +217,11 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
         return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))
     loss = _largest_loss(child)
     if loss is None:
-        return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
+        if node.population == 1:
+            return base
+        found = allocated(base, node.population) if is_normal(child) else None
+        reached = (found.reached_remove, found.reached_add) if found else ((), ())
+        return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
     return _counted(Clones(loss, WHOLE, exp(-loss), others), *_above(child, others))
 
 

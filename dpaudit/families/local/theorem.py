@@ -10,8 +10,18 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, always, register
-from dpaudit.exact import enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Tallied
+from dpaudit.exact import canonical, enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
+from dpaudit.nodes import postorder
+from dpaudit.nodes.pairs import (
+    Allocated,
+    Atoms,
+    Blanket,
+    Clones,
+    Losses,
+    Normal,
+    Pair,
+    Tallied,
+)
 
 ZERO, ONE = Fraction(0), Fraction(1)
 SHUFFLED = frozenset({"replace_one"})
@@ -115,11 +125,25 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     elif kind == "DiscreteLaplace":
         loss = child.sensitivity / child.scale
         counts = _exceeding_masses(child.scale, child.sensitivity)
+    elif node.population == 1:
+        return base
     else:
-        return Losses(base.remove, base.add, slack=base.slack, in_one_part=base.in_one_part)
+        shown = _moved_among_equals(child, base, node.population)
+        return Losses(base.remove, base.add, *shown, base.slack, base.in_one_part)
     upper = Clones(loss, ONE, exp(-loss), others)
     forth = tuple(Tallied(epsilon, rare, others) for epsilon, rare in counts)
     return Losses((upper,), (upper,), forth, tuple(pair.swapped for pair in forth))
+
+
+def _moved_among_equals(
+    child: Any, base: Losses, population: Any
+) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """Of normal noise: all reports around 0, against all but one, whose place is uniform."""
+    if {type(part).__name__ for part in postorder(child)} - {"Gaussian", "Compose", "Repeat"}:
+        return (), ()
+    moves = [pair.mu for pair in base.remove if isinstance(pair, Normal) and pair.mu != 0]
+    pairs = tuple(Allocated(canonical(1 / mu), population) for mu in moves)
+    return pairs, tuple(pair.swapped for pair in pairs)
 
 
 def _exceeding_density(loss: Any, part: Fraction) -> tuple[Any, Any]:

@@ -92,12 +92,33 @@ def _allocated(node: Any, base: Losses) -> Losses:
     return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
 
 
+def _in_its_slot(node: Any, base: Losses) -> Losses:
+    """Either record in one and the same slot, which is told; the other slots are alike.
+
+    Reached: everybody has what the record is replaced by, which is a full move away, so that no
+    slot but that of the record is moved, and of Gaussian noise only.
+    Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
+    """
+    if node.slots == 1:
+        return base
+    events = node.slots * base.slack
+    squares = [pair.mu for pair in base.remove if isinstance(pair, Normal)]
+    gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
+    if not gaussian or squares == [0]:
+        return Losses(base.remove, base.add, slack=events, in_one_part=base.in_one_part)
+    moved = Allocated(canonical(1 / squares[0]), node.slots)
+    return Losses(base.remove, base.add, (moved,), (moved.swapped,), events, base.in_one_part)
+
+
 PROFILE_SAMPLING: Table = {
     ("profile", "PoissonSampled"): Theorem(
         "poisson_profile", _poisson, frozenset({"add_remove", "zero_out"})
     ),
     ("profile", "RandomAllocation"): Theorem(
-        "allocated_profile", _allocated, frozenset({"add_remove", "zero_out"})
+        "allocated_profile",
+        _allocated,
+        frozenset({"add_remove", "zero_out"}),
+        also=Theorem("replaced_in_a_slot", _in_its_slot, frozenset({"replace_one"})),
     ),
     ("profile", "SampledWithoutReplacement"): Theorem(
         "batch_profile", _without_replacement, frozenset({"replace_one"})

@@ -49,6 +49,12 @@ CHUA = Source(
     2024,
     "Balls-and-bins sampling for DP-SGD: its dominating pair",
 )
+TOLD_SLOT = Source(
+    "van Erven, Harremoes",
+    2014,
+    "Theorem 13 (a mixture is no further apart), the slot told; reached: dpaudit 2026, proof at "
+    "the rule",
+)
 MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no further apart)")
 
 # Under zero_out too the batches are those with the record and those without: its contribution to
@@ -91,11 +97,21 @@ def mixes(child: Node) -> bool:
     such a batch is neither run.
     """
     for part in postorder(child):
-        if isinstance(part, Shuffled) and not isinstance(part.child, (Laplace, DiscreteLaplace)):
+        if isinstance(part, Shuffled) and not is_noise(part.child):
             reports = part.child
             if not isinstance(reports, RandomizedResponse) or reports.choices != 2:
                 return False
     return True
+
+
+def is_noise(reports: Node) -> bool:
+    """Noise on a number, of which all others hold what the record is replaced by."""
+    return isinstance(reports, (Laplace, DiscreteLaplace)) or is_normal(reports)
+
+
+def is_normal(child: Node) -> bool:
+    """Whether all below is Gaussian noise: one normal pair, by full moves in one direction."""
+    return all(isinstance(part, Gaussian | Compose | Repeat) for part in postorder(child))
 
 
 # --- (epsilon, delta) ----------------------------------------------------------------------------
@@ -279,10 +295,37 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
     increments over times of at most 1 / z_j^2, chosen after those before, are the releases.  Other
     children: divergences are jointly convex, so the mixture is dominated by its parts.
     """
-    if not all(isinstance(part, Gaussian | Compose | Repeat) for part in postorder(node.child)):
+    if not is_normal(node.child):
         # Every slot runs the child, and may meet its noise event.
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    (normal,) = base.remove
-    if node.slots == 1 or not isinstance(normal, Normal) or normal.mu == 0:
+    if node.slots == 1:
         return base
-    return one(Allocated(canonical(1 / normal.mu), node.slots))
+    return allocated(base, node.slots) or base
+
+
+def allocated(base: Losses, slots: Number) -> Losses | None:
+    """The mixture over the slots of a normal pair, either way; None of another, or of no move."""
+    (normal,) = base.remove
+    if not isinstance(normal, Normal) or normal.mu == 0:
+        return None
+    return one(Allocated(canonical(1 / normal.mu), slots))
+
+
+@PROFILE.rule(RandomAllocation, "replaced_in_a_slot", cite=TOLD_SLOT, adjacency=REPLACED)
+def replaced_in_a_slot(node: RandomAllocation, base: Losses) -> Losses:
+    """The child's own pairs; below Gaussian noise the mixture over the slots is reached.
+
+    From above: the record that comes draws the same slot as the one that goes.  Given it, and the
+    slots of all others, one run of the child has the one record or the other, whatever was released
+    before, and all other runs are the same; divergences are jointly convex.
+    Nothing better holds of all data: where there is but one record, a query may show how many
+    records it has (with any weight: only batches of one size are compared), and so the slot.
+    From below, however many others there are: all hold what comes, and what goes is a full move
+    from it in every release, in one direction.  Then only the slot of the one that goes is moved:
+    the pair of :func:`allocated_profile`, reached in both orders.
+    """
+    if node.slots == 1:
+        return base
+    found = allocated(base, node.slots) if is_normal(node.child) else None
+    reached = (found.reached_remove, found.reached_add) if found else ((), ())
+    return Losses(base.remove, base.add, *reached, base.slack * node.slots, base.in_one_part)

@@ -51,7 +51,9 @@ def drawn_as_reached(child: Any) -> bool:
             reports: Any = part.children[0]
             below = type(reports).__name__
             two = below == "RandomizedResponse" and reports.choices == 2
-            if not (two or below in {"Laplace", "DiscreteLaplace"}):
+            kinds = {type(inner).__name__ for inner in postorder(reports)}
+            normal = kinds <= {"Gaussian", "Compose", "Repeat"}
+            if not (two or normal or below in {"Laplace", "DiscreteLaplace"}):
                 return False
     return True
 

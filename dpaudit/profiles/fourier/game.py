@@ -38,7 +38,8 @@ from dpaudit.profiles.grid.discrete import Floats
 from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
-MOST_ROUNDS = 8_000
+# Of a few more rounds the most that are played are known from below.
+MOST_ROUNDS, FEW_MORE = 10_000, 1.2
 # From below three triangles may be chosen.
 CHOICES = (-1.0, 0.0, 1.0)
 # Nodes above and below, cells of places before the equilateral triangle, parts of each: where an
@@ -85,6 +86,11 @@ def is_played(pair: Replaced, times: int) -> bool:
         and SMALLEST_MU <= pair.mu <= LARGEST_MU
         and SMALLEST_RATE <= pair.rate <= LARGEST_RATE
     )
+
+
+def is_nearly_played(pair: Replaced, times: int) -> bool:
+    """Whether there are a few rounds more than are played."""
+    return MOST_ROUNDS < times <= FEW_MORE * MOST_ROUNDS and is_played(pair, MOST_ROUNDS)
 
 
 def epsilon_game(

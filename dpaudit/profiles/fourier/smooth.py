@@ -24,6 +24,7 @@ density of N at -y.  f_sigma folded is a series of the same Phi_j, and at least 
     LaplaceShift(e):  M(s) = exp(-e/2) (cosh z + (e/2) sinh(z) / z),  z = (s + 1/2) e
     Atoms:            M(s) = sum of p exp(s log(p / q)) over outcomes with p, q > 0
     sampled normal:   :mod:`dpaudit.profiles.fourier.sampled`, which also bounds its decay
+    sampled discrete: :mod:`dpaudit.profiles.fourier.whole`, and atoms that are sampled are atoms
 
 Errors, all outward: aliasing as in :mod:`dpaudit.profiles.fourier.compose` (Chernoff at shifted
 tilts, the weight at most min(1, 1 / (1 + t))); truncation, the frequencies beyond J: 4 / w_J times
@@ -44,7 +45,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
+from dpaudit.nodes.pairs import (
+    Atoms,
+    DiscreteNormal,
+    LaplaceShift,
+    Mixed,
+    Normal,
+    Pair,
+    Swapped,
+)
 from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
 from dpaudit.profiles.fourier.sampled import (
@@ -57,6 +66,7 @@ from dpaudit.profiles.fourier.sampled import (
     rule,
 )
 from dpaudit.profiles.fourier.search import Parts
+from dpaudit.profiles.fourier.whole import MOST_OUTCOMES, SampledDiscrete
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Reals
 from dpaudit.profiles.grid.families import atom_loss
@@ -65,12 +75,13 @@ from dpaudit.profiles.grid.masses import as_float
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.
 MANY, BLOCK = 8, 64
+PLAIN = (Atoms, LaplaceShift, Normal)
 # Of sampled factors, each with a rule of its own.
 MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
 MOST_FACTORS = 10**10
 CHUNK = 2**21
-LARGEST_REACH = 300.0
+LARGEST_REACH = 1e5
 # A checker integrates at twice as many.
 MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
@@ -94,12 +105,26 @@ class Product:
     infinite: float
     parts: Parts
     sampled: tuple[SampledNormal, ...] = ()
+    discrete: tuple[SampledDiscrete, ...] = ()
+
+    @property
+    def listed(self) -> list[tuple[Reals, Reals, float]]:
+        """Masses, losses and times of atoms and of sampled discrete factors."""
+        return [*self.atoms, *((*factor.outcomes, factor.times) for factor in self.discrete)]
 
     @property
     def largest(self) -> Reals:
-        """Largest finite loss of every factor but the normal one."""
-        ends = [float(np.max(np.abs(losses))) for _, losses, _ in self.atoms]
+        """Largest finite loss of every factor but the normal and the sampled normal ones."""
+        ends = [float(np.max(np.abs(losses))) for _, losses, _ in self.listed]
         return np.concatenate((self.epsilons, ends))
+
+    @property
+    def roundings(self) -> tuple[Reals, Reals]:
+        """Of the same, units of a sum of masses and of a loss."""
+        plain = len(self.epsilons) + len(self.atoms)
+        own = [factor.roundings for factor in self.discrete]
+        sums = np.array([32.0] * plain + [32 + of_sum for of_sum, _ in own])
+        return sums, np.array([8.0] * plain + [8 + of_loss for _, of_loss in own])
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -118,7 +143,7 @@ class Product:
 
     @property
     def times(self) -> Reals:
-        return np.concatenate((self.epsilon_times, [times for _, _, times in self.atoms]))
+        return np.concatenate((self.epsilon_times, [times for _, _, times in self.listed]))
 
     def logs(self, s: Complexes) -> Complexes:
         """log M at complex arguments, without the normal and the sampled factors."""
@@ -127,10 +152,13 @@ class Product:
         for k in range(0, len(self.epsilons), step):
             inner, moved = _laplace(self.epsilons[k : k + step, None], s[None, :])
             result += self.epsilon_times[k : k + step] @ (np.log(inner) + moved)
-        for p, losses, times in self.atoms:
-            exponents = losses[:, None] * s[None, :]
-            largest = np.max(exponents.real, axis=0)
-            result += times * (largest + np.log(p @ np.exp(exponents - largest)))
+        for p, losses, times in self.listed:
+            step = max(CHUNK // len(p), 1)
+            for k in range(0, len(s), step):
+                exponents = losses[:, None] * s[None, k : k + step]
+                largest = np.max(exponents.real, axis=0)
+                found = largest + np.log(p @ np.exp(exponents - largest))
+                result[k : k + step] += times * found
         return result
 
     def ratios(self, tilt: float, w: Reals) -> tuple[Complexes, Reals]:
@@ -152,7 +180,8 @@ class Product:
                 result += np.log(ratio) + (moved[:, :-1] - moved[:, -1:]).sum(axis=0)
         # Too small for a float is as good as 0.
         result = np.where(result.real > -700, result, -700.0)
-        constant, slope = 32 * float(self.times.sum()), 8 * float(self.times @ self.largest)
+        sums, losses = self.roundings
+        constant, slope = float(self.times @ sums), float(self.times @ (losses * self.largest))
         return result, UNIT * (constant + slope * (tilt + 1 + w))
 
     def cumulant(self, t: float) -> float:
@@ -172,15 +201,19 @@ class Product:
 
     def kept(self, log_mass: float) -> Product:
         """Without the outcomes of sampled factors that come to exp(log_mass) in all, at most."""
-        if not self.sampled:
+        kinds = len(self.sampled) + len(self.discrete)
+        if not kinds:
             return self
-        share = log_mass - math.log(len(self.sampled))
-        return replace(self, sampled=tuple(factor.kept(share) for factor in self.sampled))
+        share = log_mass - math.log(kinds)
+        sampled = tuple(factor.kept(share) for factor in self.sampled)
+        discrete = tuple(factor.kept(share) for factor in self.discrete)
+        return replace(self, sampled=sampled, discrete=discrete)
 
     @property
     def beyond(self) -> float:
         """P mass of what :meth:`kept` took away, at most."""
-        return math.fsum(factor.beyond for factor in self.sampled if math.isfinite(factor.cap))
+        own = [factor.beyond for factor in self.sampled if math.isfinite(factor.cap)]
+        return math.fsum([*own, *(factor.beyond for factor in self.discrete)])
 
 
 def _laplace(e: Reals, s: Complexes) -> tuple[Complexes, Complexes]:
@@ -200,11 +233,15 @@ def smooth_product(parts: Parts) -> Product | None:
     """The product's numbers; None without a normal factor, or with a factor of another type."""
     normals = [pair.mu for pair, times in parts if isinstance(pair, Normal) and times == 1]
     laplaces = [(pair, times) for pair, times in parts if isinstance(pair, LaplaceShift)]
-    atoms = [(pair, times) for pair, times in parts if isinstance(pair, Atoms)]
+    atoms = [(listed, times) for pair, times in parts if (listed := _atoms(pair)) is not None]
     sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
-    known = len(normals) + len(laplaces) + len(atoms) + len(sampled) == len(parts)
-    # Of many kinds whose transforms do not fall, or only slowly, a smoothing does.
-    smooth = len(normals) + len(sampled) or len(laplaces) + len(atoms) >= MANY
+    discrete = [whole for pair, times in parts if (whole := _discrete(pair, times)) is not None]
+    several = len(laplaces) + len(atoms) + len(discrete)
+    known = len(normals) + len(sampled) + several == len(parts)
+    # Of many kinds whose transforms do not fall, or only slowly, a smoothing does; sampled ones of
+    # one kind have losses of many kinds.
+    drawn = len(sampled) + len(discrete) + sum(not isinstance(pair, PLAIN) for pair, _ in parts)
+    smooth = len(normals) or drawn or several >= MANY
     if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
@@ -221,7 +258,35 @@ def smooth_product(parts: Parts) -> Product | None:
         -math.expm1(lost),
         parts,
         tuple(sampled),
+        tuple(discrete),
     )
+
+
+def _atoms(pair: Pair) -> Atoms | None:
+    """Atoms, sampled or not, in either direction."""
+    if isinstance(pair, Atoms):
+        return pair
+    base = pair.base if isinstance(pair, Swapped) else pair
+    if not (isinstance(base, Mixed) and isinstance(base.base, Atoms)):
+        return None
+    rate = base.rate
+    mixed = [((1 - rate) * q + rate * p, q) for p, q in base.base.outcomes]
+    return Atoms(tuple((q, p) for p, q in mixed) if isinstance(pair, Swapped) else tuple(mixed))
+
+
+def _discrete(pair: Pair, times: int) -> SampledDiscrete | None:
+    """Sampled discrete normal noise of moderate variance, in either direction."""
+    base = pair.base if isinstance(pair, Swapped) else pair
+    if not (isinstance(base, Mixed) and isinstance(base.base, DiscreteNormal) and times > 0):
+        return None
+    shift, variance = base.base.shift, base.base.variance
+    if shift == 0 or shift != int(shift) or base.rate in (0, 1):
+        return None
+    rate = as_float(base.rate, "rate")
+    found = SampledDiscrete(
+        as_float(variance, "variance"), abs(int(shift)), rate, isinstance(pair, Swapped), times
+    )
+    return found if found.kinds <= MOST_OUTCOMES else None
 
 
 def _sampled(pair: Pair, times: int) -> SampledNormal | None:

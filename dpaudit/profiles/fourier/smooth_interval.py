@@ -243,7 +243,9 @@ def _end(found: Series, log_delta: float, sign: int) -> float | None:
 def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
     ends = found.at(max(epsilon, found.first))
     other = found.rare and found.rare.series
-    caps = [factor.cap for factor in found.product.sampled]
+    product = found.product
+    caps = [factor.cap for factor in product.sampled]
+    caps += [factor.cap for factor in product.discrete]
     return {
         "form": "closed transforms",
         "step": str(Fraction(first_step(found.product.parts, WIDTH))),

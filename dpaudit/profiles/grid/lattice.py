@@ -33,7 +33,7 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
         raise TooFine(f"discrete normal noise of variance {variance:g}: too many outcomes")
     k = np.arange(-reach, reach + 1)
     exponents = [(k - m) ** 2 / (2 * variance) for m in (shift, 0.0)]
-    p, q = (np.exp(-e) / _theta(variance) for e in exponents)
+    p, q = (np.exp(-e) / theta(variance) for e in exponents)
     # An outcome stays while one of its masses is a float: its loss is known, however large.
     kept = (p > 0) | (q > 0)
     losses = shift * (2 * k - shift) / (2 * variance)
@@ -77,7 +77,7 @@ def _dense(scale: float, shift: float, z: float) -> Closed:
     )
 
 
-def _theta(variance: float) -> float:
+def theta(variance: float) -> float:
     """Sum of exp(-k^2 / (2 variance)) over the integers, within 8 roundings."""
     if variance > 100:
         return math.sqrt(2 * math.pi * variance)

@@ -167,15 +167,16 @@ def _renyi(pair: Renyi, grid: Grid, side: Side) -> Discrete:
     """
     if side is Side.LOWER:
         raise NoLower("Renyi: only upper bounds are known for whatever has that divergence")
-    order, h = as_float(pair.order, "order"), grid.width
+    excess, h = as_float(pair.order - 1, "order - 1"), grid.width
     largest = as_float(pair.epsilon, "epsilon") * (1 + 2.0**-50)
-    beyond = order * math.log1p(-1 / order) - math.log(order - 1)
-    reach = largest + max(beyond - math.log(max(grid.tail, 1e-300)), 0.0) / (order - 1) + h
-    last = math.ceil(reach / h)
+    # An order that rounds to 1 has an excess all the same.
+    beyond = float(_gain(np.array([excess], dtype=np.longdouble))[0])
+    reach = largest + max(beyond - math.log(max(grid.tail, 1e-300)), 0.0) / excess + h
+    last = math.ceil(min(reach, 1e300) / h)
     if 2 * last > MAXIMUM_NODES or reach > 5_000:
-        raise TooFine(f"step {h:g}: too many nodes for order {order:g}; take a larger one")
+        raise TooFine(f"step {h:g}: too many nodes for order 1 + {excess:g}; take a larger one")
     losses = np.arange(last + 1) * np.longdouble(h)
-    right = np.minimum(np.exp((order - 1) * (largest - losses) + beyond) * (1 + MARGIN), 1)
+    right = np.minimum(np.exp(excess * (largest - losses) + beyond) * (1 + MARGIN), 1)
     x = np.exp(-losses[1:])
     left = 1 - x + x * right[1:]
     values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
