@@ -109,11 +109,22 @@ def own(mechanism: Mechanism, outliers: int = 3) -> Suite:
     return Suite(mechanism.name, mechanism.program, pair, trials=PHASE_TRIALS)
 
 
-def first_batch(mechanism: Mechanism) -> Suite:
-    """The changed user is the last of batch 1, on the border of two batches."""
+def in_batch(mechanism: Mechanism, batch: int = 0) -> Suite:
+    """The changed user is the last of a batch, counted from 0, on the border of two."""
+    sizes = _phases(mechanism).sizes[: batch + 1]
+    return suite(mechanism, _phases(mechanism).problem.users, sum(sizes) - 1, PHASE_TRIALS)
+
+
+def every_batch(mechanism: Mechanism) -> Suite:
+    """The last user of batch 1, and beside it of each later one; of the last part nobody reads."""
+    later = range(1, len(_phases(mechanism).sizes) - 1)
+    also = tuple(in_batch(mechanism, batch) for batch in later)
+    return replace(in_batch(mechanism), also=also)
+
+
+def _phases(mechanism: Mechanism) -> Any:
     program: Any = mechanism.program
-    phases: Any = program.phases if isinstance(program, Localised) else program
-    return suite(mechanism, phases.problem.users, phases.sizes[0] - 1, PHASE_TRIALS)
+    return program.phases if isinstance(program, Localised) else program
 
 
 deletion_stable_output_perturbation = whole(stable.deletion_stable_output_perturbation, 300)
@@ -132,6 +143,6 @@ ladder_stable_output_perturbation = whole(
     stable.ladder_stable_output_perturbation, stable.WINDOW_USERS
 )
 stable_phased_erm = whole(stable.stable_phased_erm, stable.ERM_PROBLEM.users, PHASE_TRIALS)
-stable_phased_sco = first_batch(stable.stable_phased_sco)
+stable_phased_sco = every_batch(stable.stable_phased_sco)
 strongly_convex_erm = whole(stable.strongly_convex_erm, stable.LOCALISED_USERS, PHASE_TRIALS)
-strongly_convex_sco = first_batch(stable.strongly_convex_sco)
+strongly_convex_sco = every_batch(stable.strongly_convex_sco)

@@ -5,10 +5,10 @@ Source: as in :mod:`audits.stable_erm`.
 
 from __future__ import annotations
 
-from audits.stable_erm import PHASE_TRIALS, first_batch, whole
+from audits.stable_erm import PHASE_TRIALS, every_batch, whole
 from mechanisms.papers.stable_erm import rows_catalogue as rows
 
 stable_phased_erm_rows = whole(rows.stable_phased_erm_rows, rows.ERM.users, PHASE_TRIALS)
-stable_phased_sco_rows = first_batch(rows.stable_phased_sco_rows)
+stable_phased_sco_rows = every_batch(rows.stable_phased_sco_rows)
 strongly_convex_erm_rows = whole(rows.strongly_convex_erm_rows, rows.STRONG_ERM.users, PHASE_TRIALS)
-strongly_convex_sco_rows = first_batch(rows.strongly_convex_sco_rows)
+strongly_convex_sco_rows = every_batch(rows.strongly_convex_sco_rows)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.stable_erm import attacked, first_batch, whole
+from audits.stable_erm import attacked, in_batch, whole
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
@@ -122,7 +122,7 @@ def _users(program: Any) -> int:
 twin_printed = planted(stable_bench_printed, "none: Algorithm 1, correct")
 twin_phases = planted(stable_bench_phases, "none: PhasedERM, correct")
 twin_batches = replace(
-    first_batch(stable_bench_batches), bug="none: PhasedSCO, correct, a user on a border"
+    in_batch(stable_bench_batches), bug="none: PhasedSCO, correct, a user on a border"
 )
 
 # --- a sampler kernel -----------------------------------------------------------------------------

@@ -8,7 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audits import srgd_baselines, user_level, user_level_baselines, user_level_options
+from audits import (
+    srgd_baselines,
+    stable_erm,
+    stable_erm_rows,
+    user_level,
+    user_level_baselines,
+    user_level_options,
+)
 from audits.broken import later_phases as broken
 from dpaudit.audit.attack import attack
 from dpaudit.audit.neighbours import Neighbours
@@ -20,6 +27,8 @@ from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from mechanisms.papers.srgd import baselines_catalogue as srgd_catalogue
 from mechanisms.papers.srgd.batches_catalogue import phased_erm_in_batches
+from mechanisms.papers.stable_erm import catalogue as stable_catalogue
+from mechanisms.papers.stable_erm import rows_catalogue
 from mechanisms.papers.user_level import baselines_catalogue, catalogue, options_catalogue
 from tests.planted_for_tests import Planted, planted_in, printed_table
 
@@ -97,8 +106,12 @@ ATTACKED: list[tuple[Mechanism, Suite]] = [
     (srgd_catalogue.phased_erm, srgd_baselines.phased_erm),
     (phased_erm_in_batches, srgd_baselines.phased_erm_in_batches),
     (srgd_catalogue.localized_accelerated_dp_sgd, srgd_baselines.localized_accelerated_dp_sgd),
+    (stable_catalogue.stable_phased_sco, stable_erm.stable_phased_sco),
+    (stable_catalogue.strongly_convex_sco, stable_erm.strongly_convex_sco),
+    (rows_catalogue.stable_phased_sco_rows, stable_erm_rows.stable_phased_sco_rows),
+    (rows_catalogue.strongly_convex_sco_rows, stable_erm_rows.strongly_convex_sco_rows),
 ]  # fmt: skip
-PHASES = [4, 2, 2, 3, 4, 2, 4, 2, 2, 6, 6, 6, 3]
+PHASES = [4, 2, 2, 3, 4, 2, 4, 2, 2, 6, 6, 6, 3, 3, 3, 3, 2]
 LEFT_OUT = {"phased_erm_in_batches": 3}  # phases alike, whose runs are long
 HERE = {
     "user_level_phased_sgd_baseline",
@@ -107,6 +120,10 @@ HERE = {
     "strongly_convex_reduction",
     "phased_sgd",
     "phased_erm",
+    "stable_phased_sco",
+    "strongly_convex_sco",
+    "stable_phased_sco_rows",
+    "strongly_convex_sco_rows",
 }
 
 
@@ -125,7 +142,7 @@ def later() -> list[object]:
 def parts(node: Node) -> int:
     """How many phases of records of their own a declaration has that release anything."""
     while not isinstance(node, Parallel):
-        (node,) = node.children
+        node = node.children[-1]
     return sum(not (isinstance(one, Repeat) and one.times == 0) for one in node.children)
 
 
