@@ -244,10 +244,10 @@ def untested(label: str) -> Mapping[type[Node], type[Any]]:
 
     class NoNoise(AboveThresholdKernel):
         def thresholds(self, scale: Array, rng: np.random.Generator) -> Array:
-            return super().thresholds(scale, rng) * (self.leaf.label != label)
+            return np.asarray(super().thresholds(scale, rng) * (self.leaf.label != label))
 
         def noise(self, scale: Array, rng: np.random.Generator) -> Array:
-            return super().noise(scale, rng) * (self.leaf.label != label)
+            return np.asarray(super().noise(scale, rng) * (self.leaf.label != label))
 
     return {AboveThreshold: NoNoise}
 

@@ -11,6 +11,7 @@ import pytest
 from audits import (
     srgd_baselines,
     stable_erm,
+    stable_erm_baselines,
     stable_erm_rows,
     user_level,
     user_level_baselines,
@@ -27,6 +28,7 @@ from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from mechanisms.papers.srgd import baselines_catalogue as srgd_catalogue
 from mechanisms.papers.srgd.batches_catalogue import phased_erm_in_batches
+from mechanisms.papers.stable_erm import baselines_catalogue as stable_baselines
 from mechanisms.papers.stable_erm import catalogue as stable_catalogue
 from mechanisms.papers.stable_erm import rows_catalogue
 from mechanisms.papers.user_level import baselines_catalogue, catalogue, options_catalogue
@@ -110,8 +112,9 @@ ATTACKED: list[tuple[Mechanism, Suite]] = [
     (stable_catalogue.strongly_convex_sco, stable_erm.strongly_convex_sco),
     (rows_catalogue.stable_phased_sco_rows, stable_erm_rows.stable_phased_sco_rows),
     (rows_catalogue.strongly_convex_sco_rows, stable_erm_rows.strongly_convex_sco_rows),
+    (stable_baselines.item_phased_erm, stable_erm_baselines.item_phased_erm),
 ]  # fmt: skip
-PHASES = [4, 2, 2, 3, 4, 2, 4, 2, 2, 6, 6, 6, 3, 3, 3, 3, 2]
+PHASES = [4, 2, 2, 3, 4, 2, 4, 2, 2, 6, 6, 6, 3, 3, 3, 3, 2, 5]
 LEFT_OUT = {"phased_erm_in_batches": 3}  # phases alike, whose runs are long
 HERE = {
     "user_level_phased_sgd_baseline",
