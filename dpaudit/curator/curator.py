@@ -149,7 +149,7 @@ class Curator(ABC):
         self._records = records
         self._order: NDArray[np.intp] | None = None
         self._sizes: tuple[int, ...] | None = None
-        self._given: Sequence[int] | None = None
+        self._divided_as: Sequence[int] | None = None
         self._ends: tuple[int, ...] = (0,)
         self._parts: dict[Part, Records] = {}
         self._sessions: dict[str, Session] = {}
@@ -199,7 +199,7 @@ class Curator(ABC):
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
             raise InvalidParameter("parts by position have no meaning under add_remove")
         # The same tuple was looked at before: thousands of parts would be gone through each time.
-        if not (isinstance(sizes, tuple) and sizes is self._given):
+        if not (isinstance(sizes, tuple) and sizes is self._divided_as):
             self._divide(index, sizes)
         if not 0 <= index < len(self._ends) - 1:
             raise InvalidParameter(f"part({index}) of {len(sizes)}: no such part")
@@ -217,7 +217,7 @@ class Curator(ABC):
             )
         if not sizes or min(sizes) < 1:
             raise InvalidParameter(f"part({index}) of {len(sizes)}: an empty one")
-        self._sizes, self._given, self._ends = sizes, given, (0, *accumulate(sizes))
+        self._sizes, self._divided_as, self._ends = sizes, given, (0, *accumulate(sizes))
 
     def release(
         self,
