@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -168,14 +169,27 @@ def as_float(value: Any) -> float:
 
 
 def summing(total: int, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Counts at most ``sizes`` that sum to ``total``."""
-    if len(sizes) == 1:
-        if total <= sizes[0]:
-            yield (total,)
+    """Counts at most ``sizes`` that sum to ``total``, in order; of thousands of kinds, too."""
+    room = [*accumulate(reversed(sizes), initial=0)][::-1]  # from a place on
+    if not 0 <= total <= room[0]:
         return
-    for first in range(max(0, total - sum(sizes[1:])), min(total, sizes[0]) + 1):
-        for rest in summing(total - first, sizes[1:]):
-            yield (first, *rest)
+    counts, place = [0] * len(sizes), 0
+    while True:
+        left = total - sum(counts[:place])
+        for k in range(place, len(sizes)):
+            counts[k] = max(0, left - room[k + 1])
+            left -= counts[k]
+        yield tuple(counts)
+        # The last place that can have one more, of those after it.
+        after = 0
+        for place in reversed(range(len(sizes))):
+            if after and counts[place] < sizes[place]:
+                break
+            after += counts[place]
+        else:
+            return
+        counts[place] += 1
+        place += 1
 
 
 def log_choose(n: int, k: int) -> float:

@@ -25,7 +25,7 @@ from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.sampling import RandomAllocation
-from dpaudit.kernels.batches import batches_of, in_slot
+from dpaudit.kernels.batches import batches_of, in_slot, summing
 from dpaudit.kernels.query import Array
 from tests.cli.bench import DIGESTS, accept
 
@@ -441,3 +441,13 @@ def test_the_checker_knows_the_largest_loss_of_branches() -> None:
         assert not largest_loss_at_least(one, F(largest + 1e-9))
     endless = Branched(((F(1, 2), F(1, 2), coin), (F(1, 2), F(1, 2), Normal(F(1)))))
     assert not largest_loss_at_most(endless, F(10**6))
+
+
+def test_ways_to_fill_a_batch_are_counted_in_order_and_of_thousands_of_kinds() -> None:
+    """A function that called itself for each kind was too deep for a thousand distinct records."""
+    sizes = (2, 0, 3, 1)
+    every = [c for c in itertools.product(*(range(s + 1) for s in sizes)) if sum(c) == 3]
+    assert list(summing(3, sizes)) == every
+    assert list(summing(7, sizes)) == []
+    first = next(summing(100, [1] * 3000))
+    assert first == (0,) * 2900 + (1,) * 100
