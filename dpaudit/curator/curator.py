@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -148,6 +149,8 @@ class Curator(ABC):
         self._records = records
         self._order: NDArray[np.intp] | None = None
         self._sizes: tuple[int, ...] | None = None
+        self._given: Sequence[int] | None = None
+        self._ends: tuple[int, ...] = (0,)
         self._parts: dict[Part, Records] = {}
         self._sessions: dict[str, Session] = {}
         self._open: Batch | None = None
@@ -195,19 +198,26 @@ class Curator(ABC):
         """
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
             raise InvalidParameter("parts by position have no meaning under add_remove")
-        sizes = tuple(int(s) for s in sizes)
+        # The same tuple was looked at before: thousands of parts would be gone through each time.
+        if not (isinstance(sizes, tuple) and sizes is self._given):
+            self._divide(index, sizes)
+        if not 0 <= index < len(self._ends) - 1:
+            raise InvalidParameter(f"part({index}) of {len(sizes)}: no such part")
+        part = Part(index, self._ends[index], self._ends[index + 1])
+        if part not in self._parts:
+            self._parts[part] = self._records.rows(part.start, part.stop)
+        return part
+
+    def _divide(self, index: int, given: Sequence[int]) -> None:
+        sizes = tuple(int(s) for s in given)
         if self._sizes not in (None, sizes) or sum(sizes) != len(self._records):
             raise InvalidParameter(
                 f"part({index}): sizes {sizes[:8]} must sum to the {len(self._records)} records "
                 "and stay the same during a run"
             )
-        if not 0 <= index < len(sizes) or min(sizes) < 1:
-            raise InvalidParameter(f"part({index}) of {len(sizes)}: no such part, or an empty one")
-        self._sizes = sizes
-        part = Part(index, sum(sizes[:index]), sum(sizes[: index + 1]))
-        if part not in self._parts:
-            self._parts[part] = self._records.rows(part.start, part.stop)
-        return part
+        if not sizes or min(sizes) < 1:
+            raise InvalidParameter(f"part({index}) of {len(sizes)}: an empty one")
+        self._sizes, self._given, self._ends = sizes, given, (0, *accumulate(sizes))
 
     def release(
         self,

@@ -54,8 +54,8 @@ def run(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("list", "classics"),
-        ("show", "noisy_count"),
+        pytest.param(("list", "classics"), marks=pytest.mark.quality),
+        pytest.param(("show", "noisy_count"), marks=pytest.mark.quality),
         ("account", "poisson_sgd", "--delta", "1e-5"),
     ],
     ids=lambda a: a[0],

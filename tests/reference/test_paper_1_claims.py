@@ -208,7 +208,7 @@ def test_subsampling_a_threshold_test_that_spans_rounds_has_no_rule() -> None:
 G6 = [
     # n, claimed eps, T, q, sigma / Delta, tight eps of the Gaussian part at delta / 2 = 5e-9
     (60000, 1, 400, 1, "1278", ".0730"),
-    (60000, 1, 400, "1/20", "63.9", ".1702"),
+    pytest.param(60000, 1, 400, "1/20", "63.9", ".1702", marks=pytest.mark.quality),
     pytest.param(60000, 1, 10000, "1/5", "1203", ".2216", marks=pytest.mark.quality),
     (20000, 1, 19, 1, "287", ".0707"),
     (60000, 10, 400, 1, "141", ".7298"),

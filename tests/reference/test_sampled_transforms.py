@@ -166,6 +166,7 @@ def off_by(pair: Pair, tilt: float, w: float) -> tuple[float, float]:
     return float(gap) / known.log_error, float(missed) / float(known.errors(np.array([w]))[0])
 
 
+@pytest.mark.quality
 def test_rates_next_to_1_are_as_near_as_they_say() -> None:
     """1 - 1e-3 to 1 - 1e-16, where 1 - q has few digits in a float."""
     draw, tried = random.Random(15), 0

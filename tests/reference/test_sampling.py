@@ -160,7 +160,9 @@ BOTH = [
 ]
 
 
-@pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA])
+@pytest.mark.parametrize(
+    "delta", [pytest.param(Fraction(1, 100), marks=pytest.mark.quality), DELTA]
+)
 @pytest.mark.parametrize(("node", "scope"), BOTH, ids=range(len(BOTH)))
 def test_renyi_bounds_are_never_below_what_is_reached(
     node: Node, scope: Scope, delta: Fraction

@@ -77,6 +77,7 @@ def verified(name: str) -> Confirmed:
     return report
 
 
+@pytest.mark.quality
 def test_batches_beside_a_gaussian_are_confirmed_from_above(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -188,6 +188,7 @@ def test_every_kind_of_value_is_tried() -> None:
     assert wanted <= shapes
 
 
+@pytest.mark.quality
 def test_no_digit_of_the_file_can_be_changed(tmp_path: Path) -> None:
     """Without new digests: 300 places in the predicate, and every third digit outside it."""
     path = tmp_path / "held.json"

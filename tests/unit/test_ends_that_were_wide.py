@@ -366,6 +366,7 @@ def delta_on_a_grid(epsilon: float, step: float = 1e-5) -> tuple[float, float]:
     return found[0], found[1]
 
 
+@pytest.mark.quality
 def test_a_smaller_tilt_is_taken_where_errors_are_larger_than_delta(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -58,6 +58,7 @@ class Long:
         return found
 
 
+@pytest.mark.quality
 def test_thousands_of_rounds_stay_within_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in evaluations: each counts for EVALUATION numbers at least."""
     monkeypatch.setattr(meter, "PATIENCE", np.inf)

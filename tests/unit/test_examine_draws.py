@@ -170,6 +170,7 @@ class Agreeing:
         return np.where(found < 3, given, 0.0)
 
 
+@pytest.mark.quality
 def test_what_is_given_out_only_where_records_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "the output depends on the private records"
     monkeypatch.setattr(examination._Examiner, "_tied", lambda *given: None)

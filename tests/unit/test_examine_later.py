@@ -79,6 +79,7 @@ def test_steps_that_widen_are_found_by_rows_that_follow(
     assert not moved(WIDE, adjacency)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_steps_short_enough_are_left_alone(adjacency: str) -> None:
     assert not moved(Pass(Short(3.0), 0.1), adjacency)
@@ -94,6 +95,7 @@ def test_what_few_rows_show_is_tried_on_all_of_them(monkeypatch: pytest.MonkeyPa
     assert not moved(WIDE)
 
 
+@pytest.mark.quality
 def test_sums_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that is the same in any order gets no such search; one with weights by place does."""
     asked: list[Any] = []

@@ -57,6 +57,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
     monkeypatch.setattr(study, "LONG", 0.0)
 
 
+@pytest.mark.quality
 def test_a_long_run_is_cut_and_walked_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """A right one is left alone; a walk that knew of no cut would say that it goes on."""
     cut(monkeypatch, study, walks, examination)

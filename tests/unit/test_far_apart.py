@@ -60,6 +60,7 @@ def test_masses_moved_down_lie_below_the_profile(step: str) -> None:
         assert own >= 0.999 * float(further.lower) - 1e-18
 
 
+@pytest.mark.quality
 def test_delta_below_what_a_grid_holds_keeps_a_lower_end() -> None:
     pair = product(("450", 1), ("6.8", 1), ("115", 7))
     tiny = epsilon_interval(pair, Fraction(1, 10**290))

@@ -92,7 +92,7 @@ EXACT = [
 
 @pytest.mark.parametrize(
     "noise",
-    [pytest.param(n, marks=[pytest.mark.quality] * (n is EXACT[1])) for n in EXACT],
+    [pytest.param(n, marks=[pytest.mark.quality] * (n in (EXACT[1], EXACT[3]))) for n in EXACT],
     ids=["grid_laplace", "grid_gaussian", "laplace", "gaussian"],
 )
 def test_exact_noise_is_left_alone(noise: Any) -> None:

@@ -209,6 +209,7 @@ def test_baselines_are_attacked(name: str, least: float) -> None:
     assert least * claimed <= shown + 2.5 / math.sqrt(3_000) <= 1.3 * claimed
 
 
+@pytest.mark.quality
 def test_a_tested_median_is_attacked_at_its_bar() -> None:
     """(1, 1e-6): the test and the median are both attained, 8,000 a side."""
     name = "propose_test_release"

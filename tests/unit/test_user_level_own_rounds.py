@@ -23,6 +23,7 @@ def made(users: int) -> Problem:
     return Problem(SquaredDistance(2), users, 3, 2, 1.0, 2.0)
 
 
+@pytest.mark.quality
 def test_its_rounds_batches_and_guarantee_are_those_of_the_figure() -> None:
     for users in (64, 400):
         program = own_rounds(made(users), 1, DELTA, radius=0.5, step=0.1)
