@@ -14,7 +14,7 @@ def test_the_table_of_attacks_names_what_there_is(checkout: Path) -> None:
     rows = [line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")][1:]
     cases = {case.name: case.correct for case in catalogue()}
     tests = "".join(path.read_text("utf-8") for path in (checkout / "tests").rglob("test_*.py"))
-    assert len(rows) == 15
+    assert len(rows) == 16
     for cells in rows:
         for correct, cell in zip((False, True), cells, strict=True):
             for name in re.findall(r"`(\w+)`", cell):

@@ -232,7 +232,7 @@ def _nearly_normal(node: Any) -> tuple[Pair, ...]:
     with flint.ctx.workprec(SMOOTHED_BITS):
         v, total, squares = map(enclose, (node.variance, node.total, node.squared))
         for r in range(2, MOST_ADDED):
-            t = r - flint.arb(0.5)
+            t = r - flint.arb(1) / 2
             mu, nu = (squares / (total + t)).sqrt(), (squares / (total + r)).sqrt()
             apart = COORDINATES * node.left * _ripple(v * t / (v + t))
             room = apart * (2 * flint.arb.pi()).sqrt() * (1 + (mu**2 / 8).exp())
