@@ -71,6 +71,7 @@ def test_a_guarantee_that_is_none_is_refused(
     assert words in result.stderr
 
 
+@pytest.mark.quality
 def test_the_corpus_is_written_and_scored(
     dpaudit: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

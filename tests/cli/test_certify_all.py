@@ -95,6 +95,7 @@ def test_every_mechanism_gets_a_certificate_a_page_and_rows_of_the_index(
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.quality
 def test_refuted_as_expected_is_no_failure_and_alone_keeps_its_exit_code(
     dpaudit: Invoke, calm: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_verdict_that_nobody_expects_is_told_and_exits(
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.quality
 def test_one_that_fails_does_not_stop_the_others_and_quotes_nothing(
     dpaudit: Invoke, project: Path
 ) -> None:

@@ -50,6 +50,7 @@ def test_list_says_what_it_runs(dpaudit: Invoke) -> None:
     )
 
 
+@pytest.mark.quality
 def test_list_takes_words(dpaudit: Invoke, project: Path) -> None:
     rows = document(dpaudit("list", "MURATA", "gdp", "--json"))
     assert "catalogue:diff2_gd" in {row["target"] for row in rows}

@@ -42,6 +42,7 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     ]
 
 
+@pytest.mark.quality
 def test_dp_sgd_saves_a_model_and_its_certificate_beside_it(dpaudit: Invoke, project: Path) -> None:
     """On a file of one's own with ten features and a label: the weights of every trial, one."""
     rows = np.random.default_rng(0).uniform(-1, 1, (300, 10)).round(4)

@@ -53,6 +53,7 @@ def verified_here() -> None:
     """Not in these tests: they are of the process."""
 
 
+@pytest.mark.quality
 def test_each_kind_of_failure_has_a_status_of_its_own(
     file: Callable[[Json], Path],
     dpaudit: Invoke,

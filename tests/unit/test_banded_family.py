@@ -244,6 +244,7 @@ def test_wrong_batches_are_found(bug: type, node: Any) -> None:
 @pytest.mark.parametrize(
     "node", [TWO, pytest.param(TREE, marks=pytest.mark.quality)], ids=["bands", "tree"]
 )
+@pytest.mark.quality
 def test_it_is_certified_and_its_certificate_confirmed(node: Any) -> None:
     found = certify([Order(*suite_of(node), "project", DIGESTS)], Options(seed=5, trials=400))[0]
     predicate = found.certificate["predicate"]

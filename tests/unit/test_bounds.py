@@ -88,6 +88,7 @@ def test_an_opaque_leaf_has_no_lower_end() -> None:
     assert bound.upper <= 1
 
 
+@pytest.mark.quality
 def test_mixed_declarations_compose() -> None:
     parts = Gaussian("a", 2), Laplace("b", 1), ZCDP(Fraction(1, 10)), ApproxDP(0.1, 1e-7)
     whole = account(Compose(*parts), SCOPE).epsilon(1e-5)

@@ -72,6 +72,7 @@ def reaching(text: str, **row: str) -> Callable[[Json], None]:
     return change
 
 
+@pytest.mark.quality
 def test_the_honest_ones_are_confirmed() -> None:
     row = conversion(in_parts()["predicate"])["witness"]["lower"][0]
     assert (row["factors"], row["form"]) == ("1", "game")

@@ -147,6 +147,7 @@ class Peeks(Base):
         return super().run(curator) + 0 * curator._records.values.sum()
 
 
+@pytest.mark.quality
 def test_a_program_that_keeps_what_it_saw() -> None:
     broken = found(Keeps())
     assert "changes with the records" in broken[KEPT]
@@ -425,6 +426,7 @@ class Crowded:
         *(pytest.param(a, marks=pytest.mark.quality) for a in ("add_remove", "replace_one")),
     ],
 )
+@pytest.mark.quality
 def test_a_count_that_few_records_never_reach(
     adjacency: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

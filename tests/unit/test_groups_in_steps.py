@@ -56,6 +56,7 @@ def test_a_group_has_what_one_record_has_at_a_smaller_delta(
 
 
 @pytest.mark.parametrize("name", ["cut batches", "shuffled answers", "allocated"])
+@pytest.mark.quality
 def test_delta_of_a_group_answers_epsilon(name: str) -> None:
     """No larger than what was asked for epsilon, and above one record's."""
     child, size, adjacency, *_ = CASES[name]

@@ -174,6 +174,7 @@ def test_updates_that_stretch_or_move_too_far_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", ["all rows", pytest.param("batches", marks=pytest.mark.quality)])
+@pytest.mark.quality
 def test_a_last_iterate_is_certified_and_its_certificate_confirmed(name: str) -> None:
     of, suite = suite_of(name)
     found = certify([Order(of, suite, "project", DIGESTS)], Options(seed=5))[0]

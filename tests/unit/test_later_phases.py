@@ -55,6 +55,7 @@ def test_a_bug_of_a_later_phase_is_found_by_the_attack_on_it(name: str, table: l
 
 
 @pytest.mark.parametrize("name", sorted(BENCH.bugs))
+@pytest.mark.quality
 def test_an_attack_on_the_first_phase_alone_does_not_see_it(name: str) -> None:
     """Halved noise is seen by its residuals wherever a user is; nothing else is seen at all.
 
@@ -74,6 +75,7 @@ def test_every_algorithm_in_phases_has_a_clip_deleted_and_noise_halved() -> None
 
 
 @pytest.mark.parametrize("name", sorted(BENCH.twins))
+@pytest.mark.quality
 def test_a_correct_twin_is_flagged_in_no_phase(name: str) -> None:
     """False alarms: at most 1e-4 each, the decision error of a run."""
     mechanism, suite = BENCH.mechanism(name), BENCH.suites[name]

@@ -57,6 +57,7 @@ def test_a_hundred_kinds_have_a_closed_transform(monkeypatch: pytest.MonkeyPatch
     assert smooth.smooth_product(whole) is None
 
 
+@pytest.mark.quality
 def test_their_certificate_is_confirmed() -> None:
     node = dp.Compose(*kinds(20))
     epsilon = dp.account(node, REPLACE).epsilon("1e-5").upper

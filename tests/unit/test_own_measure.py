@@ -78,6 +78,7 @@ def outcome(checkout: Path) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.quality
 def test_it_is_shown_accounted_and_claimed(outcome: dict[str, Any]) -> None:
     assert "tau = 2 - 2*exp(-1/8) <= 0.235007" in outcome["shown"]
     assert outcome["routes"][-1] == "total_variation"

@@ -256,6 +256,7 @@ def test_every_sigma_will_do_only_above_the_chance_of_being_drawn() -> None:
     assert dp.noise_for(delta="0.09", **one) > 0
 
 
+@pytest.mark.quality
 def test_noise_for_takes_what_dp_sgd_takes() -> None:
     """Four layers, each with noise of its own, need twice the noise; microbatches twice as well."""
     settings: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 1}

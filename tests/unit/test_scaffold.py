@@ -97,6 +97,7 @@ def test_spaces_that_do_not_break_are_spaces_on_a_terminal() -> None:
     assert plain("\u03bc\xa0=\u202f1\x1b[2J") == "\u03bc = 1\\x1b[2J"
 
 
+@pytest.mark.quality
 def test_a_mechanism_comes_with_its_own_files_only(tmp_path: Path) -> None:
     start(tmp_path, "most_frequent")  # the name of a mechanism, and of no file
     ours = {

@@ -78,6 +78,7 @@ def test_suites_are_of_correct_implementations() -> None:
 
 
 @pytest.mark.parametrize("name", ["dp_ftrl", pytest.param("phased_erm", marks=pytest.mark.quality)])
+@pytest.mark.quality
 def test_the_lower_bound_on_mu_is_near_a_claim_of_one(name: str) -> None:
     """At mu = 1 and 10,000 trials a side the lens finds .92 or more, and no more than 1.
 
