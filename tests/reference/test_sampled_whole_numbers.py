@@ -8,6 +8,7 @@ from fractions import Fraction as F
 from itertools import product as every
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -139,3 +140,32 @@ def test_what_moves_by_no_whole_number_or_has_too_many_outcomes_is_left_to_other
     assert smooth_product(((Mixed(DiscreteNormal(F(2), F(1, 2)), F(1, 10)), 3),)) is None
     assert smooth_product(((Mixed(DiscreteNormal(F(10**6), F(1)), F(1, 10)), 3),)) is None
     assert delta_interval(rounds(Mixed(DiscreteNormal(F(10**6), F(1)), F(1, 10)), 3), 1).upper < 1
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("rate", [1e-7, 0.3, 1 - 1e-9])
+def test_masses_and_losses_are_as_near_as_they_say(rate: float, added: bool) -> None:
+    """Next to a rate of 1 losses below 0 were further off than was said: 1 - q has few digits."""
+    factor = SampledDiscrete(2.0, 3, rate, added, 1.0)
+    masses, losses = factor.outcomes
+    of_sum, of_loss = factor.roundings
+    every_k, every_mass, _ = factor._every
+    k = every_k[every_mass > 0]
+    exact_losses, exact_masses = [], []
+    with mpmath.workdps(60):
+        theta = mpmath.fsum(mpmath.exp(-(mpmath.mpf(j) ** 2) / 4) for j in range(-80, 81))
+        q = mpmath.mpf(rate)
+        for j in map(int, k):
+            plain, moved = (mpmath.exp(-(mpmath.mpf(j - m) ** 2) / 4) / theta for m in (0, 3))
+            mixed = (1 - q) * plain + q * moved
+            exact_masses.append(plain if added else mixed)
+            exact_losses.append((-1 if added else 1) * mpmath.log(mixed / plain))
+        gap = max(abs(mpmath.mpf(float(a)) - b) for a, b in zip(losses, exact_losses, strict=True))
+        relative = max(
+            abs(mpmath.mpf(float(a)) / b - 1)
+            for a, b in zip(masses, exact_masses, strict=True)
+            if b > 1e-290
+        )
+    allowed = 2.0**-53 * of_loss * float(np.abs(losses).max())
+    assert float(gap) <= allowed
+    assert float(relative) <= 2.0**-53 * of_sum

@@ -77,8 +77,8 @@ class Choices:
     """What a witness chooses besides a tilt; any choice gives true bounds.
 
     ``caps``: of the outcomes of each factor of sampled normal noise, then of each of sampled
-    discrete noise.  With ``tilt`` above 0 one round beyond the
-    only cap is summed apart, at that tilt and smoothed by ``sigma``.
+    discrete noise.  With ``tilt`` above 0 one round beyond the only cap is summed apart, at that
+    tilt and smoothed by ``sigma``.
     """
 
     caps: tuple[float, ...] = ()

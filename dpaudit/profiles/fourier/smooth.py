@@ -123,8 +123,10 @@ class Product:
         """Of the same, units of a sum of masses and of a loss."""
         plain = len(self.epsilons) + len(self.atoms)
         own = [factor.roundings for factor in self.discrete]
-        sums = np.array([32.0] * plain + [32 + of_sum for of_sum, _ in own])
-        return sums, np.array([8.0] * plain + [8 + of_loss for _, of_loss in own])
+        # Each outcome above a few may cost a rounding of the whole sum.
+        sums = [24.0 + max(8, len(masses)) for masses, _, _ in self.atoms]
+        sums = [32.0] * len(self.epsilons) + sums + [32 + of_sum for of_sum, _ in own]
+        return np.array(sums), np.array([8.0] * plain + [8 + of_loss for _, of_loss in own])
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -63,14 +63,18 @@ class SampledDiscrete:
 
     @cached_property
     def roundings(self) -> tuple[float, float]:
-        """Units that the sum of masses is off by, and losses, each relative to its size.
+        """Units that the sum of masses is off by, and losses, each relative to the largest.
 
-        A loss moves by at most (2 + |z|) times as much of its own size as the exponent z does.
+        log R moves by (2 + |z|) times the part of its own size that the exponent z is off by where
+        R > 1; and by that part of |1 - 1 / R| <= q / (1 - q) below, where 1 - q in floats is off by
+        1 / (1 - q) units.
         """
         k, _, exponents = self._every
         inside = exponents[(k >= self.floor) & (k <= self.cap)]
-        own = 16 * (8 + 2 * LARGEST_EXPONENT) + len(inside)
-        return own, 16 * (3 + float(np.abs(inside).max(initial=0.0)))
+        near = 1 / (1 - self.rate)
+        own = 16 * (8 + 2 * LARGEST_EXPONENT) + len(inside) + 2 * near
+        largest = float(np.abs(self.outcomes[1]).max())
+        return own, 16 * (3 + float(np.abs(inside).max())) + 32 * self.rate * near / largest
 
     def kept(self, log_mass: float) -> SampledDiscrete:
         """Outcomes from a floor to a cap alone; the others have mass exp(log_mass) at most."""
