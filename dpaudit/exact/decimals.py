@@ -53,7 +53,7 @@ def _end(point: Any) -> Fraction | None:
         return None if mantissa > 0 else -(Fraction(2) ** LARGEST_EXPONENT)
     if exponent + mantissa.bit_length() < -LARGEST_EXPONENT:
         return Fraction(1, 2**LARGEST_EXPONENT) if mantissa > 0 else Fraction(0)
-    return Fraction(mantissa) * Fraction(2) ** exponent
+    return Fraction(mantissa << exponent) if exponent > 0 else Fraction(mantissa, 1 << -exponent)
 
 
 def decimal_upper(value: Any, digits: int = DIGITS) -> str:

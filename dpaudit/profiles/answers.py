@@ -61,8 +61,8 @@ WIDER = 10
 # Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
 DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 
-# Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
-# Of more kinds of them a grid takes longer, and memory that grows with their number.
+# Fewer rounds of sampled noise are the grid's where their transforms need a smoothing: as narrow,
+# and verified in a tenth of the time.  Of more kinds of them a grid takes longer, and memory that grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
 NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
@@ -123,6 +123,10 @@ def _epsilon(
     if told is not None and _is_settled(told, width):
         return told
     few = _few_sampled(pair)
+    if few:
+        plain = epsilon_smooth(parts_of(pair), wanted, width, plain=True)
+        if plain is not None and _is_narrow(plain, width):
+            return plain
     if few and near is not None and _is_smooth(near) and _moves_far(pair):
         # Where a coarse grid said nothing, finer ones take long.
         smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, float(near.upper))

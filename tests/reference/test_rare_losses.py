@@ -112,7 +112,7 @@ def test_what_is_beyond_a_cap_counts_from_above() -> None:
     parts = ((pair_of("1", "0.1"), 400),)
     truth = smooth_interval.delta_smooth(parts, F(2))
     assert truth is not None
-    known = _table(parts, math.log(0.1))
+    known = _table(parts, math.log(0.1), 0)
     assert known is not None
     plan = known[1].for_epsilon(2.0, 1e-4)
     assert plan is not None

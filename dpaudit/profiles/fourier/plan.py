@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from dpaudit.profiles.fourier.search import gain
+from dpaudit.profiles.fourier.spectrum import Integers
 from dpaudit.profiles.grid.discrete import Reals
 
 LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
@@ -34,6 +35,10 @@ CHEAP, FINEST = 2500, 0.2
 CERTAIN = 1.02
 # Over 1 + tilt: epsilons below are as near to 0 as this.
 NEAREST = 1e-2
+# Those above 0 last; 1 + t is exact, so that -1 - t is the same tilt of the swapped pair.
+POSITIVE = 1 + np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + RATIO / 2, RATIO)) - 1
+TILTS = np.concatenate((-1 - POSITIVE[::-1], np.linspace(-1, 0, 9), POSITIVE))
+GAINS = np.array([gain(float(tilt)) for tilt in POSITIVE])
 # First loss, length, shifts.
 Window = tuple[float, float, tuple[float, float]]
 
@@ -92,11 +97,9 @@ class Table:
     @staticmethod
     def of(product: Tabulated) -> Table:
         """The table of a product."""
-        up = np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + RATIO / 2, RATIO))
-        tilts = np.concatenate((-1 - up[::-1], np.linspace(-1, 0, 9), up))
-        found = product.outline(tilts)
+        found = product.outline(TILTS)
         known = np.where(np.isnan(found), np.inf, found)
-        return Table(tilts, known, product)
+        return Table(TILTS, known, product)
 
     def for_delta(
         self, log_delta: float, width: float, near: float = math.inf, sigma: float = math.inf
@@ -115,14 +118,17 @@ class Table:
     def for_all(self, width: float, near: float, sigma: float) -> Plan | None:
         """A plan for delta at every epsilon from the least to ``near``, in absolute terms."""
         best: Plan | None = None
-        for k in range(self._positive.start, len(self.tilts)):
-            tilt = float(self.tilts[k])
-            window = self._window(k, -ABSOLUTE, near, self.product.mu)
+        places = np.arange(self._positive.start, len(self.tilts))
+        lost = np.full(len(places), -ABSOLUTE)
+        windows = self._windows(places, lost, near, self.product.mu)
+        for k, window in zip(places, windows, strict=True):
             if window is None:
                 continue
+            tilt = float(self.tilts[k])
             spread = window[1] / (2 * math.sqrt(2 * ABSOLUTE))
             own = min(math.sqrt(SMOOTHING * width * spread) / 3, sigma)
-            window = self._window(k, -ABSOLUTE, near, math.hypot(self.product.mu, own))
+            place = np.array([k])
+            [window] = self._windows(place, lost[:1], near, math.hypot(self.product.mu, own))
             if window is None or tilt * -min(window[0], -near) > STEEP:
                 continue
             first, period, shifts = window
@@ -159,12 +165,11 @@ class Table:
 
     @property
     def _positive(self) -> slice:
-        return slice(int(np.searchsorted(self.tilts, 0.0, side="right")), None)
+        return slice(len(TILTS) - len(POSITIVE), None)
 
     @property
     def _upper(self) -> Reals:
-        gains = np.array([gain(t) for t in self.tilts[self._positive]])
-        found: Reals = self.cumulants[self._positive] + gains
+        found: Reals = self.cumulants[self._positive] + GAINS
         return found
 
     def _plan(
@@ -175,23 +180,23 @@ class Table:
         steepest = float(self.tilts[start + steep])
         allowed = width * min(max(near, NEAREST / (1 + steepest)), 1.0)
         sigma = min(math.sqrt(SMOOTHING * allowed / (1 + steepest)), most)
-        digits = DIGITS if self.product.rounds > SHORT else LONGER * DIGITS
+        rounds = self.product.rounds
+        digits = DIGITS if rounds > SHORT else LONGER * DIGITS
+        least = min(LEAST, math.log(width / (ROUNDING * rounds)))
         best: tuple[float, Plan] | None = None
-        for k in range(start + steep, max(start + steep - SHARES, start) - 1, -1):
-            tilt, cumulant = float(self.tilts[k]), float(self.cumulants[k])
-            # Log of the mean of the payoff under the tilted law.
-            size = min(log_delta + tilt * near - cumulant, 0.0)
-            if not math.isfinite(cumulant):
-                continue
-            window = self._window(k, size - ROOM, near, math.hypot(self.product.mu, sigma))
+        places = np.arange(start + steep, max(start + steep - SHARES, start) - 1, -1)
+        # Log of the mean of the payoff under the tilted law.
+        sizes = np.minimum(log_delta + self.tilts[places] * near - self.cumulants[places], 0.0)
+        windows = self._windows(places, sizes - ROOM, near, math.hypot(self.product.mu, sigma))
+        for k, size, window in zip(places, sizes.tolist(), windows, strict=True):
             if window is None:
                 continue
+            tilt = float(self.tilts[k])
             first, period, shifts = window
             dropped = ROOM - size
             count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
             less = min(max(count / CHEAP, FINEST), 1.0) if math.isinf(most) else 1.0
-            least = min(LEAST, math.log(width / (ROUNDING * self.product.rounds)))
             cost = period * math.exp(min(-size / digits + max(-size - least, 0.0), 600.0))
             plan = Plan(
                 tilt,
@@ -208,30 +213,43 @@ class Table:
                 best = cost, plan
         return None if best is None else best[1]
 
-    def _window(self, k: int, log_mass: float, near: float, mu: float) -> Window | None:
-        """First loss, length, and shifts: tilted mass exp(log_mass) beyond either end."""
+    def _windows(
+        self, places: Integers, log_masses: Reals, near: float, mu: float
+    ) -> list[Window | None]:
+        """First loss, length, and shifts: tilted mass exp(log_mass) beyond either end, at tilts."""
         # Smoothing as well; infinite at the largest tilts, which are then not chosen.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             cumulants = (
                 self.cumulants + (mu**2 - self.product.mu**2) * self.tilts * (self.tilts + 1) / 2
             )
-        rise = cumulants - cumulants[k] - log_mass
-        shift = self.tilts - self.tilts[k]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends = rise / shift
-        if k + 1 >= len(ends) or not np.isfinite(ends[k + 1 :]).any():
-            return None
-        above = k + 1 + int(np.nanargmin(ends[k + 1 :]))
-        below = int(np.nanargmax(np.where(np.isfinite(ends[:k]), ends[:k], -np.inf)))
-        room = 1e-9 * (abs(float(ends[above])) + abs(float(ends[below])))
-        # Where all losses but a normal one are bounded, that one's own tail.
-        reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
-        centre = mu * mu * (float(self.tilts[k]) + 0.5)
-        least, most = self.product.bounds[0] - reach, self.product.bounds[1] + centre + reach
-        # An end that is hardly nearer than what bounds all losses takes a rule out of reach.
-        first = max(CERTAIN * (float(ends[below]) - room), least)
-        last = min(CERTAIN * (float(ends[above]) + room), most)
-        first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
-        if not math.isfinite(last - first):
-            return None
-        return first, last - first, (float(shift[above]), float(shift[below]))
+            rises = cumulants - (cumulants[places] + log_masses)[:, None]
+            shifts = self.tilts - self.tilts[places, None]
+            ends = rises / shifts
+        known = np.isfinite(ends)
+        highest = np.where(known & (shifts > 0), ends, np.inf)
+        lowest = np.where(known & (shifts < 0), ends, -np.inf)
+        above, below = highest.argmin(axis=1), lowest.argmax(axis=1)
+        rows = np.arange(len(places))
+        found = zip(
+            highest[rows, above].tolist(),
+            lowest[rows, below].tolist(),
+            shifts[rows, above].tolist(),
+            shifts[rows, below].tolist(),
+            self.tilts[places].tolist(),
+            log_masses.tolist(),
+            strict=True,
+        )
+        (floor, ceiling), windows = self.product.bounds, list[Window | None]()
+        for high, low, up, down, tilt, log_mass in found:
+            room = 1e-9 * (abs(high) + abs(low))
+            if not math.isfinite(room):
+                windows.append(None)
+                continue
+            # Where all losses but a normal one are bounded, that one's own tail.
+            reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
+            # An end that is hardly nearer than what bounds all losses takes a rule out of reach.
+            first = max(CERTAIN * (low - room), floor - reach)
+            last = min(CERTAIN * (high + room), ceiling + mu * mu * (tilt + 0.5) + reach)
+            first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
+            windows.append((first, last - first, (up, down)))
+        return windows

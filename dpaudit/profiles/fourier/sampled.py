@@ -58,7 +58,10 @@ BLOCK = 256
 # Parts of the first panels that are tried.
 FINER = (1.0, 0.6, 0.35)
 OUTWARD = 1 + 1e-6
-DISTANCES, CLOSE, AT_ONCE = 1.15, 0.02, 64
+DISTANCES, SHIFTS, AT_ONCE = 1.3, (0.0, 0.5), 64
+OUTLINED = 0.35
+# Points in x: of masses from above, and of pairs and of densities.
+CLOSE, APART, FARTHEST = 0.02, 0.04, 9.0
 
 
 def _gauss_legendre(degree: int) -> tuple[Reals, Reals]:
@@ -113,24 +116,11 @@ class SampledNormal:
 
     def outline(self, tilts: Reals) -> Reals:
         """About log M of all rounds at many tilts; infinite where that takes too many points."""
-        step = 0.2 * min(1.0, 1.5 / self.mu)
-        last = min(40.0 + 8 * self.mu, self.cap)
-        if (last + 40.0) / step > MOST_OUTLINED:
-            return np.full(len(tilts), np.inf)
-        x = last - step * np.arange(math.ceil((last + 40.0) / step))[::-1]
-        z = self.mu * x - self.mu * self.mu / 2
-        loss = mixed_losses(z, self.rate)
         powers = -tilts if self.added else 1 + tilts
-        terms = powers[:, None] * loss - x * x / 2
-        top = terms.max(axis=1)
-        terms -= top[:, None]
-        found: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
-        found += math.log(step / math.sqrt(2 * math.pi))
-        # What lies beyond the points, where R is about q exp(z).
-        far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
-        beyond = (powers * self.mu > x[-1] - 10) & math.isinf(self.cap)
-        whole: Reals = self.times * np.where(beyond, np.logaddexp(found, far), found)
-        return whole
+        order = np.argsort(powers)
+        found = np.empty(len(tilts))
+        found[order] = _outlined(self.mu, self.rate, self.cap, powers[order].tobytes())
+        return self.times * found
 
     def kept(self, log_mass: float) -> SampledNormal:
         """The outcomes x <= cap alone, what lies beyond having mass exp(log_mass) at most."""
@@ -149,6 +139,27 @@ class SampledNormal:
         if not self.added:
             own += self.rate * float(special.ndtr(self.mu - self.cap))
         return self.times * own * (1 + 1e-9)
+
+
+@lru_cache(maxsize=16)
+def _outlined(mu: float, rate: float, cap: float, powers: bytes) -> Reals:
+    """About log E R^p up to the cap; both directions of a pair ask for the same powers."""
+    step = OUTLINED * min(1.0, 1.5 / mu)
+    last, p = min(40.0 + 8 * mu, cap), np.frombuffer(powers)
+    if (last + 40.0) / step > MOST_OUTLINED:
+        return np.full(len(p), np.inf)
+    x = last - step * np.arange(math.ceil((last + 40.0) / step))[::-1]
+    terms = np.outer(p, mixed_losses(mu * x - mu * mu / 2, rate))
+    terms -= x * x / 2
+    top = terms.max(axis=1)
+    terms -= top[:, None]
+    found: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
+    found += math.log(step / math.sqrt(2 * math.pi))
+    if not math.isinf(cap):
+        return found
+    # What lies beyond the points, where R is about q exp(z).
+    far = p * math.log(rate) + p * (p - 1) * mu**2 / 2
+    return np.where(p * mu > x[-1] - 10, np.logaddexp(found, far), found)
 
 
 def _quantile(log_mass: float) -> float:
@@ -246,9 +257,9 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         scaled = np.exp(raised - top)
         whole = float(scaled.sum())
         weights, log_moment = scaled / whole, top + math.log(whole)
-        # Also of phi alone, against which the moment is taken below.
-        parts = _off(factor, power, fastest, edges), _off(factor, 0.0, 0.0, edges)
-        log_off = np.logaddexp.reduce([*parts, _cut(factor, power, edges)])
+        log_off = np.logaddexp.reduce(
+            [*_off(factor, power, fastest, edges), _cut(factor, power, edges)]
+        )
         off = math.exp(min(float(log_off) - log_moment, 700.0)) * OUTWARD
         if off < math.exp(-room / 2 - 8):
             break
@@ -318,7 +329,7 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     low, high = _ends(factor, power, room)
     if not high - low < LARGEST_SPAN:
         raise OutOfReach
-    x = np.linspace(low, high, math.ceil(min(max(20 * (high - low), 500), 20_000)))
+    x = np.linspace(low, high, math.ceil(min(max(10 * (high - low), 200), 20_000)))
     z = mu * x - mu * mu / 2
     base = -x * x / 2 + power * mixed_losses(z, rate)
     missing = base.max() - base
@@ -341,8 +352,13 @@ def _points(edges: Reals) -> tuple[Reals, Reals]:
     return (middles[:, None] + halves[:, None] * nodes).ravel(), np.outer(halves, weights).ravel()
 
 
-def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> float:
-    """Log of what the rule errs by on all panels, each on the best of several ellipses."""
+def _off(
+    factor: SampledNormal, power: float, fastest: float, edges: Reals
+) -> tuple[float, float]:
+    """Log of what the rule errs by on all panels, each on the best of several ellipses.
+
+    Also of phi alone, against which a moment is taken.
+    """
     mu, rate = factor.mu, factor.rate
     middles, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
     rho = np.array(ELLIPSES)[:, None]
@@ -351,13 +367,15 @@ def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> f
     left, right = middles - reach, middles + reach
     ends = mu * left - mu * mu / 2, mu * right - mu * mu / 2
     nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
-    size = max(power, 0.0) * mixed_losses(ends[1], rate) - nearest**2 / 2 + height**2 / 2
+    alone = height**2 / 2 - nearest**2 / 2
+    alone += np.log(halves) + np.log(64 / 15 / (1 - rho**-2)) - 2 * len(NODES[0]) * np.log(rho)
+    size = max(power, 0.0) * mixed_losses(ends[1], rate) + alone
     size += _raised(power, _share(ends[0], rate), turn)
     size += min(power, 0.0) * mixed_losses(ends[0], rate)
     size += fastest * _angle(ends[1], rate, turn)
-    size += np.log(halves) + np.log(64 / 15 / (1 - rho**-2)) - 2 * len(NODES[0]) * np.log(rho)
-    best = np.min(np.where(mu * height < 1.5, size, np.inf), axis=0)
-    return _log_sum(best) - math.log(2 * math.pi) / 2
+    size = np.where(mu * height < 1.5, size, np.inf)
+    whole = [_log_sum(logs.min(axis=0)) - math.log(2 * math.pi) / 2 for logs in (size, alone)]
+    return whole[0], whole[1]
 
 
 def _log_sum(logs: Reals) -> float:
@@ -497,7 +515,7 @@ def _moved(factor: SampledNormal, known: Rule, power: float, turns: Reals) -> Re
 
 @lru_cache(maxsize=512)
 def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> Decay:
-    """Pairs of equal distance in loss, from the density at points ``CLOSE`` apart.
+    """Pairs of equal distance in loss, from the density at points ``APART`` apart.
 
     Each distance is ``ratio`` times the next.
 
@@ -505,14 +523,15 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
     """
     known = rule(factor, tilt, 0.0, ROOM)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
-    low, high = -9.0, min(9.0 + max(power, 1.0) * mu, factor.cap)
-    if (high - low) / CLOSE > MOST_POINTS:
+    low, high = -FARTHEST, min(FARTHEST + max(power, 1.0) * mu, factor.cap)
+    if (high - low) / APART > MOST_POINTS:
         raise OutOfReach
-    x = np.arange(low, high, CLOSE)
-    loss, own, density, slope = _density(factor, power, known.log_moment, x)
+    x = np.arange(low, high, APART)
+    loss = mixed_losses(mu * x - mu * mu / 2, rate)
+    own, density, slope = _density(factor, power, known.log_moment, x, loss)
     spread = math.sqrt(float(known.weights @ known.losses**2))
     peak = float(loss[int(np.argmax(density))])
-    variation = 4 * math.exp(min(float(np.max(density + slope * CLOSE)), 700.0))
+    variation = 4 * math.exp(min(float(np.max(density + slope * APART)), 700.0))
     # Beyond these points the density falls.
     first_share = math.exp(float(own[0])) / mu
     falling = high == factor.cap or high > (power + 1) * mu
@@ -525,32 +544,32 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
         distance = distances[k : k + AT_ONCE, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             partner = unmixed_loss(loss + distance, rate) / mu + mu / 2
-        _, _, other, other_slope = _density(factor, power, known.log_moment, partner)
-        least = np.minimum(density - slope * CLOSE, other - other_slope * CLOSE)
-        mass = np.exp(least + own - mu * CLOSE) * CLOSE
+        further = loss + distance
+        _, other, other_slope = _density(factor, power, known.log_moment, partner, further)
+        least = np.minimum(density - slope * APART, other - other_slope * APART)
+        mass = np.exp(least + own - mu * APART) * APART
         # Slopes of a partner are below 1, as shares rise.
-        mass = np.where(np.maximum(x, partner) + CLOSE <= factor.cap, mass, 0.0)
+        mass *= np.maximum(x, partner) + APART <= factor.cap
         best = np.zeros(len(distance))
-        for shift in (0.0, 0.25, 0.5, 0.75):
+        for shift in SHIFTS:
             block = np.floor((loss - peak) / distance - shift)
             whole = (block[:, :-1] == block[:, 1:]) & (block[:, 1:] % 2 == 0)
             inside = whole[:, :-1] & whole[:, 1:]
-            best = np.maximum(best, np.where(inside, mass[:, 1:-1], 0.0).sum(axis=1))
+            best = np.maximum(best, (inside * mass[:, 1:-1]).sum(axis=1))
         paired[k : k + AT_ONCE] = np.minimum(2 * best * (1 - 1e-9), 1.0)
     return Decay(factor.times, distances, paired, variation)
 
 
 def _density(
-    factor: SampledNormal, power: float, log_moment: float, x: Reals
-) -> tuple[Reals, Reals, Reals, Reals]:
-    """At x: log R, log of its slope, log of its tilted density, and the slope of that at most."""
+    factor: SampledNormal, power: float, log_moment: float, x: Reals, loss: Reals
+) -> tuple[Reals, Reals, Reals]:
+    """At x, of that log R: log of its slope, of its tilted density, and that one's slope at most."""
     mu, rate = factor.mu, factor.rate
     z = mu * x - mu * mu / 2
-    loss = mixed_losses(z, rate)
-    own = math.log(mu * rate) + z - loss
     with np.errstate(invalid="ignore", over="ignore"):
+        own = math.log(mu * rate) + z - loss
         density = -x * x / 2 - math.log(2 * math.pi) / 2 + power * loss - log_moment - own
-        share = 1 / (1 + (1 - rate) / rate * np.exp(-z - mu * CLOSE))
-        slope = np.abs(x) + CLOSE + mu + abs(power + 1) * mu * share
+        share = 1 / (1 + (1 - rate) / rate * np.exp(-z - mu * APART))
+        slope = np.abs(x) + APART + mu + abs(power + 1) * mu * share
     known = np.isfinite(density) & np.isfinite(slope)
-    return loss, own, np.where(known, density, -np.inf), np.where(known, slope, 0.0)
+    return own, np.where(known, density, -np.inf), np.where(known, slope, 0.0)

@@ -86,12 +86,12 @@ LARGEST_REACH = 1e5
 MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
 MOST_CHECKED = 10**9
-EDGES, MOST_EDGES = 1.03, 1500
+EDGES, MOST_EDGES = 1.05, 300
 MOST_SMOOTHING = 50.0
 # Of distances that decay is bounded by, where there are many kinds of factors.
 COARSER = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
-CHEAP, STRIDE = 3000, 32
+CHEAP, STRIDE = 3000, 20
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ class Product:
     sampled: tuple[SampledNormal, ...] = ()
     discrete: tuple[SampledDiscrete, ...] = ()
 
-    @property
+    @cached_property
     def listed(self) -> list[tuple[Reals, Reals, float]]:
         """Masses, losses and times of atoms and of sampled discrete factors."""
         return [*self.atoms, *((*factor.outcomes, factor.times) for factor in self.discrete)]
 
-    @property
+    @cached_property
     def largest(self) -> Reals:
         """Largest finite loss of every factor but the normal and the sampled normal ones."""
         ends = [float(np.max(np.abs(losses))) for _, losses, _ in self.listed]
@@ -128,7 +128,7 @@ class Product:
         sums = [32.0] * len(self.epsilons) + sums + [32 + of_sum for of_sum, _ in own]
         return np.array(sums), np.array([8.0] * plain + [8 + of_loss for _, of_loss in own])
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[float, float]:
         """No loss but that of the normal factor is below the first or above the second, in sum."""
         most = float(self.times @ self.largest) * (1 + 1e-9)
@@ -138,12 +138,12 @@ class Product:
             least, most = least + low, most + high
         return least, most
 
-    @property
+    @cached_property
     def rounds(self) -> float:
         """How many factors, repeats counted."""
         return 1 + float(self.times.sum()) + sum(factor.times for factor in self.sampled)
 
-    @property
+    @cached_property
     def times(self) -> Reals:
         return np.concatenate((self.epsilon_times, [times for _, _, times in self.listed]))
 
@@ -432,12 +432,16 @@ class Ends:
     def _added(self, sign: int) -> float:
         return self.infinite + self.apart[sign > 0]
 
-    def _whole(self, sign: int) -> float:
-        return self.value + self.error if sign > 0 else self.value - self.error - self.gap
+    def _whole(self, sign: int, errors: float = 1.0) -> float:
+        error = errors * self.error
+        return self.value + error if sign > 0 else self.value - error - self.gap
 
-    def log(self, sign: int) -> float:
-        """log of the upper (1) or lower (-1) end, about; minus infinity at 0."""
-        whole = self._whole(sign)
+    def log(self, sign: int, errors: float = 1.0) -> float:
+        """log of the upper (1) or lower (-1) end, about; minus infinity at 0.
+
+        ``errors``: that many times the stated one.
+        """
+        whole = self._whole(sign, errors)
         finite = self.exponent + math.log(whole) if whole > 0 else -math.inf
         added = self._added(sign)
         return finite if added == 0 else float(np.logaddexp(finite, math.log(added)))
@@ -454,15 +458,15 @@ class Ends:
         return Fraction(1) if end is None else min(max(end, Fraction(0)), Fraction(1))
 
 
-def series(product: Product, plan: Plan) -> Series | None:
+def series(product: Product, plan: Plan, *, plain: bool = False) -> Series | None:
     """The series of a plan; None where it would need too much.
 
     Where the product's own transform falls so fast that no more frequencies are needed than with
-    smoothing, it is not smoothed.
+    smoothing, it is not smoothed; never if ``plain``.
     """
     try:
         found = _own(product, plan)
-        if found is None:
+        if found is None and not plain:
             mu = math.hypot(product.mu, plan.sigma) * (1 + 4 * UNIT)
             # Of the difference, rounded up.
             sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)

@@ -33,24 +33,33 @@ GROWTH, WORTHWHILE = 1.5, 1.2
 
 
 def epsilon_smooth(
-    parts: Parts, delta: Fraction, width: float = 1e-4, near: float = math.inf
+    parts: Parts,
+    delta: Fraction,
+    width: float = 1e-4,
+    near: float = math.inf,
+    *,
+    plain: bool = False,
 ) -> Interval | None:
     """Epsilon of a smooth product at delta; None where this route does not apply.
 
     ``width``: how far apart the ends may be, times the larger one where that is below 1.
     ``near``: an upper bound that is known, which saves a series that says where to look.
+    ``plain``: None too where a smoothing would have to be added, or rare losses summed apart.
     """
     log_delta = _log(delta)
-    known = _table(parts, _rare(log_delta, width))
+    known = _table(parts, _rare(log_delta, width), 0)
     if known is None or Fraction(known[0].infinite) >= delta:
         return None
     goal = _log(delta - Fraction(known[0].infinite))
-    table, split = known[1], _split(parts, goal, width)
+    table, split = known[1], None if plain else _split(parts, goal, width)
 
     def made(asked: float, near: float, sigma: float) -> Series | None:
         plan = table.for_delta(goal, asked, near, sigma)
-        return None if plan is None else _series_at(parts, _rare(log_delta, width), plan)
+        rare = _rare(log_delta, width)
+        return None if plan is None else _series_at(parts, rare, plan, plain=plain)
 
+    if plain:
+        return _refined(near, made, log_delta, width, settle=False)
     best: Interval | None = None
     if split is None or split.ratio < FARTHER:
         best = _refined(near, made, log_delta, width, settle=split is None)
@@ -118,7 +127,7 @@ class Split:
 
     def series(self, asked: float, near: float, sigma: float) -> Series | None:
         """The series of what remains, and of one round less."""
-        known = _table(self.parts, self.log_mass)
+        known = _table(self.parts, self.log_mass, 0)
         less = _table(self.parts, self.log_mass, 1)
         if known is None or less is None:
             return None
@@ -146,12 +155,14 @@ def _split(parts: Parts, goal: float, width: float) -> Split | None:
     if whole.sampled[0].times < 2:
         return None
     alone = whole.sampled[0]
+    far, least = (alone.kept(mass).largest for mass in (_rare(goal, width), goal - math.log(4)))
+    if not far > FAR * least:
+        return None
     log_mass = float(math.floor((_rare(goal, width) + math.log(2)) / 2))
-    known = _table(parts, log_mass)
+    known = _table(parts, log_mass, 0)
     if known is None or not math.isfinite(known[0].sampled[0].cap):
         return None
-    near = known[1].largest(goal - math.log(2)) + alone.kept(goal - math.log(4)).largest
-    far = alone.kept(_rare(goal, width)).largest
+    near = known[1].largest(goal - math.log(2)) + least
     return Split(parts, log_mass, goal, near, far / near) if far > FAR * near else None
 
 
@@ -162,7 +173,7 @@ def _rare(log_delta: float, width: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _table(parts: Parts, log_mass: float, less: int = 0) -> tuple[Product, Table] | None:
+def _table(parts: Parts, log_mass: float, less: int) -> tuple[Product, Table] | None:
     """The product without rare outcomes, and its cumulants; None without closed transforms.
 
     ``less``: one round less of the one sampled factor.
@@ -177,9 +188,11 @@ def _table(parts: Parts, log_mass: float, less: int = 0) -> tuple[Product, Table
 
 
 @lru_cache(maxsize=64)
-def _series_at(parts: Parts, log_mass: float, plan: Plan, less: int = 0) -> Series | None:
+def _series_at(
+    parts: Parts, log_mass: float, plan: Plan, less: int = 0, *, plain: bool = False
+) -> Series | None:
     known = _table(parts, log_mass, less)
-    return None if known is None else series(known[0], plan)
+    return None if known is None else series(known[0], plan, plain=plain)
 
 
 def _log(delta: Fraction) -> float:
@@ -189,8 +202,8 @@ def _log(delta: Fraction) -> float:
 
 
 def _solved(found: Series, log_delta: float) -> Interval | None:
-    ends = [_end(found, log_delta, sign) for sign in (-1, 1)]
-    lower, upper = ends
+    upper = _end(found, log_delta, 1, found.plan.near)
+    lower = None if upper is None else _end(found, log_delta, -1, upper)
     if lower is None or upper is None:
         return None
     return Interval(
@@ -202,19 +215,20 @@ def _solved(found: Series, log_delta: float) -> Interval | None:
     )
 
 
-def _end(found: Series, log_delta: float, sign: int) -> float | None:
-    """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it."""
+def _end(found: Series, log_delta: float, sign: int, near: float) -> float | None:
+    """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it.
+
+    It is looked for from ``near`` on.
+    """
     # Logs are off by a few roundings of their size; and room for a checker with errors of its own.
     log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
     log_delta -= sign * CHECKER_ROOM[found.sigma > 0 or len(found.transform) > FEW]
     low, high = max(found.first, 0.0), found.first + found.period
 
     def excess(epsilon: float) -> float:
-        ends = found.at(epsilon)
-        log_end = replace(ends, error=CHECKER_ERRORS * ends.error).log(sign)
-        return max(log_end - log_delta, -800.0)
+        return max(found.at(epsilon).log(sign, CHECKER_ERRORS) - log_delta, -800.0)
 
-    right = min(found.plan.near, high)
+    right = min(near, high)
     # Far below the epsilon of a tilt a series says nothing.
     first = 1 / found.tilt
     step = min(max(right - low, high - right, 1e-300) / 64, first)
@@ -271,14 +285,14 @@ def delta_smooth(parts: Parts, epsilon: Fraction, width: float = 1e-3) -> Interv
 
     ``width`` is relative to delta.
     """
-    whole = _table(parts, -math.inf)
+    whole = _table(parts, -math.inf, 0)
     if whole is None:
         return None
     at, best, asked = float(epsilon), None, width
     log_delta = whole[1].log_delta(at)
     for _ in range(REFINEMENTS):
         rare = _rare(log_delta, width)
-        known = _table(parts, rare)
+        known = _table(parts, rare, 0)
         plan = None if known is None else known[1].for_epsilon(at, asked)
         found = None if plan is None else _series_at(parts, rare, plan)
         if found is None or not found.first < at < found.first + found.period:
