@@ -114,8 +114,9 @@ def test_the_checker_takes_certificates_of_searches_over_sampled_noise(
     gamma: str, shape: object
 ) -> None:
     """Their sums are compared as texts."""
-    noise = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("g", 3), 10, 100), 7)
-    case = mechanism("case", Tuned(noise, gamma, shape), dp.ApproxDP(300, "1e-6"))
+    noise = dp.PoissonSampled(dp.Gaussian("g", 3), "0.1")
+    claim = dp.ApproxDP(300, "1e-6")
+    case = mechanism("case", Tuned(noise, gamma, shape), claim, adjacency="add_remove")
     certificate = certified(case).certificate
     assert certificate["predicate"]["claims"][0]["verdict"] == "certified_under_assumptions"
     assert check(certificate)
