@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -76,14 +77,20 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inside = _ball(node.operand, text, names)
         return None if inside is None else -inside
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        inside = _ball(node.args[0], text, names)
-        known = node.func.id in _FUNCTIONS and not node.keywords and inside is not None
-        return getattr(inside, node.func.id)() if known else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        inside = [_ball(part, text, names) for part in node.args]
+        return None if not inside or None in inside else _called(node.func.id, inside)
     if isinstance(node, ast.BinOp):
         pair = _ball(node.left, text, names), _ball(node.right, text, names)
         return None if None in pair else _combined(node.op, *pair)
     return None
+
+
+def _called(name: str, inside: list[Any]) -> Any:
+    """A function of one number, or the largest of several, as SymPy writes it."""
+    if name == "Max":
+        return reduce(lambda one, other: one.max(other), inside)
+    return getattr(inside[0], name)() if name in _FUNCTIONS and len(inside) == 1 else None
 
 
 def _constant(name: str) -> Any:

@@ -13,12 +13,16 @@ from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.values import _BOUNDS
 from dpaudit.exact import enclose, infinity, is_infinite, maximum
 from dpaudit.families.adaptive import Select
-from dpaudit.families.additive import Laplace
-from dpaudit.families.composition import Compose, Parallel
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import TruncatedPoisson
+from dpaudit.families.batches.rules import chance_of_cut
+from dpaudit.families.batches.theorem import _cut
+from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.discrete import DiscreteGaussian, RandomizedResponse
 from dpaudit.families.events import EventSlack, Group
 from dpaudit.families.local import SubsetResponse
 from dpaudit.families.opaque import ZCDP, PureDP, RenyiDP
+from dpaudit.families.sampling import PoissonSampled
 from dpaudit.families.tuning import TunedPoisson
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Renyi
@@ -97,3 +101,28 @@ def test_the_checker_uses_no_order_above_the_declared_one() -> None:
     """At order 1 + 10^-12 a loss of 4 * 10^10 is as likely as ever: 1 + 10^-9 would rule it out."""
     for pair in (Renyi(1 + F(1, 10**12), F(1)), Renyi(1 + TINY, F(1))):
         assert delta_by(pair, ball(F(4 * 10**10)).exp(), _BOUNDS) > ball(F(7, 10))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Repeat(Laplace("a", F(1)), F(10**400)),
+        Repeat(PoissonSampled(Gaussian("a", F(1)), F(1, 2)), F(10**400)),
+        Repeat(PoissonSampled(Gaussian("a", F(1, 10**308)), F(1, 2)), F(3)),
+    ],
+    ids=["rounds", "sampled rounds", "no noise"],
+)
+def test_what_no_float_holds_is_answered_by_another_calculus(node: Node) -> None:
+    found = Account(node, central("add_remove")).epsilon("1e-5")
+    assert 0 < found.lower < found.upper
+    assert found.upper > 10**300
+
+
+def test_a_cut_of_more_records_than_integrals_are_found_for_is_certain() -> None:
+    """FLINT would end the process where the chance of a cut is no number."""
+    many = 10**30
+    node = TruncatedPoisson(Gaussian("a", F(1)), F(1, 2), F(many), F(many // 2))
+    assert chance_of_cut(node) == _cut(node) == 1
+    few = TruncatedPoisson(Gaussian("a", F(1)), F(1, 2), F(10), F(9))
+    assert float(chance_of_cut(few)) == pytest.approx(1 / 512, rel=1e-12)
+    assert float(_cut(few)) == pytest.approx(1 / 512, rel=1e-12)

@@ -213,6 +213,9 @@ def test_a_shuffled_loader_is_warned_of_with_both_numbers(tmp_path: Path) -> Non
         (from_tensorflow_privacy, {"a": 1}, "expected a list"),
         (from_tumult, [{"delta": 0.1}], r"budgets\[0\]: expected epsilon"),
         (from_opendp, "{", "not JSON"),
+        (from_opendp, {"_type": "partial_chain", "rhs": None}, r"measurements\[0\]: expected"),
+        (from_opendp, {"module": "measurements", "args": 3}, "expected a list of arguments"),
+        (from_opendp, {"module": "measurements", "kwargs": [1]}, "expected a list of arguments"),
     ],
 )
 def test_bad_histories_are_named(read: Any, content: Any, named: str) -> None:
@@ -224,6 +227,9 @@ def test_what_cannot_be_read_or_warned_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="library = 'other'"):
         read_history(tmp_path / "x", "other")
     with pytest.raises(InvalidParameter, match="cannot be read"):
+        read_history(tmp_path / "x", "opacus")
+    (tmp_path / "x").write_text("[7]")
+    with pytest.raises(InvalidParameter, match=r"history\[0\]: expected"):
         read_history(tmp_path / "x", "opacus")
     with pytest.raises(Unsupported, match="schedules"):
         from_jax_privacy({**RUN, "batch_size": [(0, 8), (10, 16)]})

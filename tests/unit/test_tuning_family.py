@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
+from dpaudit.check import check
+from dpaudit.check.expressions import says_between
 from dpaudit.check.theorem import bound
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_upper, enclose
 from dpaudit.exact.wire import encode_number
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.families.tuning.kernel import numbers_of_runs
+from tests.cli.bench import certified, mechanism
 
 F = Fraction
 SCOPE = dp.central("replace_one")
@@ -104,6 +107,30 @@ def test_the_checker_states_the_same_at_any_order_and_takes_no_wrong_one() -> No
     for wrong in (F(1), F(1, 2)):
         with pytest.raises(CertificateRejected, match="above 1"):
             bound("rdp", node, [child], {"order": encode_number(wrong)})
+
+
+@pytest.mark.parametrize(("gamma", "shape"), [("3/7", 1), ("1/2", "1/2"), ("0.86", 3)])
+def test_the_checker_takes_certificates_of_searches_over_sampled_noise(
+    gamma: str, shape: object
+) -> None:
+    """Their sums are compared as texts."""
+    noise = dp.PoissonSampled(dp.Gaussian("g", 3), "0.1")
+    claim = dp.ApproxDP(300, "1e-6")
+    case = mechanism("case", Tuned(noise, gamma, shape), claim, adjacency="add_remove")
+    certificate = certified(case).certificate
+    assert certificate["predicate"]["claims"][0]["verdict"] == "certified_under_assumptions"
+    assert check(certificate)
+
+
+def test_the_largest_of_several_is_read() -> None:
+    """And not the smallest, nor two numbers for a function of one."""
+    text = "Max(alpha/2, log(3), 1/7)"
+    assert says_between(text, [F(3, 2)], ["1.5"], {"alpha": F(3)})
+    assert says_between(text, [F(1)], ["1.09862"], {"alpha": F(2)})
+    assert not says_between(text, [F(8, 5)], ["1.6"], {"alpha": F(3)})
+    assert not says_between("Min(2, 3)", [F(2)], ["2"], {})
+    assert not says_between("exp(0, 0)", [F(1)], ["1"], {})
+    assert not says_between("Max()", [F(1)], ["1"], {})
 
 
 def test_the_audit_refutes_a_search_of_a_fixed_number_of_runs_and_no_random_one() -> None:

@@ -157,9 +157,9 @@ def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
     if not isinstance(table, Mapping):
         raise InvalidParameter(f"{place}: expected the JSON of a measurement")
     table = table.get("ast", table)
-    while table.get("_type") == "partial_chain":
+    while isinstance(table, Mapping) and table.get("_type") == "partial_chain":
         table = table.get("rhs")
-    module, name, given = _called(table)
+    module, name, given = _called(table, place)
     if module == "combinators" and name in COMPOSED:
         parts = _listed(given.get("measurements"), f"{place}.measurements")
         return together([_measured(m, moved, f"{place}[{i}]") for i, m in enumerate(parts)])
@@ -181,17 +181,20 @@ def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
     return PureDP(shift / scale, name, "OpenDP's map")
 
 
-def _called(table: Mapping[str, Any]) -> tuple[Any, str, Mapping[str, Any]]:
+def _called(table: Any, place: str) -> tuple[Any, str, Mapping[str, Any]]:
     """(module, function without make_ or then_, arguments by name), in any version's format."""
-    if "__function__" in table:
-        module, name, given = (table.get(f"__{key}__") for key in ("module", "function", "kwargs"))
-        given = given or {}
-    else:
-        module, name, given = table.get("module"), table.get("func", ""), table.get("kwargs", {})
-        args = table.get("args", ())
-        args = args.get("_items", ()) if isinstance(args, Mapping) else args
-        given = {**({"scale": args[-1]} if args else {}), **given}
-    return module, str(name).removeprefix("then_").removeprefix("make_"), given
+    if not isinstance(table, Mapping):
+        raise InvalidParameter(f"{place}: expected the JSON of a measurement")
+    new = "__function__" in table
+    keys = ("__module__", "__function__", "__kwargs__") if new else ("module", "func", "kwargs")
+    module, name, given = (table.get(key) for key in keys)
+    given = {} if given is None else given
+    args = None if new else table.get("args")
+    args = args.get("_items") if isinstance(args, Mapping) else args
+    if not isinstance(given, Mapping) or not isinstance(args, (list, tuple, type(None))):
+        raise InvalidParameter(f"{place}: expected a list of arguments, or a table of named ones")
+    given = {**({"scale": args[-1]} if args else {}), **given}
+    return module, str(name or "").removeprefix("then_").removeprefix("make_"), given
 
 
 def _grid(given: Mapping[str, Any], place: str) -> Fraction:
@@ -255,7 +258,7 @@ def _exactly(budget: Any) -> dict[str, Any]:
 
 def _opacus(content: Any) -> Node:
     rows = content.get("history") if isinstance(content, Mapping) else content
-    return from_opacus_history([tuple(row) for row in _listed(rows)])
+    return from_opacus_history(_listed(rows))
 
 
 READERS: Mapping[str, Callable[[Any], Node]] = {

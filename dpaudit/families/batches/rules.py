@@ -126,8 +126,10 @@ def chance_of_cut(node: TruncatedPoisson) -> Fraction:
     with flint.ctx.workprec(512):
         rate = flint.arb(flint.fmpq(node.rate.numerator, node.rate.denominator))
         found = rate.beta_lower(most, others - most + 1, regularized=True)
+        if not found <= 1:
+            return Fraction(1)  # of so many records the integral is not found
         scaled = (found * flint.arb(10) ** PLACES).upper().ceil().fmpz()
-    return min(Fraction(int(scaled), 10**PLACES), Fraction(1))
+    return Fraction(int(scaled), 10**PLACES)
 
 
 @PURE.rule(TruncatedPoisson, "truncated_poisson", cite=CUT, adjacency=COMING)

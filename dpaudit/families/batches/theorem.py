@@ -69,8 +69,10 @@ def _cut(node: Any) -> Fraction:
         fewer = (left / int(node.rate.denominator)).beta_lower(
             others - most + 1, most, regularized=True
         )
-        scaled = ((1 - fewer) * flint.arb(10) ** DECIMALS).upper().ceil().fmpz()
-    return min(Fraction(1), Fraction(int(scaled), 10**DECIMALS))
+        scaled = ((1 - fewer) * flint.arb(10) ** DECIMALS).upper()
+        if not scaled.is_finite() or scaled >= 10**DECIMALS:
+            return Fraction(1)
+        return Fraction(int(scaled.ceil().fmpz()), 10**DECIMALS)
 
 
 def _pure(node: Any, epsilon: Any) -> Any:

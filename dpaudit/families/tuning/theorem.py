@@ -12,11 +12,11 @@ from dpaudit.exact.wire import decode_number
 
 
 def _runs(node: Any) -> Any:
-    """E K."""
+    """E K, written as the accountant does: a text that holds sums is not read as arithmetic."""
     g, s = node.gamma, node.shape
     if s == 0:
         return (1 - g) / g / log(1 / g)
-    return 1 / g if s == 1 else s * (1 / g - 1) / (1 - exp(s * log(g)))
+    return 1 / g if s == 1 else s * (1 - g) / (g * (1 - exp(s * log(g))))
 
 
 def _curve(node: Any, witness: Row, curve: Any) -> Any:
@@ -25,7 +25,7 @@ def _curve(node: Any, witness: Row, curve: Any) -> Any:
     require(isinstance(b, Fraction) and b > 1, "order: expected a number above 1")
     if is_infinite(curve(b)):
         return lambda a: infinity()
-    moved = curve(b) * (b - 1) / b - log(node.gamma) / b
+    moved = curve(b) * (b - 1) / b + log(1 / node.gamma) / b
     return lambda a: curve(a) + (node.shape + 1) * moved + log(_runs(node)) / (a - 1)
 
 

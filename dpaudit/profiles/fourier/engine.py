@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, is_infinite, is_symbolic, unknowns
 from dpaudit.nodes.pairs import Pair
 from dpaudit.profiles.closed.pure import largest_loss
@@ -24,6 +24,8 @@ EFFORT = 2**22
 WORTHWHILE = 1.2
 SMALLEST_FACTOR = (1 / 64, 1 / 4)
 MOST_PARTS = 10**13
+# More are no float's.
+MOST_TIMES = 10**300
 SMALLEST_DELTA = 1e-280
 # An upper end so many times the lower one says no more than what was cut off.
 UNKNOWN = 1000
@@ -39,6 +41,11 @@ def _whole(times: Number, factor: Pair) -> int:
         free = ", ".join(sorted(map(str, unknowns(times))))
         reason = f"bind {free} first" if free else "expected a whole number"
         raise InvalidParameter(f"{type(factor).__name__} composed {times} times: {reason}")
+    if times > MOST_TIMES:
+        raise Unsupported(
+            f"{type(factor).__name__}: its profile is composed at most {float(MOST_TIMES):.0e} "
+            "times; use another calculus"
+        )
     return int(times)
 
 

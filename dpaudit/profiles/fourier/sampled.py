@@ -130,6 +130,8 @@ class SampledNormal:
         ends = [-_quantile(share)]
         if not self.added:
             ends.append(self.mu - _quantile(share - math.log(self.rate)))
+        if math.isinf(PARTS * max(ends)):
+            return self
         return replace(self, cap=math.ceil(PARTS * max(ends)) / PARTS)
 
     @property
