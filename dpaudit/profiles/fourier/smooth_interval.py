@@ -21,8 +21,8 @@ from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
 TOLERANCE, WIDTH = 1e-8, 1e-4
-# For a checker: relative to delta, of few frequencies and of many; and errors like those here.
-CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-6), 200, 3
+# For a checker, relative to delta: of few frequencies, many, and a smoothing; errors like those here.
+CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-7, 1e-6), 200, 3
 REFINEMENTS, FINEST = 7, 1 / 64
 # exp(-KEPT) of a width, relative to delta, is left out.
 KEPT = 3.0
@@ -222,7 +222,7 @@ def _end(found: Series, log_delta: float, sign: int, near: float) -> float | Non
     """
     # Logs are off by a few roundings of their size; and room for a checker with errors of its own.
     log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
-    log_delta -= sign * CHECKER_ROOM[found.sigma > 0 or len(found.transform) > FEW]
+    log_delta -= sign * CHECKER_ROOM[2 if found.sigma > 0 else len(found.transform) > FEW]
     low, high = max(found.first, 0.0), found.first + found.period
 
     def excess(epsilon: float) -> float:
