@@ -56,6 +56,8 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+# Transforms that fall by themselves are as fast for ends that are so many times nearer.
+FOR_LITTLE = 100
 # Of widths that are tried in turn where an answer is no narrower than asked.
 WIDER = 10
 # Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
@@ -124,7 +126,7 @@ def _epsilon(
         return told
     few = _few_sampled(pair)
     if few:
-        plain = epsilon_smooth(parts_of(pair), wanted, width, plain=True)
+        plain = epsilon_smooth(parts_of(pair), wanted, width / FOR_LITTLE, plain=True)
         if plain is not None and _is_narrow(plain, width):
             return plain
     if few and near is not None and _is_smooth(near) and _moves_far(pair):
