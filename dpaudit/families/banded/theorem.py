@@ -1,7 +1,17 @@
-"""Banded noise over groups that take turns, stated a second time."""
+"""Correlated noise over groups that take turns, stated a second time.
+
+Turns whose blocks of rows meet: given how many of them a record is in, and whatever is released,
+the squares of its moves sum to at most what so many rounds can move.  Two choices of coins move a
+row by vectors whose product is at most that of their lengths, and so are all rows together, by
+Cauchy and Schwarz: at most as two numbers that either moves by its whole length.  Weighted
+exponentials of normal numbers are the more spread the more any two of them vary together (Kahane
+1985), and both directions of delta are convex in the ratio: one number, N(length of J turns,
+z^2), J unseen.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -9,9 +19,10 @@ from dpaudit.check.pairs import independent
 from dpaudit.check.reading import require
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import is_symbolic, sqrt
-from dpaudit.families.correlated.theorem import column_of
-from dpaudit.nodes.pairs import Losses, Mixed, Normal, Pair
+from dpaudit.families.correlated.theorem import column_of, turns_of
+from dpaudit.nodes.pairs import DrawnMoves, Losses, Mixed, Normal, Pair
 
+ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 200_000, 128
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 
 
@@ -20,8 +31,11 @@ def _blocks(node: Any, base: Losses) -> Losses:
     child = node.child
     if child.rounds == node.groups:
         return _one_turn(node)
+    require(node.groups <= child.rounds, "CyclicPoisson: more groups than rounds")
+    kind = getattr(child.strategy, "value", type(child.strategy).__name__)
     bands = getattr(child.strategy, "entries", (Fraction(1),))
-    require(len(bands) <= node.groups <= child.rounds, "CyclicPoisson: blocks of rows that meet")
+    if kind not in ("identity", "BandedToeplitz") or len(bands) > node.groups:
+        return _turns_that_meet(node, kind)
     square, z = sum(c * c for c in bands), child.noise_multiplier
     one = Normal(sqrt(square) / z if is_symbolic(z) else sqrt(square / z**2))
     starts = range(1, int(child.rounds) + 1, int(node.groups))
@@ -50,6 +64,65 @@ def _one_turn(node: Any) -> Losses:
 
     upper, reached = (sides(one) for one in column_of(kind, strategy, node.child.rounds))
     return Losses(*upper, *reached)
+
+
+def _turns_that_meet(node: Any, kind: str) -> Losses:
+    """N(the move of J turns, z^2) against N(0, z^2), J binomial."""
+    strategy, rounds, z = node.child.strategy, int(node.child.rounds), node.child.noise_multiplier
+    starts = range(0, rounds, int(node.groups))
+    turns = len(starts)
+
+    def unseen(squares: Sequence[Any]) -> Pair:
+        moves = tuple(sqrt(s) / z if is_symbolic(z) else sqrt(s / z**2) for s in squares)
+        return (
+            Normal(moves[-1]) if node.rate == 1 else DrawnMoves(moves, node.rate, Fraction(turns))
+        )
+
+    numbers = [min(j, turns) for j in range(1, ONE_BY_ONE)] + [turns]
+    extents = [turns_of(kind, strategy, rounds, j, int(node.groups)) for j in sorted(set(numbers))]
+    above = unseen([min(upper for upper, _ in extents[j:]) for j in range(len(extents))])
+    below: list[Pair] = []
+    back: list[Pair] = []
+    if extents[0][1] is not None:
+        once = Normal(sqrt(extents[0][1]) / z if is_symbolic(z) else sqrt(extents[0][1] / z**2))
+        below, back = [Mixed(once, node.rate)], [Mixed(once.swapped, node.rate).swapped]
+    together = _along_their_sum(kind, strategy, rounds, starts)
+    if together:
+        below.append(unseen(together))
+        back.append(unseen(together).swapped)
+    return Losses((above,), (above.swapped,), tuple(below), tuple(back))
+
+
+def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> list[Fraction]:
+    """Squared moves, along the sum of the turns' columns, of the turns that move least."""
+    if len(starts) * rounds > MOST_ENTRIES:
+        return []
+    one = 1
+    if kind == "sqrt_toeplitz":
+        one, toeplitz = 2**POINT, [2**POINT]
+        for k in range(1, rounds):
+            toeplitz.append(toeplitz[-1] * (2 * k - 1) // (2 * k))
+
+    def entry(i: int, t: int) -> Any:
+        """Row i of column t, rounds from 1."""
+        if kind == "tree":
+            return int(i - (i & -i) < t <= i)
+        if i < t or kind == "independent_prefix":
+            return int(i >= t)
+        if kind == "LowerTriangular":
+            return strategy.entries[i - 1][t - 1]
+        if kind == "BandedToeplitz":
+            return strategy.entries[i - t] if i - t < len(strategy.entries) else 0
+        return toeplitz[i - t]
+
+    columns = [[entry(i, t + 1) for i in range(1, rounds + 1)] for t in starts]
+    if min(map(min, columns)) < 0:
+        return []
+    direction = [sum(row) for row in zip(*columns, strict=True)]
+    length = sum(d * d for d in direction) * one**2
+    least = sorted(sum(c * d for c, d in zip(column, direction, strict=True)) for column in columns)
+    least = least[:ONE_BY_ONE]
+    return [Fraction(sum(least[:j])) ** 2 / length for j in range(1, len(least) + 1)]
 
 
 BANDED: Table = {
