@@ -48,5 +48,5 @@ tree_in_turns = dp.Mechanism(
     "Kairouz and others 2021, Algorithm 1 (DP-FTRL), over the batches of CyclicPoisson",
     TreeInTurns(),
     dp.central("add_remove"),
-    [dp.Claim(dp.ApproxDP("1.1", "1e-5"), by="this page")],
+    [dp.Claim(dp.ApproxDP(1, "1e-5"), by="this page")],
 )

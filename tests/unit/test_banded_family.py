@@ -180,6 +180,15 @@ def test_every_count_of_turns_has_its_own_move() -> None:
     losses: Any = dp.account(MEET, COMING).step("profile").value
     assert losses.remove[0].moves == (sympy.sqrt(3), sympy.sqrt(7))
     assert (losses.remove[0].rate, losses.remove[0].size) == (F(1, 3), 2)
+    # Below: along (1, 1, 1, 2) they move by 4 and 3 of sqrt(7).
+    assert losses.reached_remove[1].moves == (3 / sympy.sqrt(7), sympy.sqrt(7))
+
+
+def test_turns_that_move_little_are_left_out_below() -> None:
+    """Of 5 rounds the fifth is not in the root of four: along it four coins move, not five."""
+    losses: Any = dp.account(meeting("tree", 5, 1, F(1, 3)), COMING).step("profile").value
+    assert losses.remove[0].size == 5
+    assert losses.reached_remove[1].size == 4
 
 
 Move = Callable[[list[Array]], Array]  # of the rows before, in -1..1

@@ -40,7 +40,7 @@ nothing is asked of the signs in C.  Of more than TOLD ones, S is that of all tu
 Reached, of as much as is known: by one full move; by full moves in one direction in the first
 group's turns t: sum_i d_i y_i / |d|, d the sum of their columns, is moved by <C_t, d> / |d| for
 each that is on, and by J of them at least the sum of the J least (smaller moves reach less, as
-above).
+above); of the last turns, which move little, the moves may be none.
 Source: dpaudit 2026; norms for vectors in one row: Choquette-Choo, Ganesh, Steinke, Thakurta
 2023, Privacy Amplification for Matrix Mechanisms.
 """
@@ -134,10 +134,10 @@ def _counted(node: Any) -> Losses:
     squares = [*accumulate((move.upper for move in reversed(every)), min)][::-1]
     moves = tuple(quotient(square, z) for square in squares)
     over, under = _drawn(moves, node.rate, turns), _once(node, squares[0], every[0].reached)
-    together = tuple(quotient(square, z) for square in _aligned(child, int(node.groups)))
-    if not together:
+    aligned, together = _aligned(child, int(node.groups))
+    if not aligned:
         return Losses((over,), (over.swapped,), under.reached_remove, under.reached_add)
-    all_turns = _drawn(together, node.rate, turns)
+    all_turns = _drawn(tuple(quotient(square, z) for square in together), node.rate, aligned)
     return Losses(
         (over,),
         (over.swapped,),
@@ -150,22 +150,26 @@ def _drawn(moves: tuple[Number, ...], rate: Number, turns: int) -> Pair:
     return Normal(moves[-1]) if rate == 1 else DrawnMoves(moves, rate, Fraction(turns))
 
 
-def _aligned(child: Any, groups: int) -> list[Fraction]:
-    """Squared sums of the 1, 2, ... least <C_t, d> / |d|; none for entries below 0, or many."""
+def _aligned(child: Any, groups: int) -> tuple[int, list[Fraction]]:
+    """Of how many turns, and squared sums of the 1, 2, ... least <C_t, d> / |d| of theirs.
+
+    None for entries below 0, or many.  Left out are turns of so little that others reach more.
+    """
     rounds = int(child.rounds)
     starts = range(0, rounds, groups)
     if len(starts) * rounds > CELLS:
-        return []
+        return 0, []
     columns = [_column(child.strategy, rounds, t) for t in starts]
     if any(c < 0 for column in columns for c in column.values()):
-        return []
+        return 0, []
     together: Counter[int] = Counter()
     for column in columns:
         together.update(column)
-    moves = sorted(sum(c * together[i] for i, c in column.items()) for column in columns)[:TOLD]
+    moves = sorted(sum(c * together[i] for i, c in column.items()) for column in columns)
+    moves = moves[max(range(len(moves)), key=lambda i: moves[i] * (len(moves) - i)) :]
     one = 1 << BITS if child.strategy is Factorisation.SQRT_TOEPLITZ else 1
     squares = sum(d * d for d in together.values()) * one**2
-    return [Fraction(move**2) / squares for move in accumulate(moves)]
+    return len(moves), [Fraction(move**2) / squares for move in accumulate(moves[:TOLD])]
 
 
 def _column(strategy: Any, rounds: int, t: int) -> dict[int, Any]:

@@ -72,31 +72,37 @@ def _turns_that_meet(node: Any, kind: str) -> Losses:
     starts = range(0, rounds, int(node.groups))
     turns = len(starts)
 
-    def unseen(squares: Sequence[Any]) -> Pair:
+    def unseen(squares: Sequence[Any], number: int = turns) -> Pair:
         moves = tuple(sqrt(s) / z if is_symbolic(z) else sqrt(s / z**2) for s in squares)
-        return (
-            Normal(moves[-1]) if node.rate == 1 else DrawnMoves(moves, node.rate, Fraction(turns))
-        )
+        if node.rate == 1:
+            return Normal(moves[-1])
+        return DrawnMoves(moves, node.rate, Fraction(number))
 
-    numbers = [min(j, turns) for j in range(1, ONE_BY_ONE)] + [turns]
-    extents = [turns_of(kind, strategy, rounds, j, int(node.groups)) for j in sorted(set(numbers))]
+    numbers = sorted({*range(1, min(turns, ONE_BY_ONE)), turns})
+    extents = [turns_of(kind, strategy, rounds, j, int(node.groups)) for j in numbers]
     above = unseen([min(upper for upper, _ in extents[j:]) for j in range(len(extents))])
     below: list[Pair] = []
     back: list[Pair] = []
     if extents[0][1] is not None:
         once = Normal(sqrt(extents[0][1]) / z if is_symbolic(z) else sqrt(extents[0][1] / z**2))
         below, back = [Mixed(once, node.rate)], [Mixed(once.swapped, node.rate).swapped]
-    together = _along_their_sum(kind, strategy, rounds, starts)
-    if together:
-        below.append(unseen(together))
-        back.append(unseen(together).swapped)
+    kept, together = _along_their_sum(kind, strategy, rounds, starts)
+    if kept:
+        below.append(unseen(together, kept))
+        back.append(unseen(together, kept).swapped)
     return Losses((above,), (above.swapped,), tuple(below), tuple(back))
 
 
-def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> list[Fraction]:
-    """Squared moves, along the sum of the turns' columns, of the turns that move least."""
+def _along_their_sum(
+    kind: str, strategy: Any, rounds: int, starts: range
+) -> tuple[int, list[Fraction]]:
+    """How many turns are kept, and squared moves along the sum of all turns' columns.
+
+    Kept are those that move most, as many as make the least of them, times their number, largest;
+    then 1, 2, ... of those kept that move least.
+    """
     if len(starts) * rounds > MOST_ENTRIES:
-        return []
+        return 0, []
     one = 1
     if kind == "sqrt_toeplitz":
         one, toeplitz = 2**POINT, [2**POINT]
@@ -117,12 +123,14 @@ def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> li
 
     columns = [[entry(i, t + 1) for i in range(1, rounds + 1)] for t in starts]
     if min(map(min, columns)) < 0:
-        return []
+        return 0, []
     direction = [sum(row) for row in zip(*columns, strict=True)]
     length = sum(d * d for d in direction) * one**2
     least = sorted(sum(c * d for c, d in zip(column, direction, strict=True)) for column in columns)
-    least = least[:ONE_BY_ONE]
-    return [Fraction(sum(least[:j])) ** 2 / length for j in range(1, len(least) + 1)]
+    most = max(len(least[i:]) * least[i] for i in range(len(least)))
+    kept = next(least[i:] for i in range(len(least)) if len(least[i:]) * least[i] == most)
+    one_by_one = range(1, min(len(kept), ONE_BY_ONE) + 1)
+    return len(kept), [Fraction(sum(kept[:j])) ** 2 / length for j in one_by_one]
 
 
 BANDED: Table = {
