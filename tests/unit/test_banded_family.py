@@ -157,6 +157,7 @@ MEET = meeting("tree", 4, 2, F(1, 3))
         meeting("tree", 64, 16, F(1, 10), 5),
         meeting("tree", 12, 5, 1, 10),
         meeting("tree", 80, 1, F(1, 80), 10),
+        meeting("tree", 5, 4, F(1, 3)),
         meeting("sqrt_toeplitz", 40, 10, F(1, 10), 5),
         meeting("sqrt_toeplitz", 600, 100, F(1, 10), 5),
         meeting("independent_prefix", 10, 3, F(1, 4), 20),

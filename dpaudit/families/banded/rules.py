@@ -48,6 +48,7 @@ Source: dpaudit 2026; norms for vectors in one row: Choquette-Choo, Ganesh, Stei
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -77,7 +78,7 @@ from dpaudit.scope import Adjacency
 BLOCKS = Source(
     "Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu",
     2023,
-    "Theorem 4; proof in families.banded.rules",
+    "Theorem 4, and where blocks meet Kahane 1985; proofs in families.banded.rules",
 )
 TOLD, CELLS, BITS = 64, 200_000, 128
 PURE.absent(CyclicPoisson, reason="Gaussian noise has no finite largest privacy loss")
@@ -123,30 +124,32 @@ def _once(node: Any, upper: Number, reached: Number | None) -> Losses:
 
 def _counted(node: Any) -> Losses:
     """How many of its turns a record takes part in decides how far it may move the release."""
-    child, z = node.child, node.child.noise_multiplier
-    turns = -(-int(child.rounds) // int(node.groups))
-    counts = [*range(1, min(turns, TOLD)), turns]
-    every = [
-        largest_move(child.strategy, child.rounds, Participation(count, node.groups))
-        for count in counts
-    ]
-    # Not all are exact, and what bounds more of them bounds fewer.
-    squares = [*accumulate((move.upper for move in reversed(every)), min)][::-1]
-    moves = tuple(quotient(square, z) for square in squares)
-    over, under = _drawn(moves, node.rate, turns), _once(node, squares[0], every[0].reached)
-    aligned, together = _aligned(child, int(node.groups))
-    if not aligned:
-        return Losses((over,), (over.swapped,), under.reached_remove, under.reached_add)
-    all_turns = _drawn(tuple(quotient(square, z) for square in together), node.rate, aligned)
+    z, turns = node.child.noise_multiplier, -(-int(node.child.rounds) // int(node.groups))
+    squares, reached = _squares(node.child, turns, node.groups)
+    over, under = _drawn(squares, z, node.rate, turns), _once(node, squares[0], reached)
+    aligned, together = _aligned(node.child, int(node.groups))
+    below = (_drawn(together, z, node.rate, aligned),) if aligned else ()
     return Losses(
         (over,),
         (over.swapped,),
-        (*under.reached_remove, all_turns),
-        (*under.reached_add, all_turns.swapped),
+        (*under.reached_remove, *below),
+        (*under.reached_add, *(pair.swapped for pair in below)),
     )
 
 
-def _drawn(moves: tuple[Number, ...], rate: Number, turns: int) -> Pair:
+def _squares(child: Any, turns: int, groups: Number) -> tuple[list[Number], Number | None]:
+    """S_1, S_2, ..., the last of all turns; and what one move is known to reach."""
+    every = [
+        largest_move(child.strategy, child.rounds, Participation(count, groups))
+        for count in (*range(1, min(turns, TOLD)), turns)
+    ]
+    # Not all are exact, and what bounds more of them bounds fewer.
+    smallest = [*accumulate((move.upper for move in reversed(every)), min)]
+    return smallest[::-1], every[0].reached
+
+
+def _drawn(squares: Sequence[Number], z: Number, rate: Number, turns: int) -> Pair:
+    moves = tuple(quotient(square, z) for square in squares)
     return Normal(moves[-1]) if rate == 1 else DrawnMoves(moves, rate, Fraction(turns))
 
 
@@ -179,17 +182,20 @@ def _column(strategy: Any, rounds: int, t: int) -> dict[int, Any]:
         return {i: strategy.entries[i][t] for i in rows}
     if isinstance(strategy, BandedToeplitz):
         return dict(zip(rows, strategy.entries, strict=False))
-    if strategy is Factorisation.TREE:
-        found, m = {}, t + 1
-        while m <= rounds:
-            found[m - 1] = 1
-            m += m & -m
-        return found
     if strategy is Factorisation.SQRT_TOEPLITZ:
         steps = range(1, rounds - t)
         falling = accumulate(steps, lambda c, k: c * (2 * k - 1) // (2 * k), initial=1 << BITS)
         return dict(zip(rows, falling, strict=True))
-    return dict.fromkeys(rows, 1)  # independent_prefix: others have no bound of several rounds
+    # independent_prefix: others have no bound of several rounds
+    return dict.fromkeys(_nodes(rounds, t) if strategy is Factorisation.TREE else rows, 1)
+
+
+def _nodes(rounds: int, t: int) -> Iterator[int]:
+    """The rows of a tree that hold round t, both from 0."""
+    m = t + 1
+    while m <= rounds:
+        yield m - 1
+        m += m & -m
 
 
 def _times(pairs: tuple[Pair, ...], count: int) -> tuple[Pair, ...]:

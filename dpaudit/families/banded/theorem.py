@@ -23,6 +23,7 @@ from dpaudit.families.correlated.theorem import column_of, turns_of
 from dpaudit.nodes.pairs import DrawnMoves, Losses, Mixed, Normal, Pair
 
 ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 200_000, 128
+Kept = tuple[int, list[Fraction]]
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 
 
@@ -68,34 +69,31 @@ def _one_turn(node: Any) -> Losses:
 
 def _turns_that_meet(node: Any, kind: str) -> Losses:
     """N(the move of J turns, z^2) against N(0, z^2), J binomial."""
-    strategy, rounds, z = node.child.strategy, int(node.child.rounds), node.child.noise_multiplier
-    starts = range(0, rounds, int(node.groups))
-    turns = len(starts)
-
-    def unseen(squares: Sequence[Any], number: int = turns) -> Pair:
-        moves = tuple(sqrt(s) / z if is_symbolic(z) else sqrt(s / z**2) for s in squares)
-        if node.rate == 1:
-            return Normal(moves[-1])
-        return DrawnMoves(moves, node.rate, Fraction(number))
-
-    numbers = sorted({*range(1, min(turns, ONE_BY_ONE)), turns})
-    extents = [turns_of(kind, strategy, rounds, j, int(node.groups)) for j in numbers]
-    above = unseen([min(upper for upper, _ in extents[j:]) for j in range(len(extents))])
-    below: list[Pair] = []
-    back: list[Pair] = []
+    strategy, rounds, apart = node.child.strategy, int(node.child.rounds), int(node.groups)
+    starts = range(0, rounds, apart)
+    numbers = sorted({*range(1, min(len(starts), ONE_BY_ONE)), len(starts)})
+    extents = [turns_of(kind, strategy, rounds, number, apart) for number in numbers]
+    uppers = [min(upper for upper, _ in extents[j:]) for j in range(len(extents))]
+    above, below = _unseen(node, uppers, len(starts)), list[Pair]()
     if extents[0][1] is not None:
-        once = Normal(sqrt(extents[0][1]) / z if is_symbolic(z) else sqrt(extents[0][1] / z**2))
-        below, back = [Mixed(once, node.rate)], [Mixed(once.swapped, node.rate).swapped]
+        below.append(Mixed(_unseen(node, [extents[0][1]], 0), node.rate))
     kept, together = _along_their_sum(kind, strategy, rounds, starts)
     if kept:
-        below.append(unseen(together, kept))
-        back.append(unseen(together, kept).swapped)
-    return Losses((above,), (above.swapped,), tuple(below), tuple(back))
+        below.append(_unseen(node, together, kept))
+    back = tuple(pair.swapped for pair in below)
+    return Losses((above,), (above.swapped,), tuple(below), back)
 
 
-def _along_their_sum(
-    kind: str, strategy: Any, rounds: int, starts: range
-) -> tuple[int, list[Fraction]]:
+def _unseen(node: Any, squares: Sequence[Any], turns: int) -> Pair:
+    """Of no turns that are drawn, or of all for certain: the normal pair."""
+    z = node.child.noise_multiplier
+    moves = tuple(sqrt(s) / z if is_symbolic(z) else sqrt(s / z**2) for s in squares)
+    if node.rate == 1 or not turns:
+        return Normal(moves[-1])
+    return DrawnMoves(moves, node.rate, Fraction(turns))
+
+
+def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> Kept:
     """How many turns are kept, and squared moves along the sum of all turns' columns.
 
     Kept are those that move most, as many as make the least of them, times their number, largest;
@@ -103,25 +101,8 @@ def _along_their_sum(
     """
     if len(starts) * rounds > MOST_ENTRIES:
         return 0, []
-    one = 1
-    if kind == "sqrt_toeplitz":
-        one, toeplitz = 2**POINT, [2**POINT]
-        for k in range(1, rounds):
-            toeplitz.append(toeplitz[-1] * (2 * k - 1) // (2 * k))
-
-    def entry(i: int, t: int) -> Any:
-        """Row i of column t, rounds from 1."""
-        if kind == "tree":
-            return int(i - (i & -i) < t <= i)
-        if i < t or kind == "independent_prefix":
-            return int(i >= t)
-        if kind == "LowerTriangular":
-            return strategy.entries[i - 1][t - 1]
-        if kind == "BandedToeplitz":
-            return strategy.entries[i - t] if i - t < len(strategy.entries) else 0
-        return toeplitz[i - t]
-
-    columns = [[entry(i, t + 1) for i in range(1, rounds + 1)] for t in starts]
+    one = 2**POINT if kind == "sqrt_toeplitz" else 1
+    columns = [_rows_of(kind, strategy, rounds, t + 1, one) for t in starts]
     if min(map(min, columns)) < 0:
         return 0, []
     direction = [sum(row) for row in zip(*columns, strict=True)]
@@ -131,6 +112,22 @@ def _along_their_sum(
     kept = next(least[i:] for i in range(len(least)) if len(least[i:]) * least[i] == most)
     one_by_one = range(1, min(len(kept), ONE_BY_ONE) + 1)
     return len(kept), [Fraction(sum(kept[:j])) ** 2 / length for j in one_by_one]
+
+
+def _rows_of(kind: str, strategy: Any, rounds: int, t: int, one: int) -> list[Any]:
+    """Column t, rounds and rows from 1, in units of 1 / one and rounded down."""
+    if kind == "tree":
+        return [int(i - (i & -i) < t <= i) for i in range(1, rounds + 1)]
+    if kind == "independent_prefix":
+        return [int(i >= t) for i in range(1, rounds + 1)]
+    if kind == "LowerTriangular":
+        return [0] * (t - 1) + [strategy.entries[i][t - 1] for i in range(t - 1, rounds)]
+    column = list(getattr(strategy, "entries", ()))
+    if kind == "sqrt_toeplitz":
+        column = [one]
+        for k in range(1, rounds):
+            column.append(column[-1] * (2 * k - 1) // (2 * k))
+    return ([0] * (t - 1) + column + [0] * rounds)[:rounds]
 
 
 BANDED: Table = {

@@ -137,10 +137,10 @@ def _places(parameters: tuple[Floats, Floats, float], y: Reals) -> Reals:
     moves, logs, _ = parameters
     if not len(y):
         return y
-    nearest, farthest = float(moves[0]), float(moves[-1])
-    low = (float(y.min()) - logs[0]) / nearest + nearest / 2
-    high = max((float(y.max()) - logs[-1]) / farthest + farthest / 2, low) + 1
-    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / nearest - farthest
+    near, far = float(moves[0]), float(moves[-1])
+    least = (float(y.min()) - logs[0]) / near + near / 2
+    high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
+    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / near - far
     table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
     t: Reals = np.interp(y, _log_g(parameters, table)[0], table)
     allowed = NEAR * (1 + np.max(np.abs(y)))
