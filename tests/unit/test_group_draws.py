@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import dpaudit as dp
@@ -72,6 +73,22 @@ def test_moves_of_any_length_have_the_profile_of_their_densities(
             theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
             assert float(theirs.lower()) <= float(found.upper)
             assert float(found.lower) <= float(theirs.upper())
+
+
+def test_moves_of_hundreds_of_deviations_are_answered() -> None:
+    """At this delta the ratio at the threshold t is w_1 exp(m_1 t - m_1^2 / 2) but for e^-1000."""
+    pair = DrawnMoves((F(265), F(412), F(520), F(616)), F(1, 10), F(4))
+    found = epsilon_interval(pair, F(33, 100))
+    assert found.upper - found.lower < F(1, 1000)
+
+    def loss(t: float) -> float:
+        return math.log(0.2916) + 265 * t - 265**2 / 2
+
+    def excess(t: float) -> float:
+        lost = 0.2916 * norm.cdf(t - 265) + math.exp(loss(t) + norm.logsf(t))
+        return 0.3439 - lost - 0.33
+
+    assert float(found.upper) == pytest.approx(loss(brentq(excess, 255, 265)), abs=1e-3)
 
 
 def test_equal_steps_are_the_draws_of_a_group() -> None:

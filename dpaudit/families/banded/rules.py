@@ -80,7 +80,7 @@ BLOCKS = Source(
     2023,
     "Theorem 4, and where blocks meet Kahane 1985; proofs in families.banded.rules",
 )
-TOLD, CELLS, BITS = 64, 200_000, 128
+TOLD, CELLS, BITS = 64, 300_000, 128
 PURE.absent(CyclicPoisson, reason="Gaussian noise has no finite largest privacy loss")
 for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
     _calculus.absent(CyclicPoisson, reason="a composition of sampled releases: use profile")

@@ -22,7 +22,7 @@ from dpaudit.exact import is_symbolic, sqrt
 from dpaudit.families.correlated.theorem import column_of, turns_of
 from dpaudit.nodes.pairs import DrawnMoves, Losses, Mixed, Normal, Pair
 
-ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 200_000, 128
+ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 300_000, 128
 Kept = tuple[int, list[Fraction]]
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 

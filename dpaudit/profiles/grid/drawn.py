@@ -143,7 +143,7 @@ def _places(parameters: tuple[Floats, Floats, float], y: Reals) -> Reals:
     low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / near - far
     table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
     t: Reals = np.interp(y, _log_g(parameters, table)[0], table)
-    allowed = NEAR * (1 + np.max(np.abs(y)))
+    allowed = NEAR * (1 + np.max(np.abs(y))) + 8 * UNIT * far * np.max(np.abs(t))
     for _ in range(NEWTONS):
         value, slope = _log_g(parameters, t)
         if np.max(np.abs(value - y)) <= allowed:
@@ -181,7 +181,7 @@ def closed_of(pair: Moved, tail: float) -> Closed:
         return p, q
 
     largest = float(np.max(np.abs(logs))) + most * farthest
-    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 16 * UNIT * (largest - log_none)
+    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 24 * UNIT * (largest - log_none)
     relative = NORMAL_FACTOR + 4 * UNIT * (farthest * farthest + largest + len(logs))
     return Closed(masses, NO_OUTCOMES, (span[0], span[1]), error, relative)
 
