@@ -173,6 +173,12 @@ IN_NUMBERS: list[tuple[Node, str]] = [
         ),
         "add_remove",
     ),
+    (
+        CyclicPoisson(
+            CorrelatedGaussian("r", 4, 8, "tree", Participation(4, 2)), 2, Fraction(1, 10)
+        ),
+        "add_remove",
+    ),
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),

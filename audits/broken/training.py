@@ -11,6 +11,8 @@ import dpaudit as dp
 from audits.training.common import FAR, PAIR, TURNED, ZEROED
 from audits.training.secure_mean import PAIR as POINTING
 from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.banded.kernel import TurnsBatches
+from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
 from dpaudit.families.distributed.kernel import DistributedGaussianVectorKernel
 from dpaudit.families.distributed.rotated import RotatedTotals
 from dpaudit.kernels.base import Generator
@@ -29,6 +31,7 @@ from mechanisms.training.microbatches import (
     Microbatched,
 )
 from mechanisms.training.secure_mean import GRAIN, MODULUS, RADIUS, SQUARES, SecureMean
+from mechanisms.training.turns import TreeInTurns
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,43 @@ class _AnyRounding(RotatedTotals):
         return np.asarray(np.floor(scaled + self.dither[:, 0]))
 
 
+class OneCoinForAllTurns:
+    """A record's first coin is that of every turn."""
+
+    def __init__(self, sampling: Any, trials: int) -> None:
+        self.turns, self.trials = TurnsBatches(sampling), trials
+        self.used, self.coins = 0, np.zeros((0, 0))
+
+    def draw(self, size: int, rng: Generator) -> Array:
+        """The next batch, shape (trials, size)."""
+        eligible = self.turns.eligible(self.used, size)
+        if not self.used:
+            self.coins = rng.random((self.trials, size))
+        self.used += 1
+        return np.asarray((self.coins < self.turns.rate) & eligible)
+
+
+class TwiceTheRate(OneCoinForAllTurns):
+    """Coins of twice the rate."""
+
+    def draw(self, size: int, rng: Generator) -> Array:
+        eligible = self.turns.eligible(self.used, size)
+        self.used += 1
+        return np.asarray((rng.random((self.trials, size)) < 2 * self.turns.rate) & eligible)
+
+
+class LeavesWithoutNoise(CorrelatedGaussianKernel):
+    """Of a tree's nodes, those of one round are released with next to no noise."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        fresh = scale[:, None] * rng.standard_normal(values.shape)
+        fresh = fresh / 100 if self._round % 2 else fresh
+        noise = self._past.known(self._round) + fresh
+        released = self.centre(values) + noise
+        self._remember(values, scale, noise, fresh)
+        return released
+
+
 def _suite(name: str, program: Any, pair: dp.Neighbours, bug: str, **options: Any) -> dp.Suite:
     return dp.Suite(name, program, pair, trials=1_000, bug=bug, **options)
 
@@ -211,4 +251,12 @@ BROKEN = [
         kernels={dp.DistributedGaussianVector: TooFarLifted},
     ),
     _suite("secure_mean", AnyRounding(), POINTING, "any_rounding"),
+    *(
+        _suite("tree_in_turns", TreeInTurns(), PAIR, bug, kernels=kernels)
+        for bug, kernels in (
+            ("one_coin_for_all_turns", {dp.CyclicPoisson: OneCoinForAllTurns}),
+            ("twice_the_rate_of_turns", {dp.CyclicPoisson: TwiceTheRate}),
+            ("leaves_without_noise", {dp.CorrelatedGaussian: LeavesWithoutNoise}),
+        )
+    ),
 ]

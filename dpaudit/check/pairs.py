@@ -21,6 +21,7 @@ from dpaudit.nodes.pairs import (
     Branched,
     Concentrated,
     Drawn,
+    DrawnMoves,
     Factor,
     LaplaceShift,
     Largest,
@@ -169,6 +170,10 @@ def _rate(stated: Any, own: Any) -> bool:
     return _at_least(stated, own) and _at_least(Fraction(1), stated)
 
 
+def _each_at_least(stated: Any, own: Any) -> bool:
+    return len(stated) == len(own) and all(map(_at_least, stated, own))
+
+
 def _same(stated: Any, own: Any) -> bool:
     return bool(stated == own)
 
@@ -181,6 +186,7 @@ GROWS: dict[type[Pair], dict[str, Callable[[Any, Any], bool]]] = {
     Renyi: {"epsilon": _at_least},
     Mixed: {"base": dominates, "rate": _rate},
     Drawn: {"mu": _at_least, "rate": _rate, "size": _at_least},
+    DrawnMoves: {"moves": _each_at_least, "rate": _rate},
     Spliced: {"above": dominates, "below": dominates},
     Swapped: {"base": dominates},
     Replaced: {"mu": _at_least},

@@ -224,6 +224,18 @@ class Drawn(Pair):
 
 
 @dataclass(frozen=True)
+class DrawnMoves(Pair):
+    """N(m_J, 1) against N(0, 1), J binomial(size, rate) and not seen.
+
+    m_0 = 0; ``moves`` are m_1 <= m_2 <= ..., the last of them also for every larger J.
+    """
+
+    moves: tuple[Number, ...]
+    rate: Number
+    size: Number
+
+
+@dataclass(frozen=True)
 class Clones(Symmetric):
     """One report hidden among ``others``: the shuffled counts (A + I, C - A + J), seen.
 

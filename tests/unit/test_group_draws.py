@@ -9,17 +9,20 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import dpaudit as dp
 from dpaudit.accountant.account import Account
+from dpaudit.check.pairs import dominates
+from dpaudit.check.profile.cells import NotConfirmed
 from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.theorem import bound
 from dpaudit.errors import Unsupported
 from dpaudit.exact import decimal_upper, enclose
-from dpaudit.nodes.pairs import Drawn, Normal, product
-from dpaudit.profiles import delta_interval
+from dpaudit.nodes.pairs import Drawn, DrawnMoves, Normal, product
+from dpaudit.profiles import delta_interval, epsilon_interval
 from tests.unit.test_local_family import confirmed
 
 F = Fraction
@@ -46,6 +49,74 @@ def test_both_engines_have_the_profile_of_its_densities(mu: float, rate: float, 
             theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
             assert float(theirs.lower()) <= float(found.upper)
             assert float(found.lower) <= float(theirs.upper())
+
+
+@pytest.mark.parametrize(
+    ("moves", "rate", "size"),
+    [((1.0, 1.25), 0.1, 2), ((0.25, 0.75, 0.75, 2.0), 0.5, 4), ((0.5, 1.5), 0.125, 6)],
+)
+def test_moves_of_any_length_have_the_profile_of_their_densities(
+    moves: tuple[float, ...], rate: float, size: int
+) -> None:
+    """The last move is also that of any larger number; in products as well."""
+    pair = DrawnMoves(tuple(F(str(move)) for move in moves), F(str(rate)), F(size))
+    known = [0.0, *moves]
+    weights = binom.pmf(np.arange(size + 1), size, rate)
+    drawn = sum(w * norm.pdf(T - known[min(j, len(moves))]) for j, w in enumerate(weights))
+    laws = drawn, norm.pdf(T)
+    for used, (p, q) in ((pair, laws), (pair.swapped, laws[::-1])):
+        for epsilon in (0.0, 0.2, 1.0):
+            truth = float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * CELL)
+            found = delta_interval(used, F(str(epsilon)))
+            assert float(found.lower) == pytest.approx(truth, rel=1e-4, abs=1e-9)
+            assert found.upper - found.lower < F(1, 10**9)
+            theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
+            assert float(theirs.lower()) <= float(found.upper)
+            assert float(found.lower) <= float(theirs.upper())
+
+
+def test_moves_of_hundreds_of_deviations_are_answered() -> None:
+    """At this delta the ratio at the threshold t is w_1 exp(m_1 t - m_1^2 / 2) but for e^-1000."""
+    pair = DrawnMoves((F(265), F(412), F(520), F(616)), F(1, 10), F(4))
+    found = epsilon_interval(pair, F(33, 100))
+    assert found.upper - found.lower < F(1, 1000)
+
+    def loss(t: float) -> float:
+        return math.log(0.2916) + 265 * t - 265**2 / 2
+
+    def excess(t: float) -> float:
+        lost = 0.2916 * norm.cdf(t - 265) + math.exp(loss(t) + norm.logsf(t))
+        return 0.3439 - lost - 0.33
+
+    assert float(found.upper) == pytest.approx(loss(brentq(excess, 255, 265)), abs=1e-3)
+
+
+def test_equal_steps_are_the_draws_of_a_group() -> None:
+    group = Drawn(F(1, 4), F(1, 5), F(3))
+    moves = DrawnMoves((F(1, 4), F(1, 2), F(3, 4)), F(1, 5), F(3))
+    for one, other in ((group, moves), (group.swapped, moves.swapped)):
+        for times in (1, 5):
+            found = [delta_interval(product([(p, F(times))]), F(1, 10)) for p in (one, other)]
+            assert float(found[0].upper) == pytest.approx(float(found[1].upper), rel=1e-6)
+
+
+def test_a_product_of_moves_is_confirmed_and_a_smaller_epsilon_is_not() -> None:
+    pair = product([(DrawnMoves((F(1, 4), F(1)), F(1, 5), F(3)), F(4)), (Normal(F(1, 3)), F(1))])
+    delta = F(1, 10**4)
+    found = epsilon_interval(pair, delta)
+    row = {"value": str(float(found.upper)), **found.upper_witness}
+    assert confirm_upper(pair, F(row["value"]), delta, row)
+    assert not confirm_upper(pair, F(row["value"]) * F(98, 100), delta, row)
+
+
+def test_the_checker_takes_no_moves_that_fall_and_no_smaller_ones() -> None:
+    moves = DrawnMoves((F(1, 2), F(1)), F(1, 5), F(3))
+    with pytest.raises(NotConfirmed, match="do not grow"):
+        delta_by(DrawnMoves((F(1), F(1, 2)), F(1, 5), F(3)), enclose(F(2)), {})
+    assert dominates(DrawnMoves((F(1, 2), F(2)), F(1, 4), F(3)), moves)
+    assert not dominates(DrawnMoves((F(1, 3), F(2)), F(1, 4), F(3)), moves)
+    assert not dominates(DrawnMoves((F(1),), F(1, 4), F(3)), moves)
+    assert not dominates(DrawnMoves((F(1, 2), F(1)), F(1, 6), F(3)), moves)
 
 
 def test_no_moves_in_the_plane_are_further_apart() -> None:

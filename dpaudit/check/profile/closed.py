@@ -8,6 +8,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
+    DrawnMoves(m, q, k) the same with m_j for j mu, m_0 = 0 and the last move from there on
     Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
                         and m reports at r, k the first number of ones with a ratio of at least x
     Swapped(base)       1 - x + x delta_base(1 / x)
@@ -26,6 +27,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from math import comb, isqrt, prod
 from typing import Any
 
@@ -50,6 +52,7 @@ from dpaudit.nodes.pairs import (
     Clones,
     DiscreteNormal,
     Drawn,
+    DrawnMoves,
     LaplaceShift,
     Largest,
     Mixed,
@@ -277,9 +280,9 @@ def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
     return 1 - x if inner <= 0 else ball(0).union(rate)
 
 
-def _of_a_group(pair: Drawn, x: Ball, more: Forms) -> Ball:
+def _of_a_group(pair: Drawn | DrawnMoves, x: Ball, more: Forms) -> Ball:
     """The best test is {z > t}; from any t below to any above the best, by what lies between."""
-    chances, steps = _chances(pair.mu, pair.rate, pair.size)
+    chances, steps = _chances(pair)
     if x <= chances[0]:
         return 1 - x
     if not x > chances[0]:
@@ -298,7 +301,7 @@ def _of_a_group(pair: Drawn, x: Ball, more: Forms) -> Ball:
             break
         width *= 16
         if width > 1:
-            raise NotConfirmed("Drawn: a threshold that is not found")
+            raise NotConfirmed(f"{type(pair).__name__}: a threshold that is not found")
     root = ball(2).sqrt()
 
     def beyond(t: Ball) -> Ball:
@@ -310,21 +313,27 @@ def _of_a_group(pair: Drawn, x: Ball, more: Forms) -> Ball:
 
 
 @lru_cache(maxsize=64)
-def _chances(mu: Number, rate: Number, size: Number) -> tuple[list[Ball], list[Ball]]:
-    q, k = ball(rate), int(size)
+def _chances(pair: Drawn | DrawnMoves) -> tuple[list[Ball], list[Ball]]:
+    """How likely each number of them is, and how far that many move."""
+    q, k = ball(pair.rate), int(pair.size)
     masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    return masses, [j * ball(mu) for j in range(k + 1)]
+    if isinstance(pair, Drawn):
+        return masses, [j * ball(pair.mu) for j in range(k + 1)]
+    known = [ball(0), *(ball(move) for move in pair.moves)]
+    if not known[1:] or not all(b >= a or b.overlaps(a) for a, b in pairwise(known)):
+        raise NotConfirmed("DrawnMoves: moves that do not grow")
+    return masses, [known[min(j, len(known) - 1)] for j in range(k + 1)]
 
 
 @lru_cache(maxsize=64)
-def _logs_and_steps(mu: Number, rate: Number, size: Number) -> list[tuple[float, float]]:
-    chances, steps = _chances(mu, rate, size)
+def _logs_and_steps(pair: Drawn | DrawnMoves) -> list[tuple[float, float]]:
+    chances, steps = _chances(pair)
     return [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
 
 
-def _threshold(pair: Drawn, loss: float) -> float:
+def _threshold(pair: Drawn | DrawnMoves, loss: float) -> float:
     """About where the loss is reached: Newton's method, by halving where that leaves the ends."""
-    known = _logs_and_steps(pair.mu, pair.rate, pair.size)
+    known = _logs_and_steps(pair)
     far = max(s for _, s in known)
     low, high = -60.0 - far, 60.0 + far + max(loss, 0.0)
     t = (low + high) / 2
@@ -415,6 +424,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Product: _product,
     Mixed: _mixed,
     Drawn: _of_a_group,
+    DrawnMoves: _of_a_group,
     Tallied: _tallied,
     Swapped: _swapped,
     Spliced: _spliced,

@@ -1,4 +1,4 @@
-"""Banded correlated noise over secret batches of groups that take turns."""
+"""Correlated noise over secret batches of groups that take turns."""
 
 from dpaudit.families.banded.node import CyclicPoisson
 

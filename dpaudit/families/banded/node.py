@@ -18,13 +18,14 @@ class CyclicPoisson(Node):
     """Row t of ``child`` is of a secret Poisson batch, at ``rate``, of group t modulo ``groups``.
 
     Records are parted into ``groups`` public groups, by nothing that another record moves; a group
-    takes part in every groups-th round, and of it each record by a coin of its own.  ``child``:
-    :class:`CorrelatedGaussian` of the strategy ``identity``, or a :class:`BandedToeplitz` of at
-    most ``groups`` bands, in whose declared participation a record takes part whenever its group's
-    turn comes.  Of as many rounds as groups, each has one turn, and any strategy will do: a tree,
-    which is begun anew where it is repeated.
-    Errors: InvalidParameter for another child, for more bands than groups, more groups than
-    rounds, or a participation that says otherwise.
+    takes part in every groups-th round, and of it each record by a coin of its own; of one group
+    every round samples all.  ``child``: :class:`CorrelatedGaussian`, in whose declared
+    participation a record takes part whenever its group's turn comes.  Nearest to the truth with
+    the strategy ``identity``, or a :class:`BandedToeplitz` of at most ``groups`` bands: turns
+    compose; and where groups have one turn each, as in a tree that is begun anew where it is
+    repeated.  Otherwise the number of turns that a record is in is what is sampled.
+    Errors: InvalidParameter for another child, more groups than rounds, or a participation that
+    says otherwise.
     Source: Choquette-Choo and others 2023, (Amplified) Banded Matrix Factorization.
 
     >>> import dpaudit as dp
@@ -44,15 +45,9 @@ class CyclicPoisson(Node):
     def __post_init__(self) -> None:
         super().__post_init__()
         child = self.child
-        if not isinstance(child, CorrelatedGaussian) or not (
-            child.strategy is Factorisation.IDENTITY
-            or isinstance(child.strategy, BandedToeplitz)
-            or child.rounds == self.groups
-        ):
+        if not isinstance(child, CorrelatedGaussian):
             raise InvalidParameter(
-                f"{self.name}.child = {child.head[:80]}: expected a CorrelatedGaussian of strategy "
-                "identity or BandedToeplitz: blocks of rows have to be apart; or of as many rounds "
-                "as groups"
+                f"{self.name}.child = {child.head[:80]}: expected a CorrelatedGaussian"
             )
         for value, place in (
             (child.rounds, "child.rounds"),
@@ -61,12 +56,6 @@ class CyclicPoisson(Node):
         ):
             if is_symbolic(value):
                 refuse(value, f"{self.name}.{place}", "a number, not a symbol")
-        if len(self.column) > self.groups and not self.one_turn:
-            refuse(
-                self.groups,
-                f"{self.name}.groups",
-                f"at least the {len(self.column)} bands of its strategy",
-            )
         if self.groups > child.rounds:
             refuse(self.groups, f"{self.name}.groups", f"at most {readable(child.rounds)} rounds")
         turns = -(-int(child.rounds) // int(self.groups))
@@ -82,6 +71,13 @@ class CyclicPoisson(Node):
     def one_turn(self) -> bool:
         """Whether every group has one turn."""
         return bool(getattr(self.child, "rounds", None) == self.groups)
+
+    @property
+    def apart(self) -> bool:
+        """Whether turns move rows of their own."""
+        strategy = getattr(self.child, "strategy", None)
+        banded = strategy is Factorisation.IDENTITY or isinstance(strategy, BandedToeplitz)
+        return banded and len(self.column) <= self.groups
 
     @property
     def column(self) -> tuple[Number, ...]:

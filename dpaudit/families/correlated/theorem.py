@@ -37,6 +37,11 @@ def column_of(kind: str, strategy: Any, rounds: Any) -> Extent:
     return _extent(kind, strategy, rounds, 1, 1)
 
 
+def turns_of(kind: str, strategy: Any, rounds: Any, turns: int, apart: int) -> Extent:
+    """The same of a record in at most so many rounds, so far apart."""
+    return _extent(kind, strategy, rounds, turns, apart)
+
+
 @lru_cache(maxsize=256)
 def _extent(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Extent:
     if is_symbolic(rounds):

@@ -1,10 +1,11 @@
-"""Some of a group's records drawn by coins: N(J mu, 1) against N(0, 1), J binomial and not seen.
+"""How often, or how many, decided by coins: N(m_J, 1) against N(0, 1), J binomial and not seen.
 
-With w_j the masses of J, the likelihood ratio at t is R(t) = w_0 + G(t), G(t) = sum over j >= 1 of
-w_j exp(j mu t - j^2 mu^2 / 2), which grows with t from w_0 on; log G is convex and grows by mu at
+0 < m_1 <= m_2 <= ...: multiples of mu for records of a group, of which J are drawn.  With w_j the
+masses of J, the likelihood ratio at t is R(t) = w_0 + G(t), G(t) = sum over j >= 1 of
+w_j exp(m_j t - m_j^2 / 2), which grows with t from w_0 on; log G is convex and grows by m_1 at
 least, so that a loss l has its place t where log G(t) = log(e^l - w_0), by Newton's method.
 
-    delta(x) = sum_j w_j Phi(j mu - t) - x Phi(-t),    R(t) = x > w_0;    1 - x at x <= w_0.
+    delta(x) = sum_j w_j Phi(m_j - t) - x Phi(-t),    R(t) = x > w_0;    1 - x at x <= w_0.
 
 At a place s next to t it is off by the integral of (R - x) times the normal density between them.
 """
@@ -12,12 +13,13 @@ At a place s next to t it is off by the integral of (R - x) times the normal den
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from dpaudit.exact import Number, enclose, infinity, log
-from dpaudit.nodes.pairs import Drawn
+from dpaudit.exact import enclose, infinity, log
+from dpaudit.nodes.pairs import Drawn, DrawnMoves
 from dpaudit.profiles.closed.pure import Extremes
 from dpaudit.profiles.closed.pure import _extremes as register_extremes
 from dpaudit.profiles.closed.single import Ball
@@ -30,10 +32,12 @@ from dpaudit.profiles.grid.masses import closed_form as register_closed
 
 LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
 NEAR = 2.0**-42
+Moved = Drawn | DrawnMoves
 
 
 @register_extremes(Drawn)
-def _extremes(pair: Drawn) -> Extremes:
+@register_extremes(DrawnMoves)
+def _extremes(pair: Moved) -> Extremes:
     """The loss is log w_0 at least."""
     return -pair.size * log(1 - pair.rate), infinity()
 
@@ -42,18 +46,27 @@ def _extremes(pair: Drawn) -> Extremes:
 
 
 @lru_cache(maxsize=256)
-def _balls(mu: Number, rate: Number, size: Number, bits: int) -> tuple[list[Ball], Ball]:
-    """The masses of J, and mu."""
-    q, k = enclose(rate), int(size)
-    return [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)], enclose(mu)
+def _balls(pair: Moved, bits: int) -> tuple[list[Ball], list[Ball]]:
+    """The masses of J, and m_J; those from the last move on are one."""
+    q, k = enclose(pair.rate), int(pair.size)
+    weights = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    if isinstance(pair, Drawn):
+        mu = enclose(pair.mu)
+        return weights, [j * mu for j in range(k + 1)]
+    last = min(len(pair.moves), k)
+    return (
+        [*weights[:last], sum(weights[last:])],
+        [enclose(Fraction(0)), *(enclose(move) for move in pair.moves[:last])],
+    )
 
 
 @register_form(Drawn)
-def form_of(pair: Drawn, x: Ball) -> Ball:
+@register_form(DrawnMoves)
+def form_of(pair: Moved, x: Ball) -> Ball:
     """delta at x, at the precision of the context."""
     import flint
 
-    weights, mu = _balls(pair.mu, pair.rate, pair.size, flint.ctx.prec)
+    weights, moves = _balls(pair, flint.ctx.prec)
     if x <= weights[0]:
         return 1 - x
     if not x > weights[0]:
@@ -62,24 +75,25 @@ def form_of(pair: Drawn, x: Ball) -> Ball:
     place = flint.arb(_start(pair, float((x - weights[0]).log().mid())))
     sought = x - weights[0]
     for _ in range(max(flint.ctx.prec // 40, 3).bit_length() + 2):
-        terms = _terms(weights, mu, place)
-        slope = sum((j * mu * term for j, term in enumerate(terms, 1)), flint.arb(0))
+        terms = _terms(weights, moves, place)
+        slope = sum((m * term for m, term in zip(moves[1:], terms, strict=True)), flint.arb(0))
         place = (place - (sum(terms, flint.arb(0)) - sought) / slope).mid()
     off = (1 + abs(place)) * flint.arb(2) ** (-flint.ctx.prec // 3)
     around = place + flint.arb(0, off.upper())
-    low, high = (sum(_terms(weights, mu, at), flint.arb(0)) for at in (place - off, place + off))
+    low, high = (sum(_terms(weights, moves, at), flint.arb(0)) for at in (place - off, place + off))
     if not (low < sought < high):
         return flint.arb(0).union(flint.arb(1))
     value = -x * (place / root).erfc() / 2
-    for j, weight in enumerate(weights):
-        value += weight * ((place - j * mu) / root).erfc() / 2
+    for weight, move in zip(weights, moves, strict=True):
+        value += weight * ((place - move) / root).erfc() / 2
     density = (-(around * around) / 2).exp() / (2 * flint.arb.pi()).sqrt()
     return value + (off * (high - low) * density).upper() * flint.arb(0.5, 0.5)
 
 
-def _terms(weights: list[Ball], mu: Ball, t: Ball) -> list[Ball]:
+def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
     return [
-        weight * (j * mu * t - (j * mu) ** 2 / 2).exp() for j, weight in enumerate(weights) if j
+        weight * (move * t - move**2 / 2).exp()
+        for weight, move in zip(weights[1:], moves[1:], strict=True)
     ]
 
 
@@ -87,46 +101,49 @@ def _terms(weights: list[Ball], mu: Ball, t: Ball) -> list[Ball]:
 
 
 @lru_cache(maxsize=256)
-def _floats(mu: Number, rate: Number, size: Number) -> tuple[float, Floats, float]:
-    """mu, the logarithms of w_1, w_2, ..., and that of w_0."""
-    k = int(size)
+def _floats(pair: Moved) -> tuple[Floats, Floats, float]:
+    """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
+    k = int(pair.size)
     if k > LARGEST_SIZE:
         raise TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
-    q = enclose(rate)
-    logs = [
-        float((math.comb(k, j) * q**j * (1 - q) ** (k - j)).log().mid()) for j in range(1, k + 1)
-    ]
-    return as_float(mu, "mu"), np.array(logs), float((k * (1 - q).log()).mid())
+    weights, _ = _balls(pair, 0)
+    logs = [float(weight.log().mid()) for weight in weights[1:]]
+    steps = (
+        np.arange(1.0, k + 1) * as_float(pair.mu, "mu")
+        if isinstance(pair, Drawn)
+        else (np.array([as_float(move, "moves") for move in pair.moves[: len(logs)]]))
+    )
+    return steps, np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())
 
 
-def _log_g(parameters: tuple[float, Floats, float], t: Reals) -> tuple[Reals, Reals]:
+def _log_g(parameters: tuple[Floats, Floats, float], t: Reals) -> tuple[Reals, Reals]:
     """log G and its slope."""
-    mu, logs, _ = parameters
-    j = np.arange(1, len(logs) + 1)
+    moves, logs, _ = parameters
     value, slope = np.empty(len(t)), np.empty(len(t))
     size = max(BLOCK // len(logs), 1)
     for first in range(0, len(t), size):
         part = slice(first, first + size)
-        exponents = logs + j * mu * (t[part, None] - j * mu / 2)
+        exponents = logs + moves * (t[part, None] - moves / 2)
         top = exponents.max(axis=1)
         terms = np.exp(exponents - top[:, None])
         whole = terms.sum(axis=1)
         value[part] = top + np.log(whole)
-        slope[part] = terms @ j * mu / whole
+        slope[part] = terms @ moves / whole
     return value, slope
 
 
-def _places(parameters: tuple[float, Floats, float], y: Reals) -> Reals:
+def _places(parameters: tuple[Floats, Floats, float], y: Reals) -> Reals:
     """t with log G(t) = y, by a table and Newton's method."""
-    mu, logs, _ = parameters
+    moves, logs, _ = parameters
     if not len(y):
         return y
-    low = (float(y.min()) - logs[0]) / mu + mu / 2
-    high = max((float(y.max()) - logs[-1]) / (len(logs) * mu) + len(logs) * mu / 2, low) + 1
-    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / mu - len(logs) * mu
+    near, far = float(moves[0]), float(moves[-1])
+    least = (float(y.min()) - logs[0]) / near + near / 2
+    high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
+    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / near - far
     table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
     t: Reals = np.interp(y, _log_g(parameters, table)[0], table)
-    allowed = NEAR * (1 + np.max(np.abs(y)))
+    allowed = NEAR * (1 + np.max(np.abs(y))) + 8 * UNIT * far * np.max(np.abs(t))
     for _ in range(NEWTONS):
         value, slope = _log_g(parameters, t)
         if np.max(np.abs(value - y)) <= allowed:
@@ -135,18 +152,18 @@ def _places(parameters: tuple[float, Floats, float], y: Reals) -> Reals:
     raise TooFine("a group's losses are not told apart in floats")
 
 
-def _start(pair: Drawn, y: float) -> float:
-    parameters = _floats(pair.mu, pair.rate, pair.size)
-    return float(_places(parameters, np.array([y]))[0])
+def _start(pair: Moved, y: float) -> float:
+    return float(_places(_floats(pair), np.array([y]))[0])
 
 
 @register_closed(Drawn)
-def closed_of(pair: Drawn, tail: float) -> Closed:
+@register_closed(DrawnMoves)
+def closed_of(pair: Moved, tail: float) -> Closed:
     """Masses by loss."""
-    parameters = _floats(pair.mu, pair.rate, pair.size)
-    mu, logs, log_none = parameters
-    z = quantile(tail)
-    farthest = z + len(logs) * mu
+    parameters = _floats(pair)
+    moves, logs, log_none = parameters
+    z, most = quantile(tail), float(moves[-1])
+    farthest = z + most
     ends = _log_g(parameters, np.array([-z, farthest]))[0]
     span = tuple(float(np.logaddexp(log_none, end)) for end in ends)
 
@@ -159,19 +176,22 @@ def closed_of(pair: Drawn, tail: float) -> Closed:
         t[known] = _places(parameters, y[known])
         q = normal_between(t)
         p = math.exp(log_none) * q
-        for j, weight in enumerate(np.exp(logs), 1):
-            p = p + weight * normal_between(t - j * mu)
+        for move, weight in zip(moves, np.exp(logs), strict=True):
+            p = p + weight * normal_between(t - move)
         return p, q
 
-    largest = float(np.max(np.abs(logs))) + len(logs) * mu * farthest
-    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 16 * UNIT * (largest - log_none)
+    largest = float(np.max(np.abs(logs))) + most * farthest
+    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 24 * UNIT * (largest - log_none)
     relative = NORMAL_FACTOR + 4 * UNIT * (farthest * farthest + largest + len(logs))
     return Closed(masses, NO_OUTCOMES, (span[0], span[1]), error, relative)
 
 
-@discretiser(Drawn)
-def _drawn(pair: Drawn, grid: Grid, side: Side) -> Discrete:
+def _drawn(pair: Moved, grid: Grid, side: Side) -> Discrete:
     cells = cells_of(pair, grid, 1)
     if cells is None:
-        raise TooFine("Drawn: no closed form")
+        raise TooFine(f"{type(pair).__name__}: no closed form")
     return cells.discrete(side)
+
+
+discretiser(Drawn)(_drawn)
+discretiser(DrawnMoves)(_drawn)
