@@ -16,12 +16,13 @@ from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.exact import decimal_upper
 from dpaudit.families.sampling import rules
 from dpaudit.measures.profile import PROFILE
-from dpaudit.nodes.pairs import Branched, Drawn, LaplaceShift, Losses, Mixed, Normal
+from dpaudit.nodes.pairs import Atoms, Branched, Drawn, LaplaceShift, Losses, Mixed, Normal
 from dpaudit.scope import central
 from tests.sampling_for_tests import rederived
 
 F = Fraction
 REPLACE = central("replace_one")
+NOTHING = Atoms(((F(1), F(1)),))
 NOISE, RATE, ROUNDS = dp.Gaussian("g", 2), F(1, 20), 30
 RUN = dp.Repeat(dp.PoissonSampled(NOISE, RATE), ROUNDS)
 
@@ -69,12 +70,12 @@ def test_a_group_tells_how_many_of_it_came() -> None:
     assert told(upper, 3) <= mpmath.mpf("1e-4") < told(upper * (1 - 1e-3), 3)
     losses = PROFILE.fold(dp.Group(dp.PoissonSampled(NOISE, RATE), 3), REPLACE).value
     assert losses.reached_remove == (Drawn(F(1, 2), RATE, F(3)),)
-    two = (F(1, 2), F(1, 2), Normal(F(0))), (F(1, 2), F(1, 2), LaplaceShift(F(1)))
+    two = (F(1, 2), F(1, 2), NOTHING), (F(1, 2), F(1, 2), LaplaceShift(F(1)))
     half = dp.Group(dp.PoissonSampled(dp.Laplace("l", 1), F(1, 2)), 2)
     (pair,) = PROFILE.fold(half, REPLACE).value.remove
     quarter = F(1, 4)
     assert pair == Branched((
-        (quarter, quarter, Normal(F(0))),
+        (quarter, quarter, NOTHING),
         (F(1, 2), F(1, 2), LaplaceShift(F(1))),
         (quarter, quarter, LaplaceShift(F(2))),
     ))  # fmt: skip

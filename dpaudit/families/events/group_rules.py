@@ -369,11 +369,11 @@ def _told(pair: Mixed, node: Group) -> Pair:
 
 def _seen(pair: Branched, node: Group) -> Pair:
     """How many of a group came, each of whose records is seen to come or not."""
-    _, (rate, _, base) = pair.branches
+    (_, _, nothing), (rate, _, base) = pair.branches
     branches: list[tuple[Number, Number, Pair]] = []
     for j, weight in enumerate(_binomial(node, rate)):
         far = enlarged(base, Group(node.child, Fraction(max(j, 1))), composed=True)
-        branches.append((weight, weight, far if j > 0 else Normal(Fraction(0))))
+        branches.append((weight, weight, far if j > 0 else nothing))
     return Branched(tuple(branches))
 
 

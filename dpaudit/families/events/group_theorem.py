@@ -252,9 +252,10 @@ def _together(pair: Pair, k: Any, told: Callable[[Mixed], Pair] | None) -> Pair:
 def _all_coins(pair: Branched, k: Any) -> Pair:
     """Records replaced in samples: the group's coins are told, one law of J on either side."""
     q, _, base = pair.branches[-1]
+    nothing = Atoms(((Fraction(1), Fraction(1)),))
     found: list[tuple[Any, Any, Pair]] = []
     for j, chance in enumerate(_chances(q, k)):
-        found.append((chance, chance, _longer(base, Fraction(j), True) if j else Normal(q * 0)))
+        found.append((chance, chance, _longer(base, Fraction(j), True) if j else nothing))
     return Branched(tuple(found))
 
 

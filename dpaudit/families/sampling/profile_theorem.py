@@ -13,6 +13,7 @@ from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
 from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import (
     Allocated,
+    Atoms,
     Branched,
     Losses,
     Mixed,
@@ -68,8 +69,8 @@ def _in_its_sample(node: Any, base: Losses) -> Losses:
         return base
 
     def told(pair: Pair) -> Pair:
-        out = 1 - node.rate
-        return Branched(((out, out, Normal(Fraction(0))), (node.rate, node.rate, pair)))
+        out, nothing = 1 - node.rate, Atoms(((Fraction(1), Fraction(1)),))
+        return Branched(((out, out, nothing), (node.rate, node.rate, pair)))
 
     if not (interchangeable(node.child) and drawn_as_reached(node.child)):
         base = replace(base, reached_remove=(), reached_add=())
