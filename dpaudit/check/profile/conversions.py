@@ -32,6 +32,7 @@ from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
+from dpaudit.check.profile.slots import slots_below
 from dpaudit.check.profile.told import told_at_least, told_at_most
 from dpaudit.check.profile.transforms import (
     FEW_INTEGRALS,
@@ -415,7 +416,7 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
         return _values(factor, grid)
     if sign < 0:
         factor = _no_further(factor)
-    made = _cells(factor, grid)
+    made = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
     if sign > 0:
         return upper_nodes(made)
     if not _is_far_apart(factor):
@@ -455,6 +456,14 @@ def _whole(times: Any) -> int:
 @lru_cache(maxsize=8)
 def _cells(factor: Pair, grid: Grid) -> Cells:
     return cells(factor, grid)
+
+
+@lru_cache(maxsize=8)
+def _slots(factor: Pair, grid: Grid) -> Cells:
+    """Cells of less than the pair, in either direction."""
+    if isinstance(factor, Swapped):
+        return slots_below(factor.base, grid).swapped(grid.h)
+    return slots_below(factor, grid)
 
 
 @lru_cache(maxsize=8)
