@@ -251,6 +251,26 @@ class Clones(Symmetric):
 
 
 @dataclass(frozen=True)
+class Polled(Clones):
+    """One answer of two among ``others``, of whom any number k hold the one or the other value.
+
+    The largest profile, over k, of Ber(p) + Bin(k, p) + Bin(others - k, 1 - p) against the same
+    with Ber(1 - p) first, p = e^epsilon / (1 + e^epsilon): the ones, counted.  In a product each
+    has a k of its own.  Those are no further apart than :attr:`clones`, told = 1, rate = 2 (1 - p).
+    """
+
+    @property
+    def clones(self) -> Clones:
+        """Where whoever counts is told which of the others' answers were drawn at random."""
+        return Clones(self.epsilon, self.told, self.rate, self.others)
+
+    @property
+    def least(self) -> Tallied:
+        """All others hold the same value."""
+        return Tallied(self.epsilon, self.rate / 2, self.others)
+
+
+@dataclass(frozen=True)
 class Blanket(Symmetric):
     """Clones whose report is hidden where it is not counted, too.
 

@@ -24,12 +24,14 @@ from dpaudit.nodes.pairs import (
     Mixed,
     Normal,
     Pair,
+    Polled,
     Replaced,
     Swapped,
     numbers_in,
     product,
 )
 from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
+from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
@@ -113,7 +115,7 @@ def _epsilon(
     _settled(pair, width)
     if wanted == 0 or has_form(pair):
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
-    crowd = epsilon_crowd(pair, wanted)
+    crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
     if crowd is not None:
         return _nearest(pair, crowd, NEAR, lambda: composed(pair, wanted, width))
     record = _record(pair)
@@ -164,10 +166,10 @@ def _nearest(
 ) -> Interval:
     """By windows of counts, and a grid, which takes seconds, where those are not about as near.
 
-    More reports than windows are known of from below are too many for a grid too.
+    More reports than windows are known of from below are too many for a grid too, or know no more.
     """
     near = crowd.upper - crowd.lower <= part * crowd.upper
-    if near or (is_crowd(pair) and pair.others > MOST):
+    if near or (is_crowd(pair) and (pair.others > MOST or isinstance(pair, Polled))):
         return crowd
     return narrowest(by_grid(), crowd)
 
@@ -277,7 +279,7 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
             max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
         )
         return Interval(lower, upper, method="the largest of several pairs")
-    crowd = delta_crowd(pair, at)
+    crowd = delta_polled(pair, at) or delta_crowd(pair, at)
     if crowd is not None:
         return _nearest(pair, crowd, NEAR_DELTA, lambda: delta_composed(pair, at, width))
     record = _record(pair)

@@ -111,7 +111,7 @@ def test_extending_leaves_the_original_alone() -> None:
          "Repeat.PoissonSampled: zcdp has no rule for PoissonSampled under add_remove; sampling "),
         (PURE, PoissonSampled(LAPLACE, 0.1), REPLACE_ONE,
          "PoissonSampled: pure has no rule for PoissonSampled under replace_one; "
-         "no calculus has one"),
+         "use one of: profile"),
         (PURE, SampledWithoutReplacement(LAPLACE, 1, 10), ADD_REMOVE, "SampledWithoutReplacement"),
         (PURE, SampledWithoutReplacement(LAPLACE, 1, 10), ZERO_OUT, "SampledWithoutReplacement"),
         (GAUSSIAN, ZCDP(1, "z"), REPLACE_ONE, "use one of: zcdp, rdp, profile"),
@@ -158,6 +158,7 @@ def test_sampling_rules_hold_under_their_own_adjacencies_only() -> None:
     assert held == {
         ("add_remove", "PoissonSampled"),
         ("zero_out", "PoissonSampled"),
+        ("replace_one", "PoissonSampled"),
         ("replace_one", "SampledWithoutReplacement"),
     }
 

@@ -17,7 +17,7 @@ from dpaudit.check.profile import conversions
 from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.opaque import ApproxDP
-from dpaudit.nodes.pairs import Blanket, Clones, Pair
+from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
 from dpaudit.profiles import answers, delta_interval, epsilon_interval
 from dpaudit.profiles.closed import crowd
 from tests.cli.bench import Json, accept, certified, forged, mechanism, rejected
@@ -83,6 +83,7 @@ def test_both_ends_are_near_and_a_checker_agrees(others: int, choices: int) -> N
     """A checker's windows are its own; a thousandth lower, or higher, is refused."""
     node = dp.Shuffled(dp.RandomizedResponse("report", 1, choices), others + 1)
     pair = dp.account(node, REPLACE).step("profile").value.remove[0]
+    pair = pair.clones if isinstance(pair, Polled) else pair
     found = crowd.epsilon_crowd(pair, DELTA)
     assert found is not None
     assert found.upper < found.lower * F(101, 100)

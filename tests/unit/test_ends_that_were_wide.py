@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import dpaudit as dp
 from dpaudit.check.profile.conversions import _lower
@@ -201,9 +201,28 @@ def test_noise_that_is_not_nearly_normal_is_left_out() -> None:
     for node in (
         DistributedGaussianVector("s", 1, 10_001, 0, 7),
         DistributedGaussianVector("s", 100, 101, 0, 7, modulus=100),
-        DistributedSkellamVector("s", 100, 101, 0, 7),
+        DistributedSkellamVector("s", 100, 101, 0, 7, modulus=100),
     ):
         assert pairs(node).reached == ()
+
+
+@pytest.mark.parametrize(
+    ("variance", "squared"), [(101, 676), pytest.param(10_000, 70_000, marks=pytest.mark.quality)]
+)
+def test_many_clients_skellam_noise_has_a_lower_end(variance: int, squared: int) -> None:
+    """It was 0 beyond 10^4: next to the normal pair's, and below what SciPy's masses come to."""
+    node = DistributedSkellamVector("s", variance, 100, 0, squared)
+    found = dp.account(node, REPLACE).epsilon(DELTA)
+    assert 0 < float(found.upper - found.lower) < 2e-3 * float(found.upper)
+    total, move = 100.0 * variance, math.isqrt(squared)
+    reach = int(9 * math.sqrt(total))
+    k = np.arange(-reach, reach + move + 1)
+    one, zero = special.ive(abs(k - move), total), special.ive(abs(k), total)
+    alone = distributed._below(distributed._outcomes(distributed.masses_of(node), move))
+    for epsilon in (0.2, 0.9):
+        truth = float(np.maximum(one - math.exp(epsilon) * zero, 0).sum())
+        own = float(dp.profiles.delta_interval(alone, F(str(epsilon))).lower)
+        assert truth * (1 - 0.02) <= own <= truth * (1 + 1e-9)
 
 
 def test_the_ripple_is_that_of_the_sums() -> None:

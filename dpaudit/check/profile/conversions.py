@@ -31,7 +31,9 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
+from dpaudit.check.profile.polls import polled_at_most
 from dpaudit.check.profile.sampled import is_sampled
+from dpaudit.check.profile.slots import slots_below
 from dpaudit.check.profile.told import told_at_least, told_at_most
 from dpaudit.check.profile.transforms import (
     FEW_INTEGRALS,
@@ -60,6 +62,7 @@ from dpaudit.nodes.pairs import (
     Losses,
     Mixed,
     Pair,
+    Polled,
     Replaced,
     Swapped,
     Tallied,
@@ -85,6 +88,7 @@ FIELDS: dict[str, set[str]] = {
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
     "crowd": {"epsilon"},
+    "poll": {"epsilon"},
     "corner": {"nodes"},
     "largest loss": set(),
     "game": {
@@ -106,7 +110,7 @@ FIELDS: dict[str, set[str]] = {
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
 # Forms that need no more than the number that they show.
-AT_MOST = {"told apart": told_at_most, "crowd": crowd_at_most}
+AT_MOST = {"told apart": told_at_most, "crowd": crowd_at_most, "poll": polled_at_most}
 AT_LEAST = {"told apart": told_at_least, "crowd": crowd_at_least}
 OWN_PARAMETERS = (
     "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
@@ -182,7 +186,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form in ("closed", "told apart", "crowd"):
+    if form in ("closed", "told apart", "crowd", "poll"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
@@ -415,7 +419,7 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
         return _values(factor, grid)
     if sign < 0:
         factor = _no_further(factor)
-    made = _cells(factor, grid)
+    made = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
     if sign > 0:
         return upper_nodes(made)
     if not _is_far_apart(factor):
@@ -434,6 +438,8 @@ def _no_further(pair: Pair) -> Pair:
         return pair.sampled
     if isinstance(pair, Blanket):
         return pair.clones
+    if isinstance(pair, Polled):
+        return pair.least
     if isinstance(pair, Branched):
         return Branched(tuple((p, q, _no_further(base)) for p, q, base in pair.branches))
     return pair
@@ -455,6 +461,14 @@ def _whole(times: Any) -> int:
 @lru_cache(maxsize=8)
 def _cells(factor: Pair, grid: Grid) -> Cells:
     return cells(factor, grid)
+
+
+@lru_cache(maxsize=8)
+def _slots(factor: Pair, grid: Grid) -> Cells:
+    """Cells of less than the pair, in either direction."""
+    if isinstance(factor, Swapped):
+        return slots_below(factor.base, grid).swapped(grid.h)
+    return slots_below(factor, grid)
 
 
 @lru_cache(maxsize=8)

@@ -22,7 +22,7 @@ from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Blanket, Clones, Pair
+from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
 
 MOST_REPORTS = 2**50
 # As a part of delta: what may be outside of the windows.
@@ -48,7 +48,7 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction, sign: int) -> bool
     if is_symbolic(pair.others) or pair.others.denominator != 1 or pair.others < 2:
         return False
     others = int(pair.others)
-    if others > MOST_REPORTS and sign < 0:
+    if sign < 0 and (others > MOST_REPORTS or isinstance(pair, Polled)):
         return False
     bits = BITS + 2 * max(delta.denominator.bit_length() - delta.numerator.bit_length(), 0)
     if bits > MOST_BITS:

@@ -84,9 +84,19 @@ def _cut(first: tuple[Any, int], second: tuple[Any, int], width: int) -> tuple[A
 
 
 def _skellam(node: Any) -> list[Any]:
-    """exp(-V) I_k(V), by the modified Bessel function."""
+    """exp(-V) I_k(V); I_k / I_(k-1) = 1 / (2 k / V + I_(k+1) / I_k), between 0 and 1, from far out.
+
+    What is open there shrinks at every step, as all terms are positive.
+    """
     import flint
 
     total = enclose(node.total)
     reach = reach_of(float(total.mid()))
-    return [(-total).exp() * total.bessel_i(flint.arb(k)) for k in range(reach + 1)]
+    ratio, ratios = flint.arb(0).union(1), []
+    for k in range(reach + BITS + reach // 4, 0, -1):
+        ratio = 1 / (2 * k / total + ratio)
+        ratios.append(ratio)
+    found = [(-total).exp() * total.bessel_i(flint.arb(0))]
+    for k in range(1, reach + 1):
+        found.append(found[-1] * ratios[-k])
+    return found

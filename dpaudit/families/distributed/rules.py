@@ -218,8 +218,8 @@ def distributed_vector_pair(node: Any) -> Losses:
     upper = TELLS_ALL if is_infinite(mu) else Normal(mu)
     below: tuple[Pair, ...] = ()
     if node.modulus == 0:
-        many = node.total > LARGEST_VARIANCE
-        below = _nearly_normal(node) if many else _several_moved(node)
+        own = isinstance(node, DistributedSkellamVector) or node.total <= LARGEST_VARIANCE
+        below = _several_moved(node) if own else _nearly_normal(node)
     return Losses((upper,), (upper,), below, below)
 
 
@@ -227,8 +227,6 @@ def _nearly_normal(node: Any) -> tuple[Pair, ...]:
     """N(nu, 1) against N(0, 1), for as little added noise as is proved to do."""
     import flint
 
-    if isinstance(node, DistributedSkellamVector):
-        return ()
     with flint.ctx.workprec(SMOOTHED_BITS):
         v, total, squares = map(enclose, (node.variance, node.total, node.squared))
         for r in range(2, MOST_ADDED):
@@ -258,12 +256,9 @@ TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
 
 def _several_moved(node: Any) -> tuple[Pair, ...]:
     """Coordinates moved one after the other, each as far as the squares leave: at most four."""
-    skellam = isinstance(node, DistributedSkellamVector)
-    scalar = DistributedSkellam if skellam else DistributedGaussian
     left, moved = int(node.squared), list[Pair]()
     while len(moved) < COORDINATES and (move := math.isqrt(left)):
-        alone = scalar(node.label, node.variance, node.clients, node.dropouts, Fraction(move))
-        outcomes = _outcomes(masses_of(alone), move)
+        outcomes = _outcomes(masses_of(node), move)
         if not outcomes:
             break
         moved.append(_below(outcomes))

@@ -250,9 +250,10 @@ def _vector_pairs(node: Any) -> Losses:
     if is_infinite(mu):
         upper = Atoms(((all_of_it, nothing), (nothing, all_of_it)))
     below: tuple[Pair, ...] = ()
-    if node.modulus == 0 and node.left * node.variance <= 10**4:
+    skellam = type(node).__name__ == "DistributedSkellamVector"
+    if node.modulus == 0 and (skellam or node.left * node.variance <= 10**4):
         below = _moved_apart(node)
-    elif node.modulus == 0 and type(node).__name__ == "DistributedGaussianVector":
+    elif node.modulus == 0:
         below = _with_normal_noise(node)
     return Losses((upper,), (upper,), below, below)
 

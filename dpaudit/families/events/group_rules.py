@@ -213,6 +213,9 @@ def group_profile(node: Group, base: Losses) -> Losses:
     the same law of J on either side: Branched over J = 1..k of Mixed(pair of a group of J, 1 - (1 -
     rate)^k), each as likely as J given J >= 1.  Reached is what one of the group does alone.
 
+    Records replaced in Poisson samples: how many of the group came is told, with the same law on
+    either side, and the child's noise is moved by so many.
+
     Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): where
     the coins are told, whose law is the same on either side (joint convexity), a release is moved
     by at most the group's members in its batch, k_i of k, and where a record is in one batch of a
@@ -345,23 +348,41 @@ def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
         return Drawn(pair.base.mu, pair.rate, node.size)
     if isinstance(pair, Mixed):
         return _told(pair, node) if told else pair
+    if isinstance(pair, Branched):
+        return _seen(pair, node)
     return product((_drawn(factor, node, told=told), times) for factor, times in pair.factors)
 
 
 def _told(pair: Mixed, node: Group) -> Pair:
     """Whether any of the group was drawn is secret; where some were, how many is told."""
-    k, rate = int(node.size), pair.rate
     if not isinstance(pair.base, LaplaceShift):
         raise Unsupported(_no_pair(node))
-    if k > MOST_TOLD:
-        raise Unsupported(f"{_no_pair(node)}; up to {MOST_TOLD} records are told apart")
-    some = 1 - (1 - rate) ** k
+    none, *weights = _binomial(node, pair.rate)
+    some = 1 - none
     branches = []
-    for j in range(1, k + 1):
-        weight = canonical(sympify(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) / some))
+    for j, chance in enumerate(weights, 1):
+        weight = canonical(sympify(chance / some))
         far = enlarged(pair.base, Group(node.child, Fraction(j)), composed=True)
         branches.append((weight, weight, Mixed(far, canonical(sympify(some)))))
     return Branched(tuple(branches))
+
+
+def _seen(pair: Branched, node: Group) -> Pair:
+    """How many of a group came, each of whose records is seen to come or not."""
+    (_, _, nothing), (rate, _, base) = pair.branches
+    branches: list[tuple[Number, Number, Pair]] = []
+    for j, weight in enumerate(_binomial(node, rate)):
+        far = enlarged(base, Group(node.child, Fraction(max(j, 1))), composed=True)
+        branches.append((weight, weight, far if j > 0 else nothing))
+    return Branched(tuple(branches))
+
+
+def _binomial(node: Group, rate: Number) -> list[Number]:
+    """The law of how many of the group are drawn."""
+    k = int(node.size)
+    if k > MOST_TOLD:
+        raise Unsupported(f"{_no_pair(node)}; up to {MOST_TOLD} records are told apart")
+    return [math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1)]
 
 
 def _no_pair(node: Group) -> str:

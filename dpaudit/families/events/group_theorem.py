@@ -244,20 +244,37 @@ def _together(pair: Pair, k: Any, told: Callable[[Mixed], Pair] | None) -> Pair:
         return _together(pair.base, k, told)
     if isinstance(pair, (Normal, LaplaceShift)):
         return _longer(pair, k, False)
+    if isinstance(pair, Branched):
+        return _all_coins(pair, k)
     return independent([(_together(factor, k, told), n) for factor, n in pair.factors])
+
+
+def _all_coins(pair: Branched, k: Any) -> Pair:
+    """Records replaced in samples: the group's coins are told, one law of J on either side."""
+    q, _, base = pair.branches[-1]
+    nothing = Atoms(((Fraction(1), Fraction(1)),))
+    found: list[tuple[Any, Any, Pair]] = []
+    for j, chance in enumerate(_chances(q, k)):
+        found.append((chance, chance, _longer(base, Fraction(j), True) if j else nothing))
+    return Branched(tuple(found))
+
+
+def _chances(q: Any, k: Any) -> list[Any]:
+    """Of J = 0, .., k."""
+    if k > MOST_MEMBERS:
+        raise Unsupported(f"a group of {k} in samples, how many of whom came is told")
+    chances = [(1 - q) ** int(k)]
+    for j in range(int(k)):
+        # C(k, j + 1) / C(k, j) = (k - j) / (j + 1).
+        chances.append(chances[-1] * q / (1 - q) * Fraction(int(k) - j, j + 1))
+    return chances
 
 
 def _above(pair: Pair, k: Any) -> Pair:
     """Joint convexity: J is told where it is not 0, with one law on either side."""
 
     def told(sampled: Mixed) -> Pair:
-        if k > MOST_MEMBERS:
-            raise Unsupported(f"a group of {k} in samples of noise that is not normal")
-        out = 1 - sampled.rate
-        chances = [out ** int(k)]
-        for j in range(int(k)):
-            # C(k, j + 1) / C(k, j) = (k - j) / (j + 1).
-            chances.append(chances[-1] * sampled.rate / out * Fraction(int(k) - j, j + 1))
+        chances = _chances(sampled.rate, k)
         some = canonical(sympify(1 - chances[0]))
         weights = [canonical(sympify(chance / (1 - chances[0]))) for chance in chances[1:]]
         bases = [_longer(sampled.base, Fraction(j + 1), True) for j in range(int(k))]

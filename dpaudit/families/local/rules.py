@@ -41,6 +41,9 @@ alone is Tallied(epsilon, m / w, population - 1): in randomised response between
 many are 1.  It is not the worst of all data sets: of three records at epsilon 0 one of each value
 is worse, as the counts of the others are then 1 with probability p^2 + q^2, and no count of two
 that hold the same has more than max(p^2, 2 p q), p = 1 - q the chance of an own value.
+Of two values nobody holds a third one: the others hold either, any number of them the one, and the
+ones are counted.  Polled is the worst of these numbers; in several polls each may be another one,
+and the largest profile is that of a pair, which dominates them all (Zhu, Dong, Wang 2022).
 Noise on a number that is 0 or d, and 0 for all others: how many reports are at least c is Tallied.
 Of Laplace noise with e^(-epsilon u / d) / 2 above u, c is d or 3 d / 4, which is near the best of
 all up to an epsilon of 4; of discrete noise, with a^k / (1 + a) from k >= 1 on, a = e^(-1 / scale),
@@ -77,7 +80,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Tallied
+from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Polled, Tallied
 from dpaudit.scope import Adjacency
 
 SETS = Source("Ye, Barg", 2018, "Section III (subset selection); proof in families.local.rules")
@@ -212,6 +215,8 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
         upper = hidden(as_sets, others)
         rare, told = rare_and_told(as_sets)
         if as_sets.free == 0:
+            if isinstance(child, RandomizedResponse):
+                upper = Polled(child.epsilon, WHOLE, 2 * rare, others)
             return _counted(upper, Tallied(as_sets.epsilon, rare, others))
         free = as_sets.free
         return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))

@@ -20,6 +20,7 @@ from dpaudit.nodes.pairs import (
     Losses,
     Normal,
     Pair,
+    Polled,
     Tallied,
 )
 
@@ -113,6 +114,9 @@ def _shuffled(node: Any, base: Losses) -> Losses:
         rare, told = _parts(child.epsilon, sets[0], sets[1])
         if sets[2] == 0:
             tallied = Tallied(child.epsilon, rare, others)
+            if kind == "RandomizedResponse":
+                # Whoever holds neither value is nobody: their number is all that is open.
+                upper = Polled(child.epsilon, ONE, 2 * rare, others)
             return Losses((upper,), (upper,), (tallied,), (tallied.swapped,))
         below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
         return Losses((upper,), (upper,), (below,), (below,))

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import canonical
 from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
 from dpaudit.nodes import postorder
-from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced
+from dpaudit.nodes.pairs import (
+    Allocated,
+    Atoms,
+    Branched,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Replaced,
+    Spliced,
+)
 
 Change = Callable[[Pair], Pair]
 GAUSSIANS = {"Gaussian", "Compose", "Repeat"}
@@ -45,6 +56,25 @@ def _poisson(node: Any, base: Losses) -> Losses:
     """
     changes = _towards(node.rate), _away(node.rate)
     return _changed(base, changes, changes)
+
+
+def _in_its_sample(node: Any, base: Losses) -> Losses:
+    """Either record has one and the same coin, which is told, and with it which batch this is.
+
+    Reached: everybody has what the record is replaced by, so that every batch without it is the
+    second run, and no coin is told.
+    Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
+    """
+    if node.rate == 1:
+        return base
+
+    def told(pair: Pair) -> Pair:
+        out, nothing = 1 - node.rate, Atoms(((Fraction(1), Fraction(1)),))
+        return Branched(((out, out, nothing), (node.rate, node.rate, pair)))
+
+    if not (interchangeable(node.child) and drawn_as_reached(node.child)):
+        base = replace(base, reached_remove=(), reached_add=())
+    return _changed(base, (told, told), (_towards(node.rate), _away(node.rate)))
 
 
 def _without_replacement(node: Any, base: Losses) -> Losses:
@@ -112,7 +142,10 @@ def _in_its_slot(node: Any, base: Losses) -> Losses:
 
 PROFILE_SAMPLING: Table = {
     ("profile", "PoissonSampled"): Theorem(
-        "poisson_profile", _poisson, frozenset({"add_remove", "zero_out"})
+        "poisson_profile",
+        _poisson,
+        frozenset({"add_remove", "zero_out"}),
+        also=Theorem("replaced_in_a_sample", _in_its_sample, frozenset({"replace_one"})),
     ),
     ("profile", "RandomAllocation"): Theorem(
         "allocated_profile",

@@ -29,7 +29,18 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node, postorder
-from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced, one
+from dpaudit.nodes.pairs import (
+    Allocated,
+    Atoms,
+    Branched,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Replaced,
+    Spliced,
+    one,
+)
 from dpaudit.scope import Adjacency
 
 BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
@@ -55,8 +66,16 @@ TOLD_SLOT = Source(
     "Theorem 13 (a mixture is no further apart), the slot told; reached: dpaudit 2026, proof at "
     "the rule",
 )
+TOLD_COIN = Source(
+    "van Erven, Harremoes",
+    2014,
+    "Theorem 13 (a mixture is no further apart), the coin told; reached: dpaudit 2026, proof at "
+    "the rule",
+)
 MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no further apart)")
 
+# A release that is the same on either side.
+NOTHING = Atoms(((Fraction(1), Fraction(1)),))
 # Under zero_out too the batches are those with the record and those without: its contribution to
 # every query is exactly zero, and no query reads the realised size of a batch.
 WITH_OR_WITHOUT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
@@ -246,6 +265,36 @@ def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
         base.slack,
         base.in_one_part,
     )
+
+
+@PROFILE.rule(PoissonSampled, "replaced_in_a_sample", cite=TOLD_COIN, adjacency=REPLACED)
+def replaced_in_a_sample(node: PoissonSampled, base: Losses) -> Losses:
+    """With the chance of the rate the child's own pair, which is seen, and else nothing.
+
+    From above: the record that comes has the coin of the one that goes.  Given it, and the coins of
+    all others, one run is the child's, on batches that differ in the one record, or both are the
+    same; divergences are jointly convex, so that delta is ``rate`` times the child's.
+    Nothing better holds of all data: where there is but one record, a query may show whether its
+    batch is empty, as only batches of one size are compared.
+    From below, however many others there are: all hold what comes, and a batch without the one that
+    goes runs as the second of the child's two, of whatever size it is.
+    """
+    if node.rate == 1:
+        return base
+    told = alike(node.child) and mixes(node.child)
+    return Losses(
+        tuple(seen(pair, node.rate) for pair in base.remove),
+        tuple(seen(pair, node.rate) for pair in base.add),
+        mixed(base.reached_remove, node.rate) if told else (),
+        mixed_away(base.reached_add, node.rate) if told else (),
+        base.slack,
+        base.in_one_part,
+    )
+
+
+def seen(pair: Pair, rate: Number) -> Pair:
+    """The pair with a chance, and else nothing; which of the two is seen."""
+    return Branched(((1 - rate, 1 - rate, NOTHING), (rate, rate, pair)))
 
 
 @PROFILE.rule(SampledWithoutReplacement, "batch_profile", cite=ZHU_BATCH, adjacency=REPLACED)

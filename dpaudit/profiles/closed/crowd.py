@@ -33,7 +33,7 @@ from typing import Any, TypeGuard
 from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.nodes.pairs import Blanket, Clones, Pair
+from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
@@ -136,7 +136,7 @@ class _Bounds:
         others = int(pair.others)
         self.counts = _counts(pair, min(others, MOST), left)
         self.move = _ball(pair.told) * (_ball(pair.epsilon) / 2).tanh()
-        self.exact = others <= MOST
+        self.exact = others <= MOST and not isinstance(pair, Polled)
 
     def most(self, epsilon: Ball) -> Ball:
         """At least delta."""

@@ -20,6 +20,7 @@ from dpaudit.nodes.pairs import (
     Mixed,
     Normal,
     Pair,
+    Polled,
     Product,
     Spliced,
     Swapped,
@@ -73,6 +74,7 @@ def _atoms(pair: Atoms) -> Extremes:
 
 @_extremes(Blanket)
 @_extremes(Clones)
+@_extremes(Polled)
 def _clones(pair: Blanket | Clones) -> Extremes:
     """All of the others may be counted where the one report is."""
     return pair.epsilon, pair.epsilon

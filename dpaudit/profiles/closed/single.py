@@ -134,12 +134,12 @@ def _discrete_normal(pair: DiscreteNormal, x: Ball) -> Ball:
     around = (last - 1, last, last + 1)
     if not (place > last - 1 and place < last + 2):
         return _number(0).union(1)
-    whole = 1 + 2 * _beyond(pair.variance, 1, bits)
+    whole = 1 + 2 * weight_beyond(pair.variance, 1, bits)
 
     def below(number: int) -> Ball:
         if number < 0:
-            return _beyond(pair.variance, -number, bits) / whole
-        return 1 - _beyond(pair.variance, number + 1, bits) / whole
+            return weight_beyond(pair.variance, -number, bits) / whole
+        return 1 - weight_beyond(pair.variance, number + 1, bits) / whole
 
     found = _number(0)
     for number in around:
@@ -148,7 +148,7 @@ def _discrete_normal(pair: DiscreteNormal, x: Ball) -> Ball:
 
 
 @lru_cache(maxsize=8192)
-def _beyond(variance: Fraction, first: int, bits: int) -> Ball:
+def weight_beyond(variance: Fraction, first: int, bits: int) -> Ball:
     """Sum of exp(-k^2 / (2 v)) over k >= first >= 1.
 
     Neighbours have ratios of at most exp(-(2 k + 1) / (2 v)), so that what is left out is at most
@@ -217,7 +217,7 @@ def _largest(pair: Largest, x: Ball) -> Ball:
 
 def _number(value: Any) -> Ball:
     """A ball at the current precision (arithmetic.enclose has a precision of its own)."""
-    return _known(value, _bits())
+    return known_ball(value, _bits())
 
 
 def _bits() -> int:
@@ -227,7 +227,8 @@ def _bits() -> int:
 
 
 @lru_cache(maxsize=4096)
-def _known(value: Any, bits: int) -> Ball:
+def known_ball(value: Any, bits: int) -> Ball:
+    """A ball around a number, kept for the precision ``bits``, which is the current one."""
     return _ball_of(value) if isinstance(value, (int, Fraction)) else enclose(value)
 
 

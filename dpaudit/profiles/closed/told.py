@@ -15,6 +15,10 @@ w_j = C(T, j) p^(T - j) and D_j the profile of Normal(mu sqrt(j)),
     delta(x) >= sum_j w_j q^j (D_j(x (r / p)^(T - j) q^-j) - j N(mu, 1){u <= s - log q})+.
 
 The pair swapped: (1 - x R^T)+ <= (1 - x (1 - q)^T)+, and at least (r^T - x p^T)+.
+
+Nothing above is of the normal law alone: for discrete Gaussian noise of variance v and a move s,
+u = s (k - s / 2) / v at k, hits and empty rounds are whole numbers from some k on and up to some k,
+and D_j is the profile of the noise j times (``sums``).
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpaudit.exact import enclose, is_symbolic
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.exact import Number, enclose, is_symbolic, sqrt
+from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
+from dpaudit.profiles.closed.single import has_form
+from dpaudit.profiles.closed.sums import Sums
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
@@ -41,11 +47,13 @@ MOST_COUNTS, MOST_ROUNDS = 4000, 10**12
 # What the window of counts leaves out, relative to delta; room for a checker's own errors.
 LEFT_OUT, ROOM = 30.0, Fraction(1, 10**8)
 BITS, SMALLEST_LOG = 256, -300.0
+# Delta may be of any size; sums of whole numbers are too long where all of it is looked at.
+LEAST_LOGS = SMALLEST_LOG, -90.0
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """``times`` rounds of Mixed(Normal(mu), rate); counts of hits from ``first`` to ``last``."""
+    """``times`` rounds of noise mu, sampled at ``rate``; counts of hits ``first`` to ``last``."""
 
     mu: Ball
     rate: Ball
@@ -64,11 +72,16 @@ class Rounds:
         return _phi((self.gap - self.rate.log()) / self.mu - self.mu / 2)
 
     @cached_property
+    def low(self) -> tuple[Ball, Ball, Ball]:
+        """Masses of u <= -s without the record and with it, of u > -s without it."""
+        end, middle = -self.gap / self.mu, self.mu / 2
+        return _phi(end + middle), _phi(end - middle), _phi(-end - middle)
+
+    @property
     def empty(self) -> tuple[Ball, Ball]:
         """p and r."""
-        end = -self.gap / self.mu
-        r = _phi(end + self.mu / 2)
-        return (1 - self.rate) * r + self.rate * _phi(end - self.mu / 2), r
+        r, moved, _ = self.low
+        return (1 - self.rate) * r + self.rate * moved, r
 
     @cached_property
     def shares(self) -> tuple[Ball, Ball]:
@@ -95,8 +108,7 @@ class Rounds:
         moves = [
             -(self.times - j) * largest - j * share.log() for j in range(self.first, self.last + 1)
         ]
-        none = _phi(self.gap / self.mu - self.mu / 2)
-        eta = (1 - self.rate) * none + self.rate * self.missed
+        eta = (1 - self.rate) * self.low[2] + self.rate * self.missed
         others = (self.times * (self.empty[0] + share).log()).exp() - sum(weights, _ball(0))
         return weights, moves, self.times * eta + others.max(_ball(0))
 
@@ -112,7 +124,7 @@ class Rounds:
         """The bound from above."""
         weights, moves, found = self.above
         for j, (weight, move) in enumerate(zip(weights, moves, strict=True), self.first):
-            found = found + weight * self._normal(j, epsilon + move)
+            found = found + weight * self.hit(j, epsilon + move)[1]
         return found
 
     def least(self, epsilon: Ball) -> Ball:
@@ -120,23 +132,30 @@ class Rounds:
         found = _ball(0)
         weights, moves = self.below
         for j, (weight, move) in enumerate(zip(weights, moves, strict=True), self.first):
-            found += weight * (self._normal(j, epsilon + move) - j * self.missed).max(_ball(0))
+            found += weight * (self.hit(j, epsilon + move)[0] - j * self.missed).max(_ball(0))
         return found
 
-    def _normal(self, count: int, epsilon: Ball) -> Ball:
+    def hit(self, count: int, epsilon: Ball) -> tuple[Ball, Ball]:
+        """D_j, from below and from above."""
         if count == 0:
-            return (1 - epsilon.exp()).max(_ball(0))
-        m = self.mu * _ball(count).sqrt()
-        return _phi(m / 2 - epsilon / m) - epsilon.exp() * _phi(-m / 2 - epsilon / m)
+            found = (1 - epsilon.exp()).max(_ball(0))
+        else:
+            m = self.mu * _ball(count).sqrt()
+            found = _phi(m / 2 - epsilon / m) - epsilon.exp() * _phi(-m / 2 - epsilon / m)
+        return found, found
 
     def about(self, epsilon: float) -> float:
         """The bound from above in floats, roughly."""
         weights, moves, left = self._floats
-        m, at = float(self.mu.mid()) * np.sqrt(self._counts), epsilon + moves
+        return float(weights @ np.maximum(self._hits(epsilon + moves), 0.0)) + left
+
+    def _hits(self, at: Floats) -> Floats:
+        m = float(self.mu.mid()) * np.sqrt(self._counts)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             normal = special.ndtr(m / 2 - at / m) - np.exp(at + special.log_ndtr(-m / 2 - at / m))
-        normal = np.where(self._counts == 0, np.maximum(-np.expm1(np.minimum(at, 1.0)), 0), normal)
-        return float(weights @ np.maximum(normal, 0.0)) + left
+        none = np.maximum(-np.expm1(np.minimum(at, 1.0)), 0)
+        found: Floats = np.where(self._counts == 0, none, normal)
+        return found
 
     @cached_property
     def _counts(self) -> Floats:
@@ -147,6 +166,41 @@ class Rounds:
         weights, moves, left = self.above
         found = [np.array([float(v.mid()) for v in values]) for values in (weights, moves)]
         return found[0], found[1], float(left.mid())
+
+
+@dataclass(frozen=True)
+class WholeRounds(Rounds):
+    """The same of discrete noise."""
+
+    sums: Sums
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The last k that is empty and the first that is hit."""
+        per_loss = 1 / self.sums.slope
+        middle = _ball(self.sums.noise.shift) / 2
+        last = middle - self.gap * per_loss
+        first = middle + (self.gap - self.rate.log()) * per_loss
+        return math.floor(float(last.mid())) - 1, math.ceil(float(first.mid())) + 1
+
+    @cached_property
+    def missed(self) -> Ball:
+        """P(k < first), the noise being as likely to fall on either side."""
+        return self.sums.beyond(int(self.sums.noise.shift) - self._ends[1] + 1)
+
+    @cached_property
+    def low(self) -> tuple[Ball, Ball, Ball]:
+        """Of k up to the last empty one."""
+        last, shift = self._ends[0], int(self.sums.noise.shift)
+        none = self.sums.beyond(last + 1)
+        return 1 - none, self.sums.beyond(shift - last), none
+
+    def hit(self, count: int, epsilon: Ball) -> tuple[Ball, Ball]:
+        """D_j, from below and from above."""
+        return self.sums.delta(count, epsilon)
+
+    def _hits(self, at: Floats) -> Floats:
+        return np.array([self.sums.about(self.first + k, e) for k, e in enumerate(at)])
 
 
 def _ball(value: Any) -> Ball:
@@ -167,26 +221,35 @@ def _log_ways(times: int, count: int) -> Ball:
 
 
 def _one_kind(pair: Pair) -> tuple[Mixed, int, bool] | None:
-    """A sampled normal pair of large mu, how often, and whether it is swapped."""
+    """A sampled pair of large mu, how often, and whether it is swapped."""
     if len(pair.factors) != 1:
         return None
     ((factor, times),) = pair.factors
     swapped = isinstance(factor, Swapped)
     base = factor.base if isinstance(factor, Swapped) else factor
-    if not (isinstance(base, Mixed) and isinstance(base.base, Normal)) or is_symbolic(times):
+    if not isinstance(base, Mixed) or is_symbolic(times):
         return None
+    mu = _move(base.base)
     whole = times.denominator == 1 and 1 < times <= MOST_ROUNDS
-    if not whole or not enclose(base.base.mu) > LEAST_MU or not 0 < enclose(base.rate) < 1:
+    if not whole or mu is None or not enclose(mu) > LEAST_MU or not 0 < enclose(base.rate) < 1:
         return None
     return base, int(times), swapped
+
+
+def _move(base: Pair) -> Number | None:
+    """mu of normal noise, and of discrete noise of about that size."""
+    if isinstance(base, DiscreteNormal) and has_form(base):
+        return base.shift / sqrt(base.variance)
+    return base.mu if isinstance(base, Normal) else None
 
 
 @lru_cache(maxsize=16)
 def _rounds(pair: Mixed, times: int, log_least: float, bits: int) -> Rounds | None:
     """Counts of hits whose chance is above exp(log_least); None where they are too many."""
-    if not isinstance(pair.base, Normal):
+    move = _move(pair.base)
+    if move is None:
         return None
-    mu, rate = _ball(pair.base.mu), _ball(pair.rate)
+    mu, rate = _ball(move), _ball(pair.rate)
     if not mu * mu / 4 > -rate.log():
         return None
     q = float(rate.mid())
@@ -197,7 +260,11 @@ def _rounds(pair: Mixed, times: int, log_least: float, bits: int) -> Rounds | No
     kept = j[logs + j * math.log(q) + (times - j) * math.log1p(-q) > log_least]
     if not 0 < len(kept) <= MOST_COUNTS or (kept[-1] == j[-1] != times):
         return None
-    return Rounds(mu, rate, times, int(kept[0]), int(kept[-1]))
+    first, last = int(kept[0]), int(kept[-1])
+    if isinstance(pair.base, DiscreteNormal):
+        sums = Sums(pair.base, last, log_least)
+        return WholeRounds(mu, rate, times, first, last, sums) if sums.are_few else None
+    return Rounds(mu, rate, times, first, last)
 
 
 def epsilon_told(pair: Pair, delta: Fraction) -> Interval | None:
@@ -281,7 +348,8 @@ def delta_told(pair: Pair, epsilon: Fraction) -> Interval | None:
         return None
     mixed, times, swapped = known
     with flint.ctx.workprec(2 * BITS):
-        rounds = _rounds(mixed, times, SMALLEST_LOG, 2 * BITS)
+        found = (_rounds(mixed, times, least, 2 * BITS) for least in LEAST_LOGS)
+        rounds = next((known for known in found if known is not None), None)
         if rounds is None:
             return None
         at = _ball(epsilon)

@@ -36,7 +36,7 @@ import numpy as np
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, settled, tanh
-from dpaudit.nodes.pairs import Clones
+from dpaudit.nodes.pairs import Clones, Polled
 from dpaudit.profiles.grid.cells import UNIT, Cells
 from dpaudit.profiles.grid.discrete import (
     Discrete,
@@ -45,6 +45,7 @@ from dpaudit.profiles.grid.discrete import (
     NoLower,
     Reals,
     Side,
+    discretise,
     discretiser,
 )
 from dpaudit.profiles.grid.masses import NO_OUTCOMES, Closed, as_float, cells_from
@@ -199,6 +200,11 @@ def _form(pair: Clones, side: Side) -> Closed:
     counts = counts_of(pair, side)
     groups = grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
     return form_of(groups, pair.epsilon, counts.relative)
+
+
+@discretiser(Polled)
+def _polled(pair: Polled, grid: Grid, side: Side) -> Discrete:
+    return discretise(pair.clones if side is Side.UPPER else pair.least, grid, side)
 
 
 @discretiser(Clones)

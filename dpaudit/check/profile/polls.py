@@ -1,0 +1,72 @@
+"""One poll of answers of two values, from above: every number k of others that hold the one.
+
+With p = e^e0 / (1 + e^e0), q = 1 - p, the others' ones are A + B, A binomial(k, p), and N - k - B
+binomial(N - k, p).  Of t ones in all, P = p f(t - 1) + q f(t) and Q = q f(t - 1) + p f(t), f the
+masses of A + B; delta(x) is the sum of (P - x Q)+, at the worst k.
+
+Laws of k + 1 are made of those of k, q f(t) + p f(t - 1), so that all terms are positive, and every
+mass is within 3 roundings a step.  Masses that fall out of a window are added up: those of all
+later laws are short of no more than these in all, and whatever is missing may be one-sided.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from dpaudit.check.profile.cells import UNIT, Floats, ball
+from dpaudit.exact import is_symbolic
+from dpaudit.nodes.pairs import Pair, Polled
+
+MOST_POLLED, FARTHEST, REACH, ROOM = 20_000, 30.0, 10.5, 40
+
+
+def polled_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether delta(epsilon) <= delta for certain."""
+    import flint
+
+    if not isinstance(pair, Polled) or is_symbolic(pair.others) or not 0 <= epsilon <= FARTHEST:
+        return False
+    if not (pair.others == int(pair.others) and 0 < pair.others <= MOST_POLLED):
+        return False
+    with flint.ctx.workprec(128):
+        loss = ball(pair.epsilon)
+        if not 0 < loss < FARTHEST:
+            return False
+        p, q = (float(chance.mid()) for chance in (1 / (1 + (-loss).exp()), 1 / (1 + loss.exp())))
+        x = float(ball(epsilon).exp().mid()) * (1 - 4 * UNIT)
+    return largest_delta(int(pair.others), (p, q), x) <= delta
+
+
+def largest_delta(others: int, chances: tuple[float, float], x: float) -> float:
+    """At least delta(x) of every k."""
+    p, q = chances
+    laws, lost = _laws(others, p, q)
+    width = laws.shape[1]
+    # Of a mass of A + B: both laws', and a sum of as many terms as a window has; then of P and Q.
+    relative = UNIT * (6 * others + width + 32)
+    found = 0.0
+    for k in range(others + 1):
+        f = np.convolve(laws[k], laws[others - k][::-1])
+        before, own = np.append(0.0, f), np.append(f, 0.0)
+        more, less = p * before + q * own, q * before + p * own
+        over = (1 + relative) * more - (1 - relative) * x * less
+        found = max(found, float(np.maximum(over, 0.0).sum()))
+    return float(found * (1 + relative) + 2 * lost)
+
+
+def _laws(others: int, p: float, q: float) -> tuple[Floats, float]:
+    """Windows of binomial(k, p), k = 0, .., others, and what falls out of all."""
+    half = math.ceil(REACH * math.sqrt(others * p * q)) + ROOM
+    laws = np.zeros((others + 1, 2 * half + 1))
+    laws[0, 0], start, lost = 1.0, 0, 0.0
+    for k in range(others):
+        longer = np.append(q * laws[k], 0.0)
+        longer[1:] += p * laws[k]
+        up = start < round((k + 1) * p) - half
+        start += int(up)
+        laws[k + 1] = longer[1:] if up else longer[:-1]
+        lost += float(longer[0 if up else -1])
+    return laws, lost * (1 + UNIT * 8 * (others + 4)) + 1e-290 * others

@@ -1,0 +1,157 @@
+"""Noise in one of t slots, from below: what a function of the outcome shows of it.
+
+The moved slot is N(a, 1) under P and N(b, 1) under Q, all others N(0, 1); m = 1 / z.
+Allocated, a = m, b = 0: with X = exp(m x - m^2 / 2) of a slot, the likelihood ratio is the mean of
+all X.  Each slot's X is rounded down to a multiple k d, k <= M, and what is seen is the sum of k:
+under either law of one slot's k once, and of the others' t - 1 times.
+Reshuffled, a = 2 m, b = m: what is seen is in which interval the largest x is.
+No function of an outcome is further apart than the outcome (data processing).
+
+Masses are whole multiples of 2^-BITS, rounded down wherever they are made, multiplied or cut off;
+what their sum is short of 1 may belong to any outcome.  Outcomes that are not far above that in
+either law are left out, which lowers every profile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
+from dpaudit.exact import Number, is_symbolic
+from dpaudit.nodes.pairs import Allocated, Pair, Reshuffled
+
+BITS, PRECISION = 160, 192
+# What is cut off; how far above what is missing an outcome is; of one slot's X, in noises.
+CUT, ABOVE, REACH = 2 ** (BITS - 120), 2**40, 6.0
+# A part of X's deviation; about the most multiples of one slot, and of all within so many
+# deviations; intervals of the largest slot.
+FINE, MOST_PARTS, MOST_SUMS, WIDE, INTERVALS = 0.005, 25_000, 120_000, 32, 6_000
+MOST_SLOTS, LARGEST_MOVE = 2**20, 4.0
+Masses = tuple[int, list[int]]
+
+
+def slots_below(pair: Pair, grid: Grid) -> Cells:
+    """Cells of part of a function of the outcome.
+
+    Errors: NotConfirmed for other pairs, and sizes that are not computed with.
+    """
+    if not isinstance(pair, Allocated | Reshuffled) or is_symbolic(pair.slots):
+        raise NotConfirmed(type(pair).__name__)
+    if not (pair.slots == int(pair.slots) and 1 < pair.slots <= MOST_SLOTS):
+        raise NotConfirmed("a number of slots not computed with")
+    law = _sum_of_all if isinstance(pair, Allocated) else _largest
+    losses, p, outside = _seen(law, pair.noise_multiplier, int(pair.slots))
+    first = math.floor(float(losses.min()) / grid.h) - 1
+    count = math.ceil(float(losses.max()) / grid.h) + 1 - first
+    if not count < MOST_SUMS:
+        raise NotConfirmed("too many cells")
+    node = np.clip(np.floor(losses / grid.h).astype(np.int64), first, first + count - 1)
+    rest = np.clip(losses - node * grid.h, 0.0, grid.h)
+    parts = np.expm1(grid.h - rest) / math.expm1(grid.h), np.expm1(-rest) / math.expm1(-grid.h)
+    a, b = (np.bincount(node - first, p * part, count).astype(np.float64) for part in parts)
+    shift = UNIT * (32 + 8 * float(np.max(np.abs(losses)))) + 2 / ABOVE
+    relative = UNIT * (64 + len(p)) + 2 / ABOVE
+    return Cells(first, a, b, np.zeros(count + 1), outside, outside, relative, shift)
+
+
+@lru_cache(maxsize=16)
+def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[float, float]]:
+    """Losses and P masses of outcomes, and what is left out of either law."""
+    import flint
+
+    with flint.ctx.workprec(PRECISION):
+        m = 1 / ball(noise)
+        if not 0 < m < LARGEST_MOVE:
+            raise NotConfirmed("noise not computed with")
+        p, q = law(m, slots)
+    least = [(2**BITS - sum(row) + 1) * ABOVE for row in (p, q)]
+    kept = [(a, b) for a, b in zip(p, q, strict=True) if a > least[0] and b > least[1]]
+    if not kept:
+        raise NotConfirmed("no outcome is left")
+    outside = [1 - sum(row) / 2**BITS for row in zip(*kept, strict=True)]
+    losses = np.array([math.log(a / b) for a, b in kept])
+    return losses, np.array([a / 2**BITS for a, _ in kept]), (outside[0] + UNIT, outside[1] + UNIT)
+
+
+def _sum_of_all(m: Ball, slots: int) -> tuple[list[int], list[int]]:
+    """P and Q masses of the sum of all slots' multiples."""
+    deviation = math.sqrt(math.expm1(float((m * m).mid())))
+    top = math.exp(float((m * (m + REACH) - m * m / 2).mid()))
+    wide = WIDE * deviation * math.sqrt(slots) + top
+    part = max(FINE * deviation, top / MOST_PARTS, wide / MOST_SUMS)
+    ends = [(ball(k * part).log() + m * m / 2) / m for k in range(1, math.ceil(top / part))]
+    moved, own = (_between([_under(x - move) for x in ends]) for move in (m, ball(0)))
+    others = _times(own, slots - 1)
+    (first, p), (other, q) = (_multiplied(others, (0, law)) for law in (moved, own))
+    start, stop = max(first, other), min(first + len(p), other + len(q))
+    return p[start - first : stop - first], q[start - other : stop - other]
+
+
+def _largest(m: Ball, slots: int) -> tuple[list[int], list[int]]:
+    """P and Q masses of intervals of the largest slot."""
+    last = 2 * float(m.mid()) + 9 + math.sqrt(2 * math.log(slots))
+    ends = [ball(float(x)) for x in np.linspace(-4.5 if slots < 100 else 0.0, last, INTERVALS)]
+    others = [_under(x) ** (slots - 1) for x in ends]
+    p, q = (
+        _between([_under(x - k * m) * other for x, other in zip(ends, others, strict=True)])
+        for k in (2, 1)
+    )
+    return p, q
+
+
+def _under(x: Ball) -> Ball:
+    """Phi."""
+    return (-x / ball(2).sqrt()).erfc() / 2
+
+
+def _between(laws: Sequence[Ball]) -> list[int]:
+    """Masses below, between and above points, rounded down."""
+    import flint
+
+    found, before, unit = [], ball(0), ball(2) ** BITS
+    for law in (*laws, ball(1)):
+        mass = ((law - before).lower() * unit).lower().floor()
+        found.append(max(int(flint.arb(mass.mid()).fmpz()) - 1, 0))
+        before = law
+    return found
+
+
+def _times(law: list[int], times: int) -> Masses:
+    """The law of a sum of so many, by squaring."""
+    found: Masses = (0, [2**BITS])
+    square: Masses = (0, law)
+    while times:
+        if times % 2:
+            found = _multiplied(found, square)
+        times //= 2
+        if times:
+            square = _multiplied(square, square)
+    return found
+
+
+def _multiplied(one: Masses, other: Masses) -> Masses:
+    """The law of a sum, without ends that are rare."""
+    import flint
+
+    masses = [
+        int(c) >> BITS for c in (flint.fmpz_poly(one[1]) * flint.fmpz_poly(other[1])).coeffs()
+    ]
+    low, high = _heavy(masses), len(masses) - _heavy(masses[::-1])
+    if not 0 < high - low <= 2 * MOST_SUMS:
+        raise NotConfirmed("sums of too many parts")
+    return one[0] + other[0] + low, masses[low:high]
+
+
+def _heavy(masses: list[int]) -> int:
+    """How many masses in a row, from the first on, are rare together."""
+    passed = 0
+    for k, mass in enumerate(masses):
+        passed += mass
+        if passed > CUT:
+            return k
+    return len(masses)
