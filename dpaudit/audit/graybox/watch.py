@@ -117,9 +117,9 @@ class Watched(Sampler):
             noise = declared.residual(shown, value, request.scale)
             # A kernel with memory keeps what was released from one use to the next.
             declared.log_density(shown, value, request.scale)
-        tape = getattr(request.query, "tape", None)
-        if declared.hides and tape is not None:
-            noise = np.hstack([tape.reshape(len(noise), -1), noise])
+        hidden = getattr(request.query, "hidden", None)
+        if declared.hides and hidden is not None:
+            noise = np.hstack([hidden, noise])
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
 
     def _entitled(self, label: str) -> Any:

@@ -90,6 +90,7 @@ class SampledLastIterate(Leaf):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    batches: ClassVar[int] = 1
 
     label: str
     noise_multiplier: Number = number(positive)

@@ -40,8 +40,8 @@ in two independent parts, z^2 = (r z)^2 + (1 - r^2) z^2, a sum of a sampled rele
 of a move a under the rest.  All shifts make one normal pair, of mu^2 z^2 (1 - r^2) = the least sum,
 and m sampled pairs are beside it; shifts depend on x, not shown, and are mixed, by joint convexity.
 Any m < t and r in (0, 1) serve; m = t needs no shift, and r = 1 is the composition of the steps.
-Coins told, x' moves by at most 1 a step: the normal pair of full batches.  Of all these, which is
-least is asked of sums of Renyi divergences of order 2, in floats: a choice, on which no bound rests.
+Coins told, x' moves by at most 1 a step: the normal pair of full batches.  Which of all is taken is
+asked of sums of Renyi divergences of order 2, in floats: a choice, on which no bound rests.
 Below: linear updates over the last w steps from a constant one on, x -> c x + b c^(i - 1) at the
 i-th: J c^(w - 1) in noise of variance z^2 (1 - c^(2w)) / (1 - c^2), J binomial(w, q); w = 1 of a
 set, since the last step is shown before it is projected.
@@ -323,7 +323,8 @@ def _choice(node: SampledLastIterate) -> Mapping[str, Any]:
 def sampled_last_iterate(node: SampledLastIterate) -> Losses:
     """A normal pair of all shifts and m sampled ones, or either alone; from below, a binomial."""
     if node.rate == 1:
-        return last_iterate_pair(_full(node))
+        every: Losses = last_iterate_pair(_full(node))
+        return every
     z, c = node.noise_multiplier, node.contraction
     last, parts = choice(node)
     pair: Pair

@@ -21,7 +21,7 @@ from dpaudit.check.theorem import (
     register,
 )
 from dpaudit.exact import enclose, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Drawn, Losses, Mixed, Normal, product
+from dpaudit.nodes.pairs import Drawn, Losses, Mixed, Normal, Pair, product
 
 
 def _window(steps: Any, c: Any, d: Any) -> int:
@@ -141,6 +141,7 @@ def _sampled(node: Any, witness: Row) -> Losses:
     No steps named: all, without a shift.  No parts named: the coins told, of full batches.
     """
     z, c = node.noise_multiplier, node.contraction
+    top: Pair
     if node.rate == 1:
         top = Normal(_every_record(node) / z)
         if node.diameter == 0:
@@ -186,12 +187,12 @@ def _coins(node: Any, linear: int) -> tuple[Any, ...]:
         return (last_one,)
     require(node.diameter == 0, "the witness's linear: expected 1 where a set is projected to")
     require(linear <= node.steps, "the witness's linear: expected at most the number of steps")
-    noise = Fraction(linear)
-    arrives = Fraction(1)
-    if c != 1:
+    if c == 1:
+        arrives = 1 / sqrt(Fraction(linear))
+    else:
         kept = _fallen(c, Fraction(linear))
-        noise, arrives = (1 - kept**2) / (1 - c**2), kept / c
-    return last_one, Drawn(arrives / sqrt(noise) / z, node.rate, Fraction(linear))
+        arrives = kept * sqrt((1 - c**2) / (1 - kept**2)) / c
+    return last_one, Drawn(arrives / z, node.rate, Fraction(linear))
 
 
 ITERATES: Table = {
