@@ -103,13 +103,9 @@ class Path:
     below: float = 0.0
 
     @property
-    def hidden(self) -> Array:
-        """All that is drawn and does not show, (k, columns): standard normal numbers."""
-        drawn = [self.tape] if self.marks is None else [self.tape, self.marks]
-        return np.hstack([part.reshape(len(part), -1) for part in drawn])
-
-    def _batch(self, step: int) -> NDArray[np.bool_] | None:
-        return None if self.marks is None else self.marks[:, step] < self.below
+    def batches_drawn(self) -> NDArray[np.bool_] | None:
+        """Who is in which batch, (k, steps, n); None where none is drawn."""
+        return None if self.marks is None else self.marks < self.below
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """As its steps have it, on one batch.  Errors: InvalidParameter for unequal batches."""
@@ -131,13 +127,12 @@ class Path:
             blocks = [records.rows(k * size, (k + 1) * size) for k in range(self.batches)]
         run, (count, noises, width) = self.steps, self.tape.shape
         x = run.inside(np.broadcast_to(run.start, (count, width)))
+        drawn = self.batches_drawn
+        batch = [None] * (noises + 1) if drawn is None else list(np.moveaxis(drawn, 1, 0))
         for t in range(noises):
-            step = (
-                run.moved(x, blocks[t % self.batches], self._batch(t))
-                + self.scale * self.tape[:, t]
-            )
+            step = run.moved(x, blocks[t % self.batches], batch[t]) + self.scale * self.tape[:, t]
             x = run.inside(step)
-        last = run.moved(x, blocks[noises % self.batches], self._batch(noises))
+        last = run.moved(x, blocks[noises % self.batches], batch[noises])
         probes, places = self._probes(), []
         stretched = 0.0
         for block in blocks:

@@ -20,6 +20,7 @@ from dpaudit.scope import Adjacency
 PAIRS = 32
 ROOM = 1 + 1e-9
 CONTRACTS = 1 + 1e-6
+FAR = 9.0
 
 
 @kernel(LastIterate)
@@ -67,6 +68,10 @@ class LastIterateKernel(Kernel):
     def below(self) -> float:
         """Which marks are those of a batch."""
         return 0.0
+
+    def coins(self, path: Path) -> Array | None:
+        """Hidden coins mapped to N(0, 1) if they were drawn as declared; None without any."""
+        return None
 
     def _checked(
         self,
@@ -141,3 +146,15 @@ class SampledLastIterateKernel(LastIterateKernel):
 
     def below(self) -> float:
         return float(ndtri(float(enclose(self.leaf.rate).mid())))
+
+    def coins(self, path: Path) -> Array | None:
+        """Of each step the last record's mark, and the scaled sum of all others', (trials, ..).
+
+        A mark that does not say who is in the batch counts as a far one.
+        """
+        if path.marks is None:
+            return None
+        told = path.batches_drawn == (path.marks < self.below())
+        marks = np.where(told, path.marks, FAR)
+        others = marks[..., :-1].sum(axis=-1) / np.sqrt(max(marks.shape[-1] - 1, 1))
+        return np.hstack([marks[..., -1], others] if marks.shape[-1] > 1 else [marks[..., -1]])
