@@ -80,7 +80,8 @@ class SampledLastIterate(Leaf):
     As :class:`LastIterate`, but a step reads each record with probability ``rate``, by coins that
     are drawn anew and never shown; what is added to or taken from a batch moves its update by at
     most one unit, which does not depend on how many records it holds: sums, or means by a public
-    number, as under :class:`PoissonSampled`.
+    number, as under :class:`PoissonSampled`.  Under replace_one, and for batches of one size drawn
+    without replacement, there is no rule.
     Errors: InvalidParameter for a contraction above 1.
 
     >>> import dpaudit as dp
