@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
     from dpaudit.families.events import Group
     from dpaudit.families.individual import IndividualGaussian
-    from dpaudit.families.iterates import LastIterate
+    from dpaudit.families.iterates import LastIterate, SampledLastIterate
     from dpaudit.families.local import Shuffled
     from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
     from dpaudit.families.sampling import (
@@ -101,6 +101,7 @@ __all__ = [
     "RenyiDP",
     "Repeat",
     "ReportNoisyMax",
+    "SampledLastIterate",
     "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Sampler",
@@ -158,7 +159,7 @@ _NAMES = {
     "families.correlated.optimised": "optimised_buffers",
     "families.distributed": "DistributedGaussianVector DistributedSkellamVector",
     "families.individual": "IndividualGaussian",
-    "families.iterates": "LastIterate",
+    "families.iterates": "LastIterate SampledLastIterate",
     "families.local": "Shuffled",
     "families.tuning": "Tuned",
     "families.opaque": "ApproxDP GDP NonPrivate PureDP RenyiDP ZCDP",

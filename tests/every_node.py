@@ -26,7 +26,7 @@ from dpaudit.families.distributed import (
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.families.individual import IndividualGaussian
-from dpaudit.families.iterates import LastIterate
+from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
@@ -106,6 +106,7 @@ EVERY_TYPE: list[Node] = [
     DistributedGaussianVector("sums", 2, 10, 3, 2, 256),
     DistributedSkellamVector("sums", 3, 10, 3, 2),
     LastIterate("model", x, K, 1, y),
+    SampledLastIterate("model", x, K, Fraction(1, 10), 1, y),
     IndividualGaussian("sum", x, y, 100),
     Tuned(LEAF, Fraction(1, 10), 0),
     TunedPoisson(LEAF, x),
@@ -159,6 +160,7 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)), "replace_one"),
     (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
     (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
+    (SampledLastIterate("model", 4, 10**4, Fraction(1, 10), Fraction(9, 10)), "zero_out"),
     (IndividualGaussian("sum", 4, 1, 100), "add_remove"),
     (Tuned(L, Fraction(1, 10)), "add_remove"),
     (TunedPoisson(L, 10), "add_remove"),

@@ -23,7 +23,7 @@ from dpaudit.families.distributed import (
 )
 from dpaudit.families.events import Group
 from dpaudit.families.individual import IndividualGaussian
-from dpaudit.families.iterates import LastIterate
+from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.families.sampling import (
@@ -223,6 +223,16 @@ def _users(rng: Draws, adjacency: str, depth: int) -> Tree:
     return node, drawn(float(1 / z), float(rate), size)
 
 
+def _hidden_batches(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """Last iterates of sampled batches: the last step alone, or linear updates without a set."""
+    z, rate, steps = rng.decimal(0.5, 6), Fraction(rng.randint(1, 100), 100), rng.randint(1, 30)
+    contraction, diameter = rng.choice((Fraction(1), rng.decimal(0.5, 0.99))), rng.choice((0, 0, 2))
+    node = SampledLastIterate("x", z, steps, rate, contraction, diameter)
+    if contraction == 1 and diameter == 0:
+        return node, drawn(1 / float(z) / math.sqrt(steps), float(rate), steps)
+    return node, drawn(1 / float(z), float(rate), 1)
+
+
 def _groups(rng: Draws, adjacency: str, depth: int) -> Tree:
     """Of records in a batch of one size, or who answer a poll among others: all are replaced."""
     if adjacency != "replace_one":
@@ -336,6 +346,7 @@ COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _tuned,
     _shuffled,
     _users,
+    _hidden_batches,
     _groups,
     _allocated,
     _batches,

@@ -9,18 +9,23 @@ import numpy as np
 
 import dpaudit as dp
 from audits.training.common import FAR, PAIR, TURNED, ZEROED
+from audits.training.last_iterate import pair as LONG
 from audits.training.secure_mean import PAIR as POINTING
 from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.families.banded.kernel import TurnsBatches
 from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
 from dpaudit.families.distributed.kernel import DistributedGaussianVectorKernel
 from dpaudit.families.distributed.rotated import RotatedTotals
+from dpaudit.families.iterates import SampledLastIterate
+from dpaudit.families.iterates.kernel import SampledLastIterateKernel
 from dpaudit.kernels.base import Generator
+from dpaudit.kernels.iterations import Iterations
 from dpaudit.kernels.query import Array
 from dpaudit.scope import Adjacency
 from mechanisms.classics.dp_sgd import gradients
 from mechanisms.training.adam import BATCH, DpAdam
 from mechanisms.training.adaptive_clipping import AdaptivelyClipped
+from mechanisms.training.last_iterate import RATE
 from mechanisms.training.layers import RADII, Layered
 from mechanisms.training.microbatches import (
     AT_ONCE,
@@ -30,6 +35,7 @@ from mechanisms.training.microbatches import (
     InPieces,
     Microbatched,
 )
+from mechanisms.training.sampled_last_iterate import SampledLastShown
 from mechanisms.training.secure_mean import GRAIN, MODULUS, RADIUS, SQUARES, SecureMean
 from mechanisms.training.turns import TreeInTurns
 
@@ -221,7 +227,51 @@ def _suite(name: str, program: Any, pair: dp.Neighbours, bug: str, **options: An
     return dp.Suite(name, program, pair, trials=1_000, bug=bug, **options)
 
 
+class EveryStepReadsAll(SampledLastIterateKernel):
+    """No batch is drawn."""
+
+    def below(self) -> float:
+        return np.inf
+
+
+class OneBatchForAll(SampledLastIterateKernel):
+    """The batch of the first step is that of all."""
+
+    def marks(self, trials: int, size: int, rng: Generator) -> Array | None:
+        found = super().marks(trials, size, rng)
+        return None if found is None else np.repeat(found[:, :1], found.shape[1], axis=1)
+
+
+class LessNoiseInside(SampledLastIterateKernel):
+    """Nine tenths of the noise in steps that are not shown."""
+
+    def tape(self, shape: tuple[int, int], rng: Generator) -> Array:
+        return super().tape(shape, rng) * 0.9
+
+
+HIDDEN: dict[str, dict[Any, Any]] = {
+    "every_step_reads_all": {SampledLastIterate: EveryStepReadsAll},
+    "one_batch_for_all": {SampledLastIterate: OneBatchForAll},
+    "less_noise_inside": {SampledLastIterate: LessNoiseInside},
+}
+
+
+class Stretched(SampledLastShown):
+    """A ridge that takes steps past the least point, and further away than they were."""
+
+    def run(self, curator: dp.Curator) -> Array:
+        def gradient(weights: Array) -> dp.Query:
+            return dp.ClippedMean(lambda v: 0 * weights[:, None] - v[None, :, :2], radius=1)
+
+        return curator.release("weights", Iterations(gradient, np.zeros(2), RATE, 12.0))
+
+
 BROKEN = [
+    *(
+        _suite("sampled_last_iterate", SampledLastShown(), LONG, bug, kernels=kernels)
+        for bug, kernels in HIDDEN.items()
+    ),
+    _suite("sampled_last_iterate", Stretched(), LONG, "updates_stretch"),
     _suite("dp_adam", CleanMoments(), PAIR, "clean_moments"),
     _suite("dp_adam", ClippedOnce(), PAIR, "clipped_once"),
     _suite("adaptively_clipped_sgd", WholeCounts(), PAIR, "whole_counts"),

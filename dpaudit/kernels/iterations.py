@@ -67,9 +67,9 @@ class Iterations:
         """Errors: InvalidParameter: it has a value only as a leaf runs it."""
         raise InvalidParameter("Iterations: release it under the label of a LastIterate")
 
-    def moved(self, x: Array, records: Records) -> Array:
-        """One step without noise or projection, of points (k, d)."""
-        slope = np.asarray(self.gradient(x).value(records), dtype=np.float64)
+    def moved(self, x: Array, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """One step without noise or projection, of points (k, d), each on its batch (k, n)."""
+        slope = np.asarray(self.gradient(x).value(records, chosen), dtype=np.float64)
         return np.asarray(x - self.step * (slope + self.regulariser * x))
 
     def inside(self, x: Array) -> Array:
@@ -87,7 +87,8 @@ class Path:
     Its value is packed, (1 or k, ..): how many paths and coordinates, where each path stands before
     the noise of its last step, by how much an update stretches the distance of two probed points at
     most, and where updates of single batches take these points.  One row a path where they are a
-    run's trials; else one row of all.
+    run's trials; else one row of all.  ``marks`` (k, steps, n), standard normal: a record is in the
+    batch of a step where its mark is below ``below``; None where no batch is drawn.
     """
 
     norm: ClassVar[Norm] = "l2"
@@ -98,6 +99,13 @@ class Path:
     batches: int
     a_trial_each: bool
     unit: Array = field(default_factory=lambda: np.zeros(()))
+    marks: Array | None = None
+    below: float = 0.0
+
+    @property
+    def batches_drawn(self) -> NDArray[np.bool_] | None:
+        """Who is in which batch, (k, steps, n); None where none is drawn."""
+        return None if self.marks is None else self.marks < self.below
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """As its steps have it, on one batch.  Errors: InvalidParameter for unequal batches."""
@@ -119,16 +127,21 @@ class Path:
             blocks = [records.rows(k * size, (k + 1) * size) for k in range(self.batches)]
         run, (count, noises, width) = self.steps, self.tape.shape
         x = run.inside(np.broadcast_to(run.start, (count, width)))
+        drawn = self.batches_drawn
+        batch = [None] * (noises + 1) if drawn is None else list(np.moveaxis(drawn, 1, 0))
         for t in range(noises):
-            step = run.moved(x, blocks[t % self.batches]) + self.scale * self.tape[:, t]
+            step = run.moved(x, blocks[t % self.batches], batch[t]) + self.scale * self.tape[:, t]
             x = run.inside(step)
-        last = run.moved(x, blocks[noises % self.batches])
+        last = run.moved(x, blocks[noises % self.batches], batch[noises])
         probes, places = self._probes(), []
         stretched = 0.0
         for block in blocks:
             found = run.moved(probes, block)
             stretched = max(stretched, _stretch(probes, found))
             places.append(found.reshape(-1))
+        if self.marks is not None:
+            nobody = np.zeros((len(probes), len(records)), dtype=bool)
+            stretched = max(stretched, _stretch(probes, run.moved(probes, records, nobody)))
         rows = last if self.a_trial_each else last.reshape(1, -1)
         head = np.array([1 if self.a_trial_each else count, width, stretched], dtype=np.float64)
         tail = np.concatenate([head, *places])

@@ -79,6 +79,7 @@ BOUNDED: dict[tuple[str, str, str], tuple[float, str]] = {
     ("adaptively_clipped_sgd", "within", MEAN): (1, "a record's row is plus or minus a half"),
     ("tuned_step_size", "right", MEAN): (1, "a record's row is 1 or 0: it is right, or not"),
     ("last_iterate", "weights", MEAN): (1, BEFORE),
+    ("sampled_last_iterate", "weights", MEAN): (1, BEFORE),
     ("layered_sgd", "gradient", MEAN): (1, BEFORE),
     ("diff2_gd_client", "gradient", MEAN): (1, BEFORE),
     ("diff2_gd_client", "difference", MEAN): (1, BEFORE),

@@ -196,7 +196,8 @@ def test_the_checker_states_the_same_of_cyclic_batches(diameter: int) -> None:
         assert float(enclose(ours / bound("gdp", node, [])).mid()) == pytest.approx(1, abs=1e-14)
         pairs = dp.account(node, SCOPE).step("profile").value
         theirs = bound("profile", node, [])
-        assert len(theirs.reached) == len(pairs.reached) == (1 if diameter == 0 else 0)
+        assert len(theirs.reached) == len(pairs.reached) == 1
+        assert float(enclose(theirs.reached[0].mu / pairs.reached[0].mu).mid()) == pytest.approx(1)
 
 
 def test_an_audit_refutes_full_noise_of_the_last_batch_claimed_as_hidden() -> None:

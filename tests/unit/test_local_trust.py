@@ -28,6 +28,7 @@ HIDDEN: dict[str, tuple[Any, str]] = {
     "slots": (dp.RandomAllocation(NOISE, 4), "draws the batches"),
     "a secret order": (dp.ShuffledBatches(NOISE, 10, 5), "draws the batches"),
     "a cut sample": (dp.TruncatedPoisson(NOISE, "0.1", 10, 2), "draws the batches"),
+    "iterates": (dp.SampledLastIterate("w", 4, 9, "0.1"), "draws the batches"),
     "groups in turn": (dp.CyclicPoisson(ROWS, 4, "0.1"), "draws the batches"),
 }
 

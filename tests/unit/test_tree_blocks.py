@@ -128,7 +128,7 @@ def test_every_new_node_is_drawn() -> None:
     new = "CorrelatedGaussian CyclicBatches LastIterate RandomAllocation Shuffled ShuffledBatches"
     more = "SubsetResponse TruncatedPoisson Tuned Group PoissonSampled IndividualGaussian "
     more += "DistributedGaussian DistributedSkellam DistributedGaussianVector "
-    more += "DistributedSkellamVector"
+    more += "DistributedSkellamVector SampledLastIterate"
     drawn = [trees.draw(rng, "replace_one")[0] for _ in range(99)]
     names |= {type(part).__name__ for node in drawn for part in postorder(node)}
     assert set(f"{new} {more}".split()) <= names

@@ -44,7 +44,7 @@ class Watched(Sampler):
     line: such a program has found a way to the records around the queries.
     ``residuals``: the noise of every release, per label (trials, d) a use, standardised as
     declared and NaN where off; on a secret batch too, which no replay knows.
-    ``runs``: how many runs each search made, mapped alike.
+    ``runs``: how many runs each search made, mapped alike, and the coins inside a release.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -120,6 +120,9 @@ class Watched(Sampler):
         tape = getattr(request.query, "tape", None)
         if declared.hides and tape is not None:
             noise = np.hstack([tape.reshape(len(noise), -1), noise])
+            if (coins := declared.coins(request.query)) is not None:
+                kept = self.runs.setdefault(f"coins of {request.label}", [])
+                kept.append(np.where(on, coins, np.nan))
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
 
     def _entitled(self, label: str) -> Any:

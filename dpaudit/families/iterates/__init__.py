@@ -1,5 +1,5 @@
 """Runs of which the last iterate alone is shown."""
 
-from dpaudit.families.iterates.node import LastIterate
+from dpaudit.families.iterates.node import LastIterate, SampledLastIterate
 
-__all__ = ["LastIterate"]
+__all__ = ["LastIterate", "SampledLastIterate"]

@@ -7,10 +7,11 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
-from dpaudit.families.iterates import LastIterate
+from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, standardised
 from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_parts
 from dpaudit.kernels.query import Array, Query
@@ -19,6 +20,7 @@ from dpaudit.scope import Adjacency
 PAIRS = 32
 ROOM = 1 + 1e-9
 CONTRACTS = 1 + 1e-6
+FAR = 9.0
 
 
 @kernel(LastIterate)
@@ -47,20 +49,41 @@ class LastIterateKernel(Kernel):
         if not isinstance(query, Iterations):
             raise InvalidParameter(f"{where}: a LastIterate releases Iterations, no other query")
         shape = (int(leaf.steps) - 1, len(query.start))
-        rest = (query, self.multiplier(leaf), int(leaf.batches))
         if rng is not None:
-            return self._checked(rest, self.tape(shape, rng), adjacency, size, each=True)
+            tape, marks = self.tape(shape, rng), self.marks(self.trials, size, rng)
+            return self._checked(query, tape, marks, adjacency, size, each=True)
         fixed = np.random.default_rng(int.from_bytes(sha256(leaf.digest.encode()).digest()[:8]))
-        return self._checked(rest, antithetic(PAIRS, shape, fixed), adjacency, size, each=False)
+        tape = antithetic(PAIRS, shape, fixed)
+        marks = self.marks(len(tape), size, fixed)
+        return self._checked(query, tape, marks, adjacency, size, each=False)
 
     def tape(self, shape: tuple[int, int], rng: Generator) -> Array:
         """The noise of all steps but the last, (trials, steps - 1, d)."""
         return np.asarray(rng.standard_normal((self.trials, *shape)))
 
+    def marks(self, trials: int, size: int, rng: Generator) -> Array | None:
+        """None: every step reads all records of its batch."""
+        return None
+
+    def below(self) -> float:
+        """Which marks are those of a batch."""
+        return 0.0
+
+    def coins(self, path: Path) -> Array | None:
+        """Hidden coins mapped to N(0, 1) if they were drawn as declared; None without any."""
+        return None
+
     def _checked(
-        self, rest: Any, tape: Array, adjacency: Adjacency, size: int, *, each: bool
+        self,
+        query: Iterations,
+        tape: Array,
+        marks: Array | None,
+        adjacency: Adjacency,
+        size: int,
+        *,
+        each: bool,
     ) -> Path:
-        query, multiplier, batches = rest
+        multiplier, batches = self.multiplier(self.leaf), int(self.leaf.batches)
         path = Path(query, tape, 0.0, batches, each)
         unit = np.unique(np.asarray(path.sensitivity(adjacency, size)))
         where = f"release {self.leaf.label!r}"
@@ -73,7 +96,8 @@ class LastIterateKernel(Kernel):
                 f"{where}: declared on a set of diameter {diameter:.6g} units; its steps project "
                 f"to {reached}"
             )
-        return Path(query, tape, multiplier * float(unit[0]), batches, each)
+        scale = multiplier * float(unit[0])
+        return Path(query, tape, scale, batches, each, marks=marks, below=self.below())
 
     def centre(self, values: Array) -> Array:
         return np.asarray(packed_parts(values)[0].mean(axis=1))
@@ -105,3 +129,32 @@ class LastIterateKernel(Kernel):
         most = float(enclose(self.leaf.contraction).mid()) * CONTRACTS
         stretched = np.maximum(values[:, 2], others[:, 2]) > most
         return np.asarray(np.where(stretched, np.inf, far))
+
+
+@kernel(SampledLastIterate)
+class SampledLastIterateKernel(LastIterateKernel):
+    """As above, each step on a batch of its own: secret coins, one a record and step.
+
+    A coin is whether a standard normal mark is below its quantile, so that an audit may look at
+    marks as it does at noise.  Replays have fixed marks, too.
+    """
+
+    def marks(self, trials: int, size: int, rng: Generator) -> Array | None:
+        """(trials, steps, size), standard normal; of each record in turn."""
+        drawn = rng.standard_normal((size, trials, int(self.leaf.steps)))
+        return np.asarray(np.moveaxis(drawn, 0, -1))
+
+    def below(self) -> float:
+        return float(ndtri(float(enclose(self.leaf.rate).mid())))
+
+    def coins(self, path: Path) -> Array | None:
+        """Of each step the last record's mark, and the scaled sum of all others', (trials, ..).
+
+        A mark that does not say who is in the batch counts as a far one.
+        """
+        if path.marks is None:
+            return None
+        told = path.batches_drawn == (path.marks < self.below())
+        marks = np.where(told, path.marks, FAR)
+        others = marks[..., :-1].sum(axis=-1) / np.sqrt(max(marks.shape[-1] - 1, 1))
+        return np.hstack([marks[..., -1], others] if marks.shape[-1] > 1 else [marks[..., -1]])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpaudit.exact import Number, is_symbolic, readable
-from dpaudit.exact.domains import known_sign, non_negative, number, positive, rate, refuse
+from dpaudit.exact.domains import known_sign, non_negative, number, positive, refuse
+from dpaudit.exact.domains import rate as share
 from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
 
@@ -34,7 +36,7 @@ class LastIterate(Leaf):
     label: str
     noise_multiplier: Number = number(positive)
     steps: Number = number(whole)
-    contraction: Number = preset(rate, 1)
+    contraction: Number = preset(share, 1)
     diameter: Number = preset(non_negative, 0)
     batches: Number = preset(whole, 1)
 
@@ -69,3 +71,50 @@ class LastIterate(Leaf):
     @property
     def _order(self) -> str:
         return "" if self.batches == 1 else f"; batches, {readable(self.batches)}, keep their order"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledLastIterate(Leaf):
+    """The last of ``steps`` iterates, each step on a secret batch of its own, and nothing else.
+
+    As :class:`LastIterate`, but a step reads each record with probability ``rate``, by coins that
+    are drawn anew and never shown; what is added to or taken from a batch moves its update by at
+    most one unit, which does not depend on how many records it holds: sums, or means by a public
+    number, as under :class:`PoissonSampled`.  Under replace_one, and for batches of one size drawn
+    without replacement, there is no rule.
+    Errors: InvalidParameter for a contraction above 1.
+
+    >>> import dpaudit as dp
+    >>> run = dp.SampledLastIterate("w", noise_multiplier=4, steps=10**6, rate="0.01", diameter=4)
+    >>> dp.account(run, dp.central("add_remove")).epsilon("1e-5").upper < 1
+    True
+    """
+
+    hidden_by: ClassVar[str] = "whoever draws the batches"
+    batches: ClassVar[int] = 1
+
+    label: str
+    noise_multiplier: Number = number(positive)
+    steps: Number = number(whole)
+    rate: Number = number(share)
+    contraction: Number = preset(share, 1)
+    diameter: Number = preset(non_negative, 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        if self.contraction != 1 and known_sign(1 - self.contraction, strict=True) is not True:
+            refuse(self.contraction, f"{self.name}.contraction", "a number of at most 1")
+
+    @property
+    def assumption(self) -> Assumption:
+        """That updates of every batch contract, by secret coins, and that nothing else is shown."""
+        inside = "" if self.diameter == 0 else f" of diameter {readable(self.diameter)} units"
+        return Assumption(
+            f"iterate:{self.digest[:12]}",
+            f"on every batch an update of {self.label!r} is {readable(self.contraction)}-Lipschitz "
+            f"on its convex set{inside}, one record of the batch moves it by at most one unit at "
+            f"every point, each step draws each record anew at rate {readable(self.rate)}, and "
+            "neither batches nor other iterates are shown",
+            Status.DECLARED,
+        )

@@ -28,6 +28,23 @@ which is feasible: a pass later, what arrives weighs c^-l as much, and the squar
 over a pass c^(-2l), so that arrivals run ahead of shifts.  m = E - 1 with D = 0, or any m < E.
 Below it, linear updates x -> c x + 1 at those steps: (1 + c^l + .. + c^((E - 1) l)) over the square
 root of the sum of all c^(2k), k < E l.
+Sampled batches: x is the run without the record.  Which others are in each batch is alike in both
+runs, and by joint convexity known; x' alone moves, by b_k s_k, |s_k| <= 1, b_k a coin at rate q.
+The third run starts with x' m steps before the end, at most D from x, as coupled noise keeps them:
+within the set, and 1 + c + .. apart.  It moves as x does, without the record, and by shifts only,
+
+    sum_k c^(m - k) a_k = c^m D,    least sum of squares (c^m D)^2 (1 - c^2) / (1 - c^(2m)).
+
+A step of x' against one of it, at a common point, is N(b s, z^2) against N(a, z^2): with the noise
+in two independent parts, z^2 = (r z)^2 + (1 - r^2) z^2, a sum of a sampled release of noise r z and
+of a move a under the rest.  All shifts make one normal pair, of mu^2 z^2 (1 - r^2) = the least sum,
+and m sampled pairs are beside it; shifts depend on x, not shown, and are mixed, by joint convexity.
+Any m < t and r in (0, 1) serve; m = t needs no shift, and r = 1 is the composition of the steps.
+Coins told, x' moves by at most 1 a step: the normal pair of full batches.  Which of all is taken is
+asked of sums of Renyi divergences of order 2, in floats: a choice, on which no bound rests.
+Below: linear updates over the last w steps from a constant one on, x -> c x + b c^(i - 1) at the
+i-th: J c^(w - 1) in noise of variance z^2 (1 - c^(2w)) / (1 - c^2), J binomial(w, q); w = 1 of a
+set, since the last step is shown before it is projected.
 Source: Bok, Su, Altschuler 2024, Shifted Interpolation for Differential Privacy, Theorems 3.1, 4.2
 and 4.3 (there the m of least sum only in part); Altschuler, Talwar 2022; Feldman and others 2018.
 """
@@ -35,11 +52,13 @@ and 4.3 (there the m of least sum only in part); Altschuler, Talwar 2022; Feldma
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from dpaudit.exact import Number, enclose, log, sqrt, tanh, unknowns
-from dpaudit.families.iterates import LastIterate
+from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
 from dpaudit.measures.gdp import GAUSSIAN
@@ -48,7 +67,8 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Normal, one, opaque
+from dpaudit.nodes.pairs import Drawn, Factor, Losses, Mixed, Normal, Pair, one, product
+from dpaudit.scope import Adjacency
 
 SHIFTED = Source(
     "Bok, Su, Altschuler", 2024, "Theorems 4.2 and 4.3; proof in families.iterates.rules"
@@ -170,11 +190,14 @@ def last_iterate_curve(node: LastIterate) -> Number:
 
 @PROFILE.rule(LastIterate, "last_iterate_pair", cite=SHIFTED)
 def last_iterate_pair(node: LastIterate) -> Losses:
-    """Normal(mu), which linear updates reach where no set is projected to, and steps read all."""
+    """Normal(mu), which linear updates reach where no set is projected to, and steps read all.
+
+    On a set: the last step alone, after a constant one, as it is shown before it is projected.
+    """
     pair = Normal(last_iterate(node))
-    if node.batches == 1 or node.diameter != 0:
-        return one(pair) if _reached(node, ()) else opaque(pair)
-    below = (Normal(linear_move(node)),)
+    if _reached(node, ()):
+        return one(pair)
+    below = (Normal(1 / node.noise_multiplier if node.diameter != 0 else linear_move(node)),)
     return Losses((pair,), (pair,), below, below)
 
 
@@ -187,3 +210,162 @@ def linear_move(node: LastIterate) -> Number:
     whole = power(c, node.steps)
     moved = (1 - whole) / (1 - power(c, node.batches))
     return moved * sqrt((1 - c**2) / (1 - whole**2)) / z
+
+
+# --- sampled batches -----------------------------------------------------------------------------
+
+SPLIT = Source(
+    "Altschuler, Talwar",
+    2022,
+    "Theorem 3.1 (noise in two parts), as profiles; Bok, Su, Altschuler 2024, Theorem 3.1; "
+    "dpaudit 2026, proof in families.iterates.rules",
+)
+# In how many parts noise is split, and how many steps updates are linear in at most, from below.
+PARTS, LINEAR = 64, 256
+
+PURE.absent(SampledLastIterate, reason="an unbounded loss: no epsilon holds at delta 0")
+APPROX.absent(
+    SampledLastIterate,
+    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+)
+GAUSSIAN.absent(
+    SampledLastIterate,
+    reason="a mixture's trade-off curve is no Gaussian one; its best mu is that of LastIterate",
+)
+CONCENTRATED.absent(
+    SampledLastIterate,
+    reason="sampling makes high orders jump, so no line rho * order is amplified; "
+    "use LastIterate for the line of full batches",
+)
+RENYI.absent(
+    SampledLastIterate, reason="no order's bound is as near as that of the pairs: use profile"
+)
+
+
+@lru_cache(maxsize=256)
+def choice(node: SampledLastIterate) -> tuple[int, int]:
+    """(m, parts of the noise beside the coins); (0, 0) for coins told, (0, PARTS) for no shift."""
+    if any(map(unknowns, (*node.parameters.values(),))):
+        return 0, PARTS
+    z, c, q = (
+        float(enclose(n).mid()) for n in (node.noise_multiplier, node.contraction, node.rate)
+    )
+    steps = int(node.steps)
+
+    def sampled(scale: float) -> float:
+        square = 1 / scale**2
+        if square > 50:
+            return max(square + 2 * math.log(q), 0)
+        return math.log1p(q * q * math.expm1(square))
+
+    found = {(0, 0): float(enclose(told(node)).mid()) ** 2, (0, PARTS): steps * sampled(z)}
+    beside = [(part, z * part / PARTS) for part in range(1, PARTS)]
+    each = [(part, sampled(scale), z * z - scale * scale) for part, scale in beside]
+    for m in _ladder(steps):
+        apart = float(enclose(_start(node, m)).mid())
+        least = _shifted_float(c, m, apart)
+        found |= {(m, part): least / rest + m * one_step for part, one_step, rest in each}
+    return min(found, key=found.__getitem__)
+
+
+def _ladder(steps: int) -> Iterator[int]:
+    """Numbers of steps below all, an eighth apart."""
+    m = 1
+    while m < steps:
+        yield m
+        m += m // 8 + 1
+
+
+def _shifted_float(c: float, m: int, apart: float) -> float:
+    if c == 1:
+        return apart**2 / m
+    left = c**m
+    return (left * apart) ** 2 * (1 - c * c) / (1 - left * left)
+
+
+def _start(node: SampledLastIterate, last: int) -> Number:
+    """How far apart the runs are so many steps before the end, at most."""
+    c, before = node.contraction, node.steps - last
+    grown = before if c == 1 else (1 - power(c, before)) / (1 - c)
+    if node.diameter == 0:
+        return grown
+    return min(grown, node.diameter, key=lambda value: float(enclose(value).mid()))
+
+
+def told(node: SampledLastIterate) -> Number:
+    """mu where coins are told: of full batches."""
+    return last_iterate(_full(node))
+
+
+def _full(node: SampledLastIterate) -> LastIterate:
+    z, steps = node.noise_multiplier, node.steps
+    return LastIterate(node.label, z, steps, node.contraction, node.diameter)
+
+
+def _choice(node: SampledLastIterate) -> Mapping[str, Any]:
+    """What was chosen, from above and from below."""
+    if node.rate == 1:
+        return {}
+    last, parts = choice(node)
+    found = {"linear": linear_steps(node)}
+    if parts:
+        found["parts"] = parts
+    return {**found, "steps": last} if last else found
+
+
+@PROFILE.rule(
+    SampledLastIterate,
+    "sampled_last_iterate",
+    cite=SPLIT,
+    adjacency=(Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
+    witness=_choice,
+)
+def sampled_last_iterate(node: SampledLastIterate) -> Losses:
+    """A normal pair of all shifts and m sampled ones, or either alone; from below, a binomial."""
+    if node.rate == 1:
+        every: Losses = last_iterate_pair(_full(node))
+        return every
+    z, c = node.noise_multiplier, node.contraction
+    last, parts = choice(node)
+    pair: Pair
+    if parts == 0:
+        pair = Normal(told(node))
+    else:
+        share = Fraction(parts, PARTS)
+        step = (Mixed(Normal(1 / (z * share)), node.rate), Fraction(last) if last else node.steps)
+        factors: list[Factor] = [step]
+        if last:
+            apart, rest = _start(node, last), z * sqrt(1 - share**2)
+            if c == 1:
+                moved = apart / sqrt(Fraction(last))
+            else:
+                left = power(c, Fraction(last))
+                moved = left * apart * sqrt((1 - c**2) / (1 - left**2))
+            factors.append((Normal(moved / rest), Fraction(1)))
+        pair = product(factors)
+    below = linear_pairs(node)
+    return Losses((pair,), (pair.swapped,), below, tuple(reached.swapped for reached in below))
+
+
+def linear_steps(node: SampledLastIterate) -> int:
+    """Over how many of the last steps linear updates are compared: about 4/5 of 1 / (1 - c)."""
+    if node.diameter != 0 or unknowns(node.steps) or unknowns(node.contraction):
+        return 1
+    most = min(int(node.steps), LINEAR)
+    if node.contraction == 1:
+        return most
+    wanted = Fraction(4, 5) / (1 - node.contraction)
+    return min(most, max(int(float(enclose(wanted).mid())), 1))
+
+
+def linear_pairs(node: SampledLastIterate) -> tuple[Mixed | Drawn, ...]:
+    """The last step alone, and linear updates over the last few."""
+    z, c, few = node.noise_multiplier, node.contraction, linear_steps(node)
+    alone = Mixed(Normal(1 / z), node.rate)
+    if few == 1:
+        return (alone,)
+    if c == 1:
+        return alone, Drawn(1 / (z * sqrt(Fraction(few))), node.rate, Fraction(few))
+    left = power(c, Fraction(few))
+    mu = left / c * sqrt((1 - c**2) / (1 - left**2)) / z
+    return alone, Drawn(mu, node.rate, Fraction(few))

@@ -10,9 +10,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, dominating, reached, register
+from dpaudit.check.reading import require
+from dpaudit.check.theorem import (
+    Premise,
+    Row,
+    Table,
+    Theorem,
+    counted,
+    reached,
+    register,
+)
 from dpaudit.exact import enclose, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Losses, Normal
+from dpaudit.nodes.pairs import Drawn, Losses, Mixed, Normal, Pair, product
 
 
 def _window(steps: Any, c: Any, d: Any) -> int:
@@ -88,18 +97,23 @@ def _mu(node: Any) -> Any:
     """Any number of the last steps serves, from any two points of the set."""
     if node.batches != 1:
         return _cyclic(node) / node.noise_multiplier
+    return _every_record(node) / node.noise_multiplier
+
+
+def _every_record(node: Any) -> Any:
+    """mu z of steps that read all records."""
     c, steps, apart = node.contraction, node.steps, node.diameter * 0
     window = _window(steps, c, node.diameter)
     if window:
         steps, apart = Fraction(window), node.diameter
     if c == 1:
-        return (apart + steps) / sqrt(steps) / node.noise_multiplier
+        return (apart + steps) / sqrt(steps)
     half = tanh(log(1 / c) * steps / 2)
     kept = (1 - half) / (1 + half)
     if apart == 0:
-        return sqrt((1 + c) * half / (1 - c)) / node.noise_multiplier
+        return sqrt((1 + c) * half / (1 - c))
     way = kept * apart + (1 - kept) / (1 - c)
-    return way * sqrt((1 - c**2) / (1 - kept**2)) / node.noise_multiplier
+    return way * sqrt((1 - c**2) / (1 - kept**2))
 
 
 def _is_linear(node: Any, premises: Sequence[Premise]) -> bool:
@@ -108,11 +122,77 @@ def _is_linear(node: Any, premises: Sequence[Premise]) -> bool:
 
 
 def _pair(node: Any) -> Losses:
+    """On a set, from below: the last step alone, which is shown before it is projected."""
     pair = Normal(_mu(node))
-    if node.batches != 1 and node.diameter == 0:
-        below = (Normal(_linear(node) / node.noise_multiplier),)
-        return Losses((pair,), (pair,), below, below)
-    return reached(pair) if _is_linear(node, ()) else dominating(pair)
+    if _is_linear(node, ()):
+        return reached(pair)
+    moved = _linear(node) if node.diameter == 0 else 1
+    below = (Normal(moved / node.noise_multiplier),)
+    return Losses((pair,), (pair,), below, below)
+
+
+# A witness splits noise in so many parts; binomials of more coins are not computed with.
+GRAINS, MOST_COINS = 64, 4_096
+
+
+def _sampled(node: Any, witness: Row) -> Losses:
+    """Whatever steps and parts of the noise a witness names: a bound by shifts and coins.
+
+    No steps named: all, without a shift.  No parts named: the coins told, of full batches.
+    """
+    z, c = node.noise_multiplier, node.contraction
+    top: Pair
+    if node.rate == 1:
+        top = Normal(_every_record(node) / z)
+        if node.diameter == 0:
+            return reached(top)
+        step = (Normal(1 / z),)
+        return Losses((top,), (top,), step, step)
+    if "parts" not in witness:
+        require("steps" not in witness, "the witness's steps: expected none where coins are told")
+        top = Normal(_every_record(node) / z)
+    elif "steps" not in witness:
+        whole = counted(witness, "parts", GRAINS, GRAINS) == GRAINS
+        require(whole, "the witness's parts: expected all where nothing is shifted")
+        top = product([(Mixed(Normal(1 / z), node.rate), node.steps)])
+    else:
+        parts = counted(witness, "parts", 1, GRAINS - 1)
+        window = counted(witness, "steps", 1, int(node.steps) - 1)
+        inside = Fraction(parts, GRAINS)
+        weight = Fraction(1, window) if c == 1 else None
+        kept = Fraction(1) if c == 1 else _fallen(c, Fraction(window))
+        if weight is None:
+            weight = (1 - c**2) / (1 - kept**2)
+        shift = kept * _apart(node, window) * sqrt(weight / (1 - inside**2)) / z
+        coins = Mixed(Normal(1 / (inside * z)), node.rate)
+        top = product([(Normal(shift), Fraction(1)), (coins, Fraction(window))])
+    under = _coins(node, counted(witness, "linear", 1, MOST_COINS))
+    return Losses((top,), (top.swapped,), under, tuple(pair.swapped for pair in under))
+
+
+def _apart(node: Any, window: int) -> Any:
+    """Either of two distances bounds how far the runs are apart where the window starts."""
+    c, before = node.contraction, node.steps - window
+    own = before if c == 1 else (1 - _fallen(c, before)) / (1 - c)
+    if node.diameter == 0:
+        return own
+    return node.diameter if float(enclose(node.diameter - own).mid()) < 0 else own
+
+
+def _coins(node: Any, linear: int) -> tuple[Any, ...]:
+    """The last step; a binomial number of moves that arrive with equal lengths."""
+    z, c = node.noise_multiplier, node.contraction
+    last_one = Mixed(Normal(1 / z), node.rate)
+    if linear == 1:
+        return (last_one,)
+    require(node.diameter == 0, "the witness's linear: expected 1 where a set is projected to")
+    require(linear <= node.steps, "the witness's linear: expected at most the number of steps")
+    if c == 1:
+        arrives = 1 / sqrt(Fraction(linear))
+    else:
+        kept = _fallen(c, Fraction(linear))
+        arrives = kept * sqrt((1 - c**2) / (1 - kept**2)) / c
+    return last_one, Drawn(arrives / z, node.rate, Fraction(linear))
 
 
 ITERATES: Table = {
@@ -124,6 +204,12 @@ ITERATES: Table = {
         "last_iterate_curve", lambda n: lambda a: a * _mu(n) ** 2 / 2, attained=_is_linear
     ),
     ("profile", "LastIterate"): Theorem("last_iterate_pair", _pair),
+    ("profile", "SampledLastIterate"): Theorem(
+        "sampled_last_iterate",
+        _sampled,
+        adjacencies=frozenset({"add_remove", "zero_out"}),
+        reads=True,
+    ),
 }
 
 register(ITERATES)
