@@ -66,7 +66,8 @@ WIDER = 10
 DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 
 # Fewer rounds of sampled noise are the grid's where their transforms need a smoothing: as narrow,
-# and verified in a tenth of the time.  Of more kinds of them a grid takes longer, and memory that grows with their number.
+# and verified in a tenth of the time.  Of more kinds of them a grid takes longer, and memory that
+# grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
 NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
@@ -126,6 +127,17 @@ def _epsilon(
     told = epsilon_told(pair, wanted)
     if told is not None and _is_settled(told, width):
         return told
+    return _transformed(pair, wanted, width, composed, near)
+
+
+def _transformed(
+    pair: Pair,
+    wanted: Fraction,
+    width: float,
+    composed: Callable[[Pair, Fraction, float], Interval],
+    near: Interval | None,
+) -> Interval:
+    """By transforms: closed ones, or those of grids."""
     few = _few_sampled(pair)
     if few:
         plain = epsilon_smooth(parts_of(pair), wanted, width / FOR_LITTLE, plain=True)

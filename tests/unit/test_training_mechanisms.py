@@ -67,7 +67,12 @@ def test_claims_are_proved_and_nine_tenths_of_them_refuted(
 ) -> None:
     (claim,) = mechanism.claims
     assert claim.check(mechanism.declaration, mechanism.scope).outcome == "proved"
-    far = (tuned_step_size, secure_mean_of.secure_mean, sampled_of.sampled_last_iterate, tree_in_turns)
+    far = (
+        tuned_step_size,
+        secure_mean_of.secure_mean,
+        sampled_of.sampled_last_iterate,
+        tree_in_turns,
+    )
     if mechanism in far:
         # No lower end, or none as near, is known of a search, modulo a number, of hidden batches.
         return

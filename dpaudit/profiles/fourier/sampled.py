@@ -354,9 +354,7 @@ def _points(edges: Reals) -> tuple[Reals, Reals]:
     return (middles[:, None] + halves[:, None] * nodes).ravel(), np.outer(halves, weights).ravel()
 
 
-def _off(
-    factor: SampledNormal, power: float, fastest: float, edges: Reals
-) -> tuple[float, float]:
+def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> tuple[float, float]:
     """Log of what the rule errs by on all panels, each on the best of several ellipses.
 
     Also of phi alone, against which a moment is taken.
@@ -565,7 +563,7 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
 def _density(
     factor: SampledNormal, power: float, log_moment: float, x: Reals, loss: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """At x, of that log R: log of its slope, of its tilted density, and that one's slope at most."""
+    """At x of that log R: log of its slope, log of its tilted density, that one's slope at most."""
     mu, rate = factor.mu, factor.rate
     z = mu * x - mu * mu / 2
     with np.errstate(invalid="ignore", over="ignore"):

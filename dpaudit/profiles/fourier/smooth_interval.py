@@ -21,7 +21,7 @@ from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
 TOLERANCE, WIDTH = 1e-8, 1e-4
-# For a checker, relative to delta: of few frequencies, many, and a smoothing; errors like those here.
+# For a checker, relative to delta: of few frequencies, many, a smoothing; errors like those here.
 CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-7, 1e-6), 200, 3
 REFINEMENTS, FINEST = 7, 1 / 64
 # exp(-KEPT) of a width, relative to delta, is left out.
