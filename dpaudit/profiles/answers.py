@@ -140,7 +140,7 @@ def _transformed(
     """By transforms: closed ones, or those of grids."""
     few = _few_sampled(pair)
     if few:
-        plain = epsilon_smooth(parts_of(pair), wanted, width / FOR_LITTLE, plain=True)
+        plain = epsilon_smooth(parts_of(pair), wanted, min(width, WIDTH) / FOR_LITTLE, plain=True)
         if plain is not None and _is_narrow(plain, width):
             return plain
     if few and near is not None and _is_smooth(near) and _moves_far(pair):
