@@ -51,7 +51,7 @@ def epsilon_smooth(
     if known is None or Fraction(known[0].infinite) >= delta:
         return None
     goal = _log(delta - Fraction(known[0].infinite))
-    table, split = known[1], None if plain else _split(parts, goal, width)
+    table, split = known[1], None if plain else _split(parts, known, goal, width)
 
     def made(asked: float, near: float, sigma: float) -> Series | None:
         plan = table.for_delta(goal, asked, near, sigma)
@@ -147,16 +147,17 @@ class Split:
             return None
 
 
-def _split(parts: Parts, goal: float, width: float) -> Split | None:
+def _split(
+    parts: Parts, whole: tuple[Product, Table], goal: float, width: float
+) -> Split | None:
     """Where a loss that is as rare as delta allows is far beyond the epsilon that is looked for."""
-    whole = smooth_product(parts)
-    if whole is None or len(whole.sampled) != 1 or len(whole.times) or whole.sampled[0].added:
+    product, table = whole
+    if len(product.sampled) != 1 or len(product.times) or product.sampled[0].added:
         return None
-    if whole.sampled[0].times < 2:
-        return None
-    alone = whole.sampled[0]
+    alone = replace(product.sampled[0], cap=math.inf)
     far, least = (alone.kept(mass).largest for mass in (_rare(goal, width), goal - math.log(4)))
-    if not far > FAR * least:
+    # Beyond the epsilon of all losses, too.
+    if alone.times < 2 or not far > max(FAR * least, table.largest(goal)):
         return None
     log_mass = float(math.floor((_rare(goal, width) + math.log(2)) / 2))
     known = _table(parts, log_mass, 0)
