@@ -30,7 +30,8 @@ from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import Interval, epsilon_interval, narrowest
 from dpaudit.profiles.fourier import rare, sampled, smooth, smooth_interval
 from dpaudit.profiles.fourier.sampled import ROOM, SampledNormal, measured, rule
-from dpaudit.profiles.fourier.smooth_interval import _split, _table
+from dpaudit.profiles.fourier.search import Parts
+from dpaudit.profiles.fourier.smooth_interval import Split, _rare, _split, _table
 from dpaudit.scope import central
 
 F = Fraction
@@ -38,6 +39,12 @@ F = Fraction
 
 def pair_of(noise: str, rate: str) -> Mixed:
     return Mixed(Normal(1 / F(noise)), F(rate))
+
+
+def split_of(parts: Parts, goal: float) -> Split | None:
+    """At a width of 1e-4."""
+    whole = _table(parts, _rare(goal, 1e-4), 0)
+    return None if whole is None else _split(parts, whole, goal, 1e-4)
 
 
 def two_rounds(noise: str, rate: str, epsilon: str) -> float:
@@ -61,7 +68,7 @@ def two_rounds(noise: str, rate: str, epsilon: str) -> float:
 def test_two_rounds_by_quadrature_lie_between_all_ends(noise: str, rate: str, epsilon: str) -> None:
     truth = two_rounds(noise, rate, epsilon)
     pair = pair_of(noise, rate)
-    split = _split(((pair, 2),), math.log(truth), 1e-4)
+    split = split_of(((pair, 2),), math.log(truth))
     assert split is not None
     found = split.series(1e-4, split.first_guess, math.inf)
     assert found is not None
@@ -84,7 +91,7 @@ def test_few_cells_are_wide_and_still_bounds(monkeypatch: pytest.MonkeyPatch) ->
     """Chords from above: what is at means is below the truth."""
     noise, rate, epsilon = "0.5", "1e-4", "0.05"
     truth = two_rounds(noise, rate, epsilon)
-    split = _split(((pair_of(noise, rate), 2),), math.log(truth), 1e-4)
+    split = split_of(((pair_of(noise, rate), 2),), math.log(truth))
     assert split is not None
     for count, most in ((6, 1.0), (800, 1e-3)):
         monkeypatch.setattr(rare, "CELLS", count)

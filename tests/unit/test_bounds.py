@@ -14,6 +14,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.iterates import SampledLastIterate
 from dpaudit.families.opaque import ZCDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
@@ -128,5 +129,6 @@ def test_deltas_fall_and_epsilons_rise(node: Node) -> None:
 
 def test_no_route_is_named() -> None:
     scope = SCOPE.under("replace_one")
-    with pytest.raises(Unsupported, match="PoissonSampled"):
-        account(SGD, scope).epsilon(1e-5)
+    node = SampledLastIterate("w", noise_multiplier=4, steps=10, rate="0.1")
+    with pytest.raises(Unsupported, match="SampledLastIterate"):
+        account(node, scope).epsilon(1e-5)

@@ -186,7 +186,8 @@ class Table:
         best: tuple[float, Plan] | None = None
         places = np.arange(start + steep, max(start + steep - SHARES, start) - 1, -1)
         # Log of the mean of the payoff under the tilted law.
-        sizes = np.minimum(log_delta + self.tilts[places] * near - self.cumulants[places], 0.0)
+        with np.errstate(invalid="ignore"):
+            sizes = np.minimum(log_delta + self.tilts[places] * near - self.cumulants[places], 0.0)
         windows = self._windows(places, sizes - ROOM, near, math.hypot(self.product.mu, sigma))
         for k, size, window in zip(places, sizes.tolist(), windows, strict=True):
             if window is None:

@@ -147,9 +147,7 @@ class Split:
             return None
 
 
-def _split(
-    parts: Parts, whole: tuple[Product, Table], goal: float, width: float
-) -> Split | None:
+def _split(parts: Parts, whole: tuple[Product, Table], goal: float, width: float) -> Split | None:
     """Where a loss that is as rare as delta allows is far beyond the epsilon that is looked for."""
     product, table = whole
     if len(product.sampled) != 1 or len(product.times) or product.sampled[0].added:
