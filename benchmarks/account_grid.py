@@ -71,13 +71,15 @@ def patient(run: Callable[[], float]) -> float | None:
         raise TimeoutError
 
     signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
-        return run()
-    except (TimeoutError, MemoryError, ValueError, OverflowError):
-        return None
-    finally:
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+        found = run()
+        # Time may be up until the next line is through.
         signal.setitimer(signal.ITIMER_PROF, 0)
+    except (TimeoutError, MemoryError, ValueError, OverflowError):
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return None
+    return found
 
 
 def timed(setting: Setting, interval: float) -> tuple[float | None, float]:

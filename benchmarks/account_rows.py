@@ -25,13 +25,14 @@ from benchmarks.account import batches, laplaces, mixed, pld_laplaces, pld_mixed
 from dpaudit.accountant.account import Account, Bound
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import DiscreteGaussian, RandomizedResponse
-from dpaudit.families.distributed import DistributedGaussianVector
+from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
 from dpaudit.families.events import Group, ProposeTestRelease
-from dpaudit.families.iterates import LastIterate
+from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.families.local import Shuffled
 from dpaudit.families.opaque import GDP, ZCDP, PureDP
 from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
@@ -113,6 +114,7 @@ ONE, BANDS = Gaussian("g", 1), BandedToeplitz([Fraction(1, k + 1) for k in range
 NOISY = Compose(ONE, Laplace("l", 1))
 TEST = ProposeTestRelease(Laplace("test", 1), ONE, Fraction(1, 10**5))
 FAR = DiscreteGaussian("x", 1, 40)
+TREE = CorrelatedGaussian("sums", 10, 256, "tree", Participation(Fraction(4), Fraction(64)))
 ROWS = (
     Row("sampled discrete noise, sensitivity 40 sigma, delta 1e-5", "[0, 0], truth 873",
         epsilon(PoissonSampled(FAR, Fraction(1, 1000)), "1e-5")),
@@ -181,9 +183,7 @@ ROWS = (
         why="above: [partners](#shuffled-batches-from-above) that the queries choose; below: an "
             "explicit pair"),
     Row("10,000 shuffled reports among two answers, epsilon 2, delta 1e-6", "",
-        epsilon(Shuffled(RandomizedResponse("poll", 2), 10_000), "1e-6", "replace_one"),
-        why="above: [the blanket](#shuffled-answers-of-two-values-from-above) tells more than a "
-            "count; below: an explicit pair"),
+        epsilon(Shuffled(RandomizedResponse("poll", 2), 10_000), "1e-6", "replace_one")),
     Row("10,000 shuffled reports among three answers, epsilon 2, delta 1e-6", "",
         epsilon(Shuffled(RandomizedResponse("poll", 2, 3), 10_000), "1e-6", "replace_one")),
     Row("90 clients' noise of variance 1 in vectors, squares of 7", "",
@@ -220,7 +220,27 @@ ROWS = (
         epsilon(DistributedGaussianVector("sums", 100, 101, 0, 7), "1e-5", "replace_one")),
     Row("last of 20 iterates in a ball of diameter 10^9, noise 1", "",
         epsilon(LastIterate("m", 1, 20, 1, 10**9), "1e-5", "replace_one"),
-        why="below: nothing is known to be reached where steps are projected"),
+        why="above: shifts, as of steps that are not projected; below: the last step alone"),
+    Row("last of 1,000,000 iterates, noise 4, sampled at .01, diameter 4", "no rule",
+        epsilon(SampledLastIterate("m", 4, 10**6, Fraction(1, 100), 1, 4), "1e-5"),
+        why="above: shifts beside coins; below: the last step alone"),
+    Row("tree of 256 rounds, noise 10, 64 groups, batches at rate 1/4 of them", "no rule",
+        epsilon(CyclicPoisson(TREE, 64, Fraction(1, 4)),
+                "1e-5"),
+        why="above: [the worst rounds](#rounds-that-are-sampled-each) of as many; below: one move, "
+            "or all turns"),
+    Row("1,000 rounds of discrete noise of variance 1, sensitivity 100, sampled at .01",
+        "[10.05, 9990800]",
+        epsilon(Repeat(PoissonSampled(DiscreteGaussian("x", 1, 100), Fraction(1, 100)), 1000),
+                "1e-5")),
+    Row("30 rounds of noise 2, sampled at 1/20, a record replaced", "no rule",
+        epsilon(Repeat(PoissonSampled(Gaussian("g", 2), Fraction(1, 20)), 30), "1e-5",
+                "replace_one"),
+        why="above: [the coin is told](#a-record-replaced-in-poisson-samples), as it may be where "
+            "there is but one record; below: a pair of any number of others"),
+    Row("100 clients' Skellam noise of variance 10,000 in vectors, squares of 70,000",
+        "lower end 0",
+        epsilon(DistributedSkellamVector("sums", 10_000, 100, 0, 70_000), "1e-5", "replace_one")),
 )  # fmt: skip
 
 
