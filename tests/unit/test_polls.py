@@ -148,3 +148,17 @@ def test_three_values_are_no_poll_and_large_ones_are_the_blankets() -> None:
     assert polls.epsilon_polled(large, F(1, 10**6)) is None
     assert not checked.polled_at_most(large, F(1), F(1, 2))
     assert not checked.polled_at_most(large.clones, F(1), F(1, 2))
+
+
+@pytest.mark.parametrize(("epsilon", "others"), [("25", 1), ("15", 2), ("20", 99)])
+def test_answers_that_hardly_lie_are_answered_next_to_their_own_epsilon(
+    epsilon: str, others: int
+) -> None:
+    """1 - p has few digits of q there, and delta is 0 from epsilon on, whatever floats say."""
+    for delta in (F(1, 10**3), F(1, 10**9)):
+        found = epsilon_interval(pair_of(epsilon, others), delta)
+        assert F(epsilon) * F(99, 100) < found.lower <= found.upper
+        assert float(found.upper) <= float(F(epsilon)) * (1 + 2e-7)
+        for end, sign in ((found.lower, 1), (found.upper, -1)):
+            truth = max(deltas(epsilon, others, str(end)))
+            assert (truth - mpmath.mpf(delta.numerator) / delta.denominator) * sign >= 0

@@ -51,9 +51,9 @@ class Poll:
     others: int
 
     @property
-    def chance(self) -> float:
-        """p."""
-        return 1 / (1 + math.exp(-self.epsilon))
+    def chances(self) -> tuple[float, float]:
+        """p and q, each as near as a float is: 1 - p is not."""
+        return 1 / (1 + math.exp(-self.epsilon)), 1 / (1 + math.exp(self.epsilon))
 
     @cached_property
     def _logs(self) -> Floats:
@@ -65,18 +65,18 @@ class Poll:
         """Of a binomial mass: three logarithms of up to the largest, and two products."""
         return 16 * UNIT * (float(self._logs[-1]) + self.others * (self.epsilon + 1) + 4)
 
-    def _binomial(self, trials: Indices, chance: float) -> tuple[Floats, Floats]:
+    def _binomial(self, trials: Indices, chance: float, rest: float) -> tuple[Floats, Floats]:
         """Masses of windows, in rows, and what is at most beyond them."""
-        sd = math.sqrt(self.others * self.chance * (1 - self.chance))
+        sd = math.sqrt(self.others * chance * rest)
         width = min(2 * math.ceil(DEVIATIONS * sd) + 2 * MORE, self.others + 1)
         first = np.clip(np.rint(trials * chance).astype(np.int64) - width // 2, 0, None)
         counts = first[:, None] + np.arange(width)
         inside = counts <= trials[:, None]
         held = np.where(inside, counts, 0)
         logs = self._logs[trials][:, None] - self._logs[held] - self._logs[trials[:, None] - held]
-        logs += held * math.log(chance) + (trials[:, None] - held) * math.log1p(-chance)
+        logs += held * math.log(chance) + (trials[:, None] - held) * math.log(rest)
         masses = np.where(inside, np.exp(logs), 0.0)
-        odds = chance / (1 - chance)
+        odds = chance / rest
         n, low = trials.astype(np.float64), first.astype(np.float64)
         top = low + width - 1
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -89,8 +89,9 @@ class Poll:
 
     def sums(self, ks: Indices) -> tuple[Floats, Floats]:
         """Masses of S in rows, and what any is off at most, besides its relative error."""
-        ones, left = self._binomial(ks, self.chance)
-        zeros, right = self._binomial(self.others - ks, 1 - self.chance)
+        p, q = self.chances
+        ones, left = self._binomial(ks, p, q)
+        zeros, right = self._binomial(self.others - ks, q, p)
         length = ones.shape[1] + zeros.shape[1] - 1
         size = 1 << (length - 1).bit_length()
         turned = np.fft.rfft(ones, size, axis=1) * np.fft.rfft(zeros, size, axis=1)
@@ -101,8 +102,10 @@ class Poll:
 
     def bounds(self, x: float, ks: Indices) -> tuple[Floats, Floats]:
         """delta_k from below and from above."""
-        slack = 16 * UNIT * (1 + x)
-        gain = self.chance - x * (1 - self.chance)
+        p, q = self.chances
+        # Of epsilon, whose rounding moves q by as much of it; beside x q, no more than p matters.
+        slack = 16 * UNIT * (1 + self.epsilon) * (p + x * q)
+        gain = p - x * q
         if gain <= slack:
             return np.zeros(len(ks)), np.full(len(ks), 2 * slack)
         masses, off = self.sums(ks)
