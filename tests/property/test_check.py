@@ -176,6 +176,7 @@ def test_the_checker_agrees_with_the_accountant_on_random_trees(seeds: range) ->
     assert refused > len(seeds)
 
 
+@pytest.mark.quality
 def test_conversions_of_random_trees_are_confirmed() -> None:
     converted = finite = 0
     for seed in range(0, 120, 4):

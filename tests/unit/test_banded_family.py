@@ -265,6 +265,7 @@ def test_a_move_too_small_is_seen_by_the_coins() -> None:
     )
 
 
+@pytest.mark.quality
 def test_a_tree_of_many_rounds_by_draws_of_its_rows() -> None:
     """8 rounds sampled each, ratios by all 2^8 coins.  False alarm: 4e-5 each, four deviations."""
     node = meeting("tree", 8, 1, F(1, 8), 2)

@@ -116,7 +116,11 @@ CONFIRMED = [
     pytest.param(
         dp.Shuffled(dp.Gaussian("g", 3), 10_000), REPLACE, marks=pytest.mark.quality
     ),
-    (dp.Repeat(dp.ShuffledBatches(dp.Gaussian("g", 1), 6000, 600), 2), dp.central("zero_out")),
+    pytest.param(
+        dp.Repeat(dp.ShuffledBatches(dp.Gaussian("g", 1), 6000, 600), 2),
+        dp.central("zero_out"),
+        marks=pytest.mark.quality,
+    ),
 ]  # fmt: skip
 
 

@@ -326,6 +326,7 @@ def few_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_ROUNDS", PLAYED)
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("few_are_played")
 def test_a_round_more_reaches_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,001 rounds were said to reach 5.453, where 8,000 do 5.872."""

@@ -122,7 +122,6 @@ HERE = {
     "user_level_phased_sgd_baseline",
     "user_level_phased_sgd_plain",
     "full_batch_outlier_removed_dpsgd",
-    "strongly_convex_reduction",
     "phased_sgd",
     "phased_erm",
     "stable_phased_sco",

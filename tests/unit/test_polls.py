@@ -150,7 +150,9 @@ def test_three_values_are_no_poll_and_large_ones_are_the_blankets() -> None:
     assert not checked.polled_at_most(large.clones, F(1), F(1, 2))
 
 
-@pytest.mark.parametrize(("epsilon", "others"), [("25", 1), ("15", 2), ("20", 99)])
+@pytest.mark.parametrize(
+    ("epsilon", "others"), [("25", 1), ("15", 2), pytest.param("20", 99, marks=pytest.mark.quality)]
+)
 def test_answers_that_hardly_lie_are_answered_next_to_their_own_epsilon(
     epsilon: str, others: int
 ) -> None:
