@@ -77,7 +77,7 @@ def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch)
     assert crowd_at_least(pair, ends.lower, F(1, 10**6))
 
 
-@pytest.mark.parametrize("others", [10**8, 2**40, 2**50])
+@pytest.mark.parametrize("others", [10**8, pytest.param(2**40, marks=pytest.mark.quality), 2**50])
 @pytest.mark.parametrize("choices", [2, 3])
 def test_both_ends_are_near_and_a_checker_agrees(others: int, choices: int) -> None:
     """A checker's windows are its own; a thousandth lower, or higher, is refused."""
@@ -107,7 +107,12 @@ def test_more_reports_hide_no_less() -> None:
 
 @pytest.mark.parametrize(
     ("reports", "level"),
-    [(10**15, 1), pytest.param(10**15, 2, marks=pytest.mark.quality), (2**30, 1), (2**30, 2)],
+    [
+        (10**15, 1),
+        pytest.param(10**15, 2, marks=pytest.mark.quality),
+        (2**30, 1),
+        pytest.param(2**30, 2, marks=pytest.mark.quality),
+    ],
 )
 def test_very_many_reports_are_amplified(
     reports: int, level: int, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,7 @@ def releases_of_one_sample(moves: np.ndarray, rates: float, z: tuple[float, floa
 AXIS = np.linspace(-9, 11, 401)
 
 
+@pytest.mark.quality
 def test_no_queries_on_one_sample_are_further_apart_whatever_the_second_takes_from_the_first() -> (
     None
 ):
