@@ -325,6 +325,13 @@ def test_large_models_are_tight(
     assert float(found.upper) == pytest.approx(about, rel=5e-5)
 
 
+def test_a_spread_far_above_the_loss_s_own_scale_is_in_reach() -> None:
+    """Frequencies have to be bounded up to where one round's transform falls."""
+    found = epsilon_smooth(((sampled("0.3", "0.01"), 10**8),), F(1, 10**8))
+    assert found is not None
+    assert found.upper - found.lower < found.upper / 10**8
+
+
 def test_ends_fall_with_delta_and_rise_with_rounds() -> None:
     pair = sampled("1", "0.001")
     by_delta = [epsilon_smooth(((pair, 1000),), F(1, 10**k)) for k in (4, 5, 6, 7)]

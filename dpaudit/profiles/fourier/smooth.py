@@ -86,7 +86,7 @@ LARGEST_REACH = 1e5
 MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
 MOST_CHECKED = 10**9
-EDGES, MOST_EDGES = 1.05, 300
+EDGES, MOST_EDGES = 1.05, 900
 MOST_SMOOTHING = 50.0
 # Of distances that decay is bounded by, where there are many kinds of factors.
 COARSER = 1.4
