@@ -345,10 +345,11 @@ def test_ends_fall_with_delta_and_rise_with_rounds() -> None:
 
 @pytest.mark.quality
 @pytest.mark.parametrize(
-    ("rounds", "method"), [(400, "closed transforms"), (60, "tilted Fourier sum")]
+    ("rounds", "method"),
+    [(400, "closed transforms"), (60, "closed transforms"), (2, "tilted Fourier sum")],
 )
 def test_ends_are_confirmed_and_shaved_ones_are_not(rounds: int, method: str) -> None:
-    """Fewer than 300 rounds are the grid's, as is verified sooner."""
+    """Of fewer than 300 rounds, those whose transforms need a smoothing are the grid's."""
     pair = product([(sampled("1", "0.01"), F(rounds))])
     delta = F(1, 10**5)
     found = epsilon_interval(pair, delta)

@@ -252,5 +252,6 @@ class Table:
             first = max(CERTAIN * (low - room), floor - reach)
             last = min(CERTAIN * (high + room), ceiling + mu * mu * (tilt + 0.5) + reach)
             first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
-            windows.append((first, last - first, (up, down)))
+            length = last - first
+            windows.append((first, length, (up, down)) if math.isfinite(length) else None)
         return windows
