@@ -399,8 +399,9 @@ def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
 
 
 def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
-    best, share, start = None, 1.3, _log_moment(factors, t)
     sampled = any(is_sampled(pair) for pair, _ in factors)
+    # Losses that end at a cap are reached by tilts far beyond those of a normal law of this spread.
+    best, share, start = None, 10.0 if sampled else 1.3, _log_moment(factors, t)
     for _ in range(30 if sampled else 16):
         extra = ball(unit * share)
         try:
