@@ -30,6 +30,7 @@ from dpaudit.nodes.pairs import (
     numbers_in,
     product,
 )
+from dpaudit.profiles.closed.alike import epsilon_alike
 from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.pure import largest_loss
@@ -114,6 +115,9 @@ def _epsilon(
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
     _settled(pair, width)
+    alike = epsilon_alike(pair, wanted)
+    if alike is not None:
+        return alike
     if wanted == 0 or has_form(pair):
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
