@@ -1,4 +1,4 @@
-"""Epsilon 0 of normal rounds, sampled or not, that hardly differ: by chi-square, without transforms.
+"""Epsilon 0 of normal rounds, sampled or not, that hardly differ: by chi-square alone.
 
 For independent factors, with chi^2 = E_Q (P / Q - 1)^2 of each and n of them (Cauchy and Schwarz)
     delta(0) = TV(P, Q) <= sqrt(prod (1 + chi^2)^n - 1) / 2,

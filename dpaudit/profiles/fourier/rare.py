@@ -30,7 +30,7 @@ from dpaudit.profiles.grid.families import mixed_losses, normal_between
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
 
-CELLS, MOST_TURNS = 800, 6_000_000
+CELLS, MOST_TURNS = 800, 20_000_000
 # exp(-FAR) of what is beyond the cap is beyond the last cell.
 FAR = 18.0
 # Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.
