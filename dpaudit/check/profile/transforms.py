@@ -56,6 +56,7 @@ MOST_TERMS = 200_000
 FEW, FEW_INTEGRALS, MOST_INTEGRALS, MOST_BY_RULE = 400, 16, 500, 60_000
 LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
 MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
+LARGEST_SHIFT, FALLING = 1.3, 1.2
 
 
 def has_transforms(pair: Pair) -> bool:
@@ -399,20 +400,37 @@ def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
 
 
 def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
-    sampled = any(is_sampled(pair) for pair, _ in factors)
-    # Losses that end at a cap are reached by tilts far beyond those of a normal law of this spread.
-    best, share, start = None, 10.0 if sampled else 1.3, _log_moment(factors, t)
-    for _ in range(30 if sampled else 16):
+    """By shifts about that of a normal law of this spread, from the largest on."""
+    start = _log_moment(factors, t)
+
+    def found(share: float) -> Ball:
         extra = ball(unit * share)
         try:
             rise = _log_moment(factors, t + extra) - start
         except NotConfirmed:
-            share *= 0.6
+            return None
+        distance = abs((rise + FOLDED) / extra - at).upper()
+        return distance if distance.is_finite() else None
+
+    sampled = any(is_sampled(pair) for pair, _ in factors)
+    best, share, tried = None, LARGEST_SHIFT, list[Ball]()
+    for _ in range(30 if sampled else 16):
+        own = found(share)
+        share *= 0.6 if own is None else 0.7
+        if own is None:
             continue
-        found = abs((rise + FOLDED) / extra - at).upper()
-        if found.is_finite() and best is not None and found > best:
+        tried.append(own)
+        if best is not None and own > best:
             break
-        best, share = found if found.is_finite() else best, share * 0.7
+        best = own
+    # Losses that end at a cap are reached by far larger ones.
+    share = LARGEST_SHIFT
+    while sampled and len(tried) == 2 and tried[1] > FALLING * tried[0]:
+        share *= 2
+        own = found(share)
+        if own is None or own > best:
+            break
+        best = own
     if best is None:
         raise NotConfirmed("no window")
     return best
