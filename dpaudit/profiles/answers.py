@@ -151,7 +151,7 @@ def _transformed(
         plain = epsilon_smooth(parts_of(pair), wanted, min(width, WIDTH) / FOR_LITTLE, plain=True)
         if plain is not None and _is_narrow(plain, width):
             return plain
-    if few and far and (near is not None or _is_seldom(pair)):
+    if few and (_is_seldom(pair) or (far and near is not None)):
         # Where an outline's grid was not enough, or no step is as small as most losses.
         known = math.inf if near is None else float(near.upper)
         smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, known)
