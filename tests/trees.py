@@ -259,7 +259,7 @@ def _stated(rng: Draws) -> Tree:
 def _points(rng: Draws) -> Tree:
     """Some of a mechanism's own points."""
     _, cells = rng.choice((_gaussian, _laplace, _pure, _approximate))(rng)
-    places = sorted({rng.decimal(0, 4) for _ in range(rng.randint(1, 4))})
+    places = sorted({rng.decimal(0, rng.choice((4, 30))) for _ in range(rng.randint(1, 4))})
     both = cells, cells.swapped
     most = [max(delta_lower(c, float(place)) for c in both) for place in places]
     above = [Fraction(min(delta * (1 + 1e-6), 1.0)) for delta in most]
@@ -594,7 +594,7 @@ def _replaced(rng: Draws, adjacency: str, depth: int) -> Tree:
     """Batches without the record run as with its replacement; or show that they are empty."""
     rate = Fraction(rng.randint(1, 100), 100)
     if rng.random() < 0.5:
-        node, cells = _below_a_sample(rng, adjacency, nested=True)
+        node, cells = _below_a_sample(rng, adjacency, nested=rng.random() < 0.3)
         return PoissonSampled(node, rate), cells.mixed(float(rate))
     node, cells = rng.choice((_gaussian, _laplace, _pure, _approximate))(rng)
     q = float(rate)
