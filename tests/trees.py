@@ -579,7 +579,8 @@ def _polls(rng: Draws, adjacency: str, depth: int) -> Tree:
     poll = Shuffled(RandomizedResponse("r", epsilon), others + 1)
     cells = NOTHING
     for _ in range(times):
-        cells = cells * polled(float(epsilon), others, rng.randint(0, others))
+        few = rng.randint(0, min(others, 9))  # the worst number is rarely larger
+        cells = cells * polled(float(epsilon), others, rng.choice((few, rng.randint(0, others))))
     return (poll if times == 1 else Repeat(poll, times)), cells
 
 
@@ -610,8 +611,11 @@ def _redrawn(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 def _stable(rng: Draws, adjacency: str, depth: int) -> Tree:
     """Neighbours of scores one apart, as far apart as such may be."""
-    epsilon, kappa, z = rng.decimal(0.1, 3), rng.randint(1, 12), rng.decimal(5, 60)
-    distance, score = rng.choice(("path", "diameter")), rng.randint(1, 2 * kappa + 1)
+    epsilon, steps = rng.decimal(0.5, 4), rng.randint(9, 70)
+    kappa = math.ceil(steps / epsilon)  # the last score passes with probability e^-steps
+    distance, z = rng.choice((("path", kappa), ("diameter", 1)))
+    z *= rng.decimal(0.5, 5)
+    score = rng.choice((kappa + 1, 2 * kappa + 1, rng.randint(1, 2 * kappa + 1)))
     mu = (2 * score + 1 if distance == "path" else 2) / float(z)
     node = StableRelease("s", epsilon, kappa, z, distance)
     return node, scored(float(epsilon), kappa, score, normal(mu))
