@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,7 +218,10 @@ def laplace(epsilon: float) -> Cells:
 def redrawn(epsilon: float, rate: float, draws: int) -> Cells:
     """Laplace noise moved by ``epsilon`` scales for each of binomially many draws."""
     centres = epsilon * np.arange(draws + 1)
-    edges = np.union1d(np.linspace(0.0, centres[-1], CELLS - draws), centres)
+    # Every centre is an edge, and none of them twice: what is cut off by rounding has no ratio.
+    steps = (CELLS - 2) // draws
+    inside = [np.linspace(a, b, steps, endpoint=False) for a, b in pairwise(centres)]
+    edges = np.concatenate([*inside, centres[-1:]])
 
     def masses(centre: float) -> Floats:
         below = np.exp(np.minimum(edges - centre, 0)) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -30,6 +31,7 @@ from dpaudit.nodes.pairs import Losses, Normal
 from dpaudit.nodes.pairs import opaque as pair_alone
 from dpaudit.profiles.closed import polls
 from tests import trees
+from tests.coarse import epsilon_lower, redrawn
 
 Plant = Callable[[Rule], Callable[..., Any]]
 MOST, SEED = 150, 8
@@ -186,3 +188,9 @@ def test_a_poll_of_which_only_the_ends_are_known_is_found(monkeypatch: pytest.Mo
     assert place >= 0
     monkeypatch.undo()
     assert found("_polls", "replace_one", Shuffled, place + 1, least=4) == -1
+
+
+def test_no_cell_is_a_rounding() -> None:
+    """A cell between two equal edges had a ratio of roundings, and showed what is not there."""
+    delta, most = 4.653e-20, 6 * math.log1p(math.expm1(1 / 3.12) / 18)
+    assert epsilon_lower(redrawn(1 / 3.12, 1 / 18, 6), delta) <= most
