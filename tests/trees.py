@@ -347,7 +347,7 @@ def _vector(rng: Draws) -> Tree:
 def _table(rng: Draws) -> Tree:
     """A key of one side alone, and a count of both that moves by what is left; or that alone."""
     scale, largest, left = rng.decimal(0.3, 3), rng.randint(1, 3), rng.randint(0, 3)
-    threshold = largest + rng.randint(1, 20)
+    threshold = largest + rng.randint(1, 60)
     node = ThresholdedDiscreteLaplace("k", scale, threshold, largest + left, 1, largest)
     fall = math.exp(-1 / float(scale))
     shown = fall ** (threshold - largest) / (1 + fall)
