@@ -430,10 +430,10 @@ def _hidden_batches(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 
 def _groups(rng: Draws, adjacency: str, depth: int) -> Tree:
-    """Of records in a batch of one size, or who answer a poll among others: all are replaced."""
+    """Of one or more records in a batch of one size, or who answer a poll: all are replaced."""
     if adjacency != "replace_one":
         return _users(rng, adjacency, depth)
-    size, population = rng.randint(2, 5), rng.randint(5, 40)
+    size, population = rng.randint(1, 5), rng.randint(5, 40)
     if rng.random() < 0.5:
         epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 3, 10))
         poll = Shuffled(RandomizedResponse("r", epsilon, choices), population)
