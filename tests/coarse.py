@@ -9,8 +9,10 @@ keeps a relative accuracy of about 1e-12 at any delta.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +25,20 @@ SLACK = 1e-9
 NEAR = 1e-10
 LARGEST = 600.0
 BISECTIONS = 70
+QUADRATURE, SCALES = 20, 100
 
 
 @dataclass(frozen=True)
 class Cells:
-    """P and Q masses of the cells, remove direction; swapping them gives the other."""
+    """P and Q masses of the cells, remove direction; swapping them gives the other.
+
+    ``worst``: they are all outcomes of a pair that dominates the declaration, so that nothing
+    reaches more.
+    """
 
     p: Floats
     q: Floats
+    worst: bool = False
 
     @property
     def swapped(self) -> Cells:
@@ -47,10 +55,11 @@ class Cells:
         p, q = np.multiply.outer(self.p, other.p), np.multiply.outer(self.q, other.q)
         with np.errstate(invalid="ignore"):
             loss = np.add.outer(self.loss, other.loss)
-        return merged(p.ravel(), q.ravel(), loss.ravel())
+        whole = self.worst and other.worst and p.size <= CELLS
+        return replace(merged(p.ravel(), q.ravel(), loss.ravel()), worst=whole)
 
     def __pow__(self, times: int) -> Cells:
-        found, power = Cells(np.ones(1), np.ones(1)), self
+        found, power = replace(NOTHING, worst=True), self
         while times:
             if times & 1:
                 found = found * power
@@ -62,6 +71,39 @@ class Cells:
     def mixed(self, rate: float) -> Cells:
         """((1 - rate) Q + rate P, Q)."""
         return Cells((1 - rate) * self.q + rate * self.p, self.q)
+
+    def then(self, above: Cells, below: Cells) -> Cells:
+        """What runs next is chosen by whether this outcome is likelier under P."""
+        up = self.p > self.q
+        return _joined(
+            Cells(self.p[side], self.q[side]) * after for side, after in ((up, above), (~up, below))
+        )
+
+    @property
+    def halves(self) -> Cells:
+        """Whether the outcome is likelier under P, and no more."""
+        up = self.p > self.q
+        p, q = ([own[up].sum(), own[~up].sum()] for own in (self.p, self.q))
+        return Cells(np.array(p), np.array(q))
+
+
+NOTHING = Cells(np.ones(1), np.ones(1))
+ALL = Cells(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+
+
+def seen(*branches: tuple[float, float, Cells]) -> Cells:
+    """One of several, with these chances under P and under Q; which one is seen."""
+    return _joined(Cells(p * cells.p, q * cells.q) for p, q, cells in branches)
+
+
+def _joined(parts: Iterable[Cells]) -> Cells:
+    found = list(parts)
+    return few(np.concatenate([c.p for c in found]), np.concatenate([c.q for c in found]))
+
+
+def few(p: Floats, q: Floats) -> Cells:
+    """These cells, merged where they are many."""
+    return merged(p, q, Cells(p, q).loss)
 
 
 def merged(p: Floats, q: Floats, loss: Floats) -> Cells:
@@ -106,6 +148,16 @@ def drawn(mu: float, rate: float, size: int) -> Cells:
     return Cells(np.sum(parts, axis=0), _masses(edges, 0.0))
 
 
+def switched(moves: Sequence[float], rate: float) -> Cells:
+    """N(the sum of the moves whose coins came, 1) against N(0, 1); a coin for each."""
+    sums = [(0.0, 1.0)]
+    for move in moves:
+        sums = [x for s, w in sums for x in ((s, w * (1 - rate)), (s + move, w * rate))]
+    edges = np.linspace(min(s for s, _ in sums) - 12, max(s for s, _ in sums) + 12, CELLS - 1)
+    p: Floats = np.sum([w * _masses(edges, s) for s, w in sums], axis=0)
+    return Cells(p, _masses(edges, 0.0))
+
+
 def drawn_of(mu: float, batch: int, population: int, size: int) -> Cells:
     """N(J mu / 2, 1) against N(-J mu / 2, 1), J of a group of ``size`` in a batch of one size."""
     edges = np.linspace(-12.0 - size * mu / 2, 12.0 + size * mu / 2, CELLS - 1)
@@ -134,8 +186,7 @@ def summed(variance: float, clients: int, skellam: bool, move: int, modulus: int
     p[:move] = 0.0
     if modulus:
         p, q = (np.bincount(k % modulus, law, modulus).astype(np.float64) for law in (p, q))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return merged(p, q, np.log(p) - np.log(q))
+    return few(p, q)
 
 
 def one_of(cells: Cells, slots: int) -> Cells:
@@ -145,9 +196,7 @@ def one_of(cells: Cells, slots: int) -> Cells:
     pq = np.multiply.outer(cells.p, cells.q)
     neither = np.multiply.outer(cells.q, cells.q)
     p = (pq + pq.T + (slots - 2) * neither) / slots
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.log(p) - np.log(neither)
-    return merged(p.ravel(), neither.ravel(), loss.ravel())
+    return few(p.ravel(), neither.ravel())
 
 
 def stays(rate: float, population: int, batch: int) -> float:
@@ -163,7 +212,16 @@ def stays(rate: float, population: int, batch: int) -> float:
 @lru_cache(maxsize=1024)
 def laplace(epsilon: float) -> Cells:
     """Laplace noise moved by ``epsilon`` scales, cut at many points."""
-    edges = np.linspace(0.0, epsilon, CELLS - 1)
+    return redrawn(epsilon, 1.0, 1)
+
+
+def redrawn(epsilon: float, rate: float, draws: int) -> Cells:
+    """Laplace noise moved by ``epsilon`` scales for each of binomially many draws."""
+    centres = epsilon * np.arange(draws + 1)
+    # Every centre is an edge, and none of them twice: what is cut off by rounding has no ratio.
+    steps = (CELLS - 2) // draws
+    inside = [np.linspace(a, b, steps, endpoint=False) for a, b in pairwise(centres)]
+    edges = np.concatenate([*inside, centres[-1:]])
 
     def masses(centre: float) -> Floats:
         below = np.exp(np.minimum(edges - centre, 0)) / 2
@@ -173,10 +231,24 @@ def laplace(epsilon: float) -> Cells:
         cumulative = edges <= centre
         inner = np.where(cumulative[1:], left[1:], right[:-1])
         first = below[0]
-        last = above[-1] if epsilon >= centre else 1 - below[-1]
+        last = above[-1] if edges[-1] >= centre else 1 - below[-1]
         return np.concatenate([[first], np.maximum(inner, 0), [last]])
 
-    return Cells(masses(epsilon), masses(0.0))
+    weights = [math.comb(draws, j) * rate**j * (1 - rate) ** (draws - j) for j in range(draws + 1)]
+    p: Floats = np.sum([w * masses(c) for w, c in zip(weights, centres, strict=True)], axis=0)
+    return few(p, masses(0.0))
+
+
+def whole_laplace(scale: float, move: int, bound: int = 0) -> Cells:
+    """Discrete Laplace noise moved by a whole number; within ``bound`` of 0 where there is any."""
+    fall = math.exp(-1 / scale)
+    if bound:
+        law = fall ** np.abs(np.arange(-bound, bound + 1))
+        law, gone = law / law.sum(), np.zeros(move)
+        return few(np.append(gone, law), np.append(law, gone))
+    inner = fall ** np.arange(1, move) * (1 - fall) / (1 + fall)
+    q: Floats = np.concatenate([[1 / (1 + fall)], inner, [fall**move / (1 + fall)]])
+    return Cells(q[::-1], q, worst=True)
 
 
 @lru_cache(maxsize=1024)
@@ -186,7 +258,19 @@ def response(epsilon: float, delta: float = 0.0) -> Cells:
     return Cells(
         np.array([delta, (1 - delta) * high, (1 - delta) * low, 0.0]),
         np.array([0.0, (1 - delta) * low, (1 - delta) * high, delta]),
+        worst=delta == 0,
     )
+
+
+def response_of(order: float, epsilon: float) -> Cells:
+    """Randomised response whose Renyi divergence at this order is ``epsilon``."""
+    low, high = 0.0, epsilon + math.log(2) / (order - 1) + 1
+    for _ in range(BISECTIONS):
+        e = (low + high) / 2
+        moments = math.exp(order * e) + math.exp((1 - order) * e)
+        found = math.log(moments / (1 + math.exp(e))) / (order - 1)
+        low, high = (e, high) if found <= epsilon else (low, e)
+    return replace(response(low * (1 - SLACK)), worst=False)
 
 
 def sets(epsilon: float, share: float, overlap: float) -> Cells:
@@ -195,13 +279,24 @@ def sets(epsilon: float, share: float, overlap: float) -> Cells:
     whole = grown * share + 1 - share
     rest = (grown * overlap + 1 - share - own) / whole
     p = np.array([grown * own, own]) / whole
-    return Cells(np.append(p, max(rest, 0.0)), np.append(p[::-1], max(rest, 0.0)))
+    return Cells(np.append(p, max(rest, 0.0)), np.append(p[::-1], max(rest, 0.0)), worst=True)
 
 
 def clipped(noise: float, diameter: float) -> Cells:
     """One update to 0 or to 1 (or the end), noise, then the projection to [0, diameter]."""
     edges = np.linspace(0.0, diameter / noise, CELLS - 1)
     return _between(edges, min(1.0, diameter) / noise)
+
+
+def best_of_poisson(cells: Cells, mean: float) -> Cells:
+    """The largest of a Poisson number of outcomes, in the cells' order; or that there was none."""
+
+    def masses(own: Floats) -> Floats:
+        left = np.append(np.cumsum(own[::-1])[::-1], 0.0) / own.sum()
+        found = np.exp(-mean * left[:-1]) * np.expm1(mean * own / own.sum())
+        return np.append(found, math.exp(-mean))
+
+    return Cells(masses(cells.p), masses(cells.q))
 
 
 def best_of_runs(cells: Cells, gamma: float, shape: int) -> Cells:
@@ -246,9 +341,7 @@ def shuffled(epsilon: float, choices: int, population: int, held: int = 2, group
     both = [counts, counts]
     for _ in range(group):
         both = [_counted(law, own) for law, own in zip(both, reports, strict=False)]
-    ends = [law.ravel() for law in both]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return merged(*ends, np.log(ends[0]) - np.log(ends[1]))
+    return few(*(law.ravel() for law in both))
 
 
 def _counted(counts: Floats, masses: tuple[float, float, float]) -> Floats:
@@ -257,6 +350,87 @@ def _counted(counts: Floats, masses: tuple[float, float, float]) -> Floats:
     found[1:, :] += masses[0] * counts[:-1, :]
     found[:, 1:] += masses[1] * counts[:, :-1]
     return found
+
+
+@lru_cache(maxsize=1024)
+def polled(epsilon: float, others: int, ones: int) -> Cells:
+    """How many of two answers are the one: of a record, and of others of whom ``ones`` hold it."""
+    truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    law = np.ones(1)
+    for k in range(others):
+        law = np.convolve(law, (lie, truth) if k < ones else (truth, lie))
+    return few(np.convolve(law, (lie, truth)), np.convolve(law, (truth, lie)))
+
+
+def picked(scores: Sequence[float], moves: Sequence[float]) -> Cells:
+    """A candidate with probability proportional to exp(score), scores moved and not."""
+    p, q = np.exp(np.add(scores, moves)), np.exp(scores)
+    return Cells(p / p.sum(), q / q.sum())
+
+
+def answers(p: float, q: float) -> Cells:
+    """Yes, with these probabilities, or no."""
+    return Cells(np.array([p, 1 - p]), np.array([q, 1 - q]))
+
+
+def ahead(gap: float, *, laplace_noise: bool) -> float:
+    """How often the first of two scores, ``gap`` scales of the noise ahead, is the largest.
+
+    The noise is Laplace noise, or exponential.
+    """
+    behind = math.exp(-abs(gap)) / 2 * (1 + abs(gap) / 2 if laplace_noise else 1)
+    return behind if gap < 0 else 1 - behind
+
+
+def exceeds(margin: float, one: float, other: float) -> float:
+    """How often two Laplace noises of different scales add up to more than ``margin``."""
+    tails = one**2 * math.exp(-abs(margin) / one) - other**2 * math.exp(-abs(margin) / other)
+    beyond = tails / (2 * (one**2 - other**2))
+    return beyond if margin >= 0 else 1 - beyond
+
+
+def thresholded(
+    threshold: float,
+    query: float,
+    noes: int,
+    yeses: int,
+    levels: Sequence[float],
+    moved: Sequence[float],
+) -> Cells:
+    """Whether ``noes`` queries at one level are all below, and then ``yeses`` at another above.
+
+    Two levels, as far above the threshold, under Q; ``moved`` under P; noise of these two scales.
+    Gauss's quadrature over the threshold's noise, between all kinks.
+    """
+    reach = SCALES * threshold
+    cuts = np.arange(-reach, reach, min(threshold, query))
+    cuts = np.union1d(cuts, np.clip([reach, 0.0, *levels, *moved], -reach, reach))
+    at, weights = np.polynomial.legendre.leggauss(QUADRATURE)
+    half, middle = np.diff(cuts) / 2, (cuts[1:] + cuts[:-1]) / 2
+    noise = middle[:, None] + np.outer(half, at)
+    density = np.outer(half, weights) * np.exp(-abs(noise) / threshold) / (2 * threshold)
+
+    def every(times: int, margin: Floats) -> tuple[Floats, Floats]:
+        """Whether fresh noise is below the margin so many times, or not."""
+        tail = np.exp(-abs(margin) / query) / 2
+        logs = times * np.where(margin < 0, -abs(margin) / query - math.log(2), np.log1p(-tail))
+        return np.exp(logs), -np.expm1(logs)
+
+    def masses(first: float, second: float) -> Floats:
+        silent, loud = every(noes, noise - first)
+        told, rest = every(yeses, second - noise)
+        return np.array([(density * part).sum() for part in (loud, silent * told, silent * rest)])
+
+    return Cells(masses(*moved), masses(*levels))
+
+
+def scored(epsilon: float, kappa: int, score: int, released: Cells) -> Cells:
+    """A score, one less under P, is at most a secret threshold; then a release is seen."""
+    law = np.exp(-epsilon * abs(np.arange(2 * kappa + 1) - kappa))
+    law = law / law.sum()
+    before, after = score - 1, score
+    failed = (float(law[:before].sum()), float(law[:after].sum()), NOTHING)
+    return seen(failed, (float(law[before:].sum()), float(law[after:].sum()), released))
 
 
 def delta_lower(cells: Cells, epsilon: float) -> float:
