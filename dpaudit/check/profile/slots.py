@@ -66,9 +66,7 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
 
 
 @lru_cache(maxsize=16)
-def _seen(
-    law: Any, noise: Number, slots: int
-) -> tuple[Floats, Floats, tuple[float, float], float]:
+def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[float, float], float]:
     """Losses and P masses of outcomes, what is left out of either law, the masses' error."""
     import flint
 
