@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import Number, is_symbolic
@@ -109,20 +110,22 @@ def _placed(m: Ball, slots: int) -> tuple[Floats, Floats, tuple[float, float], f
     ends = [(ball(low + k * width) + m * m / 2) / m for k in range(1, PLACES)]
     p, q = (_floats(_between([_under(x - move) for x in ends])) for move in (m, ball(0)))
     middles = np.exp(low + width * (np.arange(PLACES) + 0.5))
-    one = _without_rare(Placed(1, p, q, 4 * UNIT))
-    found: Placed | None = None
-    while slots:
-        if slots % 2:
-            found = one if found is None else _added(found, one, middles)
-        slots //= 2
-        if slots:
-            one = _added(one, one, middles)
-    if found is None or not found.p.any():
-        raise NotConfirmed("no outcome is left")
+    found = _of_all(_without_rare(Placed(1, p, q, 4 * UNIT)), slots, middles)
     p, q = found.p[found.p > 0], found.q[found.p > 0]
+    if not len(p):
+        raise NotConfirmed("no outcome is left")
     error = found.error + UNIT * (8 + len(p))
-    outside = (max(1 - float(row.sum()), 0.0) + 2 * error for row in (p, q))
-    return np.log(p / q), p, (next(outside), next(outside)), error
+    outside = [max(1 - float(row.sum()), 0.0) + 2 * error for row in (p, q)]
+    return np.log(p / q), p, (outside[0], outside[1]), error
+
+
+def _of_all(one: Placed, slots: int, middles: Floats) -> Placed:
+    """The places of the sum of so many, by halves."""
+    if slots == 1:
+        return one
+    half = _of_all(one, slots // 2, middles)
+    twice = _added(half, half, middles)
+    return _added(twice, one, middles) if slots % 2 else twice
 
 
 def _floats(masses: list[int]) -> Floats:
@@ -136,19 +139,24 @@ def _without_rare(law: Placed) -> Placed:
 
 def _added(one: Placed, other: Placed, middles: Floats) -> Placed:
     """The places of both sums' sum: the moved slot is as likely one as another."""
-    start, step = math.log(middles[0]), math.log(middles[1] / middles[0])
     p, q = np.zeros((2, PLACES))
     share = one.slots / (one.slots + other.slots)
     held, theirs = np.flatnonzero(one.p), np.flatnonzero(other.p)
     for rows in np.split(held, range(ROWS, len(held), ROWS)):
-        sums = np.log(np.add.outer(middles[rows], middles[theirs])).ravel()
-        place = np.clip(np.floor((sums - start) / step + 0.5), 0, PLACES - 1).astype(np.int64)
+        place = _place(np.add.outer(middles[rows], middles[theirs]).ravel(), middles)
         moved = share * np.outer(one.p[rows], other.q[theirs])
         moved += (1 - share) * np.outer(one.q[rows], other.p[theirs])
         p += np.bincount(place, moved.ravel(), PLACES)
         q += np.bincount(place, np.outer(one.q[rows], other.q[theirs]).ravel(), PLACES)
     error = one.error + other.error + UNIT * (16 + ROWS * PLACES + PLACES)
     return _without_rare(Placed(one.slots + other.slots, p, q, error * (1 + 1e-6)))
+
+
+def _place(sums: Floats, middles: Floats) -> NDArray[np.int64]:
+    """The interval whose middle is next to a sum, as logarithms are."""
+    start, step = math.log(middles[0]), math.log(middles[1] / middles[0])
+    found = np.floor((np.log(sums) - start) / step + 0.5)
+    return np.clip(found, 0, PLACES - 1).astype(np.int64)
 
 
 def _top(m: Ball) -> float:
