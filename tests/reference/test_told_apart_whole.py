@@ -121,12 +121,19 @@ def test_many_rounds_are_narrow_and_confirmed(
     assert not confirm_lower(used, found.lower + small, at, rows[1])
 
 
-@pytest.mark.parametrize(("rate", "times", "delta"), [("1/10", 3, "1e-5"), ("3/1000", 2, "1e-3")])
+LITTLE_MORE = [
+    (53, "1/10", 3, "1e-5"),
+    (53, "3/1000", 2, "1e-3"),
+    (55, "1/10000", 2, "1e-8"),
+]
+
+
+@pytest.mark.parametrize(("shift", "rate", "times", "delta"), LITTLE_MORE)
 def test_ends_at_little_more_than_ten_deviations_are_confirmed(
-    rate: str, times: int, delta: str
+    shift: int, rate: str, times: int, delta: str
 ) -> None:
     """By whole numbers that are empty: a gap of another one, or of 12 and more, says less."""
-    pair, at = pair_of("25", 53, rate, times).swapped, F(delta)
+    pair, at = pair_of("25", shift, rate, times).swapped, F(delta)
     found = epsilon_told(pair, at)
     assert found is not None
     assert 0 < found.upper - found.lower <= found.upper / 10**5

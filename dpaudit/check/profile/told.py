@@ -30,8 +30,8 @@ from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
 from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
 
-# Gaps, the first ones as parts of u's middle with the move, m^2 / 2.
-BITS, PARTS, GAPS = (320, 1300), (8, 6), (30, 20, 12)
+# Gaps; the first is a part of u's middle with the move, m^2 / 2.
+BITS, PART, GAPS = (320, 1300), 8, (30, 20, 12)
 MOST_ROUNDS, MOST_COUNTS = 10**12, 20_000
 LEAST = -320.0
 # Of noise on the integers: counts rarer than delta times exp(-RARER), and masses, are left out.
@@ -39,10 +39,13 @@ RARER, MOST_MASSES, WIDEST = 40.0, 10**7, 10**4
 
 
 class Noise(Protocol):
-    """One round's noise, m in size."""
+    """One round's noise, m in size; ``slope``: of u from a whole number to the next, or 0."""
 
     @property
     def size(self) -> Ball: ...
+
+    @property
+    def slope(self) -> Ball: ...
 
     def low(self, gap: Ball) -> tuple[Ball, Ball, Ball]:
         """Masses of u <= -gap without the move and with it, and of the rest without it."""
@@ -56,7 +59,7 @@ class Noise(Protocol):
 
 class _Normal:
     def __init__(self, mean: Any) -> None:
-        self.size = ball(mean)
+        self.size, self.slope = ball(mean), ball(0)
 
     def low(self, gap: Ball) -> tuple[Ball, Ball, Ball]:
         edge = self.size / 2 - gap / self.size
@@ -175,8 +178,9 @@ def _sides(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[Bal
     rare = _rare(pair, delta)
     for bits in BITS:
         with flint.ctx.workprec(bits):
-            middle = _read(pair, rare)[0].size ** 2 / 2
-            gaps = [*(middle / part for part in PARTS), *map(ball, GAPS)]
+            noise = _read(pair, rare)[0]
+            least = noise.size**2 / 2 / PART
+            gaps = [least, least + noise.slope, *map(ball, GAPS)]
         for gap in gaps:
             with flint.ctx.workprec(bits):
                 low, high = told(pair, ball(epsilon), gap, rare)
