@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from fractions import Fraction
 
 import flint
@@ -32,7 +33,7 @@ from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smoot
 from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
 from dpaudit.profiles.fourier.transform import by_fft, direct
 from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
-from dpaudit.profiles.grid.stack import Stack
+from dpaudit.profiles.grid.stack import Stack, Tilted
 
 F = Fraction
 DELTA = F(1, 10**5)
@@ -205,6 +206,19 @@ def test_direct_sums_and_fft_agree(side: Side) -> None:
     difference = np.abs(one.values[:shared] - other.values[:shared])
     assert np.all(difference <= one.errors[:shared] + other.errors[:shared] + 1e-25)
     assert one.left_out < math.exp(-36)
+
+
+def test_a_transform_that_is_0_somewhere_has_powers_of_0_without_a_warning() -> None:
+    """Of halves two steps apart at a quarter of the period; the error there is as everywhere."""
+    made = Stack(((Discrete(F(1, 8), 0, np.array([0.5, 0.0, 0.5]), 0.0, 0.0), 3),), Side.UPPER)
+    tilted = Tilted(0.0, np.array([0.5, 0.0, 0.5]), np.zeros(1), 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = by_fft(made, tilted, np.array([1]), 8)
+    truth = np.cos(2 * math.pi * np.arange(5) / 8) ** 3
+    assert np.abs(found.values - truth[: len(found.values)]).max() <= 1e-15
+    assert found.values[2] == 0
+    assert 0 < found.errors[2] < 1e-40
 
 
 def test_direct_sums_against_arb() -> None:

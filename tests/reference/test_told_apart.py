@@ -14,11 +14,11 @@ from scipy import special
 import dpaudit as dp
 from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_lower, confirm_upper
-from dpaudit.check.profile.told import told
+from dpaudit.check.profile.told import told, told_at_least, told_at_most
 from dpaudit.exact import decimal_upper
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.closed.told import Rounds, delta_told
+from dpaudit.profiles.closed.told import Rounds, delta_told, epsilon_told
 from dpaudit.profiles.fourier.engine import epsilon_composed
 from dpaudit.scope import central
 
@@ -100,6 +100,24 @@ def test_little_noise_is_narrow_and_confirmed(
     small = found.upper / 10**4
     assert not confirm_upper(used, F(found.upper) - small, at, rows[0])
     assert not confirm_lower(used, found.lower + small, at, rows[1])
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "times"), [("11", "0.1", 3), ("12", "0.5", 2), ("14", "0.003", 5)]
+)
+def test_ends_at_little_more_than_ten_deviations_are_confirmed(
+    mu: str, rate: str, times: int
+) -> None:
+    """Rounds in between count there: a gap of 12 and more has too many of them."""
+    pair, at = pair_of(mu, rate, times), F(1, 1000)
+    for used in (pair.swapped, pair):
+        found = epsilon_told(used, at)
+        assert found is not None
+        assert 0 < found.upper - found.lower <= found.upper / 300
+        assert told_at_most(used, F(found.upper), at)
+        assert told_at_least(used, found.lower, at)
+    assert not told_at_most(used, F(found.upper) * F(99, 100), at)
+    assert not told_at_least(used, found.lower * F(101, 100), at)
 
 
 def test_training_with_little_noise_is_certified_by_both() -> None:

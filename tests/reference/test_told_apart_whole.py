@@ -18,7 +18,7 @@ from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed.sums import Sums
-from dpaudit.profiles.closed.told import WholeRounds, delta_told
+from dpaudit.profiles.closed.told import WholeRounds, delta_told, epsilon_told
 from dpaudit.scope import central
 
 F = Fraction
@@ -119,6 +119,28 @@ def test_many_rounds_are_narrow_and_confirmed(
     small = found.upper / 10**6
     assert not confirm_upper(used, F(found.upper) - small, at, rows[0])
     assert not confirm_lower(used, found.lower + small, at, rows[1])
+
+
+LITTLE_MORE = [
+    (53, "1/10", 3, "1e-5"),
+    (53, "3/1000", 2, "1e-3"),
+    (55, "1/10000", 2, "1e-8"),
+]
+
+
+@pytest.mark.parametrize(("shift", "rate", "times", "delta"), LITTLE_MORE)
+def test_ends_at_little_more_than_ten_deviations_are_confirmed(
+    shift: int, rate: str, times: int, delta: str
+) -> None:
+    """By whole numbers that are empty: a gap of another one, or of 12 and more, says less."""
+    pair, at = pair_of("25", shift, rate, times).swapped, F(delta)
+    found = epsilon_told(pair, at)
+    assert found is not None
+    assert 0 < found.upper - found.lower <= found.upper / 10**5
+    assert checked.told_at_most(pair, F(found.upper), at)
+    assert checked.told_at_least(pair, found.lower, at)
+    assert not checked.told_at_most(pair, found.lower, at)
+    assert not checked.told_at_least(pair, F(found.upper), at)
 
 
 @pytest.mark.quality

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import dpaudit as dp
 from dpaudit.check.profile import slots
@@ -49,8 +49,8 @@ def test_two_slots_are_next_to_their_quadrature_and_below(noise: str, epsilon: f
     m, x = 1 / float(F(noise)), math.exp(epsilon)
     cells = slots.slots_below(Allocated(F(noise), F(2)), GRID)
     truth = two_slots(m, x)
-    # Of much noise multiples are fine; of little, X reaches far, and little is known of a small R.
-    near, other = (2e-3, 5e-3) if m <= 1 else (0.05, 1.0)
+    # Of much noise in multiples; of little by intervals of log X.
+    near, other = (2e-3, 5e-3) if m <= 1 / 2 else (1e-4, 1e-4)
     assert truth * (1 - near) <= profile(cells, x) <= truth * (1 + 1e-9)
     # E (1 - x R)+ = x E (1 / x - R)+, and (y - R)+ = (R - y)+ + y - R.
     swapped = x * two_slots(m, 1 / x) + 1 - x
@@ -80,6 +80,66 @@ def test_sums_are_those_of_an_enumeration(monkeypatch: pytest.MonkeyPatch) -> No
         assert sum(masses) < 2**slots.BITS
 
 
+def three_slots(m: float, x: float) -> float:
+    """The same of three, over two of them."""
+    z, step = np.linspace(-9, 9 + m, 1801, retstep=True)
+    own, density = np.exp(m * z - m * m / 2), stats.norm.pdf(z) * step
+    found = 0.0
+    for first, weight in zip(own, density, strict=True):
+        strike = 3 * x - own - first
+        d = -np.log(np.maximum(strike, 1e-300)) / m + m / 2
+        call = special.ndtr(d) - strike * special.ndtr(d - m)
+        found += weight * float(density @ np.where(strike > 0, call, 1 - strike)) / 3
+    return found
+
+
+@pytest.mark.parametrize(("noise", "epsilon"), [("1/2", 3.0), ("1", 0.5)])
+def test_three_slots_of_little_noise_are_next_to_their_quadrature_and_below(
+    noise: str, epsilon: float
+) -> None:
+    m, x = 1 / float(F(noise)), math.exp(epsilon)
+    cells = slots.slots_below(Allocated(F(noise), F(3)), GRID)
+    truth = three_slots(m, x)
+    assert truth * (1 - 1e-4) <= profile(cells, x) <= truth * (1 + 1e-7)
+    swapped = x * three_slots(m, 1 / x) + 1 - x
+    assert swapped * (1 - 1e-4) <= profile(cells.swapped(GRID.h), x) <= swapped * (1 + 1e-7)
+
+
+def test_places_are_those_of_an_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three slots of 40 intervals each: every triple, by the places of its sums, rare ones out."""
+    monkeypatch.setattr(slots, "PLACES", 40)
+    monkeypatch.setattr(slots, "ROWS", 7)
+    monkeypatch.setattr(slots, "RARE", 1e-7)
+    m = 1.5
+    width, low = slots._width(ball(F(3, 2)), 3), -m * (m / 2 + slots.REACH)
+    ends = [(low + k * width + m * m / 2) / m for k in range(1, 40)]
+    p, q = (np.diff(np.r_[0.0, stats.norm.cdf(ends, loc=move), 1.0]) for move in (m, 0.0))
+    kept = [k for k in range(40) if min(p[k], q[k]) > 1e-7]
+
+    def place(one: int, other: int) -> int:
+        reached = sum(math.exp(low + (k + 0.5) * width) for k in (one, other))
+        return min(max(round((math.log(reached) - low) / width - 0.5), 0), 39)
+
+    two_p, two_q, all_p, all_q = (Counter[int]() for _ in range(4))
+    for i, j in itertools.product(kept, repeat=2):
+        two_p[place(i, j)] += (p[i] * q[j] + q[i] * p[j]) / 2
+        two_q[place(i, j)] += q[i] * q[j]
+    for i, j in itertools.product(two_q, kept):
+        if min(two_p[i], two_q[i]) > 1e-7:
+            all_p[place(i, j)] += (2 * two_p[i] * q[j] + two_q[i] * p[j]) / 3
+            all_q[place(i, j)] += two_q[i] * q[j]
+    held = [k for k in sorted(all_p) if min(all_p[k], all_q[k]) > 1e-7]
+    import flint
+
+    with flint.ctx.workprec(slots.PRECISION):
+        losses, masses, outside, error = slots._placed(ball(F(3, 2)), 3)
+    assert masses == pytest.approx([all_p[k] for k in held], rel=1e-9)
+    assert losses == pytest.approx([math.log(all_p[k] / all_q[k]) for k in held], abs=1e-9)
+    assert outside[0] == pytest.approx(1 - sum(all_p[k] for k in held), abs=1e-9)
+    assert outside[1] == pytest.approx(1 - sum(all_q[k] for k in held), abs=1e-9)
+    assert 1e-14 < error < 1e-9
+
+
 def test_the_largest_of_two_slots_has_the_law_of_their_maximum() -> None:
     """200,000 draws of both; Hoeffding's inequality at 1e-9."""
     rng = np.random.default_rng(3)
@@ -105,6 +165,8 @@ def test_the_largest_of_two_slots_has_the_law_of_their_maximum() -> None:
 
 
 CONFIRMED = [
+    (dp.RandomAllocation(dp.Gaussian("g", F(1, 2)), 2), REPLACE),
+    (dp.RandomAllocation(dp.Gaussian("g", F(1, 2)), 8), ADD_REMOVE),
     (dp.RandomAllocation(dp.Gaussian("g", 2), 10), REPLACE),
     (dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 10), 5), REPLACE),
     (dp.Shuffled(dp.Gaussian("g", 1), 100), REPLACE),

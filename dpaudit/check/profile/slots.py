@@ -4,22 +4,27 @@ The moved slot is N(a, 1) under P and N(b, 1) under Q, all others N(0, 1); m = 1
 Allocated, a = m, b = 0: with X = exp(m x - m^2 / 2) of a slot, the likelihood ratio is the mean of
 all X.  Each slot's X is rounded down to a multiple k d, k <= M, and what is seen is the sum of k:
 under either law of one slot's k once, and of the others' t - 1 times.
+In few slots of little noise, where X reaches far: each X is put into one of many intervals of
+log X, and so is, two by two, the sum of what their middles stand for; what is seen is the last one.
 Reshuffled, a = 2 m, b = m: what is seen is in which interval the largest x is.
 No function of an outcome is further apart than the outcome (data processing).
 
 Masses are whole multiples of 2^-BITS, rounded down wherever they are made, multiplied or cut off;
 what their sum is short of 1 may belong to any outcome.  Outcomes that are not far above that in
-either law are left out, which lowers every profile.
+either law are left out, which lowers every profile.  Of intervals they are floats, of a relative
+error: all terms are positive, and what is rare in either law is left out of both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import Number, is_symbolic
@@ -32,6 +37,8 @@ CUT, ABOVE, REACH = 2 ** (BITS - 120), 2**40, 6.0
 # deviations; intervals of the largest slot.
 FINE, MOST_PARTS, MOST_SUMS, WIDE, INTERVALS = 0.005, 25_000, 120_000, 32, 6_000
 MOST_SLOTS, LARGEST_MOVE = 2**20, 4.0
+# Of intervals of log X: how many, for how many slots, in how many rows at once; what is rare.
+PLACES, FEW, ROWS, RARE = 6_000, 64, 256, 1e-30
 Masses = tuple[int, list[int]]
 
 
@@ -45,7 +52,7 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
     if not (pair.slots == int(pair.slots) and 1 < pair.slots <= MOST_SLOTS):
         raise NotConfirmed("a number of slots not computed with")
     law = _sum_of_all if isinstance(pair, Allocated) else _largest
-    losses, p, outside = _seen(law, pair.noise_multiplier, int(pair.slots))
+    losses, p, outside, error = _seen(law, pair.noise_multiplier, int(pair.slots))
     first = math.floor(float(losses.min()) / grid.h) - 1
     count = math.ceil(float(losses.max()) / grid.h) + 1 - first
     if not count < MOST_SUMS:
@@ -54,20 +61,22 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
     rest = np.clip(losses - node * grid.h, 0.0, grid.h)
     parts = np.expm1(grid.h - rest) / math.expm1(grid.h), np.expm1(-rest) / math.expm1(-grid.h)
     a, b = (np.bincount(node - first, p * part, count).astype(np.float64) for part in parts)
-    shift = UNIT * (32 + 8 * float(np.max(np.abs(losses)))) + 2 / ABOVE
-    relative = UNIT * (64 + len(p)) + 2 / ABOVE
+    shift = UNIT * (32 + 8 * float(np.max(np.abs(losses)))) + 2 * error
+    relative = UNIT * (64 + len(p)) + 2 * error
     return Cells(first, a, b, np.zeros(count + 1), outside, outside, relative, shift)
 
 
 @lru_cache(maxsize=16)
-def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[float, float]]:
-    """Losses and P masses of outcomes, and what is left out of either law."""
+def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[float, float], float]:
+    """Losses and P masses of outcomes, what is left out of either law, the masses' error."""
     import flint
 
     with flint.ctx.workprec(PRECISION):
         m = 1 / ball(noise)
         if not 0 < m < LARGEST_MOVE:
             raise NotConfirmed("noise not computed with")
+        if law is _sum_of_all and slots <= FEW and _part(m, slots) > 2 * _width(m, slots):
+            return _placed(m, slots)
         p, q = law(m, slots)
     least = [(2**BITS - sum(row) + 1) * ABOVE for row in (p, q)]
     kept = [(a, b) for a, b in zip(p, q, strict=True) if a > least[0] and b > least[1]]
@@ -75,15 +84,96 @@ def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[fl
         raise NotConfirmed("no outcome is left")
     outside = [1 - sum(row) / 2**BITS for row in zip(*kept, strict=True)]
     losses = np.array([math.log(a / b) for a, b in kept])
-    return losses, np.array([a / 2**BITS for a, _ in kept]), (outside[0] + UNIT, outside[1] + UNIT)
+    masses = np.array([a / 2**BITS for a, _ in kept])
+    return losses, masses, (outside[0] + UNIT, outside[1] + UNIT), 1 / ABOVE
+
+
+@dataclass(frozen=True)
+class Placed:
+    """P and Q masses of places of a sum of slots, one of which is moved under P; their error."""
+
+    slots: int
+    p: Floats
+    q: Floats
+    error: float
+
+
+def _width(m: Ball, slots: int) -> float:
+    """Of an interval of log X."""
+    move = float(m.mid())
+    return (move * move + 2 * REACH * move + math.log(slots)) / PLACES
+
+
+def _placed(m: Ball, slots: int) -> tuple[Floats, Floats, tuple[float, float], float]:
+    """What :func:`_seen` finds, by intervals of log X."""
+    width, low = _width(m, slots), -float((m * (m / 2 + REACH)).mid())
+    ends = [(ball(low + k * width) + m * m / 2) / m for k in range(1, PLACES)]
+    p, q = (_floats(_between([_under(x - move) for x in ends])) for move in (m, ball(0)))
+    middles = np.exp(low + width * (np.arange(PLACES) + 0.5))
+    found = _of_all(_without_rare(Placed(1, p, q, 4 * UNIT)), slots, middles)
+    p, q = found.p[found.p > 0], found.q[found.p > 0]
+    if not len(p):
+        raise NotConfirmed("no outcome is left")
+    error = found.error + UNIT * (8 + len(p))
+    outside = [max(1 - float(row.sum()), 0.0) + 2 * error for row in (p, q)]
+    return np.log(p / q), p, (outside[0], outside[1]), error
+
+
+def _of_all(one: Placed, slots: int, middles: Floats) -> Placed:
+    """The places of the sum of so many, by halves."""
+    if slots == 1:
+        return one
+    half = _of_all(one, slots // 2, middles)
+    twice = _added(half, half, middles)
+    return _added(twice, one, middles) if slots % 2 else twice
+
+
+def _floats(masses: list[int]) -> Floats:
+    return np.array([mass / 2**BITS for mass in masses])
+
+
+def _without_rare(law: Placed) -> Placed:
+    kept = np.minimum(law.p, law.q) > RARE
+    return Placed(law.slots, np.where(kept, law.p, 0.0), np.where(kept, law.q, 0.0), law.error)
+
+
+def _added(one: Placed, other: Placed, middles: Floats) -> Placed:
+    """The places of both sums' sum: the moved slot is as likely one as another."""
+    p, q = np.zeros((2, PLACES))
+    share = one.slots / (one.slots + other.slots)
+    held, theirs = np.flatnonzero(one.p), np.flatnonzero(other.p)
+    for rows in np.split(held, range(ROWS, len(held), ROWS)):
+        place = _place(np.add.outer(middles[rows], middles[theirs]).ravel(), middles)
+        moved = share * np.outer(one.p[rows], other.q[theirs])
+        moved += (1 - share) * np.outer(one.q[rows], other.p[theirs])
+        p += np.bincount(place, moved.ravel(), PLACES)
+        q += np.bincount(place, np.outer(one.q[rows], other.q[theirs]).ravel(), PLACES)
+    error = one.error + other.error + UNIT * (16 + ROWS * PLACES + PLACES)
+    return _without_rare(Placed(one.slots + other.slots, p, q, error * (1 + 1e-6)))
+
+
+def _place(sums: Floats, middles: Floats) -> NDArray[np.int64]:
+    """The interval whose middle is next to a sum, as logarithms are."""
+    start, step = math.log(middles[0]), math.log(middles[1] / middles[0])
+    found = np.floor((np.log(sums) - start) / step + 0.5)
+    return np.clip(found, 0, PLACES - 1).astype(np.int64)
+
+
+def _top(m: Ball) -> float:
+    """Of X."""
+    return math.exp(float((m * (m + REACH) - m * m / 2).mid()))
+
+
+def _part(m: Ball, slots: int) -> float:
+    """What X is rounded down to multiples of."""
+    deviation, top = math.sqrt(math.expm1(float((m * m).mid()))), _top(m)
+    wide = WIDE * deviation * math.sqrt(slots) + top
+    return max(FINE * deviation, top / MOST_PARTS, wide / MOST_SUMS)
 
 
 def _sum_of_all(m: Ball, slots: int) -> tuple[list[int], list[int]]:
     """P and Q masses of the sum of all slots' multiples."""
-    deviation = math.sqrt(math.expm1(float((m * m).mid())))
-    top = math.exp(float((m * (m + REACH) - m * m / 2).mid()))
-    wide = WIDE * deviation * math.sqrt(slots) + top
-    part = max(FINE * deviation, top / MOST_PARTS, wide / MOST_SUMS)
+    part, top = _part(m, slots), _top(m)
     ends = [(ball(k * part).log() + m * m / 2) / m for k in range(1, math.ceil(top / part))]
     moved, own = (_between([_under(x - move) for x in ends]) for move in (m, ball(0)))
     others = _times(own, slots - 1)

@@ -3,7 +3,7 @@
 One round is A = (1 - q) N(0, 1) + q N(m, 1) against B = N(0, 1); at a point z, u = m z - m^2 / 2,
 A / B = 1 - q + q e^u.  Two regions: *low*, u <= -g, and *high*, u >= g + log(1 / q).
 Low:  A / B <= c = 1 - q (1 - e^-g); masses a of A and b of B.
-High: q e^u <= A / B <= q e^u (1 + e^-g).
+High: q e^u <= A / B <= q e^u (1 + (1 - q) e^-g).
 All n rounds lie in one or the other but for A mass n e, e that of one round in between.  Of those
 with j high rounds, with D_j(t) the delta of N(m sqrt(j), 1) against N(0, 1) at a loss of t:
 above, low rounds are at most c^(n - j) each time, and A mass a^(n - j) in all; below, they count as
@@ -30,7 +30,8 @@ from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
 from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
 
-BITS, GAPS = (320, 1300), (30, 20, 12)
+# Gaps; the first is a part of u's middle with the move, m^2 / 2.
+BITS, PART, GAPS = (320, 1300), 8, (30, 20, 12)
 MOST_ROUNDS, MOST_COUNTS = 10**12, 20_000
 LEAST = -320.0
 # Of noise on the integers: counts rarer than delta times exp(-RARER), and masses, are left out.
@@ -38,10 +39,13 @@ RARER, MOST_MASSES, WIDEST = 40.0, 10**7, 10**4
 
 
 class Noise(Protocol):
-    """One round's noise, m in size."""
+    """One round's noise, m in size; ``slope``: of u from a whole number to the next, or 0."""
 
     @property
     def size(self) -> Ball: ...
+
+    @property
+    def slope(self) -> Ball: ...
 
     def low(self, gap: Ball) -> tuple[Ball, Ball, Ball]:
         """Masses of u <= -gap without the move and with it, and of the rest without it."""
@@ -55,7 +59,7 @@ class Noise(Protocol):
 
 class _Normal:
     def __init__(self, mean: Any) -> None:
-        self.size = ball(mean)
+        self.size, self.slope = ball(mean), ball(0)
 
     def low(self, gap: Ball) -> tuple[Ball, Ball, Ball]:
         edge = self.size / 2 - gap / self.size
@@ -171,10 +175,15 @@ def told_at_least(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
 def _sides(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[Ball, Ball, Ball]]:
     import flint
 
+    rare = _rare(pair, delta)
     for bits in BITS:
-        for gap in GAPS:
+        with flint.ctx.workprec(bits):
+            noise = _read(pair, rare)[0]
+            least = noise.size**2 / 2 / PART
+            gaps = [least, least + noise.slope, *map(ball, GAPS)]
+        for gap in gaps:
             with flint.ctx.workprec(bits):
-                low, high = told(pair, ball(epsilon), ball(gap), _rare(pair, delta))
+                low, high = told(pair, ball(epsilon), gap, rare)
                 yield low, high, ball(delta)
 
 
@@ -197,10 +206,11 @@ def told(pair: Pair, loss: Ball, gap: Ball, rare: float = LEAST) -> tuple[Ball, 
     f = noise.not_high(gap + (1 / q).log())
     between = (1 - q) * rest + q * f
     most = (1 - q + q * (-gap).exp()).log()
-    wide = q * (1 + (-gap).exp())
+    excess = 1 + (1 - q) * (-gap).exp()
+    wide = q * excess
     low, high, known = ball(0), n * between, ball(0)
     for j, chance in _counts(n, q, a, rare):
-        own, common = chance, chance * (1 + (-gap).exp()) ** j
+        own, common = chance, chance * excess**j
         known += common
         high += common * _of(noise, j, loss - (n - j) * most - j * wide.log())[1]
         inner = _of(noise, j, loss + (n - j) * (b / a).log() - j * q.log())[0] - j * f

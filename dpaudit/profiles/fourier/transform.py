@@ -83,7 +83,8 @@ def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int
         values = fft.rfft(folded)
         off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(folded @ folded))
         size = np.abs(values)
-        with np.errstate(divide="ignore"):
+        # A value of 0 has the log -inf, and times that no known argument: its power is 0 again.
+        with np.errstate(divide="ignore", invalid="ignore"):
             log_sum += times * np.log(values)
             bound += times * np.log(size + off)
             grown += times * (np.log1p(off / size) + 16 * UNIT)
