@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -145,6 +145,8 @@ class Account:
     """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
 
     ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
+    ``reached``: False asks for what is guaranteed alone; lower ends are then those of what
+    dominates, which nothing need reach, and tell a search how far an upper end may still fall.
 
     >>> import dpaudit as dp
     >>> opened = dp.account(dp.Laplace("count", 1), dp.central("add_remove"))
@@ -152,9 +154,12 @@ class Account:
     (Bound(1 to 1), Bound(0.393469 to 0.39347))
     """
 
-    def __init__(self, node: Node, scope: Scope, width: float | str = WIDTH) -> None:
+    def __init__(
+        self, node: Node, scope: Scope, width: float | str = WIDTH, *, reached: bool = True
+    ) -> None:
         self.node = node
         self.scope = scope
+        self._reached = reached
         self.width = real(width, "width")
         if not 0 < self.width < math.inf:
             raise InvalidParameter(f"width = {width}: expected a positive number")
@@ -205,7 +210,12 @@ class Account:
         if calculus not in CALCULI:
             raise InvalidParameter(f"calculus {calculus!r}: expected one of {', '.join(CALCULI)}")
         if calculus not in self._folded:
-            self._folded[calculus] = CALCULI[calculus].fold(self.node, self.scope)
+            folded = CALCULI[calculus].fold(self.node, self.scope)
+            if not self._reached and isinstance(folded.value, Losses):
+                pairs = folded.value.remove, folded.value.add
+                own = replace(folded.value, reached_remove=pairs[0], reached_add=pairs[1])
+                folded = replace(folded, value=own)
+            self._folded[calculus] = folded
         return self._folded[calculus]
 
     def show(self, calculus: str) -> str:
@@ -335,7 +345,7 @@ class Account:
     @cached_property
     def _part(self) -> Account | None:
         """Without releases of which no pair is known to be reached; None where all have one."""
-        kept = reached_part(self.node, self.scope)
+        kept = reached_part(self.node, self.scope) if self._reached else None
         if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
             # Of all rounds nothing was found: of the first, without a symbol of its own, it may be.
             kept = (

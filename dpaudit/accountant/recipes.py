@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Bound, account
-from dpaudit.accountant.calibrate import calibrate
-from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number, enclose, exact, is_symbolic, readable, unknowns
+from dpaudit.accountant.calibrate import LARGEST, UPWARD, NoValue, calibrate
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import Number, decimal_upper, enclose, exact, is_symbolic, readable, unknowns
 from dpaudit.exact.domains import integer, non_negative
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
@@ -300,7 +300,8 @@ def noise_for(
     The other parameters are those of :func:`dp_sgd`.
     Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``; InvalidParameter for an epsilon that is
     negative or a symbol, for delta = 0, of which no Gaussian noise is, and for a delta at which
-    every sigma will do, since a record is in no batch often enough.
+    every sigma will do, since a record is in no batch often enough; Unsupported where nothing is
+    shown of any sigma up to 2^128, or everything of all down to 2^-39.
 
     >>> import dpaudit as dp
     >>> round(float(dp.noise_for(epsilon=1, delta="1e-5", n=10_000, batch=100, epochs=2)), 3)
@@ -322,7 +323,15 @@ def noise_for(
     level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
     non_negative(level, "epsilon")
     _reachable(chance, run, sampling, contributions)
-    found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
+    try:
+        found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
+    except NoValue as error:
+        way = "smaller" if error.holds else "larger"
+        raise Unsupported(
+            f"noise_for: epsilon = {readable(level)} at delta = {decimal_upper(chance, 6)} "
+            f"{'is shown of every' if error.holds else 'is shown of no'} sigma that was tried, "
+            f"powers of two from 2^{1 - LARGEST} to 2^{UPWARD[-1]}: ask for a {way} epsilon or delta"
+        ) from error
     return Fraction(found.value)
 
 
