@@ -30,6 +30,7 @@ from dpaudit.nodes.pairs import (
     numbers_in,
     product,
 )
+from dpaudit.profiles.closed.alike import epsilon_alike
 from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.pure import largest_loss
@@ -58,6 +59,10 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+# Of few rounds of little noise: what a grid is asked for at least.
+FINE = 2e-6
+# A rate of sampled noise.
+SELDOM = Fraction(1, 500)
 # Transforms that fall by themselves are as fast for ends that are so many times nearer.
 FOR_LITTLE = 100
 # Of widths that are tried in turn where an answer is no narrower than asked.
@@ -114,6 +119,9 @@ def _epsilon(
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
     _settled(pair, width)
+    alike = epsilon_alike(pair, wanted)
+    if alike is not None:
+        return alike
     if wanted == 0 or has_form(pair):
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
@@ -138,19 +146,20 @@ def _transformed(
     near: Interval | None,
 ) -> Interval:
     """By transforms: closed ones, or those of grids."""
-    few = _few_sampled(pair)
-    if few:
+    few, far = _few_sampled(pair), _moves_far(pair)
+    if few or far:
         plain = epsilon_smooth(parts_of(pair), wanted, min(width, WIDTH) / FOR_LITTLE, plain=True)
         if plain is not None and _is_narrow(plain, width):
             return plain
-    if few and near is not None and _is_smooth(near) and _moves_far(pair):
-        # Where a coarse grid said nothing, finer ones take long.
-        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, float(near.upper))
+    if few and far and (near is not None or _is_seldom(pair)):
+        # Where an outline's grid was not enough, or no step is as small as most losses.
+        known = math.inf if near is None else float(near.upper)
+        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, known)
         if smooth is not None and _is_narrow(smooth, width / CLOSE):
             return smooth
     # A grid that is finer than asked costs little there.
     found = (
-        composed(pair, wanted, width / FINER)
+        composed(pair, wanted, min(width / FINER, FINE) if far else width / FINER)
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
@@ -195,19 +204,17 @@ def _is_out_of_grids(found: Interval) -> bool:
     return bool(found.upper - found.lower <= found.upper * OUT_OF_GRIDS)
 
 
+def _is_seldom(pair: Pair) -> bool:
+    """Whether all rates are tiny."""
+    factors = (f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair))
+    return all(f.rate < SELDOM for f in factors if isinstance(f, Mixed))
+
+
 def _moves_far(pair: Pair) -> bool:
     """Whether all noise is at most what a record moves: a grid's losses reach far."""
     factors = [f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair)]
     bases = [f.base for f in factors if isinstance(f, Mixed)]
     return all(isinstance(base, Normal) and base.mu >= 1 for base in bases)
-
-
-def _is_smooth(found: Interval) -> bool:
-    """Whether both ends are those of closed transforms."""
-    return all(
-        shown.get("form") == "closed transforms"
-        for shown in (found.lower_witness, found.upper_witness)
-    )
 
 
 def _is_narrow(found: Interval, width: float) -> bool:

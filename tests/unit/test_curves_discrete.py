@@ -27,6 +27,7 @@ from dpaudit.nodes.pairs import (
 )
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed.single import delta_ball, has_form
+from dpaudit.profiles.grid import hull as hull_rounding
 from dpaudit.profiles.grid.convolved import convolved
 from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
 from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, normal_between
@@ -269,6 +270,17 @@ def test_hull_lowers_and_is_convex() -> None:
         for x in np.linspace(0.0, 8.0, 60):
             own = float(signed @ np.maximum(0, 1 - x / nodes))
             assert float(hull @ np.maximum(0, 1 - x / nodes)) <= own + 1e-12
+
+
+def test_long_chains_of_kinks_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny rate on a grid of a million nodes: rounded to nearest, the masses exceed 1."""
+    pair = Mixed(Normal(1 / F("0.273")), F("1.45e-7")).swapped
+    grid = Grid(F("2.5e-5"), 1e-28)
+    assert float(discretise(pair, grid, Side.LOWER).masses.sum()) <= 1
+    monkeypatch.setattr(hull_rounding, "_down", lambda mass: mass)
+    monkeypatch.setattr(hull_rounding, "SPLITTING", 0.0)
+    with pytest.raises(Unsupported, match="a lower profile of mass 1"):
+        discretise(pair, grid, Side.LOWER)
 
 
 def summed(variance: Fraction, shift: int, x: Any) -> Any:

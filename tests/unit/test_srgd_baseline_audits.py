@@ -90,7 +90,8 @@ def test_the_lower_bound_on_mu_is_near_a_claim_of_one(name: str) -> None:
     louder = replace(program, noise_multiplier=program.noise_multiplier * Fraction(mu))
     claims = (Claim(GDP(1 + Fraction(1, 10**9)), by="here"),)
     one = replace(mechanism, program=louder, claims=claims, records=None, evaluate=None)
-    order = Order(one, replace(suite, program=louder, trials=10_000), "project", {"a.py": "0" * 64})
+    alone = replace(suite, program=louder, trials=10_000, also=())
+    order = Order(one, alone, "project", {"a.py": "0" * 64})
     (judged,) = judged_by_its_suite(order, seed=3).judged
     assert judged.checked.outcome is Outcome.PROVED
     assert judged.lower is not None

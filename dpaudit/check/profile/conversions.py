@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.pairs import independent
+from dpaudit.check.profile.alike import alike_at_most
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.closed import (
     closed_at_least,
@@ -85,6 +86,7 @@ SUMS = ("fourier", "closed transforms")
 COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
 FIELDS: dict[str, set[str]] = {
     "": set(),
+    "alike": set(),
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
     "crowd": {"epsilon"},
@@ -110,7 +112,12 @@ FIELDS: dict[str, set[str]] = {
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
 # Forms that need no more than the number that they show.
-AT_MOST = {"told apart": told_at_most, "crowd": crowd_at_most, "poll": polled_at_most}
+AT_MOST = {
+    "alike": alike_at_most,
+    "told apart": told_at_most,
+    "crowd": crowd_at_most,
+    "poll": polled_at_most,
+}
 AT_LEAST = {"told apart": told_at_least, "crowd": crowd_at_least}
 OWN_PARAMETERS = (
     "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"

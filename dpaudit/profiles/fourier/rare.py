@@ -30,7 +30,7 @@ from dpaudit.profiles.grid.families import mixed_losses, normal_between
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
 
-CELLS, MOST_TURNS = 800, 6_000_000
+CELLS, MOST_TURNS = 800, 20_000_000
 # exp(-FAR) of what is beyond the cap is beyond the last cell.
 FAR = 18.0
 # Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.
@@ -53,10 +53,10 @@ class Rare:
     twice: float
 
     @cached_property
-    def turns(self) -> tuple[Complexes, Complexes]:
-        """exp(-i w l) of the losses of means and of ends (rows)."""
+    def turns(self) -> tuple[Turns, Turns]:
+        """Of the losses of means and of ends."""
         w = self.series.sums.angles
-        return _turned(self.means, w), _turned(self.ends, w)
+        return Turns.of(self.means, w), Turns.of(self.ends, w)
 
     def at(self, epsilon: float) -> tuple[float, float]:
         """Bounds of all but the first term, at an epsilon."""
@@ -69,16 +69,33 @@ class Rare:
         return max(found, 0.0), most
 
 
-def _turned(losses: Reals, w: Reals) -> Complexes:
-    """exp(-i w l) at w = 0, w[1], 2 w[1], ...: with j = a + A b the product of those at a and A b.
+@dataclass(frozen=True)
+class Turns:
+    """exp(-i w l) of losses (rows) at w_j = j w_1, j = a + A b, as products of those at a and A b.
 
     A product is off by three roundings more, and angles by as much as in one piece.
     """
-    size = math.isqrt(max(len(w) - 1, 0)) + 1
-    fine = np.exp(np.outer(losses, -1j * w[:size]))
-    coarse = np.exp(np.outer(losses, -1j * w[::size]))
-    found = (coarse[:, :, None] * fine[:, None, :]).reshape(len(losses), -1)
-    return np.ascontiguousarray(found[:, : len(w)])
+
+    fine: Complexes
+    coarse: Complexes
+
+    @staticmethod
+    def of(losses: Reals, w: Reals) -> Turns:
+        size = math.isqrt(max(len(w) - 1, 0)) + 1
+        fine, coarse = (np.exp(np.outer(losses, -1j * part)) for part in (w[:size], w[::size]))
+        return Turns(fine, coarse)
+
+    def part(self, kept: NDArray[np.bool_]) -> Turns:
+        """Of some losses."""
+        return Turns(self.fine[kept], self.coarse[kept])
+
+    def sums(self, terms: Complexes) -> Complexes:
+        """sum_j exp(-i w_j l) terms_j of every loss."""
+        shape = self.coarse.shape[1], self.fine.shape[1]
+        padded = np.zeros(shape, dtype=np.complex128)
+        padded.ravel()[: len(terms)] = terms
+        found: Complexes = ((self.fine @ padded.T) * self.coarse).sum(axis=1)
+        return found
 
 
 def without_one(product: Product) -> Product:
@@ -127,13 +144,13 @@ def beyond_cap(factor: SampledNormal, log_share: float) -> float:
     return max(factor.kept(log_mass).cap, factor.cap + 1.0)
 
 
-def _ends(series: Series, epsilon: float, losses: Reals, turned: Complexes, sign: int) -> Reals:
+def _ends(series: Series, epsilon: float, losses: Reals, turned: Turns, sign: int) -> Reals:
     """Bounds of delta of the series' product at epsilon - losses, in its window."""
     sums = series.sums
     turn, at = np.exp(1j * sums.angles * epsilon), epsilon - losses
     reach = series.first + series.period - at
     far = np.exp(-series.tilt * reach), np.exp(-(series.tilt + 1) * reach)
-    value = (turned @ (sums.terms * turn)).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
+    value = turned.sums(sums.terms * turn).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
     error = sums.error + (abs(epsilon) + losses) * sums.slope + far[0] * sums.end_error
     error = error + series.left_out[0] + series.outside
     exponent = series.cumulant - series.tilt * at
@@ -141,7 +158,7 @@ def _ends(series: Series, epsilon: float, losses: Reals, turned: Complexes, sign
     error = error + relative * np.abs(value)
     gap = np.zeros(len(at))
     if series.sigma and sign < 0:
-        density = (turned @ (sums.scaled * turn)).real + sums.density_error
+        density = turned.sums(sums.scaled * turn).real + sums.density_error
         density = density + (abs(epsilon) + losses) * sums.density_slope + series.left_out[1]
         gap = series.sigma**2 * math.exp(series.sigma**2 / 8) * np.maximum(density, 0.0)
         gap = gap * (1 + relative + 1e-12)
@@ -162,18 +179,18 @@ def _inside(series: Series, at: Reals) -> NDArray[np.bool_]:
     return (at > series.first) & (at < series.first + series.period)
 
 
-def _least(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
+def _least(series: Series, epsilon: float, losses: Reals, turned: Turns) -> Reals:
     """Lower bounds of g."""
     at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
     found: Reals = np.maximum(p - np.exp(at) * q - off * (p + np.exp(at) * q), 0.0)
     inside = _inside(series, at)
-    own = _ends(series, epsilon, losses[inside], turned[inside], -1)
+    own = _ends(series, epsilon, losses[inside], turned.part(inside), -1)
     found[inside] = np.maximum(found[inside], own)
     return found
 
 
-def _most(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
+def _most(series: Series, epsilon: float, losses: Reals, turned: Turns) -> Reals:
     """Upper bounds of g."""
     at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
@@ -187,6 +204,6 @@ def _most(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> R
         straight = p * (1 + off) - u * q * (1 - off) + u * math.exp(min(tail, 700.0))
         found[below] = np.minimum(found[below], straight)
     inside = _inside(series, at)
-    own = _ends(series, epsilon, losses[inside], turned[inside], 1)
+    own = _ends(series, epsilon, losses[inside], turned.part(inside), 1)
     found[inside] = np.minimum(found[inside], own)
     return found

@@ -30,6 +30,8 @@ KEPT = 3.0
 FAR, FARTHER = 1.5, 4.0
 ROUGH, COARSER = 1000, 4
 GROWTH, WORTHWHILE = 1.5, 1.2
+# As near as asked, about.
+CLOSE = 1.1
 
 
 def epsilon_smooth(
@@ -75,7 +77,7 @@ def epsilon_smooth(
 def _is_narrow(found: Interval, width: float) -> bool:
     """Whether the ends are near enough; no end of 0 is ever that near."""
     upper = float(found.upper)
-    return upper == 0 or float(found.upper - found.lower) <= width * min(upper, 1.0)
+    return upper == 0 or float(found.upper - found.lower) <= CLOSE * width * min(upper, 1.0)
 
 
 def _refined(

@@ -311,4 +311,4 @@ def _start(cells: Cells, masses: Reals, lowering: Lowering) -> End | None:
         if needed <= excess[node]:
             lowering.node[node] = max(needed, lowering.node[node])
             node -= 1
-    return End(node, float(excess[node]), float(excess[node + 1]))
+    return End(node, float(excess[node]), float(excess[node + 1])).rounded(node)

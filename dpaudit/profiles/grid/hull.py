@@ -33,6 +33,12 @@ class End:
     height: float
     next_height: float | None
 
+    def rounded(self, terms: int) -> End:
+        """With heights that are sums of sums of so many terms: what it meets is no higher."""
+        off = (2 * terms + 32) * UNIT
+        next_height = None if self.next_height is None else self.next_height * (1 - off)
+        return End(self.node, self.height * (1 + off), next_height)
+
 
 @dataclass(frozen=True)
 class Lowering:
@@ -95,8 +101,8 @@ def _later(node: int, last: int, heights: Reals, lowering: Lowering) -> End:
         needed = lowering.beside(node, float(heights[back - 1]), 1)
         if needed <= heights[back]:
             lowering.node[node] = max(needed, lowering.node[node])
-            return End(node + 1, float(heights[back - 1]), float(heights[back]))
-    return End(node, float(heights[back]), float(heights[back + 1]))
+            return End(node + 1, float(heights[back - 1]), float(heights[back])).rounded(back)
+    return End(node, float(heights[back]), float(heights[back + 1])).rounded(back + 1)
 
 
 def second_differences(masses: Reals, lowering: Lowering, start: End, end: End, h: float) -> Reals:
@@ -141,15 +147,23 @@ def convexified(signed: Reals, h: float) -> Reals | None:
 
 
 def _remove_up_to(masses: Reals, nodes: Nodes, before: Nodes, k: int, h: float) -> None:
-    """Remove kink k, and kinks to its left for as long as they turn negative by it."""
+    """Remove kink k, and kinks to its left for as long as they turn negative by it.
+
+    With roundings downward, as chains may have a million kinks: less mass on either side lowers the
+    function, and so does a larger share on the right.
+    """
     at, right = k, k + 1
     while at >= 0 and masses[at] < 0:
         mass, left = masses[at], int(before[at])
         share = 1.0
         if left >= 0:
             from_left, span = nodes[at] - nodes[left], nodes[right] - nodes[left]
-            share = np.expm1(-from_left * h) / np.expm1(-span * h)
-            masses[left] += mass * (1 - share)
-        masses[right] += mass * share
+            share = np.expm1(-from_left * h) / np.expm1(-span * h) * (1 + SPLITTING)
+            masses[left] = _down(masses[left] + mass * (1 - share) * (1 + SPLITTING))
+        masses[right] = _down(masses[right] + mass * share * (1 + SPLITTING))
         masses[at] = 0.0
         before[right] = at = left
+
+
+def _down(mass: float) -> float:
+    return mass - 2 * UNIT * abs(mass)
