@@ -102,7 +102,9 @@ class Bound:
     def _losses(self) -> Losses | None:
         """The pairs that the ends are of."""
         step = self.step
-        value = None if step is None else (step.premises[0] if step.premises else step).value
+        if step is None or isinstance(step.value, Losses):  # of a delta
+            return None if step is None else step.value
+        value = step.premises[0].value if step.premises else None
         return value if isinstance(value, Losses) else None
 
     @property
@@ -111,7 +113,10 @@ class Bound:
         step, losses = self.step, self._losses
         if step is None or losses is None:
             return None
-        rows = step.witness.get("upper", [{"pair": str(k)} for k in range(len(losses.pairs))])
+        if "upper" not in step.witness:  # a delta's fold does not tell which of them decides
+            unknown = [pair for pair in losses.pairs if pair not in losses.reached]
+            return unknown[0] if unknown and len(unknown) == len(losses.pairs) else None
+        rows = step.witness["upper"]
         # An end is rounded once more: rows of the same value decide together.
         most = max((Fraction(row.get("value", 0)) for row in rows), default=None)
         deciding = [
