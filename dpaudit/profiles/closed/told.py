@@ -356,7 +356,7 @@ def delta_told(pair: Pair, epsilon: Fraction) -> Interval | None:
             if rounds is None:
                 break
             found = _delta_of(rounds, epsilon, swapped)
-        if found.upper > SEEN:
+        if found.lower > SEEN:
             break
     return found
 
