@@ -26,7 +26,7 @@ from dpaudit.families.composition import Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.measures.calculus import CALCULI, Step, measures
-from dpaudit.measures.convert import to_approx
+from dpaudit.measures.convert import least_of_renyi, to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
@@ -275,6 +275,8 @@ class Account:
         routes = self.routes() if self._record else self._routes()
         for name in self._in_order(routes):
             try:
+                if found and self._is_beaten(name, delta, min(map(_size, found))):
+                    continue
                 found.append(self.converted(name, delta))
             except Unsupported as error:
                 refused.append(error)
@@ -287,6 +289,10 @@ class Account:
         if not found:
             raise refused[0] if refused else Unsupported(self._why_none())
         return found
+
+    def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
+        """Whether no curve could give less: long sums of orders need not be computed then."""
+        return name == "rdp" and best < (0, least_of_renyi(self.step(name), delta))
 
     @cached_property
     def _record(self) -> tuple[Account, Account] | None:

@@ -105,6 +105,11 @@ def calibrate(
         found, refused = _whole(problem, low, high)
     else:
         found, refused = _real(problem, low, high, digits)
+        if problem.whole(found).outcome is not Outcome.PROVED:
+            away = 1 if found > refused else -1
+            found, refused = _stepped(
+                lambda at: problem.whole(at).outcome is Outcome.PROVED, float(found), digits, away
+            )
     return problem.answer(found, refused)
 
 
@@ -131,11 +136,30 @@ class _Problem:
 
     @cached_property
     def checked(self) -> Callable[[Fraction], Checked]:
-        """The claim's check at a value, made once a value."""
+        """The claim's check at a value, made once a value.
+
+        Of a number that is not shown nobody asks whether another route refutes it.
+        """
 
         def check(value: Fraction) -> Checked:
             node = self.declaration.bind({self.symbol: value})
-            return self.claim.check_account(Account(node, self.scope, reached=False))
+            account = Account(node, self.scope, reached=False)
+            if not isinstance(self.guarantee, ApproxDP):
+                return self.claim.check_account(account)
+            try:
+                return self.claim.check_step(account.approximate(self.guarantee.delta))
+            except Unsupported as error:
+                return Checked(self.claim, Outcome.UNSUPPORTED, None, str(error))
+
+        return cache(check)
+
+    @cached_property
+    def whole(self) -> Callable[[Fraction], Checked]:
+        """The same by an account that asks what is reached too, whose ends may differ a little."""
+
+        def check(value: Fraction) -> Checked:
+            node = self.declaration.bind({self.symbol: value})
+            return self.claim.check_account(Account(node, self.scope))
 
         return cache(check)
 
@@ -166,8 +190,8 @@ class _Problem:
 
     @property
     def is_zero(self) -> bool:
-        """Whether the number that is claimed is 0."""
-        return self._claimed == 0
+        """Whether the number that is claimed is 0, or has no logarithm."""
+        return self._claimed <= FLAT
 
     @cached_property
     def _claimed(self) -> float:
@@ -194,10 +218,10 @@ class _Problem:
 
         Errors: Unsupported where the guarantee is not shown there.
         """
-        node = self.declaration.bind({self.symbol: value})
-        checked = self.claim.check_account(Account(node, self.scope))
+        checked = self.whole(value)
         if checked.outcome is not Outcome.PROVED:
-            raise Unsupported(f"calibrate: {self.claim.text} is not shown at {float(value):g}")
+            raise NoValue(f"calibrate: {self.claim.text} is not shown at {float(value):g}", False)
+        node = self.declaration.bind({self.symbol: value})
         return Calibrated(self.symbol, value, node, checked, refused)
 
 
@@ -404,6 +428,7 @@ def _stepped(
         if proved_at(following) != proved:
             return (value, following) if proved else (following, value)
         value = following
-    raise Unsupported(
-        f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits="
+    raise NoValue(
+        f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits=",
+        False,
     )

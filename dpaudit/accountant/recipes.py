@@ -17,7 +17,7 @@ from dpaudit.accountant.account import Bound, account
 from dpaudit.accountant.calibrate import LARGEST, UPWARD, NoValue, calibrate
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_upper, enclose, exact, is_symbolic, readable, unknowns
-from dpaudit.exact.domains import integer, non_negative
+from dpaudit.exact.domains import integer, non_negative, positive
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
@@ -30,7 +30,7 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
 )
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, Unit, central, choose
+from dpaudit.scope import Scope, Unit, central, choose, shown
 
 SETTINGS = ("n", "batch", "epochs", "sigma")
 OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "unit", "contributions")
@@ -198,9 +198,11 @@ def _declared(
         found = _cut(found, run, integer(largest, "largest"), sampling)
     # A record that is replaced flips a bit of the count, as does one within a microbatch.
     flips = 2 if sampling == "fixed" or own > 1 else 1
-    share = (
-        None if clipped_share is None else exact(clipped_share, "clipped_share") / (flips * moved)
-    )
+    share = None
+    if clipped_share is not None:
+        share = exact(clipped_share, "clipped_share")
+        positive(share, "clipped_share")
+        share /= flips * moved
     found = _with_releases(found, integer(layers, "layers"), share)
     return found if owned == moved else Group(found, owned)
 
@@ -235,6 +237,11 @@ def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int
 def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
     if sampling != "poisson":
         raise InvalidParameter(f"largest = {largest}: only Poisson batches are cut, not {sampling}")
+    if largest > run.n:
+        raise InvalidParameter(
+            f"largest = {readable(Fraction(largest))[:80]}: more than all n = {run.n} records; "
+            f"expected at most {run.n}, or none, where no batch is cut"
+        )
     step = TruncatedPoisson(
         Gaussian("gradient", run.sigma), Fraction(run.batch, run.n), run.n, largest
     )
@@ -328,11 +335,16 @@ def noise_for(
     except NoValue as error:
         way = "smaller" if error.holds else "larger"
         raise Unsupported(
-            f"noise_for: epsilon = {readable(level)} at delta = {decimal_upper(chance, 6)} "
-            f"{'is shown of every' if error.holds else 'is shown of no'} sigma that was tried, "
-            f"powers of two from 2^{1 - LARGEST} to 2^{UPWARD[-1]}: ask for a {way} epsilon or delta"
+            f"noise_for: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
+            f"{'every' if error.holds else 'no'} sigma that was tried, from 2^{1 - LARGEST} to "
+            f"2^{UPWARD[-1]}: ask for a {way} epsilon or delta"
         ) from error
     return Fraction(found.value)
+
+
+def _brief(value: Number) -> str:
+    text = readable(value)
+    return text if len(text) <= 12 else f"about {decimal_upper(value, 6)}"
 
 
 def _value(value: object, place: str) -> Number:
@@ -455,8 +467,8 @@ def sampling_warning(
     >>> print(dp.sampling_warning(used="cyclic", accounted="poisson", **run)[:61])
     batches are drawn by 'cyclic' sampling and accounted for as '
     """
-    for name in (used, accounted):
-        _sampling(name)
+    for place, name in (("used", used), ("accounted", accounted)):
+        _sampling(name, place)
     if used == accounted:
         return None
     bounds: dict[str, Bound] = {}
@@ -470,9 +482,9 @@ def sampling_warning(
     )
 
 
-def _sampling(name: str) -> tuple[Callable[[Batches], Node], str]:
-    if name not in _SAMPLINGS:
-        raise InvalidParameter(f"sampling = {name!r}: expected one of {', '.join(_SAMPLINGS)}")
+def _sampling(name: object, place: str = "sampling") -> tuple[Callable[[Batches], Node], str]:
+    if not isinstance(name, str) or name not in _SAMPLINGS:
+        raise InvalidParameter(f"{place} = {shown(name)}: expected one of {', '.join(_SAMPLINGS)}")
     return _SAMPLINGS[name]
 
 

@@ -195,6 +195,27 @@ def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> F
     return Fraction(min(range(low, high + 1), key=at))
 
 
+def least_of_renyi(step: Step, delta: Fraction) -> float:
+    """No (epsilon, delta) by a curve of whole orders is below this, whatever the curve: it is >= 0.
+
+    0 for other curves, and other calculi.
+    """
+    import sympy
+
+    value = step.value
+    whole = step.calculus == "rdp" and is_symbolic(value) and value.has(sympy.ceiling(order()))
+    if not whole or delta == 0:
+        return 0.0
+    nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
+    largest = LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER
+    log_delta = math.log(delta.numerator) - math.log(delta.denominator)
+    least = min(
+        math.log1p(-1 / alpha) - (log_delta + math.log(alpha)) / (alpha - 1)
+        for alpha in range(2, largest + 1)
+    )
+    return max(least * (1 - 1e-9), 0.0)
+
+
 def _whole_order_search(value: Number) -> Search | None:
     """The search for a curve that only changes at whole orders, or has long sums at large ones.
 

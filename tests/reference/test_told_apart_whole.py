@@ -185,7 +185,7 @@ def test_a_delta_that_is_seen_needs_no_long_sums(monkeypatch: pytest.MonkeyPatch
     assert 0.505561 < found.lower <= found.upper < 0.505563
     assert asked == [-90]
     asked.clear()
-    rare = delta_told(pair_of("1", 15, "1/8", 2), F(300))
+    rare = delta_told(pair_of("1", 15, "1/8", 2), F(500))
     assert rare is not None
     assert 0 <= rare.lower < told.SEEN
     assert asked == [-90, -300]
