@@ -426,13 +426,21 @@ def epsilon_over_steps(
 ) -> list[tuple[int, Bound]]:
     """Epsilon after so many repetitions of a run, evenly up to all of them.
 
+    Of batches that stay as they are what is repeated is a pass over them.
     Errors: InvalidParameter for a declaration that repeats nothing a number of times.
     """
-    if not isinstance(node, Repeat) or node.index is not None or is_symbolic(node.times):
+    inside = isinstance(node, CyclicBatches | ShuffledBatches)
+    run = node.children[0] if inside else node
+    if not isinstance(run, Repeat) or run.index is not None or is_symbolic(run.times):
         raise InvalidParameter(f"{node.head}: expected a run that is repeated a number of times")
-    whole, wanted = int(node.times), integer(points, "points")
+    whole, wanted = int(run.times), integer(points, "points")
     steps = sorted({max(whole * k // wanted, 1) for k in range(1, wanted + 1)}) if whole else []
-    return [(s, account(Repeat(node.child, s), scope).epsilon(delta)) for s in steps]
+
+    def shorter(times: int) -> Node:
+        part = Repeat(run.child, times)
+        return node.rebuild(node.parameters, [part]) if inside else part
+
+    return [(s, account(shorter(s), scope).epsilon(delta)) for s in steps]
 
 
 def sigma_over_epsilon(
@@ -453,11 +461,15 @@ def sampling_warning(
     batch: int,
     epochs: object,
     sigma: object,
+    unit: str = "record",
+    contributions: int | None = None,
 ) -> str | None:
     """What to tell where a pipeline draws its batches in another way than its accounting assumes.
 
-    None where both are the same; otherwise both numbers.
-    Errors: InvalidParameter for a sampling that is none.
+    None where both are the same; otherwise both numbers.  ``unit`` and ``contributions``: as of
+    :func:`dp_sgd`; ``n`` and ``batch`` count users under ``users`` sampling and records under
+    others, of which the rate, batch / n, is the same here.
+    Errors: InvalidParameter for a sampling that is none, and as :func:`dp_sgd`.
     Source: Chua and others 2024, How Private are DP-SGD Implementations?
 
     >>> import dpaudit as dp
@@ -473,8 +485,9 @@ def sampling_warning(
         return None
     bounds: dict[str, Bound] = {}
     for name in (used, accounted):
-        declaration = _declared(_batches(n, batch, epochs, sigma), name)
-        bounds[name] = account(declaration, scope_of(name)).epsilon(delta)
+        run = _batches(n, batch, epochs, sigma)
+        declaration = _declared(run, name, unit=unit, contributions=contributions)
+        bounds[name] = account(declaration, scope_of(name, unit)).epsilon(delta)
     return (
         f"batches are drawn by {used!r} sampling and accounted for as {accounted!r}: epsilon at "
         f"delta = {delta} is {bounds[used]!r} under {_sampling(used)[1]} for what is run, "

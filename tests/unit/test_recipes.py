@@ -15,7 +15,12 @@ from click.testing import CliRunner
 from scipy.stats import norm
 
 import dpaudit as dp
-from dpaudit.accountant.recipes import from_settings, sampling_warning, scope_of
+from dpaudit.accountant.recipes import (
+    epsilon_over_steps,
+    from_settings,
+    sampling_warning,
+    scope_of,
+)
 from dpaudit.cli.main import main
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 
@@ -73,6 +78,12 @@ def test_a_warning_names_both_numbers() -> None:
             sampling_warning(**{"used": "poisson", "accounted": "fixed", place: ["x"]}, **settings)
     with pytest.raises(dp.InvalidParameter, match="use unit='user'"):
         sampling_warning(used="users", accounted="poisson", **settings)
+    users: dict[str, Any] = {"unit": "user", "contributions": 2}
+    told = sampling_warning(used="users", accounted="poisson", **settings, **users)
+    assert told is not None
+    for name in ("users", "poisson"):
+        run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling=name, **users)
+        assert repr(dp.account(run, scope_of(name, "user")).epsilon("1e-5")) in told
     passed = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
     assert repr(dp.account(passed, scope_of("shuffled")).epsilon("1e-5")) in text
 
@@ -314,6 +325,16 @@ def test_what_no_sigma_has_is_refused_with_a_way_out_that_works(
     assert "bracket" not in str(refused.value)
     larger = {**asked, **({"delta": "1e-30"} if "delta" in asked else {"epsilon": "1e6"})}
     assert dp.noise_for(**{**passes, "sampling": "cyclic", **larger}) > 0
+
+
+def test_passes_in_one_order_are_counted_too() -> None:
+    """What is repeated is inside the batches, and was not looked for there."""
+    run = dp.dp_sgd(n=100, batch=10, epochs=4, sigma=2, sampling="cyclic")
+    rows = epsilon_over_steps(run, scope_of("cyclic"), "1e-5", points=2)
+    known = [dp.account(dp.Repeat(dp.Gaussian("a", 2), k), scope_of("cyclic")) for k in (2, 4)]
+    assert [(k, bound.upper) for k, bound in rows] == [
+        (k, one.epsilon("1e-5").upper) for k, one in zip((2, 4), known, strict=True)
+    ]
 
 
 @pytest.mark.quality
