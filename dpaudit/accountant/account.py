@@ -292,7 +292,9 @@ class Account:
 
     def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
         """Whether no curve could give less: long sums of orders need not be computed then."""
-        return name == "rdp" and best < (0, least_of_renyi(self.step(name), delta))
+        if name != "rdp" or best[0]:
+            return False
+        return Fraction(best[1]) < least_of_renyi(self.step(name), delta)
 
     @cached_property
     def _record(self) -> tuple[Account, Account] | None:

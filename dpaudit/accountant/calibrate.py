@@ -43,7 +43,7 @@ SECANTS = 6
 class NoValue(Unsupported):
     """The guarantee holds at no value that was tried, or, as ``holds`` tells, at every one."""
 
-    def __init__(self, message: str, holds: bool | None) -> None:
+    def __init__(self, message: str, *, holds: bool | None) -> None:
         super().__init__(message)
         self.holds = holds
 
@@ -228,7 +228,8 @@ class _Problem:
         """
         checked = self.whole(value)
         if checked.outcome is not Outcome.PROVED:
-            raise NoValue(f"calibrate: {self.claim.text} is not shown at {float(value):g}", False)
+            said = f"calibrate: {self.claim.text} is not shown at {float(value):g}"
+            raise NoValue(said, holds=False)
         node = self.declaration.bind({self.symbol: value})
         return Calibrated(self.symbol, value, node, checked, refused)
 
@@ -276,7 +277,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
             break  # the other way leads away
     signs = {_sign(problem, end) for end in tried}
     holds = True if True in signs else False if False in signs else None
-    raise _no_power(problem, "at every power of two", holds, (min(tried), max(tried)))
+    raise _no_power(problem, "at every power of two", (min(tried), max(tried)), holds=holds)
 
 
 def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
@@ -285,14 +286,14 @@ def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
 
 
 def _no_power(
-    problem: _Problem, where: str, holds: bool | None, ends: tuple[Fraction, Fraction]
+    problem: _Problem, where: str, ends: tuple[Fraction, Fraction], *, holds: bool | None
 ) -> NoValue:
     low, high = ends
     said = {True: "holds", False: "fails", None: "has no valid parameter"}[holds]
     return NoValue(
         f"calibrate: {problem.claim.text[:80]} {said} {where} of {problem.symbol} from "
         f"{float(low):.3g} to {float(high):.3g}; give dpaudit.calibrate a bracket=",
-        holds,
+        holds=holds,
     )
 
 
@@ -309,7 +310,7 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
         return None
     if low_holds is high_holds:
         ends = two**low, two**high
-        raise _no_power(problem, "at the outermost powers of two", low_holds, ends)
+        raise _no_power(problem, "at the outermost powers of two", ends, holds=low_holds)
     while high - low > 1:
         middle = (low + high) // 2
         if problem.holds(two**middle) is low_holds:
@@ -438,5 +439,5 @@ def _stepped(
         value = following
     raise NoValue(
         f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits=",
-        False,
+        holds=False,
     )

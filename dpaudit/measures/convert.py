@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -195,7 +196,7 @@ def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> F
     return Fraction(min(range(low, high + 1), key=at))
 
 
-def least_of_renyi(step: Step, delta: Fraction) -> float:
+def least_of_renyi(step: Step, delta: Fraction) -> Fraction:
     """No (epsilon, delta) by a curve of whole orders is below this, whatever the curve: it is >= 0.
 
     0 for other curves, and other calculi.
@@ -205,15 +206,21 @@ def least_of_renyi(step: Step, delta: Fraction) -> float:
     value = step.value
     whole = step.calculus == "rdp" and is_symbolic(value) and value.has(sympy.ceiling(order()))
     if not whole or delta == 0:
-        return 0.0
+        return Fraction(0)
     nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
-    largest = LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER
-    log_delta = math.log(delta.numerator) - math.log(delta.denominator)
-    least = min(
-        math.log1p(-1 / alpha) - (log_delta + math.log(alpha)) / (alpha - 1)
-        for alpha in range(2, largest + 1)
-    )
-    return max(least * (1 - 1e-9), 0.0)
+    return _least_at_orders(LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER, delta)
+
+
+@cache
+def _least_at_orders(largest: int, delta: Fraction) -> Fraction:
+    """The least conversion of a curve that is 0, at orders 2 to the largest, rounded down."""
+    with working_precision():
+        none, bound = _dyadic(Fraction(0)), _dyadic(delta)
+        orders = (_dyadic(Fraction(alpha)) for alpha in range(2, largest + 1))
+        least = min(
+            Fraction(decimal_lower(renyi_epsilon(none, alpha, bound).lower())) for alpha in orders
+        )
+        return max(least, Fraction(0))
 
 
 def _whole_order_search(value: Number) -> Search | None:

@@ -113,7 +113,10 @@ def test_a_warning_names_both_numbers() -> None:
             "^clipped_share = -1: expected a positive",
         ),
         # Lists have no hash, and long names are cut.
-        ({"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": []}, r"sampling = \[\]: expected"),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": []},
+            r"sampling = \[\]: expected",
+        ),
         (
             {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": "9" * 5000},
             r"^sampling = '9{79}\.\.\.: expected",

@@ -168,8 +168,8 @@ def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
         return _measured(given.get(WITHIN[name]), moved, f"{place}.{WITHIN[name]}")
     if module != "measurements" or name not in ("laplace", "geometric", "gaussian"):
         raise Unsupported(
-            f"{place}: {name[:SHOWN] or 'no measurement'}; make_laplace, make_geometric and make_gaussian "
-            "are read, and chains and compositions of them"
+            f"{place}: {name[:SHOWN] or 'no measurement'}; make_laplace, make_geometric and "
+            "make_gaussian are read, and chains and compositions of them"
         )
     scale = foreign(given.get("scale"), f"{place}.scale")
     shift = moved + _grid(given, place)
@@ -288,7 +288,7 @@ def read_history(path: Path | str, library: str) -> tuple[Node, Scope]:
     return READERS[library](content), central(Adjacency.ADD_REMOVE)
 
 
-def loader_warning(declaration: Node, batches: str, delta: object) -> str | None:
+def loader_warning(declaration: Node, batches: object, delta: object) -> str | None:
     """Both numbers, where the loader's batches are ``shuffled`` or ``cyclic`` and not Poisson.
 
     Runs of Poisson samples are taken for passes of 1 / rate batches: a pass that was begun counts

@@ -355,13 +355,13 @@ def delta_told(pair: Pair, epsilon: Fraction) -> Interval | None:
             rounds = _rounds(mixed, times, least, bits)
             if rounds is None:
                 break
-            found = _delta_of(rounds, epsilon, swapped)
+            found = _delta_of(rounds, epsilon, swapped=swapped)
         if found.lower > SEEN:
             break
     return found
 
 
-def _delta_of(rounds: Rounds, epsilon: Fraction, swapped: bool) -> Interval:
+def _delta_of(rounds: Rounds, epsilon: Fraction, *, swapped: bool) -> Interval:
     """Both bounds, of rounds in either direction."""
     at, times = _ball(epsilon), rounds.times
     if swapped:
