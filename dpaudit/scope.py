@@ -104,10 +104,19 @@ _FIELDS: dict[str, type[StrEnum]] = {
 }
 
 
+LONGEST = 80
+
+
 def choose(kind: type[Choice], value: object, place: str) -> Choice:
     """The member of an enumeration with this name; an error that lists the names otherwise."""
     try:
         return kind(str(value).replace("-", "_"))
     except ValueError:
         names = ", ".join(member.value for member in kind)
-        raise InvalidParameter(f"{place} = {value!r}: expected one of {names}") from None
+        raise InvalidParameter(f"{place} = {shown(value)}: expected one of {names}") from None
+
+
+def shown(value: object) -> str:
+    """A value of any kind for an error, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from dpaudit.families.composition import Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.measures.calculus import CALCULI, Step, measures
-from dpaudit.measures.convert import to_approx
+from dpaudit.measures.convert import least_of_renyi, to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
@@ -102,7 +102,9 @@ class Bound:
     def _losses(self) -> Losses | None:
         """The pairs that the ends are of."""
         step = self.step
-        value = None if step is None else (step.premises[0] if step.premises else step).value
+        if step is None or isinstance(step.value, Losses):  # of a delta
+            return None if step is None else step.value
+        value = step.premises[0].value if step.premises else None
         return value if isinstance(value, Losses) else None
 
     @property
@@ -111,7 +113,10 @@ class Bound:
         step, losses = self.step, self._losses
         if step is None or losses is None:
             return None
-        rows = step.witness.get("upper", [{"pair": str(k)} for k in range(len(losses.pairs))])
+        if "upper" not in step.witness:  # a delta's fold does not tell which of them decides
+            unknown = [pair for pair in losses.pairs if pair not in losses.reached]
+            return unknown[0] if unknown and len(unknown) == len(losses.pairs) else None
+        rows = step.witness["upper"]
         # An end is rounded once more: rows of the same value decide together.
         most = max((Fraction(row.get("value", 0)) for row in rows), default=None)
         deciding = [
@@ -145,6 +150,8 @@ class Account:
     """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
 
     ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
+    ``reached``: False asks for what is guaranteed alone; lower ends are then those of what
+    dominates, which nothing need reach, and tell a search how far an upper end may still fall.
 
     >>> import dpaudit as dp
     >>> opened = dp.account(dp.Laplace("count", 1), dp.central("add_remove"))
@@ -152,9 +159,12 @@ class Account:
     (Bound(1 to 1), Bound(0.393469 to 0.39347))
     """
 
-    def __init__(self, node: Node, scope: Scope, width: float | str = WIDTH) -> None:
+    def __init__(
+        self, node: Node, scope: Scope, width: float | str = WIDTH, *, reached: bool = True
+    ) -> None:
         self.node = node
         self.scope = scope
+        self._reached = reached
         self.width = real(width, "width")
         if not 0 < self.width < math.inf:
             raise InvalidParameter(f"width = {width}: expected a positive number")
@@ -205,7 +215,12 @@ class Account:
         if calculus not in CALCULI:
             raise InvalidParameter(f"calculus {calculus!r}: expected one of {', '.join(CALCULI)}")
         if calculus not in self._folded:
-            self._folded[calculus] = CALCULI[calculus].fold(self.node, self.scope)
+            folded = CALCULI[calculus].fold(self.node, self.scope)
+            if not self._reached and isinstance(folded.value, Losses):
+                pairs = folded.value.remove, folded.value.add
+                own = replace(folded.value, reached_remove=pairs[0], reached_add=pairs[1])
+                folded = replace(folded, value=own)
+            self._folded[calculus] = folded
         return self._folded[calculus]
 
     def show(self, calculus: str) -> str:
@@ -260,6 +275,8 @@ class Account:
         routes = self.routes() if self._record else self._routes()
         for name in self._in_order(routes):
             try:
+                if found and self._is_beaten(name, delta, min(map(_size, found))):
+                    continue
                 found.append(self.converted(name, delta))
             except Unsupported as error:
                 refused.append(error)
@@ -272,6 +289,12 @@ class Account:
         if not found:
             raise refused[0] if refused else Unsupported(self._why_none())
         return found
+
+    def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
+        """Whether no curve could give less: long sums of orders need not be computed then."""
+        if name != "rdp" or best[0]:
+            return False
+        return Fraction(best[1]) < least_of_renyi(self.step(name), delta)
 
     @cached_property
     def _record(self) -> tuple[Account, Account] | None:
@@ -335,7 +358,7 @@ class Account:
     @cached_property
     def _part(self) -> Account | None:
         """Without releases of which no pair is known to be reached; None where all have one."""
-        kept = reached_part(self.node, self.scope)
+        kept = reached_part(self.node, self.scope) if self._reached else None
         if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
             # Of all rounds nothing was found: of the first, without a symbol of its own, it may be.
             kept = (

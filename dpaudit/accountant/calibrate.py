@@ -7,7 +7,7 @@ helps the search, and nothing rests on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -21,20 +21,31 @@ from dpaudit.exact import Number, enclose, exact, is_infinite, is_symbolic, unkn
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Node, postorder
-from dpaudit.profiles import WIDTH
 from dpaudit.scope import Scope
 
 DIGITS = 6
+# Powers of two that are tried: downward, or of whole numbers, one by one; upward in longer steps.
 LARGEST = 40
+UPWARD = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SEARCH_DIGITS = 12
 STEPS_OUT = 20
 FLAT = 1e-300
 STEEPEST = 700.0
 # A coarse width, as a part of the epsilon that is asked for; ends that are close; a guess's error.
+# Beyond so much a logarithm says which way to go, and no longer how far: bounds may be 0 there.
 ROUGH = 0.01
+CLIPPED = 5.0
 CLOSE = 0.1
 GUESSED = 2e-3
 SECANTS = 6
+
+
+class NoValue(Unsupported):
+    """The guarantee holds at no value that was tried, or, as ``holds`` tells, at every one."""
+
+    def __init__(self, message: str, *, holds: bool | None) -> None:
+        super().__init__(message)
+        self.holds = holds
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,11 @@ def calibrate(
         found, refused = _whole(problem, low, high)
     else:
         found, refused = _real(problem, low, high, digits)
+        if problem.whole(found).outcome is not Outcome.PROVED:
+            away = 1 if found > refused else -1
+            found, refused = _stepped(
+                lambda at: problem.whole(at).outcome is Outcome.PROVED, float(found), digits, away
+            )
     return problem.answer(found, refused)
 
 
@@ -120,11 +136,38 @@ class _Problem:
 
     @cached_property
     def checked(self) -> Callable[[Fraction], Checked]:
-        """The claim's check at a value, made once a value."""
+        """The claim's check at a value, made once a value.
+
+        Of a number that is not shown nobody asks whether another route refutes it.
+        """
 
         def check(value: Fraction) -> Checked:
             node = self.declaration.bind({self.symbol: value})
-            return self.claim.check_account(Account(node, self.scope))
+            account = Account(node, self.scope, reached=False)
+            if not isinstance(self.guarantee, ApproxDP):
+                return self.claim.check_account(account)
+            try:
+                return self.claim.check_step(account.approximate(self.guarantee.delta))
+            except Unsupported as error:
+                return Checked(self.claim, Outcome.UNSUPPORTED, None, str(error))
+
+        return cache(check)
+
+    @cached_property
+    def whole(self) -> Callable[[Fraction], Checked]:
+        """The same by an account that asks what is reached too, whose ends may differ a little.
+
+        Where the fold that decides is the same there, so is the answer.
+        """
+
+        def check(value: Fraction) -> Checked:
+            account = Account(self.declaration.bind({self.symbol: value}), self.scope)
+            known = self.checked(value)
+            premises = known.step.premises if known.step is not None else ()
+            converted = known.outcome is Outcome.PROVED and isinstance(self.guarantee, ApproxDP)
+            if converted and all(p == account.step(p.calculus) for p in premises):
+                return known
+            return self.claim.check_account(account)
 
         return cache(check)
 
@@ -133,7 +176,7 @@ class _Problem:
         checked = self.checked(value)
         if checked.step is None:
             raise Unsupported(f"calibrate: {checked.reason}")
-        return _log(_number(checked.step)) - _log(float(enclose(self.claim.value).mid()))
+        return _log(_number(checked.step)) - _log(self._claimed)
 
     @cached_property
     def rough(self) -> Callable[[Fraction], tuple[float, float]]:
@@ -141,21 +184,22 @@ class _Problem:
 
         def ends(value: Fraction) -> tuple[float, float]:
             claimed = self.guarantee
-            width = ROUGH * self._claimed if isinstance(claimed, ApproxDP) else 0.0
-            if width <= WIDTH:
+            if not isinstance(claimed, ApproxDP):
                 found = self.excess(value)
                 return found, found
-            account = Account(self.declaration.bind({self.symbol: value}), self.scope, width)
+            width = ROUGH * max(self._claimed, 1.0)  # widths are relative below 1
+            node = self.declaration.bind({self.symbol: value})
+            account = Account(node, self.scope, width, reached=False)
             bound = account.epsilon(claimed.parameters["delta"])
-            lower, upper = float(bound.lower), _finite(bound.upper)
-            return _log(lower) - math.log(self._claimed), _log(upper) - math.log(self._claimed)
+            lower, upper = _finite(bound.lower), _finite(bound.upper)
+            return _log(lower) - _log(self._claimed), _log(upper) - _log(self._claimed)
 
         return cache(ends)
 
     @property
     def is_zero(self) -> bool:
-        """Whether the number that is claimed is 0."""
-        return self._claimed == 0
+        """Whether the number that is claimed is 0, or has no logarithm."""
+        return self._claimed <= FLAT
 
     @cached_property
     def _claimed(self) -> float:
@@ -182,10 +226,12 @@ class _Problem:
 
         Errors: Unsupported where the guarantee is not shown there.
         """
-        if not self.proved(value):
-            raise Unsupported(f"calibrate: {self.claim.text} is not shown at {float(value):g}")
+        checked = self.whole(value)
+        if checked.outcome is not Outcome.PROVED:
+            said = f"calibrate: {self.claim.text} is not shown at {float(value):g}"
+            raise NoValue(said, holds=False)
         node = self.declaration.bind({self.symbol: value})
-        return Calibrated(self.symbol, value, node, self.checked(value), refused)
+        return Calibrated(self.symbol, value, node, checked, refused)
 
 
 def _number(step: Step) -> float:
@@ -210,7 +256,7 @@ def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fra
 
 
 def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
-    """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
+    """Powers of two of which one satisfies the guarantee and one does not."""
     if problem.is_zero and (found := _halved_powers(problem)) is not None:
         return found
     one = Fraction(1)
@@ -219,26 +265,35 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
     for way in ways if _nearer(problem, Fraction(2)) else ways[::-1]:
         if problem.symbol.is_integer and way < 1:
             continue
-        before = _sign(problem, one)
-        for power in range(1, LARGEST):
+        last, before = one, _sign(problem, one)
+        for power in _exponents(problem, way):
             end = way**power
             sign = _sign(problem, end)
             if None not in (before, sign) and sign is not before:
-                return min(end, end / way), max(end, end / way)
-            before = sign
+                return min(end, last), max(end, last)
+            last, before = end, sign
         tried.append(end)
         if _nearer(problem, end):
             break  # the other way leads away
     signs = {_sign(problem, end) for end in tried}
-    said = "holds" if True in signs else "fails" if False in signs else "has no valid parameter"
-    raise _no_power(problem, f"{said} at every power of two", (min(tried), max(tried)))
+    holds = True if True in signs else False if False in signs else None
+    raise _no_power(problem, "at every power of two", (min(tried), max(tried)), holds=holds)
 
 
-def _no_power(problem: _Problem, said: str, ends: tuple[Fraction, Fraction]) -> Unsupported:
+def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
+    """Accounts of little noise take long, those of much do not."""
+    return range(1, LARGEST) if way < 1 or problem.symbol.is_integer else UPWARD
+
+
+def _no_power(
+    problem: _Problem, where: str, ends: tuple[Fraction, Fraction], *, holds: bool | None
+) -> NoValue:
     low, high = ends
-    return Unsupported(
-        f"calibrate: {problem.claim.text[:80]} {said} of {problem.symbol} from {float(low):.3g} "
-        f"to {float(high):.3g}; give dpaudit.calibrate a bracket="
+    said = {True: "holds", False: "fails", None: "has no valid parameter"}[holds]
+    return NoValue(
+        f"calibrate: {problem.claim.text[:80]} {said} {where} of {problem.symbol} from "
+        f"{float(low):.3g} to {float(high):.3g}; give dpaudit.calibrate a bracket=",
+        holds=holds,
     )
 
 
@@ -249,13 +304,13 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
     as for a tiny delta, that is known at once.  None where the outermost ones are no parameters.
     """
     two = Fraction(2)
-    low, high = 0 if problem.symbol.is_integer else 1 - LARGEST, LARGEST - 1
+    low, high = (0, LARGEST - 1) if problem.symbol.is_integer else (1 - LARGEST, UPWARD[-1])
     low_holds, high_holds = (_sign(problem, two**power) for power in (low, high))
     if low_holds is None or high_holds is None:
         return None
     if low_holds is high_holds:
-        said = "holds" if low_holds else "fails"
-        raise _no_power(problem, f"{said} at the outermost powers of two", (two**low, two**high))
+        ends = two**low, two**high
+        raise _no_power(problem, "at the outermost powers of two", ends, holds=low_holds)
     while high - low > 1:
         middle = (low + high) // 2
         if problem.holds(two**middle) is low_holds:
@@ -302,10 +357,10 @@ def _real(
     from scipy.optimize import toms748
 
     def guess(logarithm: float) -> float:
-        return problem.guess(_short(logarithm))
+        return _clipped(problem.guess(_short(logarithm)))
 
     def excess(logarithm: float) -> float:
-        return problem.excess(_short(logarithm))
+        return _clipped(problem.excess(_short(logarithm)))
 
     low_log, high_log = math.log(low), math.log(high)
     away = -1 if problem.holds(low) else 1
@@ -319,6 +374,10 @@ def _real(
     if root is None:
         root = toms748(excess, low_log, high_log, xtol=tolerance, rtol=tolerance)
     return _stepped(problem.proved, math.exp(root), digits, away)
+
+
+def _clipped(excess: float) -> float:
+    return min(max(excess, -CLIPPED), CLIPPED)
 
 
 def _bisected(
@@ -378,6 +437,7 @@ def _stepped(
         if proved_at(following) != proved:
             return (value, following) if proved else (following, value)
         value = following
-    raise Unsupported(
-        f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits="
+    raise NoValue(
+        f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits=",
+        holds=False,
     )

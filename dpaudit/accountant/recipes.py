@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Bound, account
-from dpaudit.accountant.calibrate import calibrate
-from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number, enclose, exact, is_symbolic, readable, unknowns
-from dpaudit.exact.domains import integer, non_negative
+from dpaudit.accountant.calibrate import LARGEST, UPWARD, NoValue, calibrate
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import Number, decimal_upper, enclose, exact, is_symbolic, readable, unknowns
+from dpaudit.exact.domains import integer, non_negative, positive
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
@@ -30,7 +30,7 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
 )
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, Unit, central, choose
+from dpaudit.scope import Scope, Unit, central, choose, shown
 
 SETTINGS = ("n", "batch", "epochs", "sigma")
 OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "unit", "contributions")
@@ -198,9 +198,11 @@ def _declared(
         found = _cut(found, run, integer(largest, "largest"), sampling)
     # A record that is replaced flips a bit of the count, as does one within a microbatch.
     flips = 2 if sampling == "fixed" or own > 1 else 1
-    share = (
-        None if clipped_share is None else exact(clipped_share, "clipped_share") / (flips * moved)
-    )
+    share = None
+    if clipped_share is not None:
+        share = exact(clipped_share, "clipped_share")
+        positive(share, "clipped_share")
+        share /= flips * moved
     found = _with_releases(found, integer(layers, "layers"), share)
     return found if owned == moved else Group(found, owned)
 
@@ -235,6 +237,11 @@ def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int
 def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
     if sampling != "poisson":
         raise InvalidParameter(f"largest = {largest}: only Poisson batches are cut, not {sampling}")
+    if largest > run.n:
+        raise InvalidParameter(
+            f"largest = {readable(Fraction(largest))[:80]}: more than all n = {run.n} records; "
+            f"expected at most {run.n}, or none, where no batch is cut"
+        )
     step = TruncatedPoisson(
         Gaussian("gradient", run.sigma), Fraction(run.batch, run.n), run.n, largest
     )
@@ -300,7 +307,8 @@ def noise_for(
     The other parameters are those of :func:`dp_sgd`.
     Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``; InvalidParameter for an epsilon that is
     negative or a symbol, for delta = 0, of which no Gaussian noise is, and for a delta at which
-    every sigma will do, since a record is in no batch often enough.
+    every sigma will do, since a record is in no batch often enough; Unsupported where nothing is
+    shown of any sigma up to 2^128, or everything of all down to 2^-39.
 
     >>> import dpaudit as dp
     >>> round(float(dp.noise_for(epsilon=1, delta="1e-5", n=10_000, batch=100, epochs=2)), 3)
@@ -322,8 +330,21 @@ def noise_for(
     level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
     non_negative(level, "epsilon")
     _reachable(chance, run, sampling, contributions)
-    found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
+    try:
+        found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
+    except NoValue as error:
+        way = "smaller" if error.holds else "larger"
+        raise Unsupported(
+            f"noise_for: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
+            f"{'every' if error.holds else 'no'} sigma that was tried, from 2^{1 - LARGEST} to "
+            f"2^{UPWARD[-1]}: ask for a {way} epsilon or delta"
+        ) from error
     return Fraction(found.value)
+
+
+def _brief(value: Number) -> str:
+    text = readable(value)
+    return text if len(text) <= 12 else f"about {decimal_upper(value, 6)}"
 
 
 def _value(value: object, place: str) -> Number:
@@ -405,13 +426,21 @@ def epsilon_over_steps(
 ) -> list[tuple[int, Bound]]:
     """Epsilon after so many repetitions of a run, evenly up to all of them.
 
+    Of batches that stay as they are what is repeated is a pass over them.
     Errors: InvalidParameter for a declaration that repeats nothing a number of times.
     """
-    if not isinstance(node, Repeat) or node.index is not None or is_symbolic(node.times):
+    inside = isinstance(node, CyclicBatches | ShuffledBatches)
+    run = node.children[0] if inside else node
+    if not isinstance(run, Repeat) or run.index is not None or is_symbolic(run.times):
         raise InvalidParameter(f"{node.head}: expected a run that is repeated a number of times")
-    whole, wanted = int(node.times), integer(points, "points")
+    whole, wanted = int(run.times), integer(points, "points")
     steps = sorted({max(whole * k // wanted, 1) for k in range(1, wanted + 1)}) if whole else []
-    return [(s, account(Repeat(node.child, s), scope).epsilon(delta)) for s in steps]
+
+    def shorter(times: int) -> Node:
+        part = Repeat(run.child, times)
+        return node.rebuild(node.parameters, [part]) if inside else part
+
+    return [(s, account(shorter(s), scope).epsilon(delta)) for s in steps]
 
 
 def sigma_over_epsilon(
@@ -432,11 +461,15 @@ def sampling_warning(
     batch: int,
     epochs: object,
     sigma: object,
+    unit: str = "record",
+    contributions: int | None = None,
 ) -> str | None:
     """What to tell where a pipeline draws its batches in another way than its accounting assumes.
 
-    None where both are the same; otherwise both numbers.
-    Errors: InvalidParameter for a sampling that is none.
+    None where both are the same; otherwise both numbers.  ``unit`` and ``contributions``: as of
+    :func:`dp_sgd`; ``n`` and ``batch`` count users under ``users`` sampling and records under
+    others, of which the rate, batch / n, is the same here.
+    Errors: InvalidParameter for a sampling that is none, and as :func:`dp_sgd`.
     Source: Chua and others 2024, How Private are DP-SGD Implementations?
 
     >>> import dpaudit as dp
@@ -446,14 +479,15 @@ def sampling_warning(
     >>> print(dp.sampling_warning(used="cyclic", accounted="poisson", **run)[:61])
     batches are drawn by 'cyclic' sampling and accounted for as '
     """
-    for name in (used, accounted):
-        _sampling(name)
+    for place, name in (("used", used), ("accounted", accounted)):
+        _sampling(name, place)
     if used == accounted:
         return None
     bounds: dict[str, Bound] = {}
     for name in (used, accounted):
-        declaration = _declared(_batches(n, batch, epochs, sigma), name)
-        bounds[name] = account(declaration, scope_of(name)).epsilon(delta)
+        run = _batches(n, batch, epochs, sigma)
+        declaration = _declared(run, name, unit=unit, contributions=contributions)
+        bounds[name] = account(declaration, scope_of(name, unit)).epsilon(delta)
     return (
         f"batches are drawn by {used!r} sampling and accounted for as {accounted!r}: epsilon at "
         f"delta = {delta} is {bounds[used]!r} under {_sampling(used)[1]} for what is run, "
@@ -461,9 +495,9 @@ def sampling_warning(
     )
 
 
-def _sampling(name: str) -> tuple[Callable[[Batches], Node], str]:
-    if name not in _SAMPLINGS:
-        raise InvalidParameter(f"sampling = {name!r}: expected one of {', '.join(_SAMPLINGS)}")
+def _sampling(name: object, place: str = "sampling") -> tuple[Callable[[Batches], Node], str]:
+    if not isinstance(name, str) or name not in _SAMPLINGS:
+        raise InvalidParameter(f"{place} = {shown(name)}: expected one of {', '.join(_SAMPLINGS)}")
     return _SAMPLINGS[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -193,6 +194,33 @@ def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> F
         right = max(left + 1, low + (high - low) * 3 // 5)
         low, high = (low, right) if at(left) <= at(right) else (left, high)
     return Fraction(min(range(low, high + 1), key=at))
+
+
+def least_of_renyi(step: Step, delta: Fraction) -> Fraction:
+    """No (epsilon, delta) by a curve of whole orders is below this, whatever the curve: it is >= 0.
+
+    0 for other curves, and other calculi.
+    """
+    import sympy
+
+    value = step.value
+    whole = step.calculus == "rdp" and is_symbolic(value) and value.has(sympy.ceiling(order()))
+    if not whole or delta == 0:
+        return Fraction(0)
+    nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
+    return _least_at_orders(LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER, delta)
+
+
+@cache
+def _least_at_orders(largest: int, delta: Fraction) -> Fraction:
+    """The least conversion of a curve that is 0, at orders 2 to the largest, rounded down."""
+    with working_precision():
+        none, bound = _dyadic(Fraction(0)), _dyadic(delta)
+        orders = (_dyadic(Fraction(alpha)) for alpha in range(2, largest + 1))
+        least = min(
+            Fraction(decimal_lower(renyi_epsilon(none, alpha, bound).lower())) for alpha in orders
+        )
+        return max(least, Fraction(0))
 
 
 def _whole_order_search(value: Number) -> Search | None:

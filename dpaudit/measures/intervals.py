@@ -117,8 +117,19 @@ def _epsilon(delta: Fraction) -> Asked:
         lambda pair, width: profiles.epsilon_outline(
             pair, delta, min(COARSER * width, max(width, float(SEPARATING)))
         ),
-        lambda pair, width, near: profiles.epsilon_interval(pair, delta, width, near),
+        lambda pair, width, near: _settled_epsilon(pair, delta, width, near),
     )
+
+
+def _settled_epsilon(pair: Pair, delta: Fraction, width: float, near: Interval | None) -> Interval:
+    """An interval; of a small epsilon that is wide another, which begins where that one ended.
+
+    Widths are relative below 1, and the grid's first step is not.
+    """
+    found = profiles.epsilon_interval(pair, delta, width, near)
+    if near is not None or is_infinite(found.upper) or found.upper >= 1 or _is_narrow(found, width):
+        return found
+    return narrowest(found, profiles.epsilon_interval(pair, delta, width, found))
 
 
 def _delta(epsilon: Fraction) -> Asked:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
@@ -315,7 +315,8 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
         found = delta_composed(pair, at, width)
     narrow = found.upper - found.lower <= found.upper * Fraction(width)
     corner = None if narrow else delta_at_corner(parts, at)
-    return found if corner is None else narrowest(found, corner)
+    others = [other for other in (told, corner) if other is not None]
+    return reduce(narrowest, others, found)
 
 
 def advantage_interval(pair: Pair) -> Interval:

@@ -17,6 +17,7 @@ from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.closed import told
 from dpaudit.profiles.closed.sums import Sums
 from dpaudit.profiles.closed.told import WholeRounds, delta_told, epsilon_told
 from dpaudit.scope import central
@@ -188,3 +189,31 @@ def test_regions_are_whole_numbers_and_their_masses_are_right() -> None:
             assert float(found.mid()) == pytest.approx(float(truth), rel=1e-12)
         high = theirs.not_high(gap + ball(8).log())
         assert float(high.mid()) == pytest.approx(float(mass(lambda k: k + s < 11)))
+
+
+def test_a_delta_that_is_seen_needs_no_long_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masses down to exp(-300) were summed for every delta, which took five times as long."""
+    asked: list[float] = []
+    made = told._rounds
+
+    def counted(pair: Mixed, times: int, log_least: float, bits: int) -> Any:
+        asked.append(log_least)
+        return made(pair, times, log_least, bits)
+
+    monkeypatch.setattr(told, "_rounds", counted)
+    rounds = pair_of("400", 300, "1/100", 100)
+    found = delta_told(rounds, F(100))
+    assert found is not None
+    assert 0.505561 < found.lower <= found.upper < 0.505563
+    assert asked == [-90]
+    asked.clear()
+    rare = delta_told(pair_of("1", 15, "1/8", 2), F(500))
+    assert rare is not None
+    assert 0 <= rare.lower < told.SEEN
+    assert asked == [-90, -300]
+
+
+def test_what_is_told_apart_narrows_a_wider_delta() -> None:
+    """Alone it is not as narrow as asked; its lower end was dropped for a grid's of 0.095."""
+    found = delta_interval(pair_of("400", 202, "1/100", 100), F(100))
+    assert 0.1264 < found.lower <= found.upper < 0.12653

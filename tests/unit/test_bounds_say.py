@@ -59,6 +59,14 @@ def test_deltas_say_what_was_asked_relative_to_them() -> None:
     assert sharp.shortfall == ""
 
 
+def test_turns_that_meet_are_a_gap_between_theorems_at_epsilon_and_at_delta() -> None:
+    """Of a delta the pairs of the noise below were looked at, all of which are reached."""
+    rows = dp.CorrelatedGaussian("prefix", 4, 64, "tree", dp.Participation(8, 8))
+    turns = dp.account(dp.CyclicPoisson(rows, groups=8, rate="0.1"), dp.central("add_remove"))
+    for bound in (turns.delta(1), turns.epsilon("1e-5")):
+        assert "what dominates (DrawnMoves) is nothing known to be reached" in bound.shortfall
+
+
 def test_a_bound_that_is_narrow_says_nothing() -> None:
     bound = dp.account(dp.Gaussian("g", 1), dp.central("add_remove")).epsilon("1e-5")
     assert bound.shortfall == ""

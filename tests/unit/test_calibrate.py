@@ -15,12 +15,15 @@ from dpaudit.accountant.calibrate import calibrate
 from dpaudit.accountant.claim import Outcome
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import ShuffledBatches
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")
+ZEROED = Scope("zero_out", "record", "central", "transcript")
 z = sympy.Symbol("z", positive=True)
 T = sympy.Symbol("T", positive=True, integer=True)
 
@@ -86,7 +89,12 @@ def test_what_cannot_be_calibrated_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("delta", "found", "asked"), [("1e-300", None, 4), ("1e-9", Fraction(398942000), 60)]
+    ("delta", "found", "asked"),
+    [
+        ("1e-300", None, 4),
+        ("1e-9", Fraction(398942000), 60),
+        ("1e-30", Fraction(398942 * 10**24), 60),
+    ],
 )
 def test_noise_at_epsilon_zero_is_found_by_halves_or_refused_at_once(
     delta: str, found: Fraction | None, asked: int, monkeypatch: pytest.MonkeyPatch
@@ -94,9 +102,9 @@ def test_noise_at_epsilon_zero_is_found_by_halves_or_refused_at_once(
     """delta(0) = 2 Phi(1 / (2 z)) - 1; all 40 powers were asked, a second each in training."""
     made: list[Node] = []
 
-    def counted(node: Node, *arguments: Any) -> Account:
+    def counted(node: Node, *arguments: Any, **reached: bool) -> Account:
         made.append(node)
-        return Account(node, *arguments)
+        return Account(node, *arguments, **reached)
 
     monkeypatch.setattr(calibration, "Account", counted)
     claim = ApproxDP(0, Fraction(delta))
@@ -108,3 +116,42 @@ def test_noise_at_epsilon_zero_is_found_by_halves_or_refused_at_once(
         assert abs(value / found - 1) < Fraction(1, 10**5)
         assert math.erf(1 / float(value) / 2**1.5) <= float(claim.delta)
     assert 0 < len(made) <= asked
+
+
+def test_much_noise_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upward powers of two were asked one by one, and those of a small epsilon at a fine width."""
+    widths: list[float] = []
+
+    def counted(node: Node, *arguments: Any, **reached: bool) -> Account:
+        made = Account(node, *arguments, **reached)
+        widths.append(made.width)
+        return made
+
+    monkeypatch.setattr(calibration, "Account", counted)
+    run = Repeat(PoissonSampled(Gaussian("a", z), Fraction(1, 100)), 200)
+    found = calibrate(run, SCOPE, ApproxDP(Fraction(1, 10**6), Fraction(1, 10**5)))
+    # About q sqrt(T) / z-GDP: 2 Phi(mu / 2) - 1 = 1e-5 at epsilon 0, which is a little more noise.
+    assert 5000 < found.value < 5642
+    assert sum(width < 1e-3 for width in widths) <= 12
+    assert len(widths) <= 40
+
+
+def test_what_is_reached_is_not_asked_for_while_a_value_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pairs below a shuffled pass have grids that take seconds; those above are normal."""
+    known = Account(Gaussian("a", 2), ZEROED).epsilon("1e-5")
+    made = ShuffledBatches(Gaussian("a", 2), 1000, 10)
+    bound = Account(made, ZEROED, reached=False).epsilon("1e-5")
+    assert (bound.lower, bound.upper) == (known.lower, known.upper)
+    both: list[bool] = []
+
+    def counted(node: Node, *arguments: Any, reached: bool = True) -> Account:
+        both.append(reached)
+        return Account(node, *arguments, reached=reached)
+
+    monkeypatch.setattr(calibration, "Account", counted)
+    found = calibrate(ShuffledBatches(Gaussian("a", z), 1000, 10), ZEROED, ApproxDP(1, "1e-5"))
+    assert float(found.value) == pytest.approx(3.7306, rel=1e-4)
+    assert both.count(True) == 1 < both.count(False)
+    assert found.step.lower is None or found.step.lower < 0.5

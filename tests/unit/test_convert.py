@@ -18,13 +18,14 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.events import EventSlack
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
-from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI, Source, Step
 from dpaudit.measures.convert import (
     _best_order,
     _best_whole_order,
     gaussian_mu,
+    least_of_renyi,
     renyi_epsilon,
     to_approx,
 )
@@ -370,3 +371,27 @@ def test_orders_above_two_are_written_with_short_denominators(best: float) -> No
 def test_orders_next_to_one_are_told_apart() -> None:
     order = _best_order(lambda a: (float(a - 1) / 3.14159e-6 - 1) ** 2)
     assert float(order - 1) == pytest.approx(3.14159e-6, rel=1e-3)
+
+
+def test_sums_of_orders_that_cannot_win_are_not_made() -> None:
+    """No curve is below 0, which bounds what whole orders give; that took 16 s for nothing."""
+    for noise, delta in (("1", "1e-5"), ("30", "1e-5"), ("30", "1e-2")):
+        step = RENYI.fold(_drawn_batches(noise), SCOPE)
+        least = least_of_renyi(step, Fraction(delta))
+        assert (least > 0) is (delta == "1e-5")
+        assert least <= to_approx(step, Fraction(delta)).value[0]
+    assert least_of_renyi(RENYI.fold(Gaussian("a", 1), SCOPE), Fraction(1, 100)) == 0
+    small = Account(_drawn_batches("6000"), SCOPE)
+    assert small.epsilon("1e-5").upper < Fraction(1, 10**5)
+    assert ("rdp", Fraction(1, 10**5)) not in small._converted
+
+
+def _drawn_batches(noise: str) -> Node:
+    return Repeat(SampledWithoutReplacement(Gaussian("a", Fraction(noise)), 10, 1000), 200)
+
+
+def test_a_small_epsilon_is_asked_for_from_where_a_grid_ended() -> None:
+    """Alone its pair had 1.6e-5, and 0 where pairs below it were asked about too."""
+    for reached in (True, False):
+        small = Account(_drawn_batches("7278.5"), SCOPE, reached=reached)
+        assert small.epsilon("1e-5").upper < Fraction(1, 10**6)

@@ -235,5 +235,17 @@ def test_what_cannot_be_read_or_warned_of_is_refused(tmp_path: Path) -> None:
         from_jax_privacy({**RUN, "batch_size": [(0, 8), (10, 16)]})
     with pytest.raises(Unsupported, match="no loader"):
         loader_warning(dp.Gaussian("g", 1), "shuffled", "1e-5")
-    with pytest.raises(InvalidParameter, match="batches = 'odd'"):
-        loader_warning(dp.Gaussian("g", 1), "odd", "1e-5")
+    for batches, named in (("odd", "'odd'"), (["x"], r"\['x'\]")):
+        with pytest.raises(InvalidParameter, match=f"batches = {named}"):
+            loader_warning(dp.Gaussian("g", 1), batches, "1e-5")
+    with pytest.raises(Unsupported, match=r"sampling_method = 9{80}: no"):
+        from_jax_privacy({**RUN, "sampling_method": "9" * 5000})
+    for changed, error in (
+        ({"name": "9" * 5000}, Unsupported),
+        ({"k": "9" * 5000}, InvalidParameter),
+    ):
+        with pytest.raises(error) as refused:
+            from_opendp(
+                opendp(changed.pop("name", "gaussian"), scale=2.0, input_domain=ATOM, **changed)
+            )
+        assert len(str(refused.value)) < 300

@@ -15,7 +15,12 @@ from click.testing import CliRunner
 from scipy.stats import norm
 
 import dpaudit as dp
-from dpaudit.accountant.recipes import from_settings, sampling_warning, scope_of
+from dpaudit.accountant.recipes import (
+    epsilon_over_steps,
+    from_settings,
+    sampling_warning,
+    scope_of,
+)
 from dpaudit.cli.main import main
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 
@@ -68,8 +73,17 @@ def test_a_warning_names_both_numbers() -> None:
     assert text is not None
     run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6")
     assert repr(dp.account(run, scope_of("poisson")).epsilon("1e-5")) in text
+    for place in ("used", "accounted"):
+        with pytest.raises(dp.InvalidParameter, match=f"^{place} = .*: expected one of poisson"):
+            sampling_warning(**{"used": "poisson", "accounted": "fixed", place: ["x"]}, **settings)
     with pytest.raises(dp.InvalidParameter, match="use unit='user'"):
         sampling_warning(used="users", accounted="poisson", **settings)
+    users: dict[str, Any] = {"unit": "user", "contributions": 2}
+    told = sampling_warning(used="users", accounted="poisson", **settings, **users)
+    assert told is not None
+    for name in ("users", "poisson"):
+        run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling=name, **users)
+        assert repr(dp.account(run, scope_of(name, "user")).epsilon("1e-5")) in told
     passed = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
     assert repr(dp.account(passed, scope_of("shuffled")).epsilon("1e-5")) in text
 
@@ -92,6 +106,24 @@ def test_a_warning_names_both_numbers() -> None:
         (
             {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": "cyclic", "largest": 3},
             "only Poisson",
+        ),
+        ({"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "largest": 10}, "largest = 10: more than"),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "clipped_share": -1},
+            "^clipped_share = -1: expected a positive",
+        ),
+        # Lists have no hash, and long names are cut.
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": []},
+            r"sampling = \[\]: expected",
+        ),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": "9" * 5000},
+            r"^sampling = '9{79}\.\.\.: expected",
+        ),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "unit": "9" * 5000},
+            r"^unit = '9{79}\.\.\.: expected",
         ),
     ],
 )
@@ -254,6 +286,58 @@ def test_every_sigma_will_do_only_above_the_chance_of_being_drawn() -> None:
     with pytest.raises(dp.InvalidParameter, match="every sigma will do"):
         dp.noise_for(delta="0.1", **one)
     assert dp.noise_for(delta="0.09", **one) > 0
+
+
+def test_the_noise_of_passes_in_an_order_is_found_in_seconds() -> None:
+    """What is reached was asked for at every sigma: most of a minute, for the number of one pass.
+
+    From above each pass is one Gaussian release: sigma is that of two of them.
+    """
+    passes: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 2}
+    start = time.process_time()
+    found = {s: dp.noise_for(**passes, sampling=s) for s in ("kept", "cyclic")}
+    assert time.process_time() - start < 10
+    assert set(found.values()) == {Fraction("5.27591")}
+
+
+def test_the_noise_for_a_tiny_epsilon_is_found_in_seconds() -> None:
+    """Of batches of one size, near 10750: a curve of long sums was searched at every sigma."""
+    start = time.process_time()
+    fixed: dict[str, Any] = {"delta": "1e-5", "n": 1000, "batch": 10, "epochs": 2}
+    found = dp.noise_for(epsilon="1e-6", sampling="fixed", **fixed)
+    assert time.process_time() - start < 15
+    assert 10750 < found < 12200
+    cyclic = [dp.noise_for(epsilon=e, sampling="cyclic", **fixed) for e in (0, "1e-320")]
+    assert cyclic[0] == pytest.approx(float(cyclic[1]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"epsilon": 0, "delta": "1e-300"}, r"shown of no sigma .* to 2\^128: ask for a larger"),
+        ({"epsilon": "1e30"}, "shown of every sigma that was tried.* ask for a smaller epsilon"),
+    ],
+)
+def test_what_no_sigma_has_is_refused_with_a_way_out_that_works(
+    asked: dict[str, Any], said: str
+) -> None:
+    """A bracket was named, which only dpaudit.calibrate takes."""
+    passes: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 2}
+    with pytest.raises(dp.Unsupported, match=said) as refused:
+        dp.noise_for(**{**passes, "sampling": "cyclic", **asked})
+    assert "bracket" not in str(refused.value)
+    larger = {**asked, **({"delta": "1e-30"} if "delta" in asked else {"epsilon": "1e6"})}
+    assert dp.noise_for(**{**passes, "sampling": "cyclic", **larger}) > 0
+
+
+def test_passes_in_one_order_are_counted_too() -> None:
+    """What is repeated is inside the batches, and was not looked for there."""
+    run = dp.dp_sgd(n=100, batch=10, epochs=4, sigma=2, sampling="cyclic")
+    rows = epsilon_over_steps(run, scope_of("cyclic"), "1e-5", points=2)
+    known = [dp.account(dp.Repeat(dp.Gaussian("a", 2), k), scope_of("cyclic")) for k in (2, 4)]
+    assert [(k, bound.upper) for k, bound in rows] == [
+        (k, one.epsilon("1e-5").upper) for k, one in zip((2, 4), known, strict=True)
+    ]
 
 
 @pytest.mark.quality

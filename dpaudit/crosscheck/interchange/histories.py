@@ -35,7 +35,8 @@ from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
-from dpaudit.scope import Adjacency, Scope, central
+from dpaudit.scope import LONGEST as SHOWN
+from dpaudit.scope import Adjacency, Scope, central, shown
 
 LEDGER = ("population_size", "selection_probability", "queries")
 QUERY = ("l2_norm_bound", "noise_stddev")
@@ -107,7 +108,7 @@ def from_jax_privacy(run: Any) -> Node:
     sampling = str(getattr(more["sampling_method"], "name", more["sampling_method"] or "POISSON"))
     if sampling.rpartition(".")[2] != "POISSON":
         raise Unsupported(
-            f"run.sampling_method = {sampling}: no Poisson batches; declare them by "
+            f"run.sampling_method = {sampling[:SHOWN]}: no Poisson batches; declare them by "
             "dp_sgd(sampling='fixed') and account for them under replace_one"
         )
     if more["cycle_length"] not in (None, 1):
@@ -167,8 +168,8 @@ def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
         return _measured(given.get(WITHIN[name]), moved, f"{place}.{WITHIN[name]}")
     if module != "measurements" or name not in ("laplace", "geometric", "gaussian"):
         raise Unsupported(
-            f"{place}: {name or 'no measurement'}; make_laplace, make_geometric and make_gaussian "
-            "are read, and chains and compositions of them"
+            f"{place}: {name[:SHOWN] or 'no measurement'}; make_laplace, make_geometric and "
+            "make_gaussian are read, and chains and compositions of them"
         )
     scale = foreign(given.get("scale"), f"{place}.scale")
     shift = moved + _grid(given, place)
@@ -206,7 +207,7 @@ def _grid(given: Mapping[str, Any], place: str) -> Fraction:
     if not isinstance(domain, Mapping) or domain.get("__function__") != "atom_domain":
         raise Unsupported(f"{place}.k = {k}: noise on a coarser grid is read for one number alone")
     if isinstance(k, bool) or not isinstance(k, int) or abs(k) > LARGEST_GRID:
-        raise InvalidParameter(f"{place}.k = {k!r}: expected a whole number")
+        raise InvalidParameter(f"{place}.k = {shown(k)}: expected a whole number")
     return Fraction(2) ** k
 
 
@@ -287,7 +288,7 @@ def read_history(path: Path | str, library: str) -> tuple[Node, Scope]:
     return READERS[library](content), central(Adjacency.ADD_REMOVE)
 
 
-def loader_warning(declaration: Node, batches: str, delta: object) -> str | None:
+def loader_warning(declaration: Node, batches: object, delta: object) -> str | None:
     """Both numbers, where the loader's batches are ``shuffled`` or ``cyclic`` and not Poisson.
 
     Runs of Poisson samples are taken for passes of 1 / rate batches: a pass that was begun counts
@@ -298,8 +299,8 @@ def loader_warning(declaration: Node, batches: str, delta: object) -> str | None
     if batches == "poisson":
         return None
     kinds = {"shuffled": ShuffledBatches, "cyclic": CyclicBatches}
-    if batches not in kinds:
-        raise InvalidParameter(f"batches = {batches!r}: expected poisson, shuffled or cyclic")
+    if not isinstance(batches, str) or batches not in kinds:
+        raise InvalidParameter(f"batches = {shown(batches)}: expected poisson, shuffled or cyclic")
     rows = _rows(declaration, Fraction(1))
 
     def passes(rounded: Callable[[Fraction], int]) -> Node:

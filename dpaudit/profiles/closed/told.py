@@ -47,8 +47,9 @@ MOST_COUNTS, MOST_ROUNDS = 4000, 10**12
 # What the window of counts leaves out, relative to delta; room for a checker's own errors.
 LEFT_OUT, ROOM = 30.0, Fraction(1, 10**8)
 BITS, SMALLEST_LOG = 256, -300.0
-# Delta may be of any size; sums of whole numbers are too long where all of it is looked at.
-LEAST_LOGS = SMALLEST_LOG, -90.0
+# Delta may be of any size; sums of whole numbers are long where all of it is looked at, and mostly
+# it is above SEEN, of which nothing is lost where masses below the first of these are left out.
+LEAST_LOGS, SEEN = (-90.0, SMALLEST_LOG), Fraction(1, 10**26)
 
 
 @dataclass(frozen=True)
@@ -347,23 +348,33 @@ def delta_told(pair: Pair, epsilon: Fraction) -> Interval | None:
     if known is None:
         return None
     mixed, times, swapped = known
-    with flint.ctx.workprec(2 * BITS):
-        found = (_rounds(mixed, times, least, 2 * BITS) for least in LEAST_LOGS)
-        rounds = next((known for known in found if known is not None), None)
-        if rounds is None:
-            return None
-        at = _ball(epsilon)
-        if swapped:
-            p, r = rounds.empty
-            low = (times * r.log()).exp() - (at + times * p.log()).exp()
-            high = 1 - (at + times * (1 - rounds.rate).log()).exp()
-        else:
-            low, high = rounds.least(at), rounds.most(at)
-        shown = {"form": "told apart", "epsilon": str(epsilon)}
-        return Interval(
-            min(rounded_down(low.max(_ball(0))), Fraction(1)),
-            min(Fraction(rounded_up(high.max(_ball(0)))), Fraction(1)),
-            shown,
-            shown,
-            "rounds told apart",
-        )
+    found: Interval | None = None
+    for least in LEAST_LOGS:
+        bits = BITS - int(least)
+        with flint.ctx.workprec(bits):
+            rounds = _rounds(mixed, times, least, bits)
+            if rounds is None:
+                break
+            found = _delta_of(rounds, epsilon, swapped=swapped)
+        if found.lower > SEEN:
+            break
+    return found
+
+
+def _delta_of(rounds: Rounds, epsilon: Fraction, *, swapped: bool) -> Interval:
+    """Both bounds, of rounds in either direction."""
+    at, times = _ball(epsilon), rounds.times
+    if swapped:
+        p, r = rounds.empty
+        low = (times * r.log()).exp() - (at + times * p.log()).exp()
+        high = 1 - (at + times * (1 - rounds.rate).log()).exp()
+    else:
+        low, high = rounds.least(at), rounds.most(at)
+    shown = {"form": "told apart", "epsilon": str(epsilon)}
+    return Interval(
+        min(rounded_down(low.max(_ball(0))), Fraction(1)),
+        min(Fraction(rounded_up(high.max(_ball(0)))), Fraction(1)),
+        shown,
+        shown,
+        "rounds told apart",
+    )
