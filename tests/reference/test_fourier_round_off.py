@@ -11,7 +11,10 @@ import pytest
 from flint import acb, arb, ctx
 from scipy import fft
 
+from dpaudit.check.profile import fourier as check_fourier
+from dpaudit.check.profile import game as check_game
 from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal
+from dpaudit.profiles.fourier import game
 from dpaudit.profiles.fourier.compose import Composition, _summed, compose
 from dpaudit.profiles.fourier.search import Parts, stack_of, tilt_for_delta
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
@@ -84,3 +87,35 @@ def test_a_transform_of_any_radix_is_within_its_stated_error() -> None:
                 exact = sum((acb(float(m)) * turn**k for k, m in enumerate(masses)), acb(0))
                 off = abs(acb(found[j].real, found[j].imag) - exact)
                 assert off <= FFT_FACTOR * 2.0**-53 * math.log2(size) * norm
+
+
+def test_the_checkers_constants_are_those_of_every_radix_too() -> None:
+    """Either transform forward has 12 log2 N, one back 8 log2 N: of a factor 2, the tightest."""
+    for radix in (2, 3, 4, 5):
+        assert (radix + 6) * math.sqrt(radix) <= 12 * math.log2(radix)
+        assert radix + 6 <= 8 * math.log2(radix)
+    assert check_fourier.FFT_FACTOR > 2 * 12
+    assert min(check_game.FFT_FACTOR, game.ERRORS * FFT_FACTOR) > 2 * 12 + 8
+
+
+@pytest.mark.parametrize("size", [2**9, 3 * 2**7, 5 * 2**6])
+def test_sums_by_transforms_are_within_their_stated_error(size: int) -> None:
+    """Of masses and of delta under a tilt, whose entries are far apart in size, in Arb."""
+    draw = np.random.default_rng(7)
+    half = size // 2
+    masses = draw.random(half) * np.exp(-np.arange(half) / 3)
+    line = draw.random(half) * np.exp(np.arange(half) / 40)
+    sums = np.fft.irfft(np.fft.rfft(line, size) * np.fft.rfft(masses, size), size)
+    norms = math.sqrt(float(masses @ masses) * float(line @ line))
+    allowed = check_game.FFT_FACTOR * math.log2(size) * 2.0**-53 * norms
+    with ctx.workprec(160):
+        for n in range(0, 2 * half - 1, 11):
+            first = max(n - half + 1, 0)
+            exact = sum(
+                (
+                    arb(float(masses[k])) * float(line[n - k])
+                    for k in range(first, min(n + 1, half))
+                ),
+                arb(0),
+            )
+            assert abs(arb(float(sums[n])) - exact) <= allowed

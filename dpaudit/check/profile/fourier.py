@@ -26,14 +26,20 @@ are; what is bounded is how far each number is from the one that they define:
     log moment  4 u |log w|, 3 u |s n h|, the roundings of both sums, 256 u       (``_reach``)
     phi, direct 256 u for a block, u a block, 25 u for either turn: angles are within 3 u, 2 pi at
                 most                                                              (``_direct``)
-    phi, FFT    8 u log2 N |w|_2 N^(1/2) (Higham 2002, Theorem 24.2), charged four times; folding
-                a long w, u an addend                                             (``_by_fft``)
+    phi, FFT    12 u log2 N |w|_2 N^(1/2), charged 32/12 times; folding a long w, u an addend
+                                                                                  (``_by_fft``)
     phi^T       T times: off / |phi|, 4 u + 5 u |log| for the size, 7 u |angle|; then u a factor
                 for either sum; cos, sin, exp, the turn and two products, 45 u    (``_powers``)
     G           each part: 3 u rate offset + 4 u for the exponential, 8 u for 1 -+ exp(-c K), which
                 is expm1 where it would cancel; 70 u for 1 - r; 10 u for the division.  The parts
                 cancel, so that each is charged by its own size                   (``_geometric``)
     the sum     2 (terms + 4) u of the sum of sizes                               (``_folded_sum``)
+
+An FFT of N = 2^a 3^b 5^c is stages that multiply by unit numbers and take transforms of r = 2, 3, 4
+or 5 points.  Each output of one is a sum of r products, by r + 6 operations at most, and so within
+(r + 6) u r^(1/2) of the 2-norm of its r inputs; the r of them within (r + 6) r^(1/2) u of their own
+2-norm.  (r + 6) r^(1/2) <= 12 log2 r for all four, and stages keep relative 2-norms: 12 u log2 N in
+all.  (Higham 2002, Theorem 24.2, has this for r = 2 alone, with a smaller constant.)
 
 In 1 - r = (1 - exp(-c)) cos z + 2 sin(z/2)^2 - i exp(-c) sin z nothing cancels: for cos z >= 0 both
 real parts are positive; else |1 - r| >= 1 and either is at most 2.  The imaginary part is at most
@@ -298,7 +304,7 @@ def _kept_by_fft(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -> 
 def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
     """sum w_n exp(-i z n) relative to the first index, and a bound of each value's error.
 
-    Source: Higham 2002, Theorem 24.2, with a factor to spare.
+    Source: the head of this module, for periods whose factors are 2, 3 and 5.
     """
     w, folds = factor.w, -(-len(factor.w) // period)
     if folds > 1:

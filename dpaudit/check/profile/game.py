@@ -14,8 +14,12 @@ second's, and at most any mean of both triangles' and what that lacks.  Sums are
 exp(tilt e), so that their errors are relative to small deltas.
 Of a witness the step, the numbers of nodes, cells and parts, the tilt and the mass that a round
 leaves out are taken: any give true bounds.
-Sources: dpaudit 2026, proof at the accountant's triangles; Trefethen, Weideman 2014, Theorem 5.1;
-Higham 2002, Theorem 24.2 (FFT).
+Sums are FFTs of N = k 2^m numbers, k = 2, 3 or 5.  Stages of radix r, of at most r + 6 operations
+an output, make either transform forward err by 12 u log2 N of its 2-norm at most
+(:mod:`dpaudit.check.profile.fourier`), and the one back by 8 u log2 N of the sum of sizes that it
+adds up, as r + 6 <= 8 log2 r; that sum, over N, is at most the product of the two 2-norms, and so
+is what the others' errors come to.  2 * 12 + 8 = 32 of ``FFT_FACTOR`` = 40; products have the rest.
+Sources: dpaudit 2026, proof at the accountant's triangles; Trefethen, Weideman 2014, Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ PLACES = (0.0, 1.0)
 PRECISION, OUT, ROWS = 46.0, 16.0, 32
 # Of erfc to 40 noises, in roundings; relative errors of numbers that are taken off others.
 CDF = 2048
+# Of a sum by FFT, a stage of radix 2, in roundings of both 2-norms.
+FFT_FACTOR = 40
 # Angles of the cells of swapped triangles, from the equilateral one.
 TURNED = (0.0, 0.1, 0.3, 1.0)
 ON_THE_LINE = 1e-11
@@ -391,7 +397,7 @@ def _recursion(made: list[Move], times: int, shape: Shape, sign: int) -> Floats:
         reflected[half - inside :] = delta[inside:0:-1]
         line = (np.concatenate((1 - mirror + mirror * reflected, delta)) - rest) * up
         sums = np.fft.irfft(np.fft.rfft(line, size) * choices, size)[:, wide - 1 :][:, :nodes]
-        off = 40 * math.log2(size) * UNIT * longest * float(np.sqrt(line @ line))
+        off = FFT_FACTOR * math.log2(size) * UNIT * longest * float(np.sqrt(line @ line))
         options = ((sums + sign * off) * down + rest * weights) * scales + lost
         delta = np.clip(options.max(axis=0), 0, 1)
     return delta
