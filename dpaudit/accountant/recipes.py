@@ -304,7 +304,9 @@ def noise_for(
 ) -> Fraction:
     """The least sigma, to six digits and rounded up, for :func:`dp_sgd` to be (epsilon, delta)-DP.
 
-    The other parameters are those of :func:`dp_sgd`.
+    The other parameters are those of :func:`dp_sgd`.  The account of the answer shows (epsilon,
+    delta), and of the sigma before it in six digits does not; where bounds jump, as a grid's do
+    next to epsilon 0 or at a million rounds, one that is smaller yet may be shown to do.
     Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``; InvalidParameter for an epsilon that is
     negative or a symbol, for delta = 0, of which no Gaussian noise is, and for a delta at which
     every sigma will do, since a record is in no batch often enough; Unsupported where nothing is

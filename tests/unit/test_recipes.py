@@ -330,6 +330,14 @@ def test_what_no_sigma_has_is_refused_with_a_way_out_that_works(
     assert dp.noise_for(**{**passes, "sampling": "cyclic", **larger}) > 0
 
 
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_noise_whose_losses_have_no_squares_in_floats_is_answered(sampling: str) -> None:
+    """It was Python's ValueError, of the logarithm of 0."""
+    run = dp.dp_sgd(n=1000, batch=10, epochs=2, sigma="1e200", sampling=sampling)
+    bound = dp.account(run, scope_of(sampling)).epsilon("1e-30")
+    assert 0 <= bound.lower <= bound.upper < Fraction(1, 1000)
+
+
 def test_passes_in_one_order_are_counted_too() -> None:
     """What is repeated is inside the batches, and was not looked for there."""
     run = dp.dp_sgd(n=100, batch=10, epochs=4, sigma=2, sampling="cyclic")

@@ -535,7 +535,8 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
     # Beyond these points the density falls.
     first_share = math.exp(float(own[0])) / mu
     falling = high == factor.cap or high > (power + 1) * mu
-    if not (-low > mu + abs(power + 1) * mu * first_share and falling):
+    # Squares of the smallest losses are 0 in floats.
+    if not (-low > mu + abs(power + 1) * mu * first_share and falling and spread > 0):
         raise OutOfReach
     count = max(math.ceil(math.log(6 * spread * variation / 0.05) / math.log(ratio)), 0)
     distances = 6 * spread * ratio ** -np.arange(count, dtype=float)
