@@ -11,8 +11,12 @@ from dpaudit.profiles.grid.masses import as_float
 
 LARGEST_STEP = 0.125
 SAFETY = 0.75
-ALIGNMENT = 2.0**-40
+# Of a loss with an atom, which is beyond its node by that part of itself and more than masses are
+# moved outward by: then its chord ends on the node.
+ALIGNMENT, BEYOND, MOST_BEYOND = 2.0**-40, 2.0**-44, 2.0**-10
 LARGEST_ALIGNED = 8.0
+# Relative: losses of which one is a multiple of the other.
+SAME = 1e-12
 
 
 def first_step(parts: Parts, width: float) -> float:
@@ -22,16 +26,17 @@ def first_step(parts: Parts, width: float) -> float:
 
 
 def aligned(parts: Parts, step: float) -> float:
-    """A step near the one given that divides the one loss with an atom, where there is one."""
+    """A step near the one given that divides all losses with atoms, where the least of them does."""
     anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
-    if len(anchors) != 1:
-        return _short(step)
-    anchor = anchors.pop()
+    anchor = min(anchors, default=0.0)
     if anchor <= 0 or step > anchor:
         return _short(step)
+    if any(abs(other / anchor - round(other / anchor)) > SAME * other / anchor for other in anchors):
+        return _short(step)
+    less = 1 - min(max(ALIGNMENT, BEYOND / anchor), MOST_BEYOND)
     if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
-        return anchor / math.ceil(anchor / max(step, LARGEST_ALIGNED)) * (1 - ALIGNMENT)
-    return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
+        return anchor / math.ceil(anchor / max(step, LARGEST_ALIGNED)) * less
+    return anchor / max(math.ceil(anchor / step), 1) * less
 
 
 def _short(step: float) -> float:
