@@ -86,6 +86,19 @@ def pld_sgd(sigma: float, rate: float, times: int, delta: float) -> Callable[[],
     return run
 
 
+def pld_equal_laplaces(scale: int, times: int) -> Callable[[], str]:
+    """dp-accounting's PLD bound of Laplace noise, at delta 1e-5."""
+
+    def run() -> str:
+        from dp_accounting import dp_event
+        from dp_accounting.pld import PLDAccountant
+
+        accountant = PLDAccountant().compose(dp_event.LaplaceDpEvent(scale), times)
+        return f"upper {accountant.get_epsilon(1e-5):.6f}"
+
+    return run
+
+
 def pld_mixed() -> str:
     """dp-accounting's PLD bound of 500 Gaussians and 500 Laplaces."""
     from dp_accounting import dp_event

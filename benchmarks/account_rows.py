@@ -21,7 +21,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.account import batches, laplaces, mixed, pld_laplaces, pld_mixed, pld_sgd, sgd
+from benchmarks.account import (
+    batches,
+    laplaces,
+    mixed,
+    pld_equal_laplaces,
+    pld_laplaces,
+    pld_mixed,
+    pld_sgd,
+    sgd,
+)
 from dpaudit.accountant.account import Account, Bound
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.additive import Gaussian, Laplace
@@ -29,7 +38,7 @@ from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
-from dpaudit.families.discrete import DiscreteGaussian, RandomizedResponse
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace, RandomizedResponse
 from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
 from dpaudit.families.events import Group, ProposeTestRelease
 from dpaudit.families.iterates import LastIterate, SampledLastIterate
@@ -241,6 +250,13 @@ ROWS = (
     Row("100 clients' Skellam noise of variance 10,000 in vectors, squares of 70,000",
         "lower end 0",
         epsilon(DistributedSkellamVector("sums", 10_000, 100, 0, 70_000), "1e-5", "replace_one")),
+    Row("10,000 Laplaces of scale 1,000", "[0.33943, 0.34058], 1 s",
+        epsilon(Repeat(Laplace("l", 1000), 10_000), "1e-5"), pld_equal_laplaces(1000, 10_000)),
+    Row("10,000 randomised responses of epsilon .001", "[0.00098, 0.34064]",
+        epsilon(Repeat(RandomizedResponse("r", Fraction(1, 1000)), 10_000), "1e-5")),
+    Row("1,000 rounds of discrete Laplace noise of scale 10, sensitivity 3",
+        "[78.612, 78.639], 1.3 s",
+        epsilon(Repeat(DiscreteLaplace("d", 10, 3), 1000), "1e-5")),
 )  # fmt: skip
 
 

@@ -227,3 +227,16 @@ def test_partial_passes_and_symbols_are_refused_by_name() -> None:
         LastIterate("x", 2, 35, 1, 0, 10)
     with pytest.raises(InvalidParameter, match="not symbols"):
         LastIterate("x", 2, sympy.Symbol("T", positive=True, integer=True), 1, 0, 10)
+
+
+@pytest.mark.parametrize(("contraction", "diameter"), [("1", 0), ("0.9", 0), ("1", 3)])
+def test_one_pass_over_batches_is_hidden_by_its_last_step_alone(
+    contraction: str, diameter: int
+) -> None:
+    """A record of the last batch meets no later noise: what one-pass programs claim already."""
+    run = LastIterate("x", 3, 64, F(contraction), diameter, batches=64)
+    one = LastIterate("x", 3, 1, F(contraction), diameter)
+    assert mu_of(run) == pytest.approx(mu_of(one), rel=1e-9)
+    assert mu_of(run) == pytest.approx(1 / 3, rel=1e-9)
+    twice = LastIterate("x", 3, 128, F(contraction), diameter, batches=64)
+    assert mu_of(run) < mu_of(twice) < math.sqrt(2) / 3
