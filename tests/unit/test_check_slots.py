@@ -93,7 +93,10 @@ def three_slots(m: float, x: float) -> float:
     return found
 
 
-@pytest.mark.parametrize(("noise", "epsilon"), [("1/2", 3.0), ("1", 0.5)])
+@pytest.mark.parametrize(
+    ("noise", "epsilon"),
+    [pytest.param("1/2", 3.0, marks=pytest.mark.quality), ("1", 0.5)],
+)
 def test_three_slots_of_little_noise_are_next_to_their_quadrature_and_below(
     noise: str, epsilon: float
 ) -> None:
@@ -169,7 +172,7 @@ CONFIRMED = [
     (dp.RandomAllocation(dp.Gaussian("g", F(1, 2)), 8), ADD_REMOVE),
     (dp.RandomAllocation(dp.Gaussian("g", 2), 10), REPLACE),
     (dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 10), 5), REPLACE),
-    (dp.Shuffled(dp.Gaussian("g", 1), 100), REPLACE),
+    pytest.param(dp.Shuffled(dp.Gaussian("g", 1), 100), REPLACE, marks=pytest.mark.quality),
     pytest.param(
         dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 1), 100), 10),
         ADD_REMOVE,
