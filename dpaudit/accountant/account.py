@@ -292,7 +292,7 @@ class Account:
 
     def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
         """Whether no curve could give less: long sums of orders need not be computed then."""
-        if name != "rdp" or best[0]:
+        if name != "rdp" or best[0] or math.isinf(best[1]):
             return False
         return Fraction(best[1]) < least_of_renyi(self.step(name), delta)
 
