@@ -22,6 +22,7 @@ from dpaudit.families.correlated import (
     Participation,
 )
 from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel, past_of
+from dpaudit.families.correlated.optimised import optimised_bands, optimised_buffers
 from dpaudit.families.correlated.strategies import (
     LARGEST_DENSE,
     fenwick,
@@ -387,6 +388,36 @@ def test_sums_without_noise_give_the_data_set_away() -> None:
         made = sampled(program, pair[own], ZERO_OUT, seed=1, trials=3, kernels=wrong)
         scores = replayer(program, pair, ZERO_OUT).scores(made.transcript)
         assert (scores == sign * np.inf).all()
+
+
+class Forgetful(CorrelatedGaussianKernel):
+    """Wrong on purpose: noise of a strategy's first two coefficients alone."""
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self._past = past_of(
+            BandedToeplitz(" ".join(leaf.strategy.coefficients.split()[:2])), ROUNDS
+        )
+
+
+OPTIMISED = {
+    "bands": optimised_bands(ROUNDS, 4).strategy,
+    "buffers": optimised_buffers(ROUNDS, 2).strategy,
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISED)
+def test_an_optimised_strategy_that_is_drawn_by_fewer_coefficients_is_found(name: str) -> None:
+    """Residuals are white within 5 deviations (false alarms 1e-4) of the right noise alone."""
+    program, pair = in_turn(noise(OPTIMISED[name], multiplier=2)), stream()
+    largest = {}
+    for kernel in (CorrelatedGaussianKernel, Forgetful):
+        drawn: Any = {CorrelatedGaussian: kernel}
+        made = sampled(program, pair[1], ZERO_OUT, seed=7, trials=3_000, kernels=drawn)
+        found = replayer(program, pair, ZERO_OUT).inspect(made.transcript, own=1)
+        white = found.residuals["sum"].reshape(3_000, -1)
+        largest[kernel] = np.abs(np.corrcoef(white.T) - np.eye(2 * ROUNDS)).max() * 3_000**0.5
+    assert largest[CorrelatedGaussianKernel] < 5 < 8 < largest[Forgetful]
 
 
 def test_the_floating_point_probe_takes_no_kernel_with_a_memory() -> None:
