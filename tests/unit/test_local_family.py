@@ -763,6 +763,44 @@ def test_the_audit_refutes_a_selection_of_a_wrong_size_and_no_right_one() -> Non
     assert str(found[1]) == "refuted"
 
 
+def of_columns(value: int, rng: np.random.Generator, trials: int) -> np.ndarray:
+    """Hadamard response among six values, told by whether the column is of the first one's set."""
+    return hadamard_columns(value, 6, 1.5, rng, trials)[:, None]
+
+
+def of_two_columns(value: int, rng: np.random.Generator, trials: int) -> np.ndarray:
+    """Planted bug: the report is drawn twice, with one budget."""
+    return np.hstack([of_columns(value, rng, trials) for _ in range(2)])
+
+
+def of_points(side: int, rng: np.random.Generator, trials: int) -> np.ndarray:
+    """PrivUnit in three dimensions."""
+    return half_sphere_points(np.array([float(side), 0.0, 0.0]), 1.5, rng, trials)
+
+
+def of_near_points(side: int, rng: np.random.Generator, trials: int) -> np.ndarray:
+    """Planted bug: the better of two reports is sent."""
+    first, other = (of_points(side, rng, trials) for _ in range(2))
+    return np.where((first[:, 0] * side > other[:, 0] * side)[:, None], first, other)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "values"),
+    [(of_columns, of_two_columns, (1, 2)), (of_points, of_near_points, (1, -1))],
+    ids=["columns", "points"],
+)
+def test_the_audit_refutes_reports_that_tell_more_and_no_right_ones(
+    right: Any, wrong: Any, values: tuple[int, int]
+) -> None:
+    """False alarm at most 1e-5 each."""
+    claim = dp.PureDP(F(3, 2))
+    found = [
+        dp.audit_function(run, *values, claim=claim, **AUDIT).verdict for run in (right, wrong)
+    ]
+    assert str(found[0]) != "refuted"
+    assert str(found[1]) == "refuted"
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 
