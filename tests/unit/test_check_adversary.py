@@ -136,6 +136,7 @@ def allocated() -> Json:
     return certified(case).certificate
 
 
+@pytest.mark.quality
 def test_an_allocation_is_at_most_its_base() -> None:
     assert allocated()["predicate"]["verdict"]["status"] == "certified_under_assumptions"
 

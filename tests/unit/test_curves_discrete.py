@@ -272,6 +272,7 @@ def test_hull_lowers_and_is_convex() -> None:
             assert float(hull @ np.maximum(0, 1 - x / nodes)) <= own + 1e-12
 
 
+@pytest.mark.quality
 def test_long_chains_of_kinks_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny rate on a grid of a million nodes: rounded to nearest, the masses exceed 1."""
     pair = Mixed(Normal(1 / F("0.273")), F("1.45e-7")).swapped

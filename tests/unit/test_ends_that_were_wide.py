@@ -127,6 +127,7 @@ def test_every_slot_may_meet_its_noise_event() -> None:
 # --- shuffled values -----------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_shuffled_values_have_a_lower_end() -> None:
     """It was 0."""
     found = dp.account(dp.Shuffled(dp.Gaussian("g", 3), 10_000), REPLACE).epsilon(DELTA)

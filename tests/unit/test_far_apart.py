@@ -25,6 +25,7 @@ def product(*noises: tuple[str, int]) -> Pair:
     return Product(tuple((factor, Fraction(1)) for factor in factors))
 
 
+@pytest.mark.quality
 def test_short_composition_has_both_ends_and_the_checker_confirms_them() -> None:
     """[8.2, 55.8] while a factor without a lower chord was left out."""
     pair = product(*NOISES)

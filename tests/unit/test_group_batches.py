@@ -94,6 +94,7 @@ def test_a_group_moves_noise_of_whole_numbers_further(kind: Any) -> None:
     assert bound("profile", dp.Group(node, 5), [child]) == step
 
 
+@pytest.mark.quality
 def test_its_certificate_is_confirmed() -> None:
     case = mechanism("group", dp.Group(SMALL, 3), dp.ApproxDP(12, F(1, 10**5)))
     certificate = certified(case).certificate

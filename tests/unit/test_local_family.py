@@ -714,6 +714,7 @@ def test_the_checker_confirms_both_ends_and_refuses_a_smaller_epsilon(node: dp.N
     assert not confirmed(step, delta, epsilon * F(98, 100))
 
 
+@pytest.mark.quality
 def test_claims_of_shuffled_polls_are_proved_and_refuted() -> None:
     poll = Shuffled(dp.RandomizedResponse("r", 2, 3), 10_000)
     claims = [dp.Claim(dp.ApproxDP(F(e), F(1, 10**6)), "this test") for e in ("0.10768", "0.10765")]

@@ -133,6 +133,7 @@ def test_much_concentrated_loss_has_a_profile(rho: int) -> None:
     assert run.converted("profile", "1e-6").value[0] < 5 * rho
 
 
+@pytest.mark.quality
 def test_noise_far_below_a_move_is_cut_without_a_warning() -> None:
     pair = Allocated(Fraction(1, 100), Fraction(100))
     with warnings.catch_warnings():

@@ -189,6 +189,7 @@ def test_a_failed_certificate_is_seen() -> None:
     assert np.linalg.norm(query.value(rows) - best) > 1e-2
 
 
+@pytest.mark.quality
 def test_phases_in_batches_take_fewer_gradients_where_there_are_many_rows() -> None:
     at = Problem(BoundedLogistic(), 2, 2**14, radius=2.0, clip=1.0)
     program = PhasedERMInBatches(at, 1, 0.1, 0.25, TINY)
