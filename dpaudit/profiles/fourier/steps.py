@@ -26,12 +26,13 @@ def first_step(parts: Parts, width: float) -> float:
 
 
 def aligned(parts: Parts, step: float) -> float:
-    """A step near the one given that divides all losses with atoms, where the least of them does."""
+    """A step near the one given that divides all losses with atoms, where the least one does."""
     anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
     anchor = min(anchors, default=0.0)
     if anchor <= 0 or step > anchor:
         return _short(step)
-    if any(abs(other / anchor - round(other / anchor)) > SAME * other / anchor for other in anchors):
+    multiples = [other / anchor for other in anchors]
+    if any(abs(times - round(times)) > SAME * times for times in multiples):
         return _short(step)
     less = 1 - min(max(ALIGNMENT, BEYOND / anchor), MOST_BEYOND)
     if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
