@@ -41,7 +41,7 @@ SECANTS = 6
 
 
 class NoValue(Unsupported):
-    """The guarantee holds at no value that was tried, or, as ``holds`` tells, at every one."""
+    """``holds``: at every power of two that was tried, or at none; None: nothing could be shown."""
 
     def __init__(self, message: str, *, holds: bool | None) -> None:
         super().__init__(message)
@@ -229,7 +229,7 @@ class _Problem:
         checked = self.whole(value)
         if checked.outcome is not Outcome.PROVED:
             said = f"calibrate: {self.claim.text} is not shown at {float(value):g}"
-            raise NoValue(said, holds=False)
+            raise NoValue(said, holds=None)
         node = self.declaration.bind({self.symbol: value})
         return Calibrated(self.symbol, value, node, checked, refused)
 
@@ -439,5 +439,5 @@ def _stepped(
         value = following
     raise NoValue(
         f"calibrate: no value near {root:g} could be proved; give dpaudit.calibrate fewer digits=",
-        holds=False,
+        holds=None,
     )

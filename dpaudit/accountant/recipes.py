@@ -335,11 +335,12 @@ def noise_for(
     try:
         found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
     except NoValue as error:
+        tried = f"that was tried, from 2^{1 - LARGEST} to 2^{UPWARD[-1]}"
+        said = {True: f"every sigma {tried}", False: f"no sigma {tried}", None: "no sigma"}
         way = "smaller" if error.holds else "larger"
         raise Unsupported(
             f"noise_for: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
-            f"{'every' if error.holds else 'no'} sigma that was tried, from 2^{1 - LARGEST} to "
-            f"2^{UPWARD[-1]}: ask for a {way} epsilon or delta"
+            f"{said[error.holds]}: ask for a {way} epsilon or delta"
         ) from error
     return Fraction(found.value)
 

@@ -47,7 +47,7 @@ from dpaudit.profiles.fourier.game import (
     is_played,
 )
 from dpaudit.profiles.fourier.profile import Profile, profile_of
-from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
+from dpaudit.profiles.fourier.smooth_interval import CLOSE, delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid.corner import delta_at_corner
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
@@ -58,7 +58,7 @@ from dpaudit.profiles.interval import (
     rounded_up,
 )
 
-FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+FAR, FINER, SEVERAL = 60, 4, 8
 # Of few rounds of little noise: what a grid is asked for at least.
 FINE = 2e-6
 # A rate of sampled noise.
@@ -211,10 +211,10 @@ def _is_seldom(pair: Pair) -> bool:
 
 
 def _moves_far(pair: Pair) -> bool:
-    """Whether all noise is at most what a record moves: a grid's losses reach far."""
+    """Whether all sampled noise is at most what a record moves: a grid's losses reach far."""
     factors = [f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair)]
     bases = [f.base for f in factors if isinstance(f, Mixed)]
-    return all(isinstance(base, Normal) and base.mu >= 1 for base in bases)
+    return bool(bases) and all(isinstance(base, Normal) and base.mu >= 1 for base in bases)
 
 
 def _is_narrow(found: Interval, width: float) -> bool:

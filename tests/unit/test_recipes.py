@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from scipy.stats import norm
 
 import dpaudit as dp
+from dpaudit.accountant import recipes
+from dpaudit.accountant.calibrate import NoValue
 from dpaudit.accountant.recipes import (
     epsilon_over_steps,
     from_settings,
@@ -416,3 +418,16 @@ def test_the_command() -> None:
 def test_a_command_that_cannot_be_answered(words: list[str]) -> None:
     shown = CliRunner().invoke(main, ["account", *words])
     assert shown.exit_code != 0
+
+
+def test_powers_are_named_only_where_all_of_them_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search may end beside a power of two at which the guarantee holds."""
+
+    def ended(*_: Any) -> None:
+        raise NoValue("no value near 3 could be proved", holds=None)
+
+    monkeypatch.setattr(recipes, "calibrate", ended)
+    with pytest.raises(dp.Unsupported, match=r"is shown of no sigma: ask for a larger epsilon"):
+        dp.noise_for(epsilon=1, delta="1e-5", n=100, batch=10, epochs=1)
