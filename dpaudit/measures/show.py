@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,12 +20,16 @@ def value_text(value: Any) -> str:
     if isinstance(value, Losses):
         return value.text
     shown = readable(value)
-    if is_symbolic(value) and (value.free_symbols or is_infinite(value)):
+    if _has_symbols(value) or is_infinite(value):
         return shown
     decimal = decimal_upper(value, digits=6)
     if shown == decimal:
         return shown
     return f"{shown} <= {decimal}" if len(shown) <= 60 else f"<= {decimal}"
+
+
+def _has_symbols(value: Any) -> bool:
+    return is_symbolic(value) and bool(value.free_symbols)
 
 
 def show_text(step: Step) -> str:
@@ -77,13 +82,21 @@ _GLYPHS = {
     "\u03c1": r"$\rho$",
     "\u03c3": r"$\sigma$",
 }
+# A term that is wider than a line, with what stands around it, is made as small as the line asks.
 _PREAMBLE = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
 \usepackage{amsmath}
-\allowdisplaybreaks
+\usepackage{graphicx}
 \sloppy
+\newsavebox{\term}
+\newcommand{\fit}[1]{\sbox{\term}{$\displaystyle #1$}%
+\ifdim\wd\term>.9\linewidth\resizebox{.9\linewidth}{!}{\usebox{\term}}\else\usebox{\term}\fi}
+\newenvironment{formula}{\begin{quote}\raggedright}{\end{quote}}
 \begin{document}
 """
+_POWER = re.compile(r"e([+-]?\d+)$")
+_BREAK = "\u200b"
+_BREAKS = re.compile(r"(?<=\d{12})(?=\d)|(?<=\w{24})(?=\w)|(?<=[/,_])(?=\S)|(?<=\w\()(?=\S)")
 
 
 def latex_document(title: str, derivations: Mapping[str, Step], claims: Sequence[str] = ()) -> str:
@@ -111,21 +124,44 @@ def _paragraph(step: Step, number: Mapping[int, int]) -> str:
     attained = "; attained" if step.attained else ""
     return (
         rf"\paragraph{{({number[id(step)]})}} {_words(reason + assumed + attained)}"
-        rf"\[ {_symbol(step)} = {_mathematics(step.value)} \]"
+        rf"\begin{{formula}}${_symbol(step)} =$ {_broken(step.value)}{_below(step.value)}"
+        r"\end{formula}"
     )
 
 
-def _mathematics(value: Any) -> str:
-    """As :func:`_latex`, with words in paragraphs that break, where there are no formulas."""
+def _broken(value: Any) -> str:
+    """As :func:`_latex`, in text that breaks between terms, entries and words."""
+    import sympy
+
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_broken, value)) + ")"
     if isinstance(value, Losses):
-        return rf"\parbox{{.8\linewidth}}{{{_words(value.text)}}}"
-    return _latex(value)
+        return _words(value.text)
+    if not is_printable(value):
+        return _words(readable(value))
+    first, *others = [sympy.latex(term) for term in sympify(value).as_ordered_terms()]
+    signed = [f"{{}} {t}" if t.startswith("-") else f"{{}} + {t}" for t in others]
+    return " ".join(rf"\fit{{{term}}}" for term in (first, *signed))
+
+
+def _below(value: Any) -> str:
+    """The value's decimal, rounded up, where the value is exact and is not that decimal."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(p, Losses) or is_infinite(p) or _has_symbols(p) for p in parts):
+        return ""
+    decimals = [decimal_upper(p, digits=6) for p in parts]
+    if decimals == [readable(p) for p in parts]:
+        return ""
+    text = ", ".join(_POWER.sub(r" \\cdot 10^{\1}", decimal) for decimal in decimals)
+    return rf" ${{}} \leq ({text})$" if isinstance(value, tuple) else rf" ${{}} \leq {text}$"
 
 
 def _words(text: str) -> str:
     """Text for pdflatex; a letter that it may not have is told by its number."""
     told = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
-    return "".join(_GLYPHS.get(c, _escape(c)) for c in told)
+    return "".join(_GLYPHS.get(c, _escape(c)) for c in _BREAKS.sub(_BREAK, told)).replace(
+        _BREAK, r"\allowbreak{}"
+    )
 
 
 def _symbol(step: Step) -> str:

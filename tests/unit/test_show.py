@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 import sympy
+from click.testing import CliRunner
 
 from dpaudit.accountant.account import Account
+from dpaudit.cli.main import main
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.opaque import ZCDP, NonPrivate
@@ -147,20 +150,65 @@ def test_a_deep_chain_and_huge_numbers_are_shown() -> None:
     assert time.process_time() - start < 6
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex: nothing compiles LaTeX")
-def test_a_whole_derivation_compiles(tmp_path: Path) -> None:
-    """Every route of every node, with letters that TeX reads otherwise or has no glyph for."""
+NEEDS_TEX = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="no pdflatex: nothing compiles LaTeX"
+)
+
+
+def overfull(document: str, folder: Path) -> list[float]:
+    """By how many points lines of the compiled document leave the page."""
+    file = folder / "derivation.tex"
+    file.write_text(document, "utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", file.name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert file.with_suffix(".pdf").stat().st_size > 10_000
+    log = file.with_suffix(".log").read_text("utf-8", errors="replace")
+    return [float(points) for points in re.findall(r"Overfull .hbox \((\S+)pt", log)]
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@NEEDS_TEX
+def test_a_whole_derivation_compiles_and_stays_on_the_page(tmp_path: Path) -> None:
+    """Every route of every node, with letters that TeX reads otherwise or has no glyph for.
+
+    One has a hundred digits, one a sum of many terms and one a term wider than the page.
+    """
+    many = sympy.Add(*(sympy.sqrt(prime) for prime in sympy.primerange(60)))
+    wide = [Laplace("l", Fraction(10**60 + 7, 10**59)), Gaussian("g", many), Laplace("w", x**many)]
     derivations = {}
-    for place, node in enumerate(NODES):
+    for place, node in enumerate([*NODES, *wide]):
         account = Account(node, SCOPE)
         derivations |= {f"{place}_{c}": account.step(c) for c in account.routes()}
     title = "100% of {_it_} & more: \u03b5 \u2264 \u221a\u03b4, \u00e9, \u2603, \\input{x}"
-    file = tmp_path / "derivation.tex"
-    file.write_text(latex_document(title, derivations, ["a & b: #1 ^ ~ proved"]), "utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", file.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert file.with_suffix(".pdf").stat().st_size > 10_000
+    document = latex_document(title, derivations, ["a & b: #1 ^ ~ proved", "7" * 200])
+    assert overfull(document, tmp_path) == []
+    bare = document.replace(r"\allowbreak{}", "").replace(r"\resizebox{.9\linewidth}{!}", "")
+    assert max(overfull(bare, tmp_path)) > 100
+
+
+@NEEDS_TEX
+@pytest.mark.quality
+@pytest.mark.parametrize("part", range(8))
+def test_the_derivations_of_the_whole_catalogue_compile(part: int, tmp_path: Path) -> None:
+    targets = [row["target"] for row in json.loads(printed("list", "--json"))]
+    assert len(targets) > 100
+    for target in targets[part::8]:
+        assert overfull(printed("show", target, "--latex"), tmp_path) == [], target
+
+
+def test_a_value_and_its_decimal_are_shown() -> None:
+    step = PURE.fold(Laplace("l", 3), SCOPE)
+    assert r"${} \leq 0.333334$" in latex_document("a title", {"pure": step})
+    step = PURE.fold(Laplace("l", 2 * 10**9), SCOPE)
+    assert r"${} \leq 5 \cdot 10^{-10}$" in latex_document("a title", {"pure": step})
+    for node in (Laplace("l", 1), Laplace("l", x)):
+        assert r"\leq" not in latex_document("a title", {"pure": PURE.fold(node, SCOPE)})
 
 
 def test_a_document_has_every_step_once() -> None:
