@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
     from dpaudit.accountant.calibrate import calibrate
     from dpaudit.accountant.claim import Claim
-    from dpaudit.accountant.recipes import dp_ftrl, dp_sgd, noise_for, sampling_warning
+    from dpaudit.accountant.recipes import (
+        dp_ftrl,
+        dp_sgd,
+        ftrl_noise_for,
+        noise_for,
+        sampling_warning,
+    )
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.search import audit_domain
     from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
@@ -127,6 +133,7 @@ __all__ = [
     "clipped_sum",
     "dp_ftrl",
     "dp_sgd",
+    "ftrl_noise_for",
     "noise_for",
     "optimised_buffers",
     "sampling_warning",
@@ -137,7 +144,7 @@ _NAMES = {
     "accountant.account": "Account Bound account",
     "accountant.calibrate": "calibrate",
     "accountant.claim": "Claim",
-    "accountant.recipes": "dp_ftrl dp_sgd noise_for sampling_warning",
+    "accountant.recipes": "dp_ftrl dp_sgd ftrl_noise_for noise_for sampling_warning",
     "audit.blackbox.entry": "audit_function",
     "audit.blackbox.search": "audit_domain",
     "audit.canaries.scores": "audit_one_run audit_scores",

@@ -271,7 +271,9 @@ def dp_ftrl(
 ) -> CorrelatedGaussian:
     """DP-FTRL: noisy prefix sums of ``steps`` clipped sums, passes in one order: a declaration.
 
-    One record takes part in at most ``epochs`` steps, steps / epochs apart.
+    One record takes part in at most ``epochs`` steps, steps / epochs apart.  Account for it under
+    zero_out: a record without its gradient leaves the others where they are, and moves clipped sums
+    by C, where one that is replaced moves them by 2 C (give half the sigma under replace_one).
     ``strategy``: as of :class:`CorrelatedGaussian`.
     Errors: InvalidParameter for steps that are no whole multiple of the passes.
     Source: Kairouz and others 2021; Choquette-Choo and others 2023 (several passes).
@@ -285,6 +287,28 @@ def dp_ftrl(
         raise InvalidParameter(f"steps = {rounds}: expected a multiple of epochs = {passes}")
     apart = Participation(passes, rounds // passes)
     return CorrelatedGaussian("prefix sums", exact(sigma, "sigma"), rounds, strategy, apart)
+
+
+def ftrl_noise_for(
+    *, epsilon: object, delta: object, steps: int, epochs: int = 1, strategy: Any = "tree"
+) -> Fraction:
+    """The least sigma, to six digits and rounded up, for :func:`dp_ftrl` to be (epsilon, delta)-DP.
+
+    Under zero_out; the other parameters are those of :func:`dp_ftrl`.
+    Errors: as :func:`dp_ftrl` and :func:`noise_for`.
+
+    >>> import dpaudit as dp
+    >>> float(dp.ftrl_noise_for(epsilon=1, delta="1e-5", steps=1024))
+    12.3732
+    """
+    import sympy
+
+    level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
+    non_negative(level, "epsilon")
+    _between(chance)
+    sigma = sympy.Symbol("sigma", positive=True)
+    declaration = dp_ftrl(steps=steps, sigma=sigma, epochs=epochs, strategy=strategy)
+    return _least_sigma(declaration, central("zero_out"), level, chance, "ftrl_noise_for")
 
 
 def noise_for(
@@ -332,14 +356,18 @@ def noise_for(
     level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
     non_negative(level, "epsilon")
     _reachable(chance, run, sampling, contributions)
+    return _least_sigma(declaration, scope_of(sampling, unit), level, chance, "noise_for")
+
+
+def _least_sigma(node: Node, scope: Scope, level: Number, chance: Number, called: str) -> Fraction:
     try:
-        found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(level, chance))
+        found = calibrate(node, scope, ApproxDP(level, chance))
     except NoValue as error:
         tried = f"that was tried, from 2^{1 - LARGEST} to 2^{UPWARD[-1]}"
         said = {True: f"every sigma {tried}", False: f"no sigma {tried}", None: "no sigma"}
         way = "smaller" if error.holds else "larger"
         raise Unsupported(
-            f"noise_for: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
+            f"{called}: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
             f"{said[error.holds]}: ask for a {way} epsilon or delta"
         ) from error
     return Fraction(found.value)
@@ -367,11 +395,7 @@ def _reachable(delta: Number, run: Batches, sampling: str, contributions: object
     Outputs differ only where one of the k records of a unit is in a batch: under these samplings
     with probability at most 1 - (1 - k batch / n)^steps, which bounds delta whatever sigma is.
     """
-    if not 0 < enclose(delta) < 1:
-        raise InvalidParameter(
-            f"delta = {readable(delta)}: expected a number in (0, 1): at 0 no Gaussian noise "
-            "satisfies any epsilon, and at 1 everything does"
-        )
+    _between(delta)
     if sampling not in DRAWN:
         return
     owned = integer(contributions, "contributions") if contributions and sampling != "users" else 1
@@ -381,6 +405,14 @@ def _reachable(delta: Number, run: Batches, sampling: str, contributions: object
             f"delta = {readable(delta)}: of {run.steps} batches at rate {run.batch}/{run.n} a "
             f"{'user' if contributions else 'record'} is in any at all with a smaller probability, "
             "so that every sigma will do, and none is the least: expected a smaller delta"
+        )
+
+
+def _between(delta: Number) -> None:
+    if not 0 < enclose(delta) < 1:
+        raise InvalidParameter(
+            f"delta = {readable(delta)}: expected a number in (0, 1): at 0 no Gaussian noise "
+            "satisfies any epsilon, and at 1 everything does"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ from dpaudit.accountant.recipes import (
     scope_of,
 )
 from dpaudit.cli.main import main
+from dpaudit.errors import InvalidParameter
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 
 
@@ -66,6 +68,36 @@ def test_noise_for_meets_its_target_and_a_little_less_does_not() -> None:
         for s in (sigma, sigma * Fraction(999, 1000))
     )
     assert held.upper <= 1 < shaved.lower
+
+
+@pytest.mark.parametrize(
+    "settings", [{"steps": 1024}, {"steps": 512, "epochs": 4, "strategy": "sqrt_toeplitz"}]
+)
+def test_noise_for_prefix_sums_meets_its_target_and_a_little_less_does_not(
+    settings: dict[str, Any],
+) -> None:
+    sigma = dp.ftrl_noise_for(epsilon=1, delta="1e-5", **settings)
+    held, shaved = (
+        dp.account(dp.dp_ftrl(sigma=s, **settings), dp.central("zero_out")).epsilon("1e-5")
+        for s in (sigma, sigma * Fraction(9999, 10_000))
+    )
+    assert held.upper <= 1 < shaved.lower
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"steps": 10, "epochs": 3}, "steps = 10"),
+        ({"steps": 8, "strategy": "square"}, "strategy = 'square'"),
+        ({"steps": 8, "epsilon": -1}, "epsilon = -1"),
+        ({"steps": 8, "delta": 0}, "delta = 0: expected a number in"),
+        ({"steps": 8, "delta": 1}, "delta = 1: expected a number in"),
+        ({"steps": 0}, "steps = 0"),
+    ],
+)
+def test_noise_for_prefix_sums_refuses_what_is_no_run(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameter, match=re.escape(said)):
+        dp.ftrl_noise_for(**{"epsilon": 1, "delta": "1e-5", **asked})
 
 
 def test_a_warning_names_both_numbers() -> None:
