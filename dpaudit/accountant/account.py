@@ -76,8 +76,9 @@ class Bound:
         """Where the ends are further apart than asked: what was reached, and what more would cost.
 
         Widths shrink with the square of a grid's step and of a series' smoothing, so that a width
-        smaller by k takes about sqrt(k) times the time.  Where the pair that decides from above is
-        none that is reached, the gap is one between theorems.
+        smaller by k takes sqrt(k) times the time at least; how near floats and the largest grids
+        come is seen by asking for less.  Where the pair that decides from above is none that is
+        reached, the gap is one between theorems.
         """
         if self.asked is None or self.width <= self.asked:
             return ""
@@ -96,7 +97,10 @@ class Bound:
         if losses and any(isinstance(f, Replaced) for p in losses.pairs for f, _ in p.factors):
             return f"{said}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
-        return f"{said}: what was asked would take about {times:.3g} times the time"
+        return (
+            f"{said}: to ask for less takes at least {times:.3g} times the time, and comes no "
+            "closer than the largest grids and 53-bit floats do"
+        )
 
     @property
     def _losses(self) -> Losses | None:

@@ -24,6 +24,16 @@ def test_a_bound_that_is_wider_than_asked_says_so_and_what_more_would_cost() -> 
     assert "times the time" in bound.shortfall
 
 
+def test_no_time_is_promised_that_floats_do_not_keep() -> None:
+    """To ask a thousand times less brings these ends no closer: what it costs is a bound alone."""
+    noisy = dp.Compose(dp.Gaussian("g", 1), dp.Laplace("l", 1))
+    near, nearer = (dp.account(noisy, REPLACED, width=w).epsilon("1e-5") for w in (1e-11, 1e-14))
+    assert nearer.asked is not None
+    assert nearer.width > near.width / 2 > 10 * nearer.asked
+    assert "at least" in nearer.shortfall
+    assert "no closer than the largest grids and 53-bit floats" in nearer.shortfall
+
+
 def test_a_gap_between_theorems_is_told_from_one_that_time_closes() -> None:
     """Were the dominating pair reached, a smaller width would be said to take longer."""
     bound = dp.account(SPLICED, REPLACED, width=1e-4).epsilon("1e-5")
