@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import dpaudit as dp
 from audits.training.common import FAR, PAIR, TURNED, ZEROED
 from audits.training.last_iterate import pair as LONG
 from audits.training.secure_mean import PAIR as POINTING
+from audits.training.users import OWNED
 from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.families.banded.kernel import TurnsBatches
 from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
@@ -38,6 +40,7 @@ from mechanisms.training.microbatches import (
 from mechanisms.training.sampled_last_iterate import SampledLastShown
 from mechanisms.training.secure_mean import GRAIN, MODULUS, RADIUS, SQUARES, SecureMean
 from mechanisms.training.turns import TreeInTurns
+from mechanisms.training.users import OfUsers, UserSgd
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,32 @@ class Stretched(SampledLastShown):
         return curator.release("weights", Iterations(gradient, np.zeros(2), RATE, 12.0))
 
 
+class AllRecords(UserSgd):
+    """Users bring all records that they have."""
+
+    def query(self, weights: Array) -> dp.Query:
+        return _AllCounted(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _AllCounted(OfUsers):
+    def counted(self, values: Array) -> NDArray[np.bool_]:
+        return np.asarray(~np.isnan(values).all(axis=-1))
+
+
+class NoiseForARecord(UserSgd):
+    """Noise is for what one record moves, though a user brings two."""
+
+    def query(self, weights: Array) -> dp.Query:
+        return _OfARecord(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfARecord(OfUsers):
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.asarray(super().sensitivity(adjacency, size) / self.most)
+
+
 BROKEN = [
     *(
         _suite("sampled_last_iterate", SampledLastShown(), LONG, bug, kernels=kernels)
@@ -277,6 +306,8 @@ BROKEN = [
     _suite("adaptively_clipped_sgd", WholeCounts(), PAIR, "whole_counts"),
     _suite("adaptively_clipped_sgd", OldRadius(), PAIR, "old_radius"),
     _suite("layered_sgd", LargestLayer(), FAR, "largest_layer"),
+    _suite("user_sampled_sgd", AllRecords(), OWNED, "all_records_of_a_user"),
+    _suite("user_sampled_sgd", NoiseForARecord(), OWNED, "noise_for_a_record"),
     _suite("microbatched_gd", OnceTheRadius(TOGETHER), TURNED, "once_the_radius"),
     _suite(
         "accumulated_gd",

@@ -20,6 +20,7 @@ from audits.training import (
     search,
     secure_mean,
     turns,
+    users,
 )
 from dpaudit.audit.attack import attack
 from dpaudit.kernels.query import Array
@@ -34,6 +35,7 @@ from mechanisms.training.layers import layers as gradients_of
 from mechanisms.training.microbatches import Accumulated, accumulated_gd, microbatched_gd
 from mechanisms.training.search import tuned_step_size
 from mechanisms.training.turns import tree_in_turns
+from mechanisms.training.users import OfUsers, user_sampled_sgd
 
 CASES: list[tuple[dp.Mechanism, dp.Suite]] = [
     (dp_adam, adam.dp_adam),
@@ -48,6 +50,7 @@ CASES: list[tuple[dp.Mechanism, dp.Suite]] = [
     (household_count, household.household_count),
     (secure_mean_of.secure_mean, secure_mean.secure_mean),
     (tree_in_turns, turns.tree_in_turns),
+    (user_sampled_sgd, users.user_sampled_sgd),
 ]
 IDS = [mechanism.name for mechanism, _ in CASES]
 BY_NAME = {mechanism.name: mechanism for mechanism, _ in CASES}
@@ -152,3 +155,23 @@ def test_accumulating_changes_no_value() -> None:
     query = microbatched_gd.program.query(np.zeros((1, 2)))  # type: ignore[attr-defined]
     with pytest.raises(dp.InvalidParameter, match="not of a secret batch"):
         query.value(records, np.ones((1, 24), dtype=bool))
+
+
+def test_a_user_counts_with_the_first_records_that_there_are() -> None:
+    """Beside sums of clipped gradients made one by one."""
+    rng = np.random.default_rng(4)
+    values = np.concatenate([rng.normal(size=(5, 4, 2)) * 3, rng.integers(2, size=(5, 4, 1))], -1)
+    values[0, 0], values[1], values[2, 1:] = np.nan, np.nan, np.nan
+    weights = rng.normal(size=(3, 2))
+    chosen = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 0, 0]], dtype=bool)
+    expected = np.zeros((3, 2))
+    for trial, user in zip(*np.nonzero(chosen), strict=True):
+        there = [row for row in values[user] if not np.isnan(row).any()][:2]
+        for row in there:
+            slope = 1 / (1 + np.exp(-weights[trial] @ row[:2])) - row[2]
+            gradient = slope * row[:2]
+            expected[trial] += gradient / max(1, np.linalg.norm(gradient))
+    found = OfUsers(weights).value(dp.Records(values), chosen)
+    np.testing.assert_allclose(found, expected / 50, rtol=1e-12, atol=1e-15)
+    absent = OfUsers(weights).value(dp.Records(values, np.arange(5) < 4))
+    np.testing.assert_allclose(absent[0], OfUsers(weights).value(dp.Records(values[:4]))[0])
