@@ -80,9 +80,9 @@ lint: $(READY)  ## ruff, mypy --strict and the import contracts
 
 PRV := build/prv
 PEERS := build/peers
-bench-account: $(READY)  ## the accountant beside dp-accounting, prv_accountant, jax-privacy and autodp
+bench-account: $(READY)  ## the accountant beside dp-accounting, prv_accountant, jax-privacy, autodp and PLD_accounting
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
-	test -x $(PEERS)/bin/python || { $(PYTHON) -m venv $(PEERS) && $(PEERS)/bin/python -m pip install --quiet jax-privacy==2.0.0 autodp==0.2.3.1; }
+	test -x $(PEERS)/bin/python || { $(PYTHON) -m venv $(PEERS) && $(PEERS)/bin/python -m pip install --quiet jax-privacy==2.0.0 autodp==0.2.3.1 PLD_accounting==2.0 numba; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python --peers $(PEERS)/bin/python $(ARGS)
 	$(BIN)/python -m benchmarks.account_grid
 

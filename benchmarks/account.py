@@ -1,8 +1,8 @@
-"""The accountant beside dp-accounting, prv_accountant, jax-privacy and autodp.
+"""The accountant beside dp-accounting, prv_accountant, jax-privacy, autodp and PLD_accounting.
 
 Intervals, times and their ratios.  All run in turn in one call, so that a machine that slows down
 slows all; prv_accountant needs another NumPy and runs in an interpreter of its own (``--prv
-PYTHON``), and so do jax-privacy and autodp (``--peers PYTHON``); they time themselves.
+PYTHON``), and so do the last three (``--peers PYTHON``); they time themselves.
 """
 
 from __future__ import annotations
@@ -218,6 +218,17 @@ def training(
     return {"peer": peer, "records": 60_000, **numbers, **more}
 
 
+def allocated(sigma: str, slots: int, epochs: int, delta: str, width: float) -> Task:
+    """Random allocation, beside the convolution of 2026 at the accuracy that it takes by itself."""
+    node = Repeat(RandomAllocation(Gaussian("gradient", Fraction(sigma)), slots), epochs)
+    numbers = {"sigma": float(sigma), "slots": slots, "epochs": epochs, "delta": float(delta)}
+    return Task(
+        f"random allocation sigma={sigma}, {slots:,} slots, {epochs} epochs, delta={delta}",
+        interval(node, delta, width=width),
+        peers=({"peer": "PLD_accounting", "accuracy": -1.0, **numbers},),
+    )
+
+
 def banded(groups: int, rounds: int) -> Node:
     """Noise of as many bands as groups, over Poisson batches of groups that take turns."""
     turns = Participation(rounds // groups, groups)
@@ -289,10 +300,9 @@ TASKS = (
         rdp_batches,
     ),
     Task("100 Laplace(10), delta=0", interval(Repeat(Laplace("l", 10), 100), "0")),
-    Task(
-        "random allocation sigma=1, 100 slots, 10 epochs, delta=1e-5",
-        interval(Repeat(RandomAllocation(Gaussian("gradient", 1), 100), 10), "1e-5", width=0.02),
-    ),
+    allocated("1", 100, 10, "1e-5", 1e-3),
+    allocated("1", 1_000, 1, "1e-5", 1e-4),
+    allocated("0.5", 1_000, 10, "1e-6", 1e-3),
     Task("fold of a shared tree of 2^300 leaves", shared),
     Task("fold of a million rounds of 100 nodes", distinct),
 )
@@ -356,7 +366,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--prv", help="an interpreter that has prv_accountant 0.2.0")
-    parser.add_argument("--peers", help="an interpreter that has jax-privacy 2 and autodp 0.2.3")
+    parser.add_argument("--peers", help="an interpreter that has jax-privacy, autodp and more")
     parser.add_argument("--only", default="", help="tasks whose name holds this text")
     arguments = parser.parse_args()
     rows = []

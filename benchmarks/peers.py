@@ -1,4 +1,4 @@
-"""One question to autodp or jax-privacy, run by an interpreter that has both; prints JSON."""
+"""One question to a peer, run by an interpreter that has them all; prints JSON."""
 
 import json
 import sys
@@ -52,9 +52,34 @@ def autodp():
     yield Composition()(made, counts).get_approxDP(question["delta"])
 
 
-asking = {"jax-privacy": jax_privacy, "autodp": autodp}[question["peer"]]()
+def pld_accounting():
+    """Both ends of random allocation by convolution (Feldman and Shenfeld 2026)."""
+    from PLD_accounting import gaussian_allocation_epsilon_range
+
+    def ends(sigma, slots, epochs, accuracy):
+        return gaussian_allocation_epsilon_range(
+            delta=question["delta"],
+            sigma=sigma,
+            num_steps=slots,
+            num_epochs=epochs,
+            epsilon_accuracy=accuracy,
+        )
+
+    ends(4.0, 8, 1, 0.5)  # compiles
+    yield
+    names = ("sigma", "slots", "epochs", "accuracy")
+    yield ends(*(question[name] for name in names))
+
+
+PEERS = {"jax-privacy": jax_privacy, "autodp": autodp, "PLD_accounting": pld_accounting}
+asking = PEERS[question["peer"]]()
 next(asking)  # imports are not timed
 start = time.perf_counter()
 answer = next(asking)
 seconds = time.perf_counter() - start
-print(json.dumps({"text": f"upper {float(answer):.6f}", "seconds": seconds}))
+if isinstance(answer, tuple):
+    upper, lower = answer
+    text = f"[{lower:.7f}, {upper:.7f}]"
+else:
+    text = f"upper {float(answer):.6f}"
+print(json.dumps({"text": text, "seconds": seconds}))
