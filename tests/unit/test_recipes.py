@@ -84,6 +84,20 @@ def test_noise_for_prefix_sums_meets_its_target_and_a_little_less_does_not(
     assert held.upper <= 1 < shaved.lower
 
 
+@pytest.mark.parametrize(("epsilon", "steps"), [(0, 64), (1, 1024), (8, 1024)])
+def test_noise_for_prefix_sums_is_that_of_the_gaussian_mechanism(epsilon: int, steps: int) -> None:
+    """A record is in a leaf and all nodes above it; the profile is Balle and Wang's, by scipy."""
+    moved = math.sqrt(1 + math.log2(steps))
+    sigma = float(dp.ftrl_noise_for(epsilon=epsilon, delta="1e-5", steps=steps))
+
+    def delta(noise: float) -> float:
+        mu = moved / noise
+        over, under = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        return float(norm.cdf(over) - math.exp(epsilon) * norm.cdf(under))
+
+    assert delta(sigma) <= 1e-5 * (1 + 1e-9) < delta(sigma * 0.9999)
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
