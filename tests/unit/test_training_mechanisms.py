@@ -27,6 +27,7 @@ from dpaudit.kernels.query import Array
 from mechanisms.training import last_iterate as last_iterate_of
 from mechanisms.training import sampled_last_iterate as sampled_of
 from mechanisms.training import secure_mean as secure_mean_of
+from mechanisms.training import users as users_of
 from mechanisms.training.adam import dp_adam, dp_adam_unbiased
 from mechanisms.training.adaptive_clipping import adaptively_clipped_sgd
 from mechanisms.training.household import household_count
@@ -175,3 +176,9 @@ def test_a_user_counts_with_the_first_records_that_there_are() -> None:
     np.testing.assert_allclose(found, expected / 50, rtol=1e-12, atol=1e-15)
     absent = OfUsers(weights).value(dp.Records(values, np.arange(5) < 4))
     np.testing.assert_allclose(absent[0], OfUsers(weights).value(dp.Records(values[:4]))[0])
+
+
+def test_users_whose_clip_is_deleted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users_of, "clip_rows", lambda rows, radius: np.nan_to_num(rows))
+    found = attack(user_sampled_sgd, users.user_sampled_sgd, seed=3, error=ERROR, trials=400)
+    assert any(f.status == "broken" for f in found.findings)
