@@ -77,6 +77,15 @@ class Disagreement(DpauditError):
     exit_code = 1
 
 
+class InternalError(DpauditError):
+    """dpaudit contradicts itself: a bound that no mechanism has, or two ends in the wrong order.
+
+    No number from such an answer may be used.  The message asks for a report.
+    """
+
+    exit_code = 70
+
+
 class CertificateRejected(DpauditError):
     """A certificate that is not well formed, was changed, or does not follow from its witnesses."""
 

@@ -21,6 +21,7 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
 )
+from dpaudit.exact.arb import require_order
 from dpaudit.exact.domains import known_sign, non_negative, probability, real
 from dpaudit.families.composition import Repeat
 from dpaudit.families.events import Group
@@ -54,6 +55,7 @@ class Bound:
     ``lower`` is what some data and queries of the declared kinds reach; 0 where nothing is known.
     ``step`` is the derivation of ``upper``; ``asked`` how far apart the ends were to be (of a
     delta: relative to it), None where no width was asked for.
+    Errors: InternalError for ends in the wrong order.
 
     >>> import dpaudit as dp
     >>> dp.account(dp.Gaussian("mean", 5), dp.central("add_remove")).delta("0.5")
@@ -66,6 +68,9 @@ class Bound:
     upper_method: str
     step: Step | None = None
     asked: float | None = None
+
+    def __post_init__(self) -> None:
+        require_order(self.lower, self.upper, "a Bound")
 
     def __str__(self) -> str:
         methods = f"from below: {self.lower_method}; from above: {self.upper_method}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
 from dpaudit.check.expressions import says_between
+from dpaudit.check.invariants import require_possible
 from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.pairs import concluded
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
@@ -14,6 +16,7 @@ from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, 
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
+    canonical,
     decimal_upper,
     infinity,
     unknowns,
@@ -65,7 +68,8 @@ def require_numbers(root: Node) -> None:
 def rederive(predicate: Json, root: Node) -> list[Value]:
     """Every step's value, in order.
 
-    Errors: CertificateRejected naming the first step that does not follow.
+    Errors: CertificateRejected naming the first step that does not follow, or that no mechanism
+    could have.
     """
     nodes = {node.digest: node for node in postorder(root)}
     adjacency = predicate["scope"]["adjacency"]
@@ -77,6 +81,7 @@ def rederive(predicate: Json, root: Node) -> list[Value]:
         require(all(p < number for p in row["premises"]), f"{place}: a premise comes later")
         premises = [values[p] for p in row["premises"]]
         values.append(_step(row, nodes[row["node"]], premises, place, adjacency))
+    require_possible(predicate["derivation"]["steps"], values, root)
     return values
 
 
@@ -170,16 +175,26 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
         held = text == "inf" if unknowns(exact) else at_least(text, exact)
         require(held, f"{place}: {text} is not its bound, rounded outward")
     own = row["expression"] == value_text(value.upper)
-    exact_ones = [exact for _, exact in pairs if not unknowns(exact)]
-    said = own or (
-        len(exact_ones) == len(pairs) > 0
-        and says_between(row["expression"], exact_ones, [text for text, _ in pairs], {})
-    )
+    said = own or (pairs and all(_says(row["expression"], pairs, k) for k in (1, 2, 7)))
     require(said, f"{place}: its expression is not its value")
     if all(unknowns(exact) or rounded_up(text, exact) for text, exact in pairs):
         return value
     larger = tuple(decimal(text) for text, _ in pairs)
     return replace(value, upper=larger if value.calculus == "approx" else larger[0])
+
+
+def _says(expression: str, pairs: list[tuple[str, Any]], k: int) -> bool:
+    """Whether an expression is the bounds, with each index of a schedule at k."""
+    symbols = set[Any]().union(*(unknowns(exact) for _, exact in pairs))
+    bounds = [
+        canonical(exact.subs(dict.fromkeys(symbols, k))) if unknowns(exact) else exact
+        for _, exact in pairs
+    ]
+    texts = [
+        decimal_upper(at) if unknowns(exact) else text
+        for at, (text, exact) in zip(bounds, pairs, strict=True)
+    ]
+    return says_between(expression, bounds, texts, {str(s): Fraction(k) for s in symbols})
 
 
 def _curve(row: Json, value: Value, place: str) -> Value:

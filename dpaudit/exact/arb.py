@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InternalError, InvalidParameter
 from dpaudit.exact.effort import poll
 from dpaudit.exact.forms import Number, head, is_arb, is_rational
 from dpaudit.exact.operations import CONSTANTS, ENCLOSURES, ball
@@ -52,6 +52,21 @@ def working_precision() -> Any:
     import flint
 
     return flint.ctx.workprec(PRECISION_BITS)
+
+
+def require_order(lower: Any, upper: Any, what: str) -> None:
+    """Refuse an interval whose lower end is certainly above its upper end.
+
+    Errors: InternalError, since no number lies in such an interval.
+    """
+    rational = is_rational(lower) and is_rational(upper)
+    if lower is upper or (lower <= upper if rational else not as_ball(lower) > as_ball(upper)):
+        return
+    raise InternalError(
+        f"{what}: its lower end {float(as_ball(lower))} is above its upper end "
+        f"{float(as_ball(upper))}. This is an error of dpaudit: use neither, and report what was "
+        "asked for"
+    )
 
 
 def as_ball(value: Any) -> Any:

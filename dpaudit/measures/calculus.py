@@ -15,6 +15,8 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, infinity, is_symbolic, maximum, settled, total, total_over
+from dpaudit.exact.arb import require_order
+from dpaudit.measures.invariants import require_consistent
 from dpaudit.nodes import Assumption, Node, digest_each, find_path, postorder, rests_on
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
@@ -167,6 +169,10 @@ class Converted:
     epsilon_upper: Number
     epsilon_lower: Fraction | None
     witness: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.epsilon_lower is not None:
+            require_order(self.epsilon_lower, self.epsilon_upper, "a conversion's epsilon")
 
 
 Conversion = Callable[[Step, Fraction, float], Converted]
@@ -357,7 +363,7 @@ class Calculus:
         """The derivation of ``root``; shared subtrees are folded once.
 
         Errors: Unsupported before any number is made, naming the node's path and the calculi that
-        have a rule for it.
+        have a rule for it; InternalError for a bound that no mechanism has.
         """
         nodes = list(postorder(root))
         for node in nodes:
@@ -369,6 +375,7 @@ class Calculus:
             if node.digest not in done:
                 below = [done[c.digest] for c in node.children]
                 done[node.digest] = self.concluded(node, below, scope.adjacency)
+        require_consistent(done[root.digest])
         return done[root.digest]
 
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:

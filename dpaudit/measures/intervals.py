@@ -22,6 +22,7 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
+from dpaudit.exact.arb import require_order
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes.pairs import Losses, Pair, numbers_in
 from dpaudit.profiles import Interval, narrowest
@@ -43,6 +44,10 @@ class TwoSided:
     upper_rows: tuple[dict[str, str], ...]
     lower_rows: tuple[dict[str, str], ...]
     method: str
+
+    def __post_init__(self) -> None:
+        if self.lower is not None:
+            require_order(self.lower, self.upper, "the ends of a profile")
 
 
 def losses_of(step: Step) -> Losses:

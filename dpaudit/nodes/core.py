@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from fractions import Fraction
 from functools import cache, cached_property
 from html import escape
 from itertools import islice
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import canonical, exact, is_symbolic, readable, unknowns, wire
-from dpaudit.exact.domains import SHOWN, checked, text
+from dpaudit.exact.domains import SHOWN, Span, Spans, checked, for_each, text
 from dpaudit.scope import choose
 
 DEPTH = 40
@@ -94,13 +95,23 @@ class Node:
             value = getattr(self, f.name)
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
-                object.__setattr__(self, f.name, checked(value, place, f.metadata["domain"]))
+                with for_each(self._spoken(value)):
+                    known = checked(value, place, f.metadata["domain"])
+                object.__setattr__(self, f.name, known)
             elif holds_node(f) and not isinstance(value, Node):
                 raise InvalidParameter(
                     f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
                 )
             elif f.type in ("str", str):
                 text(value, f"{type(self).__name__}.{f.name}")
+
+    def _spoken(self, value: Any) -> Spans:
+        """The orders above 1, if this node's numbers are functions of the order."""
+        if not (self.speaks_of and is_symbolic(value)):
+            return {}
+        import sympy
+
+        return {sympy.Symbol(self.speaks_of, positive=True): Span(Fraction(1), None, whole=False)}
 
     def _fields(self) -> tuple[Any, ...]:
         return _fields_of(type(self))  # type: ignore[arg-type]
@@ -161,6 +172,14 @@ class Node:
             parameters = {k: _substitute(v, exacts) for k, v in node.parameters.items()}
             done[node.digest] = node.rebuild(parameters, [done[c.digest] for c in node.children])
         return done[self.digest]
+
+    def examine(self) -> None:
+        """Ask anew whether the parameters are in their domains.
+
+        What :func:`~dpaudit.exact.domains.for_each` binds at the moment, they must be for every
+        value of.  Errors: InvalidParameter.
+        """
+        self.rebuild(self.parameters, list(self.children))
 
     def rebuild(self, parameters: Mapping[str, Any], children: list[Node]) -> Node:
         """A node of this type with other parameters and children."""
@@ -238,6 +257,21 @@ def postorder(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
+
+
+def examine(root: Node) -> None:
+    """Ask anew whether every parameter of a declaration is in its domain, as :meth:`Node.examine`.
+
+    A Repeat with an index asks for what is below it, for each of its rounds, by itself.
+    """
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            node.examine()
+            stack.extend(() if getattr(node, "index", None) is not None else node.children)
 
 
 def hiding(root: Node) -> Node | None:

@@ -64,6 +64,9 @@ class Stranger(Node):
     def is_shipped(self) -> bool:
         return False
 
+    def examine(self) -> None:
+        """Its author's project alone knows the domains."""
+
     @property
     def children(self) -> tuple[Node, ...]:
         return tuple(self.__dict__["_children"])

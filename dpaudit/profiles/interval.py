@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity, is_infinite
+from dpaudit.exact.arb import require_order
 
 # How far apart ends may be where nothing else is asked: of epsilon, of delta relative to it.
 WIDTH, RELATIVE_WIDTH = 1e-4, 1e-3
@@ -26,6 +27,9 @@ class Interval:
     lower_witness: dict[str, str] = field(default_factory=dict)
     upper_witness: dict[str, str] = field(default_factory=dict)
     method: str = ""
+
+    def __post_init__(self) -> None:
+        require_order(self.lower, self.upper, "an interval of a profile")
 
 
 def narrowest(one: Interval, other: Interval) -> Interval:

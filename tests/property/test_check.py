@@ -254,7 +254,8 @@ def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def shaved(*arguments: Any, **options: Any) -> Any:
         found = honest(*arguments, **options)
-        return replace(found, upper=found.upper - Fraction(1, 10**4))
+        low = max(found.lower - Fraction(1, 10**4), Fraction(0))
+        return replace(found, lower=low, upper=found.upper - Fraction(1, 10**4))
 
     node = Compose(Gaussian("a", 2), Laplace("b", 3))
     case = mechanism("case", node, ApproxDP(3, Fraction(1, 10**5)))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
-from dpaudit.exact.domains import known_sign, number, rate, refuse
+from dpaudit.exact.domains import known_sign, known_whole, number, rate, refuse
 from dpaudit.families.discrete.node import whole
 from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Node
@@ -26,7 +26,9 @@ def whole_batches(population: Number, batch_size: Number, place: str) -> Number:
     """
     fits(batch_size, population, place)
     found = population / batch_size
-    if not is_symbolic(found) and found.denominator != 1:
+    if known_whole(found) is False:
+        if is_symbolic(found):
+            refuse(batch_size, f"{place}.batch_size", f"a divisor of {readable(population)}")
         raise InvalidParameter(
             f"{place}.batch_size = {readable(batch_size)}: a pass over {readable(population)} "
             f"records leaves a partial batch of {int(population % batch_size)}; drop as many "

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from reprlib import repr as short
 from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic
-from dpaudit.exact.domains import SHOWN, count, number
-from dpaudit.nodes.core import Assumption, Node, Several, postorder, symbols_in
+from dpaudit.exact.domains import SHOWN, Span, count, for_each, number
+from dpaudit.nodes.core import (
+    Assumption,
+    Node,
+    Several,
+    examine,
+    free_unknowns,
+    postorder,
+    symbols_in,
+)
 
 
 class Compose(Several):
@@ -40,7 +49,8 @@ class Parallel(Several):
 class Repeat(Node):
     """``child`` runs ``times`` times in sequence, adaptively.
 
-    With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times.
+    With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times; they
+    must be in their domains in every round.
 
     >>> import dpaudit as dp
     >>> rounds = dp.Repeat(dp.Gaussian("gradient", 5), times=100)
@@ -76,6 +86,9 @@ class Repeat(Node):
                     f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "
                     "that name; rename one"
                 )
+        if self.index in free_unknowns(self.child):
+            with for_each({self.index: Span(Fraction(1), self.times)}):
+                examine(self.child)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, is_symbolic
-from dpaudit.exact.domains import count, number, positive, refuse
+from dpaudit.exact.domains import count, is_bound, number, positive, refuse
 from dpaudit.nodes.core import VALUES, Leaf, labelled
 from dpaudit.scope import choose
 
@@ -200,6 +200,8 @@ class CorrelatedGaussian(Leaf):
             size = len(self.strategy.entries)
             if self.rounds != size:
                 refuse(self.rounds, f"{self.name}.rounds", f"{size}, the rows of its strategy")
+        if is_bound(self.rounds):
+            refuse(self.rounds, f"{self.name}.rounds", "a number that is the same in every round")
         if not is_symbolic(self.rounds):
             self._within(int(self.rounds))
 

@@ -128,8 +128,8 @@ def _fits(node: Node, part: Node, population: Number, records: Number | None) ->
         )
     left = population - records
     more = known_sign(left, strict=False) is False
-    fewer = known_sign(left, strict=True) is True
-    if more or (fewer and not at_most):
+    fewer = not at_most and known_sign(-left, strict=False) is False
+    if more or fewer:
         raise InvalidParameter(
             f"{part.head[:80]} below {node.name}: declared for {readable(population)} records, and "
             f"runs on the {readable(records)} that {node.name} draws"

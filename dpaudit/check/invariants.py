@@ -1,0 +1,182 @@
+"""What every derivation satisfies, whatever its theorems say, asked of each round of a schedule.
+
+Losses are numbers of at least 0; a whole loses at least what each part loses; a sample loses at
+most what its base loses; parameters are at least 0; rounds, records and draws are counted by
+natural numbers.  No theorem is asked: a theorem, a domain or a sum in closed form that is wrong is
+found here.  The accountant has its own, in :mod:`dpaudit.measures.invariants`; neither imports the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.reading import Json, require
+from dpaudit.check.theorem import at_order
+from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify
+from dpaudit.exact.arb import TooManyTerms
+from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.pairs import Losses, numbers_in
+
+# Bounds that one verification evaluates, each round of a schedule counted: seconds of work.
+MOST_BOUNDS = 100_000
+# Different nestings of schedules around one node: each is looked at round by round.
+MOST_WAYS = 1_000
+WHOLES = {"Compose", "Parallel", "Repeat", "Select", "Assuming", "EventSlack", "Group", "Tuned"}
+SAMPLES = {"PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement"}
+NATURAL = {"times", "size", "draws", "population", "batch_size", "slots", "rounds", "steps"}
+NATURAL |= {"answers", "choices", "clients", "groups", "sensitivity"}
+ORDERS = tuple(Fraction(order) for order in ("1.01", "3", "50", "700"))
+
+Round = Mapping[Any, int]
+
+
+def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -> None:
+    """Errors: CertificateRejected naming the first step whose bound no mechanism has."""
+    around = _schedules_around(root)
+    bounds = [_Bound(value) for value in values]
+    left = MOST_BOUNDS
+    for number, (row, bound) in enumerate(zip(steps, bounds, strict=True)):
+        place = f"step {number} ({row['rule'][:40]})"
+        node = bound.value.node
+        for schedules in around[node.digest]:
+            for at in _rounds(schedules, {}):
+                left -= 1
+                require(left >= 0, f"{place}: more than {MOST_BOUNDS} rounds to look at")
+                _require_parameters(node, at, place)
+                own = bound.losses(at)
+                require(all(map(_may_be_a_loss, own)), f"{place}: below 0, or no number{_in(at)}")
+                for premise in (bounds[p] for p in row["premises"]):
+                    for inner in _rounds_of(node, at):
+                        held = _is_in_order(bound, own, premise, premise.losses(inner))
+                        require(held, f"{place}: its bound contradicts a premise's{_in(inner)}")
+
+
+def _schedules_around(root: Node) -> dict[str, tuple[tuple[Node, ...], ...]]:
+    """For each node, by digest, the schedules it stands in, outermost first; each way once."""
+    nodes = {node.digest: node for node in postorder(root)}  # children before their parents
+    ways: dict[str, dict[tuple[Node, ...], None]] = {digest: {} for digest in nodes}
+    ways[root.digest][()] = None
+    for node in reversed(nodes.values()):
+        inside = (node,) if _is_schedule(node) else ()
+        for child in node.children:
+            ways[child.digest].update(dict.fromkeys((*way, *inside) for way in ways[node.digest]))
+            require(len(ways[child.digest]) <= MOST_WAYS, "too many schedules around one node")
+    return {digest: tuple(found) for digest, found in ways.items()}
+
+
+def _is_schedule(node: Any) -> bool:
+    return getattr(node, "index", None) is not None
+
+
+def _rounds_of(node: Any, at: Round) -> Iterator[Round]:
+    """The rounds in which a node runs its children: those of a schedule, none of no rounds."""
+    if _is_schedule(node):
+        yield from _rounds([node], at)
+    elif _exactly(getattr(node, "times", Fraction(1)), at) != 0:
+        yield at
+
+
+def _rounds(schedules: Sequence[Any], known: Round) -> Iterator[Round]:
+    """Every round of nested schedules, as values of their indices."""
+    if not schedules:
+        yield known
+        return
+    times = _exactly(schedules[0].times, known)
+    held = isinstance(times, Fraction) and times.denominator == 1 and times >= 0
+    require(held, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(known)}")
+    for k in range(1, int(times) + 1):
+        yield from _rounds(schedules[1:], {**known, schedules[0].index: k})
+
+
+def _require_parameters(node: Node, at: Round, place: str) -> None:
+    """A shipped node's numbers are at least 0 (the shape of a law of runs: -1), counts natural."""
+    for name, value in node.parameters.items():
+        if not node.is_shipped or not (isinstance(value, Fraction) or is_symbolic(value)):
+            continue
+        if name in NATURAL:
+            count = _exactly(value, at)
+            held = isinstance(count, Fraction) and count.denominator == 1 and count >= 0
+            require(held, f"{place}: {name} is no natural number{_in(at)}")
+        elif name != "index":
+            least = value + 1 if name == "shape" else value
+            numbers = [_exactly(least, at)]
+            if node.speaks_of:
+                numbers = [_exactly(at_order(least, order), at) for order in ORDERS]
+            held = all(_may_be_a_loss(_number(number, {})) for number in numbers)
+            require(held, f"{place}: {name} is below 0{_in(at)}")
+
+
+def _exactly(value: Any, at: Round) -> Any:
+    if not is_symbolic(value):
+        return value
+    return canonical(value.subs({symbol: sympify(Fraction(k)) for symbol, k in at.items()}))
+
+
+def _in(at: Round) -> str:
+    return "".join(f", in round {symbol} = {k}" for symbol, k in at.items())
+
+
+class _Bound:
+    """The numbers of one step's bound, at any round."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        upper = value.upper
+        if upper is None:
+            self._parts: list[Any] = []
+        elif isinstance(upper, Losses):
+            pairs = (*upper.pairs, *upper.reached)
+            self._parts = [n for pair in pairs for n in numbers_in(pair)] + [upper.slack]
+        elif callable(upper):
+            self._parts = [upper(order) for order in ORDERS]
+        else:
+            self._parts = list(upper) if isinstance(upper, tuple) else [upper]
+
+    def losses(self, at: Round) -> list[Any]:
+        """Fractions, balls or infinity."""
+        known = {symbol: enclose(Fraction(k)) for symbol, k in at.items()}
+        return [_number(part, known) for part in self._parts]
+
+
+def _number(value: Any, known: Mapping[Any, Any]) -> Any:
+    """A fraction, a ball or infinity; NaN for what is not real."""
+    if not is_symbolic(value) or is_infinite(value):
+        return value
+    try:
+        return enclose(value, known)
+    except TooManyTerms as error:
+        raise CertificateRejected(f"not looked at: {error}") from None
+    except InvalidParameter:
+        return enclose(Fraction(0)) / 0
+
+
+def _may_be_a_loss(number: Any) -> bool:
+    if isinstance(number, Fraction) or is_infinite(number):
+        return bool(number >= 0)
+    return not (number.is_nan() or number < 0)
+
+
+def _is_in_order(whole: _Bound, losses: Sequence[Any], part: _Bound, inside: Sequence[Any]) -> bool:
+    """Whether nothing shows that a whole loses less than a part, or a sample more than its base."""
+    value, kind = whole.value, type(whole.value.node).__name__
+    comparable = value.calculus == part.value.calculus and not isinstance(value.upper, Losses)
+    if value.converted or not comparable or None in (value.upper, part.value.upper):
+        return True
+    if kind in WHOLES:
+        return not any(map(_is_below, losses, inside))
+    if kind in SAMPLES and value.calculus == "pure":
+        return not any(map(_is_below, inside, losses))
+    return True
+
+
+def _is_below(number: Any, other: Any) -> bool:
+    if is_infinite(number) or is_infinite(other):
+        return is_infinite(other) and not is_infinite(number)
+    if isinstance(number, Fraction) and isinstance(other, Fraction):
+        return number < other
+    balls = [enclose(n) if isinstance(n, Fraction) else n for n in (number, other)]
+    return bool(balls[0] < balls[1])

@@ -1,0 +1,214 @@
+"""What every derivation satisfies, whatever its rules say: looked at in each round by itself.
+
+A loss is a number of at least 0.  What composes, repeats or chooses among mechanisms loses at least
+as much as each of them.  A sample loses at most what its base loses.  Parameters are at least 0,
+and numbers of rounds, records or draws are natural ones.
+
+These facts hold for every mechanism, so they need no rule and ask for none: they find what a wrong
+rule, a domain or a closed form of a sum lets pass.  The checker has its own, in
+:mod:`dpaudit.check.invariants`; neither imports the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import InternalError, InvalidParameter, Unsupported
+from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact.arb import TooManyTerms, as_ball
+from dpaudit.nodes.pairs import Losses, numbers_in
+
+# Steps that are evaluated for one derivation, each round of a schedule counted: some seconds.
+MOST_STEPS = 200_000
+# Orders at which a Renyi curve is evaluated.
+ORDERS = (Fraction(5, 4), Fraction(2), Fraction(32), Fraction(1024))
+AT_LEAST_EACH_CHILD = (
+    "Compose",
+    "Parallel",
+    "Repeat",
+    "Select",
+    "Assuming",
+    "EventSlack",
+    "Group",
+    "Tuned",
+)
+AT_MOST_ITS_BASE = ("PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement")
+COUNTS = frozenset(
+    "times size draws population batch_size slots rounds steps answers choices clients groups "
+    "sensitivity".split()
+)
+# The one parameter of a shipped node that may be negative, and what makes it a number above 0.
+MAY_BE_NEGATIVE = {"shape": Fraction(1)}
+
+Values = Mapping[Any, int]
+Numbers = tuple[Any, ...] | None
+
+
+def require_consistent(root: Any) -> None:
+    """Look at every step of a derivation, in every round.
+
+    Errors: InternalError naming the first step that no mechanism could have; Unsupported for more
+    rounds than are looked at.
+    """
+    _Derivation().visit(root)
+
+
+class _Derivation:
+    """The steps that were looked at, each once for the values of the indices it depends on."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, tuple[tuple[Any, int], ...]], Numbers] = {}
+        self._depends: dict[int, frozenset[Any]] = {}
+
+    def visit(self, root: Any) -> None:
+        """Look at every step, premises first, so that no recursion follows the depth of a tree."""
+        for step in root.walk():
+            self._once(step, {})
+
+    def _once(self, step: Any, values: Values) -> Numbers:
+        """The numbers of a step at some values of the indices around it.
+
+        None for a bound that other symbols decide.
+        """
+        own = self._free(step)
+        key = id(step), tuple((s, k) for s, k in values.items() if s in own)
+        if key not in self._numbers:
+            if len(self._numbers) >= MOST_STEPS:
+                raise Unsupported(
+                    f"{step.node.head}: {step.calculus} was asked for more than {MOST_STEPS} "
+                    "different rounds, each of which would have to be looked at"
+                )
+            self._numbers[key] = self._looked_at(step, dict(key[1]))
+        return self._numbers[key]
+
+    def _free(self, step: Any) -> frozenset[Any]:
+        """Symbols that a step's declaration holds and does not bind."""
+        if id(step) not in self._depends:
+            inside = frozenset[Any]().union(*map(self._free, step.premises))
+            own = frozenset[Any]().union(*map(_unknowns, step.node.parameters.values()))
+            self._depends[id(step)] = (own | inside) - {getattr(step.node, "index", None)}
+        return self._depends[id(step)]
+
+    def _looked_at(self, step: Any, values: Values) -> Numbers:
+        numbers = _numbers(step.value, values)
+        if not all(map(_is_loss, numbers or ())):
+            raise _impossible(step, values, "is below 0, or not a number")
+        if (wrong := _wrong_parameter(step.node, values)) is not None:
+            raise _impossible(step, values, wrong)
+        for inside in self._premises(step, values):
+            self._compare(step, numbers, inside, values)
+        return numbers
+
+    def _premises(self, step: Any, values: Values) -> list[Numbers]:
+        """The numbers of each premise; of a schedule's, round by round."""
+        index = getattr(step.node, "index", None)
+        if index is None or not any(index in self._free(p) for p in step.premises):
+            times = _at(getattr(step.node, "times", Fraction(1)), values)
+            return [] if times == 0 else [self._once(p, values) for p in step.premises]
+        times = _at(step.node.times, values)
+        if is_symbolic(times):
+            return []
+        rounds = range(1, int(times) + 1)
+        return [self._once(p, {**values, index: k}) for k in rounds for p in step.premises]
+
+    def _compare(self, step: Any, numbers: Numbers, inside: Numbers, values: Values) -> None:
+        if numbers is None or inside is None or isinstance(step.value, Losses):
+            return  # parameters of pairs of distributions have no order among each other
+        kind = type(step.node).__name__
+        if kind in AT_LEAST_EACH_CHILD and any(map(_is_below, numbers, inside)):
+            raise _impossible(step, values, "is below that of a part of it")
+        amplified = kind in AT_MOST_ITS_BASE and step.calculus == "pure"
+        if amplified and any(map(_is_below, inside, numbers)):
+            raise _impossible(step, values, "is above that of the mechanism it samples for")
+
+
+def _impossible(step: Any, values: Values, why: str) -> InternalError:
+    at = "".join(f", {symbol} = {k}" for symbol, k in values.items())
+    return InternalError(
+        f"{step.calculus} bound of {step.node.head}{at}: it {why}. "
+        "This is an error of dpaudit: use no number of this account, and report the declaration"
+    )
+
+
+def _unknowns(value: Any) -> set[Any]:
+    if isinstance(value, tuple):
+        return set[Any]().union(*map(_unknowns, value))
+    return unknowns(value)
+
+
+def _numbers(value: Any, values: Values) -> Numbers:
+    """The losses that a bound consists of, as fractions, balls or infinity."""
+    parts = list(value) if isinstance(value, tuple) else [value]
+    if isinstance(value, Losses):
+        pairs = (*value.pairs, *value.reached)
+        parts = [number for pair in pairs for number in numbers_in(pair)] + [value.slack]
+    found: list[Any] = []
+    for part in parts:
+        each = _evaluated(part, values)
+        if each is None:
+            return None
+        found += each
+    return tuple(found)
+
+
+def _evaluated(value: Any, values: Values) -> list[Any] | None:
+    """A number; a curve at :data:`ORDERS`; None where another symbol has no value."""
+    if not is_symbolic(value) or is_infinite(value):
+        return [value]
+    known = {symbol: enclose(Fraction(k)) for symbol, k in values.items()}
+    others = unknowns(value) - known.keys()
+    if not others:
+        return _enclosed(value, known)
+    if {symbol.name for symbol in others} != {"alpha"}:
+        return None
+    (order,) = others
+    each = [_enclosed(value, {**known, order: enclose(at)}) for at in ORDERS]
+    return None if None in each else [ball for balls in each for ball in balls or ()]
+
+
+def _enclosed(value: Any, known: Mapping[Any, Any]) -> list[Any] | None:
+    """A ball, of NaN for what is not real; None for a sum of too many terms."""
+    try:
+        return [enclose(value, known)]
+    except TooManyTerms:
+        return None
+    except InvalidParameter:
+        return [enclose(Fraction(0)) / 0]
+
+
+def _is_loss(number: Any) -> bool:
+    """Whether a number may be at least 0; NaN may not."""
+    if isinstance(number, Fraction) or is_infinite(number):
+        return bool(number >= 0)
+    return not (number.is_nan() or number < 0)
+
+
+def _is_below(number: Any, other: Any) -> bool:
+    """Whether a loss is certainly below another one."""
+    if is_infinite(number) or is_infinite(other):
+        return is_infinite(other) and not is_infinite(number)
+    if isinstance(number, Fraction) and isinstance(other, Fraction):
+        return number < other
+    return bool(as_ball(number) < as_ball(other))
+
+
+def _at(value: Any, values: Values) -> Any:
+    if not is_symbolic(value):
+        return value
+    return canonical(value.subs({symbol: sympify(Fraction(k)) for symbol, k in values.items()}))
+
+
+def _wrong_parameter(node: Any, values: Values) -> str | None:
+    """Why a parameter of a shipped node means nothing; None where all mean something."""
+    for name, value in node.parameters.items():
+        if not (node.is_shipped and (isinstance(value, Fraction) or is_symbolic(value))):
+            continue
+        if name in COUNTS:
+            count = _at(value, values)
+            if not (is_symbolic(count) or (count.denominator == 1 and count >= 0)):
+                return f"has {name} = {count}, not a natural number"
+        elif not all(map(_is_loss, _evaluated(value + MAY_BE_NEGATIVE.get(name, 0), values) or ())):
+            return f"has {name} = {_at(value, values)}, which is below 0"
+    return None
