@@ -116,7 +116,7 @@ def _spans_of(symbols: set[Any], spans: Spans) -> Spans | None:
     None where one of them is free.
     """
     needed = set(symbols)
-    for symbol, span in reversed(spans.items()):
+    for symbol, span in reversed(list(spans.items())):
         if symbol in needed and span.last is not None:
             needed |= unknowns(span.last)
     return {s: span for s, span in spans.items() if s in needed} if needed <= spans.keys() else None
