@@ -26,7 +26,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement $(LOCK)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -119,11 +119,11 @@ corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, a
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl
 	$(BIN)/dpaudit rules --markdown > docs/rules.md
 
-lock:  ## resolve pyproject.toml anew into requirements-dev.lock
+lock:  ## resolve pyproject.toml anew into requirements-dev.lock, with the digests of all files
 	rm -rf $(LOCK_VENV)
 	$(PYTHON) -m venv $(LOCK_VENV)
-	$(LOCK_VENV)/bin/python -m pip install --quiet '.[dev]'
-	{ sed -n '/^#/p' $(LOCK); $(LOCK_VENV)/bin/python -m pip freeze --exclude dpaudit; } > $(LOCK).new
+	$(LOCK_VENV)/bin/python -m pip install --quiet uv==0.13.9
+	{ sed -n '/^#/p' $(LOCK); $(LOCK_VENV)/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header --no-strip-extras --python $(LOCK_VENV)/bin/python --extra dev pyproject.toml; } > $(LOCK).new
 	mv $(LOCK).new $(LOCK)
 	rm -rf $(LOCK_VENV)
 

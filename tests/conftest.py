@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from dpaudit.check import SECONDS
-from dpaudit.check.process import Row, verify_file
+from dpaudit.check.process import Verified, row_of
 from dpaudit.report import plots
 from dpaudit.report.say import say
 from dpaudit.storage import roots
+from dpaudit.storage.evidence import Evidence
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -58,10 +59,10 @@ def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
     `tests/cli/test_verify_command.py` and all that runs commands as processes has it started.
     """
 
-    def verify_files(paths: Sequence[Path], seconds: float = SECONDS) -> Iterator[Row]:
-        return (verify_file(path, seconds) for path in paths)
+    def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterator[Verified]:
+        return (Verified(file, row_of(file, seconds)) for file in files)
 
-    for module in ("check.process", "certificate.publish", "cli.gate"):
+    for module in ("check.process", "certificate.rendering", "certificate.budget", "cli.gate"):
         monkeypatch.setattr(f"dpaudit.{module}.verify_files", verify_files)
 
 
@@ -95,6 +96,7 @@ def drawn_once(drawn: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
 def unserved(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process as if it served no root yet; afterwards, as it was before."""
     monkeypatch.setattr(roots, "_served", None)
+    monkeypatch.setattr(roots, "_ran", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     kept = {name: sys.modules.pop(name) for name in _catalogue_modules()}
     yield

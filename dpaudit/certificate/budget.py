@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.certificate.publish import of_strangers
+from dpaudit.check.file import read
+from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, decimal_upper, is_infinite
 from dpaudit.families.composition import Compose
@@ -265,11 +266,9 @@ def chosen(
     paths: Sequence[Path], since: date | None = None, until: date | None = None
 ) -> Iterator[Entry | DpauditError]:
     """The releases of files within a window of days; an error for each file that has none."""
-    for path, certificate in of_strangers(paths):
+    for one in verify_files(list(map(read, paths))):
         try:
-            if isinstance(certificate, CertificateRejected):
-                raise certificate
-            entry = entry_of(certificate, path)
+            entry = entry_of(one.certificate, one.file.path)
         except DpauditError as error:
             yield error
             continue

@@ -18,7 +18,9 @@ from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certify import Run, environment
+from dpaudit.check.file import read
 from dpaudit.exact.wire import digest, encode_number
+from dpaudit.storage.evidence import Evidence, strict_json
 from dpaudit.storage.files import write_atomically
 from dpaudit.storage.roots import code_digest
 
@@ -79,16 +81,16 @@ def _suite(suite: Suite) -> list[Any]:
 
 def remember(files: Files, made_from: str) -> None:
     """Record from what both files were made; call it when they have been written."""
-    record = {"made_from": made_from, "files": _digests(files)}
+    record = {"made_from": made_from, "files": _digests(files, read(files.certificate))}
     write_atomically(_record(files), json.dumps(record).encode() + b"\n")
 
 
-def holds(files: Files, made_from: str) -> bool:
-    """Whether both files are those that were made from just this."""
+def holds(files: Files, made_from: str, certificate: Evidence) -> bool:
+    """Whether both files are those that were made from just this; the first is given as read."""
     try:
-        record = json.loads(_record(files).read_text("utf-8"))
-        return bool(record == {"made_from": made_from, "files": _digests(files)})
-    except (OSError, ValueError, RecursionError):
+        record = strict_json(_record(files).read_bytes())
+        return bool(record == {"made_from": made_from, "files": _digests(files, certificate)})
+    except (OSError, ValueError):
         return False
 
 
@@ -96,6 +98,5 @@ def _record(files: Files) -> Path:
     return files.certificate.parent / FOLDER / files.certificate.name
 
 
-def _digests(files: Files) -> list[str]:
-    paths = (files.certificate, files.page)
-    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+def _digests(files: Files, certificate: Evidence) -> list[str]:
+    return [certificate.sha256, hashlib.sha256(files.page.read_bytes()).hexdigest()]

@@ -23,10 +23,10 @@ from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
-from dpaudit.check.file import is_empirical, load, validate
-from dpaudit.check.process import verify_files
+from dpaudit.check.file import is_empirical, load, parsed, read, validate
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
+from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.files import write_atomically, write_new, write_together
 
 Result = TypeVar("Result")
@@ -282,10 +282,11 @@ def _guarded(
 def _find(run: Run, index: int, out: Path) -> Finished | None:
     """What an earlier run made of the same, if it is as it was written and verifies."""
     files = files_of(run.orders[index].mechanism.name, out)
-    if not holds(files, identity(run, index)):
+    written = read(files.certificate)
+    if not holds(files, identity(run, index), written):
         return None
     try:
-        certificate, _ = verified(files.certificate)
+        certificate, _ = confirmed(written)
     except CertificateRejected:
         return None
     return _finished(run, index, certificate, files, kept=True)
@@ -333,23 +334,11 @@ def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
 
     Errors: CertificateRejected naming what does not.
     """
-    certificate = load(path)
+    return confirmed(read(path))
+
+
+def confirmed(file: Evidence) -> tuple[dict[str, Any], Confirmed]:
+    """The same of a file as it was read."""
+    certificate = parsed(file)
     validate(certificate)
     return certificate, check(certificate)
-
-
-def of_stranger(path: Path) -> Json:
-    """A certificate that verifies in a process of its own, within its limits.
-
-    Errors: CertificateRejected naming what does not.
-    """
-    ((_, found),) = of_strangers([path])
-    if isinstance(found, CertificateRejected):
-        raise found
-    return found
-
-
-def of_strangers(paths: Sequence[Path]) -> Iterator[tuple[Path, Json | CertificateRejected]]:
-    """Several files, verified in one such process: each certificate, or why it is none."""
-    for path, row in zip(paths, verify_files(paths), strict=True):
-        yield path, load(path) if row["verified"] else CertificateRejected(row["reason"])

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.publish import of_strangers
-from dpaudit.check.file import is_empirical
+from dpaudit.check.file import is_empirical, read
+from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -26,7 +26,18 @@ from dpaudit.report import (
 )
 from dpaudit.report.say import speaking
 from dpaudit.report.view import build
-from dpaudit.sign import Identity, Key, Signed, bundled, envelope_of, read_envelope, signatures
+from dpaudit.sign import (
+    Identity,
+    Key,
+    Signed,
+    bundled,
+    envelope_of,
+    read_bundle,
+    read_envelope,
+    service,
+    signatures,
+)
+from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.files import write_atomically
 
 # One file a certificate, and one over all that are given.
@@ -119,9 +130,10 @@ def render_files(
     with speaking(spoken):
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
-        for path, certificate in _readable(paths, job):
+        for file, certificate in _readable(paths, job):
+            path = file.path
             try:
-                signed[path.stem] = signed_by(path, job.signers, certificate)
+                signed[path.stem] = signed_by(file, job.signers, certificate)
                 build(certificate)
             except (DpauditError, ValueError) as error:
                 job.fault(path, error)
@@ -132,19 +144,23 @@ def render_files(
     return Rendered(tuple(job.files), tuple(job.faults))
 
 
-def signed_by(path: Path, signers: Signers, certificate: Mapping[str, Any]) -> tuple[Signed, ...]:
+def signed_by(
+    file: Evidence, signers: Signers, certificate: Mapping[str, Any]
+) -> tuple[Signed, ...]:
     """Who signed the certificate in a file; nobody where no signatures are beside it.
 
     Errors: CertificateRejected for signatures of another certificate.
     """
     found: list[Signed] = []
-    envelope = envelope_of(path)
-    if envelope.exists():
-        content = read_envelope(envelope)
-        found += signatures(certificate, content, signers.keys, signers.authorities)
-    for account in signers.identities:
-        one = bundled(path, certificate, account, signers.root)
-        found += [] if one is None else [one]
+    envelope = read_envelope(envelope_of(file.path))
+    if envelope is not None:
+        found += signatures(certificate, envelope, signers.keys, signers.authorities)
+    bundle = read_bundle(file.path) if signers.identities else None
+    if bundle is not None:
+        verifier = service(signers.root)
+        found += [
+            bundled(file, certificate, bundle, account, verifier) for account in signers.identities
+        ]
     return tuple(found)
 
 
@@ -154,14 +170,17 @@ def expired(certificate: Mapping[str, Any]) -> str:
     return date if date and date < datetime.now(UTC).date().isoformat() else ""
 
 
-def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
+def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Evidence, Json]]:
     """What verifies, each certificate and each name once."""
-    found: list[tuple[Path, Json]] = []
+    found: list[tuple[Evidence, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for path, certificate in of_strangers(paths):
-        if isinstance(certificate, CertificateRejected):
-            job.fault(path, certificate)
+    for one in verify_files(list(map(read, paths))):
+        path = one.file.path
+        try:
+            certificate = one.certificate
+        except CertificateRejected as error:
+            job.fault(path, error)
             continue
         digest = certificate["subject"][0]["digest"]["sha256"]
         other = digests.get(digest) or stems.get(path.stem)
@@ -175,7 +194,7 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
         if date:
             text = f"{path}: expired on {date}; certify again"
             job.faults.append((text, CertificateRejected.exit_code))
-        found.append((path, certificate))
+        found.append((one.file, certificate))
     return found
 
 

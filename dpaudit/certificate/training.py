@@ -7,11 +7,10 @@ after its output was written, it goes on to write the certificate of that output
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,13 +24,14 @@ from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
 from dpaudit.certificate.publish import (
     clean,
+    confirmed,
     output_bytes,
     output_row,
     rescued,
-    verified,
     write_one,
 )
 from dpaudit.check import check
+from dpaudit.check.file import read
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
@@ -156,9 +156,12 @@ def train(
         check(certified.certificate, math.inf)
         write_one(certified, out.parent)
         clean([certified], store)
-    head = run.finish()
+    written = read(run.files.certificate)
+    certificate, _ = confirmed(written)
+    output = certificate["predicate"]["run"]["output"]["digest"]["sha256"]
+    head = run.finish({out.name: output, written.path.name: written.sha256})
     run.forget()
-    return Written(out, run.files, verified(run.files.certificate)[0], head)
+    return Written(out, run.files, certificate, head)
 
 
 REHEARSED = 100
@@ -316,15 +319,13 @@ class _Run:
         for path in (self.begun, self.drawing):
             path.unlink(missing_ok=True)
 
-    def finish(self) -> str | None:
-        """Tell the ledger what was written; its head, without a ledger None."""
+    def finish(self, digests: Mapping[str, str]) -> str | None:
+        """Tell the ledger what was written, by SHA-256; its head, without a ledger None."""
         if self.account is None:
             return None
         ledger, dataset = self.account.ledger, self.account.dataset
         if self._title not in ledger.state(dataset).unfinished:
             return ledger.state(dataset).head
-        paths = (self.out, self.files.certificate)
-        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
         return ledger.finish(dataset, self.release, digests)
 
     def _charge(self, account: Account) -> None:

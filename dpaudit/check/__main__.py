@@ -1,4 +1,4 @@
-"""``python -m dpaudit.check SECONDS FILES``: one JSON row a file."""
+"""``python -m dpaudit.check SECONDS``, files on standard input: one JSON row a file."""
 
 import sys
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from functools import cache
 from importlib import resources
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import CertificateRejected
+from dpaudit.storage.evidence import Evidence, read_once
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -103,37 +105,36 @@ def _refuse(validator: Draft202012Validator, part: Any) -> None:
         raise NotACertificate(f"not a certificate: at {place}: {error.message[:200]}")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Read a certificate file.
-
-    Errors: NotACertificate for a file that is missing, truncated, too large or not JSON.
-    """
+def read(path: Path) -> Evidence:
+    """A file that may be a certificate, opened once; whether it is one, :func:`parsed` says."""
     try:
-        content = json.loads(_text(path), object_pairs_hook=_each_once)
+        return read_once(path, LARGEST_FILE)
     except OSError as error:
-        raise NotACertificate(f"{path}: {error.strerror}; give a certificate's file") from None
-    except (ValueError, RecursionError) as error:
+        fault = f"{path}: {error.strerror}; give a certificate's file"
+        if error.errno == errno.EFBIG:
+            fault = f"{path}: larger than {LARGEST_FILE} bytes, as no certificate is"
+        return Evidence(path, b"", fault=fault)
+
+
+def parsed(file: Evidence) -> dict[str, Any]:
+    """The JSON of a certificate's file, as it was read.
+
+    Errors: NotACertificate for a file that was missing, truncated, too large or not JSON.
+    """
+    if file.fault:
+        raise NotACertificate(file.fault)
+    try:
+        content = file.json
+    except ValueError as error:
         raise NotACertificate(
-            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
+            f"{file.path}: not complete JSON ({str(error)[:80]}); make it again with "
+            "`dpaudit certify`"
         ) from None
     if not isinstance(content, dict):
-        raise NotACertificate(f"{path}: JSON, but not a certificate")
+        raise NotACertificate(f"{file.path}: JSON, but not a certificate")
     return content
 
 
-def _text(path: Path) -> str:
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise NotACertificate(f"{path}: not a file; give a certificate's file")
-    with path.open("rb") as stream:
-        content = stream.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise NotACertificate(f"{path}: larger than {LARGEST_FILE} bytes, as no certificate is")
-    return content.decode("utf-8")
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ: of two equal ones, programs may read either."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return found
+def load(path: Path) -> dict[str, Any]:
+    """Read a certificate file; errors: as :func:`parsed`."""
+    return parsed(read(path))

@@ -1,8 +1,8 @@
 """Verification in a process of its own: of bounded time and memory, without the accountant.
 
 A certificate comes from a stranger, who may have made it to hang or to fill the machine.  The child
-reads paths from its arguments and writes one JSON row a file; who runs out of a limit is ended, and
-the next file gets a new child.
+is given the bytes that its parent read, opens no certificate, and writes one JSON row a file; one
+that runs out of a limit is ended, and the next file gets a new child.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import resource
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dpaudit.check import MEMORY, SECONDS, check
-from dpaudit.check.file import NotACertificate, NotDone, load, validate
+from dpaudit.check.file import NotACertificate, NotDone, parsed, read, validate
 from dpaudit.errors import CertificateRejected
+from dpaudit.storage.evidence import Evidence
 
 BYTES, DERIVATION, LIMITS = "bytes", "derivation", "limits"
 Row = dict[str, Any]
@@ -29,30 +32,71 @@ BARRED = ("accountant", "audit", "certificate", "crosscheck", "curator", "measur
 ALONE = "in a process that imported {count} modules of dpaudit: no accountant, no rule"
 
 
-def verify_files(paths: Sequence[Path], seconds: float = SECONDS) -> Iterator[Row]:
-    """One row a file: whether it verifies, its verdict, and what was taken on trust.
+@dataclass(frozen=True)
+class Verified:
+    """A file as it was read, and what the checker says of just these bytes."""
+
+    file: Evidence
+    row: Row
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """The certificate in these bytes.
+
+        Errors: CertificateRejected for bytes that do not verify.
+        """
+        if not self.row["verified"]:
+            raise CertificateRejected(self.row["reason"])
+        return parsed(self.file)
+
+
+def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterator[Verified]:
+    """Each file with a row: whether it verifies, its verdict, and what was taken on trust.
 
     ``failure`` is empty, or says what kind: the bytes, the derivation, or a limit.
     """
-    left = list(paths)
-    while left:
+    with tempfile.TemporaryFile() as handed:
+        starts = [_handed(file, handed) for file in files]
         done = 0
-        for row in _child(left, seconds):
-            done += 1
-            yield row
-        if done < len(left):
-            words = f"not verified within {seconds:g} s and {MEMORY // 2**20} MB"
-            yield _failed(left[done], LIMITS, f"{words}; allow more time with --seconds")
-            done += 1
-        left = left[done:]
+        while done < len(files):
+            handed.seek(starts[done])
+            for row in _child(handed, seconds):
+                yield Verified(files[done], row)
+                done += 1
+            if done < len(files):
+                words = f"not verified within {seconds:g} s and {MEMORY // 2**20} MB"
+                reason = f"{words}; allow more time with --seconds"
+                yield Verified(files[done], _failed(files[done], LIMITS, reason))
+                done += 1
 
 
-def _child(paths: Sequence[Path], seconds: float) -> Iterator[Row]:
+def _handed(file: Evidence, stream: IO[bytes]) -> int:
+    """Append a file for the child, below a line that names it; where that line starts."""
+    start = stream.tell()
+    head = {"path": str(file.path), "size": len(file.content), "fault": file.fault}
+    stream.write(json.dumps(head).encode() + b"\n" + file.content)
+    stream.flush()
+    return start
+
+
+def _taken(stream: IO[bytes]) -> Iterator[Evidence]:
+    """The files that the parent handed over."""
+    while line := stream.readline():
+        head = json.loads(line)
+        yield Evidence(Path(head["path"]), stream.read(head["size"]), fault=head["fault"])
+
+
+def _child(handed: IO[bytes], seconds: float) -> Iterator[Row]:
     """Rows as the child writes them; it is ended where one takes longer than it may."""
-    command = [sys.executable, "-m", "dpaudit.check", str(seconds), *map(str, paths)]
+    # With -P no module of the folder where the command runs stands in for one of the library.
+    command = [sys.executable, "-P", "-m", "dpaudit.check", str(seconds)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        command,
+        stdin=handed,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
     ) as child:
         assert child.stdout is not None  # noqa: S101  (it is a pipe)
         try:
@@ -79,36 +123,42 @@ def _rows(stream: int, each: float) -> Iterator[Row]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The child: a limit of seconds, then paths."""
-    seconds, *paths = arguments
+    """The child: a limit of seconds; the files are on standard input."""
+    (seconds,) = arguments
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    for path in paths:
+    for file in _taken(sys.stdin.buffer):
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime + float(seconds)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.RLIM_INFINITY))
-        row = verify_file(Path(path), float(seconds))
+        row = row_of(file, float(seconds))
         print(json.dumps(row), flush=True)  # noqa: T201  (its protocol)
 
 
 def verify_file(path: Path, seconds: float = SECONDS) -> Row:
-    """One row, made in this process."""
+    """One row of a file, made in this process."""
+    return row_of(read(path), seconds)
+
+
+def row_of(file: Evidence, seconds: float = SECONDS) -> Row:
+    """What the checker says of a file as it was read."""
     try:
-        certificate = load(path)
+        certificate = parsed(file)
         validate(certificate)
         report = check(certificate, seconds)
     except NotACertificate as error:
-        return _failed(path, BYTES, str(error))
+        return _failed(file, BYTES, str(error))
     except NotDone as error:
-        return _failed(path, LIMITS, f"{error}; allow more time with --seconds")
+        return _failed(file, LIMITS, f"{error}; allow more time with --seconds")
     except CertificateRejected as error:
-        return _failed(path, DERIVATION, str(error))
+        return _failed(file, DERIVATION, str(error))
     except MemoryError:
-        return _failed(path, LIMITS, f"needs more than {MEMORY // 2**20} MB")
+        return _failed(file, LIMITS, f"needs more than {MEMORY // 2**20} MB")
     modules = sorted(name for name in sys.modules if name.partition(".")[0] == "dpaudit")
     barred = [m for m in modules if set(m.split(".")[1:2]) & set(BARRED) or m.endswith("rules")]
     alone = [] if barred else [ALONE.format(count=len(modules))]
     return {
-        "file": str(path),
+        "file": str(file.path),
+        "sha256": file.sha256,
         "verified": True,
         "failure": "",
         "verdict": certificate["predicate"]["verdict"]["status"],
@@ -121,9 +171,10 @@ def verify_file(path: Path, seconds: float = SECONDS) -> Row:
     }
 
 
-def _failed(path: Path, failure: str, reason: str) -> Row:
+def _failed(file: Evidence, failure: str, reason: str) -> Row:
     return {
-        "file": str(path),
+        "file": str(file.path),
+        "sha256": "" if file.fault else file.sha256,
         "verified": False,
         "failure": failure,
         "verdict": "",

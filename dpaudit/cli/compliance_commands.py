@@ -18,6 +18,7 @@ from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, 
 if TYPE_CHECKING:
     from dpaudit.certificate.budget import Total
     from dpaudit.certificate.rendering import Signers
+    from dpaudit.check.process import Verified
     from dpaudit.sign import Key
 
 PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -57,7 +58,8 @@ def sign(
 
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
-    from dpaudit.certificate.publish import of_strangers
+    from dpaudit.check.file import read
+    from dpaudit.check.process import verify_files
     from dpaudit.sign import (
         envelope_of,
         make_keys,
@@ -79,12 +81,9 @@ def sign(
     own = private_key(key or new_key or Path(), _password() if password else None)
     token = b"" if timestamp is None else read_token(timestamp)
     written = []
-    for path, certificate in list(of_strangers(files)):
-        if isinstance(certificate, CertificateRejected):
-            raise certificate
-        target = envelope_of(path)
-        earlier = read_envelope(target) if target.exists() else None
-        write_envelope(signed(certificate, own, earlier, token), target)
+    for one in list(verify_files(list(map(read, files)))):
+        certificate, target = one.certificate, envelope_of(one.file.path)
+        write_envelope(signed(certificate, own, read_envelope(target), token), target)
         written.append(str(target))
         if timestamp_query is not None:
             write_atomically(timestamp_query, query_of(signature_of(certificate, own)))
@@ -174,17 +173,14 @@ def known_signers(
     return Signers(tuple(found.values()), accounts, trusted_root, roots)
 
 
-def signed_row(
-    row: dict[str, Any], path: Path, signers: Signers, threshold: int | None
-) -> dict[str, Any]:
+def signed_row(one: Verified, signers: Signers, threshold: int | None) -> dict[str, Any]:
     """A row of `dpaudit verify` with its signatures: fewer valid ones than asked for fail it.
 
     Errors: InvalidParameter for a threshold that no set of these keys can reach.
     """
     from dpaudit.certificate.rendering import expired, signed_by
-    from dpaudit.check.file import load
 
-    known = signers.ids
+    known, row, path = signers.ids, one.row, one.file.path
     wanted = len(known) if threshold is None else threshold
     if wanted > len(known):
         raise InvalidParameter(
@@ -194,10 +190,10 @@ def signed_row(
     if not row["verified"]:
         return row
     try:
-        certificate = load(path)
+        certificate = one.certificate
         if expired(certificate):
             raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
-        found = signed_by(path, signers, certificate)
+        found = signed_by(one.file, signers, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     names = (

@@ -13,12 +13,13 @@ from typing import Any
 from dpaudit.certificate.budget import entry_of, totals
 from dpaudit.certificate.certificate import PREDICATE, stated
 from dpaudit.certificate.rendering import expired
-from dpaudit.check.file import load
+from dpaudit.check.file import parsed, read
 from dpaudit.check.process import verify_files
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
 from dpaudit.report.exports import RULES, findings
+from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.fields import ProjectFields, read_fields
 
 Json = Mapping[str, Any]
@@ -63,22 +64,24 @@ def check_project(project: Project, folder: Path) -> Checked:
     fields = read_fields(project.root, project.mechanisms)
     problems: list[Problem] = []
     shown: dict[str, Json] = {}
-    paths = [path for path in sorted(folder.glob("*.json")) if _is_certificate(path)]
-    for path, row in zip(paths, verify_files(paths) if paths else (), strict=True):
-        if not row["verified"]:
-            problems.append(Problem(str(path), "broken", row["reason"]))
+    files = filter(_is_certificate, map(read, sorted(folder.glob("*.json"))))
+    for one in verify_files(list(files)):
+        path = one.file.path
+        try:
+            shown[str(path)] = one.certificate
+        except CertificateRejected as error:
+            problems.append(Problem(str(path), "broken", str(error)))
             continue
-        shown[str(path)] = load(path)
         problems += _problems(project, fields, path, shown[str(path)])
     problems += _missing(project, shown)
     problems += _over_budget(shown, fields)
     return Checked(shown, tuple(problems))
 
 
-def _is_certificate(path: Path) -> bool:
+def _is_certificate(file: Evidence) -> bool:
     """Whether a file says it is a certificate of ours; one that cannot be read may be."""
     try:
-        return bool(load(path).get("predicateType") == PREDICATE)
+        return bool(parsed(file).get("predicateType") == PREDICATE)
     except CertificateRejected:
         return True
 

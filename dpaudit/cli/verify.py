@@ -131,6 +131,7 @@ def verify(
 
     Each file is read in a process of its own that imports neither the accountant nor any rule.
     """
+    from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
     from dpaudit.cli import terminal
 
@@ -138,14 +139,14 @@ def verify(
     largest = _number(max_delta, "--max-delta")
     known = known_signers(**given)
     rows = []
-    for path, row in zip(files, verify_files(files, seconds), strict=True):
-        row = signed_row(row, path, known, threshold)
+    for one in verify_files(list(map(read, files)), seconds):
+        row = signed_row(one, known, threshold)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
         missing = _missing(row, require, limits, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
-            other = _otherwise(path, implementation, plan, replay=replay, fresh=fresh)
+            other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
@@ -187,7 +188,7 @@ def _missing(
 
 
 def _otherwise(
-    path: Path,
+    certificate: Mapping[str, Any],
     folder: Path | None,
     plan: Path | None,
     *,
@@ -204,11 +205,9 @@ def _otherwise(
         refuted_afresh,
     )
     from dpaudit.certificate.training import of_shape, read_shape
-    from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
 
-    certificate = load(path)
     found = [] if folder is None else implementation_in(certificate, folder)
     if replay or fresh:
         try:

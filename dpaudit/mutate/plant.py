@@ -17,7 +17,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -105,13 +104,13 @@ def import_planted(root: Path, home: str, planted: Planted | None, *, twin: bool
 
 def _replace_source(path: Path, planted: Planted, *, twin: bool) -> None:
     """From now on the file is imported as changed; this process keeps nothing of it on disk."""
-    right = SourceFileLoader.get_code
+    right = roots.Recorded.get_code
     wanted = str(path)
 
-    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+    def get_code(loader: roots.Recorded, fullname: str) -> CodeType:
         if loader.path != wanted:
             return right(loader, fullname)
         tree = edited(ast.parse(path.read_bytes()), planted, twin=twin)
         return compile(tree, wanted, "exec", dont_inherit=True)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+    roots.Recorded.get_code = get_code  # type: ignore[method-assign,assignment]

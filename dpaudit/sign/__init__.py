@@ -5,7 +5,7 @@ DSSE envelopes with Ed25519 keys, time stamps of an authority over them, and sig
 
 from __future__ import annotations
 
-from dpaudit.sign.bundle import Identity, bundled, identity
+from dpaudit.sign.bundle import Identity, bundled, identity, read_bundle, service
 from dpaudit.sign.envelope import (
     SUFFIX,
     Signed,
@@ -31,8 +31,10 @@ __all__ = [
     "make_keys",
     "private_key",
     "public_key",
+    "read_bundle",
     "read_envelope",
     "read_token",
+    "service",
     "sign",
     "signature_of",
     "signatures",

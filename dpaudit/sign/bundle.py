@@ -8,16 +8,17 @@ Source: Newman, Meyers and Torres-Arias 2022, by the library `sigstore`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.sign.envelope import PAYLOAD_TYPE, Signed
+from dpaudit.storage.evidence import Evidence, read_once
 
 SUFFIX = ".sigstore.json"
 LARGEST_BUNDLE = 2**24
@@ -52,49 +53,67 @@ def identity(text: str) -> Identity:
     return Identity(name, issuer)
 
 
-def bundled(
-    path: Path, certificate: Mapping[str, Any], known: Identity, root: Path | None
-) -> Signed | None:
-    """Whether the bundle beside a certificate's file is this account's, over just its content.
+def read_bundle(certificate: Path) -> Evidence | None:
+    """The bundle beside a certificate's file, opened once; None where there is none.
 
-    ``root``: a file with the roots of trust; those of the public service, as they were fetched
-    last, without one.  None where there is no bundle.
-    Errors: CertificateRejected for a file that is no bundle; InvalidParameter without the library,
-    or without roots.
+    Errors: CertificateRejected for a file that cannot be read.
     """
-    place = bundle_of(path)
-    if not place.exists():
-        return None
+    place = bundle_of(certificate)
     try:
-        from sigstore.errors import Error, VerificationError
-        from sigstore.models import Bundle, TrustedRoot
-        from sigstore.verify import Verifier, policy
+        return read_once(place, LARGEST_BUNDLE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CertificateRejected(f"{place}: {error.strerror}") from None
+
+
+@cache
+def service(root: Path | None = None) -> Any:
+    """What verifies bundles: by the roots of trust in a file, or by those fetched last.
+
+    Errors: InvalidParameter without the library, or without roots.
+    """
+    try:
+        from sigstore.errors import Error
+        from sigstore.models import TrustedRoot
+        from sigstore.verify import Verifier
     except ImportError:
         raise InvalidParameter(EXTRA) from None
     try:
-        if place.stat().st_size > LARGEST_BUNDLE:
-            raise CertificateRejected(f"{place}: larger than {LARGEST_BUNDLE} bytes")
-        raw = place.read_bytes()
-        bundle, content = Bundle.from_json(raw), json.loads(raw)
-    except OSError as error:
-        raise CertificateRejected(f"{place}: {error.strerror}") from None
-    except (Error, ValueError):
-        raise CertificateRejected(f"{place}: no sigstore bundle; sign anew") from None
-    try:
-        verifier = (
-            Verifier.production(offline=True)
-            if root is None
-            else Verifier(trusted_root=TrustedRoot.from_file(str(root)))
-        )
+        if root is None:
+            return Verifier.production(offline=True)
+        return Verifier(trusted_root=TrustedRoot.from_file(str(root)))
     except (OSError, ValueError, Error) as error:
         where = "roots of trust" if root is None else str(root)
         raise InvalidParameter(
             f"{where}: {type(error).__name__}; give --trusted-root a file with them"
         ) from None
+
+
+def bundled(
+    file: Evidence, certificate: Mapping[str, Any], place: Evidence, known: Identity, verifier: Any
+) -> Signed:
+    """Whether a bundle is this account's, over just what a certificate's file holds.
+
+    ``file``: the certificate's, as it was read; ``place``: the bundle's; ``verifier``: by
+    :func:`service`.
+    Errors: CertificateRejected for a file that is no bundle; InvalidParameter without the library.
+    """
+    try:
+        from sigstore.errors import Error, VerificationError
+        from sigstore.models import Bundle
+        from sigstore.verify import policy
+    except ImportError:
+        raise InvalidParameter(EXTRA) from None
+    try:
+        content = place.json
+        bundle = Bundle.from_json(place.content)
+    except (Error, ValueError):
+        raise CertificateRejected(f"{place.path}: no sigstore bundle; sign anew") from None
     expected = policy.Identity(identity=known.name, issuer=known.issuer)
     try:
         if "dsseEnvelope" not in content:
-            verifier.verify_artifact(path.read_bytes(), bundle, expected)
+            verifier.verify_artifact(file.content, bundle, expected)
         elif verifier.verify_dsse(bundle, expected) != (PAYLOAD_TYPE, canonical_bytes(certificate)):
             return Signed(known.id, known.name, "wrong", "")
     except (VerificationError, ValueError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.sign.keys import Key, key_id
 from dpaudit.sign.timestamp import of_signature, stamped_at
+from dpaudit.storage.evidence import read_once
 from dpaudit.storage.files import write_atomically
 
 if TYPE_CHECKING:
@@ -136,19 +136,21 @@ def signature_of(certificate: Mapping[str, Any], key: Ed25519PrivateKey) -> byte
     return bytes(key.sign(message(canonical_bytes(certificate))))
 
 
-def read_envelope(path: Path) -> Json:
-    """The envelope in a file.
+def read_envelope(path: Path) -> Json | None:
+    """The envelope in a file, opened once; None where there is none.
 
-    Errors: CertificateRejected for a file that cannot be read or is no envelope.
+    Errors: CertificateRejected for a file that cannot be read, or is no envelope.
     """
     try:
-        if path.stat().st_size > LARGEST_ENVELOPE:
-            raise CertificateRejected(f"{path}: larger than {LARGEST_ENVELOPE} bytes")
-        content = json.loads(path.read_text("utf-8"))
+        content = read_once(path, LARGEST_ENVELOPE).json
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise CertificateRejected(f"{path}: {error.strerror}; sign with `dpaudit sign`") from None
-    except (ValueError, RecursionError):
-        raise CertificateRejected(f"{path}: not complete JSON; sign anew") from None
+    except ValueError as error:
+        raise CertificateRejected(
+            f"{path}: not complete JSON ({str(error)[:80]}); sign anew"
+        ) from None
     if not isinstance(content, dict):
         raise CertificateRejected(f"{path}: JSON, but not a DSSE envelope")
     return content

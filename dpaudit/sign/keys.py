@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.storage.evidence import Evidence, read_once
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -85,14 +86,13 @@ def private_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    content = _content(path)
-    mode = path.stat().st_mode
-    if mode & OTHERS:
+    file = _file(path)
+    if file.mode & OTHERS:
         raise InvalidParameter(
-            f"{path}: others may read this key (mode {stat.S_IMODE(mode):03o}); chmod 600 it, or "
-            "make a new one if they may have read it"
+            f"{path}: others may read this key (mode {stat.S_IMODE(file.mode):03o}); chmod 600 it, "
+            "or make a new one if they may have read it"
         )
-    key = _parsed(path, lambda: load_pem_private_key(content, password), "private")
+    key = _parsed(path, lambda: load_pem_private_key(file.content, password), "private")
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidParameter(f"{path}: not an Ed25519 private key")
     return key
@@ -107,7 +107,7 @@ def public_key(path: Path, name: str = "") -> Key:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    content = _content(path)
+    content = _file(path).content
     if b"PRIVATE KEY" in content:
         raise InvalidParameter(f"{path}: a private key; give the public one, the file with .pub")
     key = _parsed(path, lambda: load_pem_public_key(content), "public")
@@ -124,11 +124,9 @@ def library() -> None:
         raise InvalidParameter(EXTRA) from None
 
 
-def _content(path: Path) -> bytes:
+def _file(path: Path) -> Evidence:
     try:
-        if path.stat().st_size > LARGEST_KEY:
-            raise InvalidParameter(f"{path}: larger than any key file")
-        return path.read_bytes()
+        return read_once(path, LARGEST_KEY, pipes=True)
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror}; give a key file") from None
 

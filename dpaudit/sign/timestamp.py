@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.storage.evidence import read_once
 
 EXTRA = "time stamps need the library `rfc3161-client`: pip install 'dpaudit[sign]'"
 LARGEST_TOKEN = 2**17
@@ -54,7 +55,7 @@ def authority(path: Path) -> Any:
     from cryptography.x509 import load_pem_x509_certificate
 
     try:
-        return load_pem_x509_certificate(path.read_bytes())
+        return load_pem_x509_certificate(read_once(path, LARGEST_TOKEN).content)
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror}; give a certificate in PEM") from None
     except ValueError:
@@ -67,9 +68,7 @@ def read_token(path: Path) -> bytes:
     Errors: InvalidParameter for a file that cannot be read or holds no granted response.
     """
     try:
-        if path.stat().st_size > LARGEST_TOKEN:
-            raise InvalidParameter(f"{path}: larger than any time stamp token")
-        content = path.read_bytes()
+        content = read_once(path, LARGEST_TOKEN).content
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror}; give a time stamp token") from None
     client = _client()

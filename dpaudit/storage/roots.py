@@ -15,8 +15,10 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from dpaudit.errors import UnknownTarget
 
@@ -24,6 +26,8 @@ PACKAGES = ("mechanisms", "audits")
 EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
 
 _served: Path | None = None
+# The digest of the source of each module that ran, by its file.
+_ran: dict[str, str] = {}
 
 
 def catalogue_root() -> Path:
@@ -72,6 +76,8 @@ def serve(root: Path) -> Path:
         _refuse_missing(root / package)
         _refuse_foreign(root / package)
     sys.path.insert(0, str(root))
+    if not any(isinstance(finder, _Served) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Served())
     importlib.invalidate_caches()
     _served = root
     return root
@@ -114,12 +120,47 @@ def import_each(
     return tuple(modules), refused
 
 
+class Recorded(SourceFileLoader):
+    """Runs the source that it read, and keeps its digest: what was hashed is what runs.
+
+    It looks at no compiled file, which need not be of this source.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of a module, from one reading of its file."""
+        content = self.get_data(self.path)
+        _ran[self.path] = hashlib.sha256(content).hexdigest()
+        code: CodeType = self.source_to_code(content, self.path)
+        return code
+
+
+class _Served(MetaPathFinder):
+    """Finds the modules of the root that is served, where the interpreter would."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the interpreter finds, to be run by :class:`Recorded`."""
+        if name.partition(".")[0] not in (*PACKAGES, EXPERIMENTS):
+            return None
+        found = PathFinder.find_spec(name, path, target)
+        if found is not None and type(found.loader) is SourceFileLoader:
+            found.loader, found.cached = Recorded(name, found.loader.path), None
+        return found
+
+
 def digests(root: Path, paths: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files below a root, as hex by relative POSIX path."""
-    return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in paths
-    }
+    """SHA-256 of files below a root, as hex by relative POSIX path.
+
+    Errors: UnknownTarget for a file that is no longer the one that this process runs.
+    """
+    found = {}
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if _ran.get(str(path), found[name]) != found[name]:
+            raise UnknownTarget(f"{path}: it was changed while this command ran; run it again")
+    return found
 
 
 @cache

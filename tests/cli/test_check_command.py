@@ -23,6 +23,7 @@ from dpaudit.cli.gate import check_project
 from dpaudit.families.opaque import GDP
 from dpaudit.project.project import Project
 from dpaudit.project.project import load as load_project
+from dpaudit.storage import roots
 from tests.cli.conftest import Invoke
 
 Kinds = Callable[..., list[str]]
@@ -78,6 +79,7 @@ def test_each_change_is_found(committed: Project) -> None:
     gone = {name: one for name, one in committed.mechanisms.items() if name != "held"}
     assert kinds(replace(committed, mechanisms=gone)) == ["stale"]
     (committed.root / "audits" / "cases.py").open("a").write("# changed\n")
+    roots._ran.clear()  # as a process that starts now
     found = check_project(committed, Path("reports"))
     assert "files changed: audits/cases.py" in str(found.problems[0])
 

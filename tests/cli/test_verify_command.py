@@ -12,13 +12,14 @@ import pytest
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.replay import command_of
 from dpaudit.check import process
-from dpaudit.check.file import load
+from dpaudit.check.file import load, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.nodes import Assumption
+from dpaudit.storage import roots
 from tests.cli.bench import Json, caught, certified, forged, held, mechanism, pure, refuted
 from tests.unit.test_check_adversary import allocated, with_epsilon
 
@@ -65,9 +66,9 @@ def test_each_kind_of_failure_has_a_status_of_its_own(
     changed.write_text(changed.read_text().replace('"0.75"', '"0.76"', 1))
     files = [good, other, third, doubted, wrong, changed, tmp_path / "none.json"]
     # One process reads them all, and the command is told of each alone.
-    rows = dict(zip(map(str, files), verify_files(files), strict=True))
+    rows = {str(one.file.path): one for one in verify_files(list(map(read, files)))}
     monkeypatch.setattr(
-        process, "verify_files", lambda paths, seconds=0: [rows[str(path)] for path in paths]
+        process, "verify_files", lambda files, seconds=0: [rows[str(f.path)] for f in files]
     )
     dpaudit("verify", good)
     assert "refuted" in dpaudit("verify", other, code=REQUIRED).stdout
@@ -140,7 +141,7 @@ def test_a_certificate_that_fills_the_memory_ends(tmp_path: Path) -> None:
     huge, good = tmp_path / "huge.json", tmp_path / "good.json"
     huge.write_bytes(b"[" * (4 * 2**20 + 1))
     save(held(), good)
-    rows = list(verify_files([huge, good]))
+    rows = [one.row for one in verify_files([read(huge), read(good)])]
     assert [row["failure"] for row in rows] == ["bytes", ""]
     assert "larger than" in rows[0]["reason"]
 
@@ -190,6 +191,7 @@ def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, proje
     shown = dpaudit("verify", path, "--replay", code=REQUIRED).stdout
     assert "audit lens: counts" in shown
     (project / "mechanisms" / "cases.py").open("a").write("\n")
+    roots._ran.clear()  # as a process that starts now
     assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
 
 
@@ -200,6 +202,7 @@ def test_a_seed_that_was_tried_out_hides_nothing(dpaudit: Invoke, project: Path)
     path = project / "reports" / "held.json"
     dpaudit("verify", path, "--fresh")
     (project / "mechanisms" / "cases.py").open("a").write("\n")
+    roots._ran.clear()  # as a process that starts now
     assert "another file" in dpaudit("verify", path, "--fresh", code=REQUIRED).stdout
 
 

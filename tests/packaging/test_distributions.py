@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import tarfile
 import tomllib
 import zipfile
@@ -97,7 +98,21 @@ def test_the_lock_satisfies_the_declared_dependencies(checkout: Path) -> None:
         assert versions[canonicalize_name(requirement.name)] in requirement.specifier
 
 
+def test_every_locked_release_has_the_digests_of_its_files(checkout: Path) -> None:
+    """And the environment is set up by no other files."""
+    without = [pin for pin, hashes in releases(checkout).items() if not hashes]
+    assert not without
+    assert "--require-hashes" in (checkout / "Makefile").read_text()
+
+
 def locked(checkout: Path) -> list[str]:
-    """The pins of the lock, its comments left out."""
-    lines = (checkout / "requirements-dev.lock").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    """The pins of the lock."""
+    return list(releases(checkout))
+
+
+def releases(checkout: Path) -> dict[str, list[str]]:
+    """The SHA-256 of the files of each pinned release, by its pin; extras are left out."""
+    text = (checkout / "requirements-dev.lock").read_text().replace("\\\n", " ")
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", word) for _, *row in rows for word in row)
+    return {re.sub(r"\[.*\]", "", pin): hashes for pin, *hashes in rows}

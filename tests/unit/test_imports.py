@@ -21,6 +21,7 @@ CHECKER_MAY_IMPORT = {
     "dpaudit.exact",
     "dpaudit.nodes",
     "dpaudit.scope",
+    "dpaudit.storage",
     "dpaudit.version",
 }
 # Of a family the checker loads nodes and theorems, by name, and nothing else.

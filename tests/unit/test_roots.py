@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
+import struct
 import sys
 import types
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 import pytest
 
 from dpaudit.errors import UnknownTarget
 from dpaudit.storage import roots
+from tests.swapped import Swap, swapping
 
 
 def test_an_editable_install_serves_the_checkout(checkout: Path) -> None:
@@ -125,3 +129,39 @@ def test_digests_are_of_the_bytes_of_every_source(scratch: Path) -> None:
         file.write("# changed\n")
     after = roots.digests(scratch, roots.sources(scratch))
     assert {path for path in paths if before[path] != after[path]} == {paths[1]}
+
+
+def planted(folder: Path) -> tuple[Path, bytes]:
+    """A module, and the source of a lie of which a compiled file stands beside it."""
+    module = folder / "mechanisms" / "noisy_mean.py"
+    lie = module.read_bytes() + b"LIE = True\n"
+    stat = module.stat()
+    head = MAGIC_NUMBER + struct.pack("<III", 0, int(stat.st_mtime), stat.st_size)
+    compiled = Path(cache_from_source(str(module)))
+    compiled.parent.mkdir(exist_ok=True)
+    compiled.write_bytes(head + marshal.dumps(compile(lie, str(module), "exec")))
+    return module, lie
+
+
+def test_what_was_hashed_is_what_runs(scratch: Path, unserved: None) -> None:
+    """Neither a compiled file of other source nor a file changed since is taken for what ran."""
+    module, lie = planted(scratch)
+    honest = module.read_bytes()
+    root = roots.serve(scratch)
+    with swapping(Swap(module, lie, after=1)):
+        roots.import_all(root)
+    assert not hasattr(sys.modules["mechanisms.noisy_mean"], "LIE")
+    with pytest.raises(UnknownTarget, match="changed while this command ran"):
+        roots.digests(root, [module])
+    module.write_bytes(honest)
+    own = hashlib.sha256(honest).hexdigest()
+    assert roots.digests(root, [module]) == {"mechanisms/noisy_mean.py": own}
+
+
+def test_the_interpreters_own_loader_runs_what_was_not_hashed(
+    scratch: Path, unserved: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roots._Served, "find_spec", lambda *arguments: None)
+    planted(scratch)
+    roots.import_all(roots.serve(scratch))
+    assert hasattr(sys.modules["mechanisms.noisy_mean"], "LIE")

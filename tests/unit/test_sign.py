@@ -121,6 +121,17 @@ def test_private_keys_are_private(engineer: Path, tmp_path: Path) -> None:
         public_key(engineer)
 
 
+def test_an_envelope_that_programs_may_read_differently_is_none(tmp_path: Path) -> None:
+    """Of two equal keys one program takes the first, and another the last."""
+    path = tmp_path / "a.json.dsse"
+    assert read_envelope(path) is None
+    texts = ['{"payload": "", "payload": "x"}', '{"signatures": [{"sig": "", "sig": "x"}]}']
+    for text in (*texts, '{"a": NaN}'):
+        path.write_text(text)
+        with pytest.raises(CertificateRejected, match=r"occurs twice|not a number"):
+            read_envelope(path)
+
+
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 

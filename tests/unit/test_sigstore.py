@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dpaudit.certificate.certificate import save
+from dpaudit.check.file import read
 from dpaudit.cli.main import main
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.exact.wire import canonical_bytes
-from dpaudit.sign import bundled, identity
+from dpaudit.sign import bundled, identity, read_bundle, service
 from dpaudit.sign.bundle import bundle_of
 from tests.cli.bench import pure
 
@@ -48,8 +49,15 @@ class Signed:
         bundle_of(self.path).write_text(json.dumps(self.bundle))
 
     def state(self, who: Any = ANN, root: Path | None = None) -> str:
-        found = bundled(self.path, STATEMENT, who, root or self.root)
+        found = self.found(STATEMENT, who, root)
         return "" if found is None else found.state
+
+    def found(self, certificate: Any, who: Any = ANN, root: Path | None = None) -> Any:
+        """What the bundle beside the file says; None where there is none."""
+        place = read_bundle(self.path)
+        if place is None:
+            return None
+        return bundled(read(self.path), certificate, place, who, service(root or self.root))
 
 
 @pytest.mark.parametrize("statement", [False, True], ids=["file", "statement"])
@@ -57,7 +65,7 @@ def test_a_bundle_is_its_accounts_over_just_this_certificate(
     tmp_path: Path, statement: bool
 ) -> None:
     one = Signed(tmp_path, statement=statement)
-    found = bundled(one.path, STATEMENT, ANN, one.root)
+    found = one.found(STATEMENT)
     assert found is not None
     assert (found.name, found.state) == ("ann@clinic.example", "valid")
     assert found.timestamp == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -66,7 +74,7 @@ def test_a_bundle_is_its_accounts_over_just_this_certificate(
     assert one.state(root=Sigstore().trusted_root(tmp_path / "other.json")) == "wrong"
     changed = {**STATEMENT, "predicate": {"n": 2}}
     one.path.write_bytes(canonical_bytes(changed) + b"\n")
-    assert bundled(one.path, changed, ANN, one.root).state == "wrong"  # type: ignore[union-attr]
+    assert one.found(changed).state == "wrong"
     bundle_of(one.path).unlink()
     assert one.state() == ""
 

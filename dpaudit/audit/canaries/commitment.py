@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.bounds.one_run import MAXIMUM_CANARIES
 from dpaudit.errors import DpauditError, InvalidParameter, OutputNotWritable
+from dpaudit.storage.evidence import read_once
 from dpaudit.storage.files import write_atomically
 
 BoolArray = npt.NDArray[np.bool_]
@@ -153,12 +154,10 @@ def _lines(content: dict[str, Any]) -> bytes:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InvalidParameter(f"{path}: too large for the labels of one run")
-        content = json.loads(path.read_bytes())
+        content = read_once(path, _LARGEST_FILE).json
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror or 'not readable'}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InvalidParameter(f"{path}: not a whole file of JSON; was it changed?") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidParameter(f"{path}: expected a file that begins with {FORMAT!r}")

@@ -6,7 +6,6 @@ every parameter is decoded by :mod:`dpaudit.exact.wire`.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.storage.evidence import read_once
 from dpaudit.storage.files import write_atomically
 
 FORMAT = "dpaudit declaration 1"
@@ -59,29 +59,13 @@ def load_declaration(path: Path | str) -> Node:
 
 def _json(path: Path) -> Any:
     try:
-        if not path.is_file():
-            raise InvalidParameter(f"{path}: no such file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidParameter(f"{path}: larger than {LARGEST_FILE} bytes")
-        text = path.read_text("utf-8")
-        return json.loads(text, object_pairs_hook=_each_once, parse_constant=_refuse)
+        return read_once(path, LARGEST_FILE).json
+    except (FileNotFoundError, IsADirectoryError):
+        raise InvalidParameter(f"{path}: no such file") from None
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidParameter):
-            raise
+    except ValueError as error:
         raise InvalidParameter(f"{path}: not a declaration ({str(error)[:80]})") from None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return found
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
 
 
 def _check_depth(root: Node) -> None:

@@ -16,7 +16,6 @@ Rows are sequences, mappings or objects with these attributes.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -37,6 +36,7 @@ from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import Adjacency, Scope, central, shown
+from dpaudit.storage.evidence import strict_json
 
 LEDGER = ("population_size", "selection_probability", "queries")
 QUERY = ("l2_norm_bound", "noise_stddev")
@@ -364,6 +364,6 @@ def _fields(row: Any, names: Sequence[str], place: str, more: set[str] | None = 
 
 def _read_json(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidParameter(f"{place}: not JSON") from None
+        return strict_json(text)
+    except ValueError as error:
+        raise InvalidParameter(f"{place}: not JSON ({str(error)[:80]})") from None
