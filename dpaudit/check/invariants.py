@@ -29,7 +29,7 @@ WHOLES = {"Compose", "Parallel", "Repeat", "Select", "Assuming", "EventSlack", "
 SAMPLES = {"PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement"}
 NATURAL = {"times", "size", "draws", "population", "batch_size", "slots", "rounds", "steps"}
 NATURAL |= {"answers", "choices", "clients", "groups", "sensitivity"}
-ORDERS = tuple(Fraction(order) for order in ("1.01", "3", "50", "700"))
+ORDERS = tuple(Fraction(order) for order in ("1.01", "3", "12"))
 
 Round = Mapping[Any, int]
 

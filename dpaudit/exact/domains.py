@@ -100,7 +100,8 @@ def known_sign(value: Number, *, strict: bool) -> bool | None:
     symbols, spans = unknowns(value), _BOUND.get()
     if not symbols:
         ball = enclose(value)
-        return bool(ball > 0 if strict else ball >= 0 or value.is_nonnegative)
+        undecided = not strict and ball.contains(0)
+        return bool(ball > 0 if strict else ball >= 0 or (undecided and value.is_nonnegative))
     if not all(s.is_real for s in symbols):
         return False
     reaching = _spans_of(symbols, spans)
@@ -275,7 +276,7 @@ def known_whole(value: Number) -> bool | None:
     """Whether a number is whole, for every value of bound symbols; None where free ones decide."""
     if not is_symbolic(value):
         return bool(value.denominator == 1)
-    if value.is_integer:
+    if value.is_integer and unknowns(value):
         return True
     return None if unknowns(value) - _BOUND.get().keys() else False
 

@@ -116,11 +116,26 @@ def _is_known(part: Any) -> bool:
 
     if part.is_Rational:
         return is_short(canonical(part))
+    if head(part) == "Sum":
+        return all(map(_runs_over_its_values, part.limits))
     return bool(
         (part.is_Symbol and part.is_commutative)
         or isinstance(part, AppliedUndef)
         or head(part) in (*HEADS, "Pi", "Exp1")
     )
+
+
+def _runs_over_its_values(limits: Any) -> bool:
+    """Whether a sum's index is only given values that its assumptions allow.
+
+    SymPy believes the assumptions: it calls a sum of a positive symbol from -5 to -1 positive.
+    """
+    index, first, _ = limits if len(limits) == 3 else (limits[0], None, None)
+    known = {fact for fact, held in index.assumptions0.items() if held} - {"commutative"}
+    least = 1 if "positive" in known else 0 if "nonnegative" in known else None
+    if first is None or known & {"negative", "nonpositive", "even", "odd", "prime", "composite"}:
+        return False
+    return bool(least is None or (first - least).is_nonnegative)
 
 
 def head(expression: Any) -> str:

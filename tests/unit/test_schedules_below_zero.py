@@ -130,7 +130,9 @@ def test_the_checker_refuses_it_without_domains(kind: str, monkeypatch: pytest.M
     calculus, declare = REFUNDS[kind]
     unseen(monkeypatch)
     node = declare()
-    with pytest.raises(CertificateRejected, match=r"below 0|natural number|contradicts"):
+    with pytest.raises(
+        CertificateRejected, match=r"below 0|natural number|contradicts|finite decimal"
+    ):
         rederive(predicate_of(node, calculus), node)
 
 
@@ -257,3 +259,14 @@ def test_a_claim_over_a_range_needs_a_declaration_that_holds_there() -> None:
     Claim(claim, by="an author", ranges={sigma: (1, 2)}).check(node, SCOPE)
     with pytest.raises(InvalidParameter, match=r"every sigma in -2\.\.-1"):
         Claim(claim, by="an author", ranges={sigma: (-2, -1)}).check(node, SCOPE)
+
+
+@pytest.mark.parametrize("first", [-5, 0])
+def test_a_sums_index_has_only_values_that_its_assumptions_allow(first: int) -> None:
+    """SymPy calls the sum of a positive symbol positive, whatever its limits."""
+    positive_only = sympy.Sum(j, (j, first, -1))
+    with pytest.raises(InvalidParameter, match="expected a real, finite expression"):
+        PureDP(positive_only)
+    whole = sympy.Symbol("k", integer=True)
+    with pytest.raises(InvalidParameter, match="not negative"):
+        PureDP(sympy.Sum(whole, (whole, -5, -1)))
