@@ -22,7 +22,7 @@ from dpaudit.nodes.pairs import Losses, numbers_in
 
 # Steps that are evaluated for one derivation, each round of a schedule counted: some seconds.
 MOST_STEPS = 200_000
-# Orders at which a Renyi curve is evaluated: small ones, since some curves are sums up to the order.
+# Orders at which a Renyi curve is evaluated; small ones, as some curves are sums up to the order.
 ORDERS = (Fraction(5, 4), Fraction(2), Fraction(8))
 AT_LEAST_EACH_CHILD = (
     "Compose",

@@ -102,7 +102,7 @@ def test_zero_noise_rate_and_batch_are_refused(name: str) -> None:
     zeros = [0, 0.0, -0.0, sympy.Integer(0), sympy.sqrt(8) - 2 * sympy.sqrt(2)]
     hidden = sympy.sqrt(2) + sympy.sqrt(3) - sympy.sqrt(5 + 2 * sympy.sqrt(6))
     for zero in [*zeros, hidden]:
-        with pytest.raises(InvalidParameter, match="positive, finite number|a whole number"):
+        with pytest.raises(InvalidParameter, match=r"positive, finite number|a whole number"):
             POSITIVE[name](zero)
 
 
