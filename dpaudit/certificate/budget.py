@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
+from dpaudit.accountant.filters.charges import ceiling, floor
 from dpaudit.check.file import read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, decimal_upper, is_infinite
+from dpaudit.exact.domains import checked, integer, probability
 from dpaudit.families.composition import Compose
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import GDP, ZCDP, PureDP
@@ -126,7 +128,7 @@ def totals(
     Errors: InvalidParameter for a certificate given twice, or a delta outside [0, 1).
     """
     if delta:
-        _checked(delta)
+        checked(delta, "--delta", probability)
     seen: dict[str, Path] = {}
     for entry in entries:
         if entry.digest in seen:
@@ -142,15 +144,6 @@ def totals(
         _total(found[data], stated.get(data), delta=delta, convert=convert)
         for data in sorted(found)
     ]
-
-
-def _checked(delta: str) -> None:
-    try:
-        good = 0 <= Fraction(delta) < 1
-    except (ValueError, ZeroDivisionError):
-        good = False
-    if not good:
-        raise InvalidParameter(f"--delta {delta[:40]}: expected a number in [0, 1)")
 
 
 def _total(
@@ -202,22 +195,22 @@ def _added(
     budget: Mapping[str, str] | None,
     delta: str,
 ) -> Total:
-    days = int((budget or {}).get("days", "0"))
+    days = integer((budget or {}).get("days", "0"), "days", least=0)
+    at = Fraction(delta)
+    alone = [Account(node, scope) for node in nodes]
+    windows = [_window(entries, i, days) for i in range(len(entries))]
+    together = [Account(_joined([nodes[i] for i in window]), scope) for window in windows]
+    for window, total in zip(windows, together, strict=True):
+        for i in window:
+            _refuse_gain(entries[i], alone[i], total, at)
     rows = tuple(
-        Row(
-            entry,
-            _epsilon(nodes[i], scope, delta),
-            _epsilon(_joined(_window(entries, nodes, i, days)), scope, delta),
-        )
-        for i, entry in enumerate(entries)
+        Row(entry, _epsilon(one, at), _epsilon(total, at))
+        for entry, one, total in zip(entries, alone, together, strict=True)
     )
-    windows = [_joined(_window(entries, nodes, i, days)) for i in range(len(entries))]
-    account = Account(max(windows, key=lambda node: _size(node, scope, delta)), scope)
-    bound = account.epsilon(Fraction(delta))
+    account = max(together, key=lambda total: _size(total, at))
+    bound = account.epsilon(at)
     exact = {n: value_text(account.step(n).value) for n in _EXACT if n in account.routes()}
-    left = None
-    if budget is not None:
-        left = min(_left(Account(node, scope), budget) for node in windows)
+    left = None if budget is None else min(_left(total, budget) for total in together)
     return Total(
         data=entries[0].data,
         unit=entries[0].unit,
@@ -233,23 +226,50 @@ def _added(
     )
 
 
-def _window(entries: Sequence[Entry], nodes: Sequence[Node], last: int, days: int) -> list[Node]:
+def _refuse_gain(entry: Entry, alone: Account, together: Account, delta: Fraction) -> None:
+    """Refuse a release that would lower what the others spent.
+
+    No loss is below 0, and releases together lose at least what each of them does alone.
+    Errors: Unsupported naming the release.
+    """
+    routes = [name for name in _EXACT if name in together.routes() and name in alone.routes()]
+    ends = alone.epsilon(delta), together.epsilon(delta)
+    pairs = [(ends[0].lower, ends[1].upper)]
+    pairs += [(alone.step(name).value, together.step(name).value) for name in routes]
+    for part, whole in pairs:
+        try:
+            least = None if ceiling(part) is None else floor(part)
+            most = ceiling(whole)
+        except InvalidParameter as error:
+            raise Unsupported(f"{entry.file}: {error}") from None
+        if most is not None and (least is None or not (most >= 0 and least <= most)):
+            raise Unsupported(
+                f"{entry.file}: this release alone loses {_text(least)}, and with the others "
+                f"{_text(most)}: losses are not below 0, and never give back what was spent"
+            )
+
+
+def _text(value: Fraction | None) -> str:
+    return "inf" if value is None else decimal_upper(value, 6)
+
+
+def _window(entries: Sequence[Entry], last: int, days: int) -> list[int]:
     """The releases of the ``days`` that end with one; all up to it for 0."""
     start = entries[last].day - timedelta(days=days) if days else date.min
-    return [nodes[i] for i in range(last + 1) if not days or entries[i].day > start]
+    return [i for i in range(last + 1) if not days or entries[i].day > start]
 
 
 def _joined(nodes: Sequence[Node]) -> Node:
     return nodes[0] if len(nodes) == 1 else Compose(*nodes)
 
 
-def _size(node: Node, scope: Scope, delta: str) -> Fraction:
-    upper = Account(node, scope).epsilon(Fraction(delta)).upper
+def _size(account: Account, delta: Fraction) -> Fraction:
+    upper = account.epsilon(delta).upper
     return Fraction(10**30) if is_infinite(upper) else Fraction(upper)
 
 
-def _epsilon(node: Node, scope: Scope, delta: str) -> str:
-    return decimal_upper(Account(node, scope).epsilon(Fraction(delta)).upper, 6)
+def _epsilon(account: Account, delta: Fraction) -> str:
+    return decimal_upper(account.epsilon(delta).upper, 6)
 
 
 def _left(account: Account, budget: Mapping[str, str]) -> Fraction:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
@@ -339,7 +340,7 @@ class _Run:
             declaration=self.mechanism.declaration.digest,
         )
 
-    def _cost(self, account: Account) -> tuple[Fraction, ...]:
+    def _cost(self, account: Account) -> Amounts:
         terms = account.ledger.state(account.dataset).terms
         return terms.cost(self.mechanism.declaration, account.delta)
 

@@ -34,7 +34,7 @@ def require(held: object, message: str) -> None:
 
 def decimal(text: str) -> Fraction:
     """A finite decimal string; one whose digits or exponent would cost minutes is refused."""
-    exponent = text.partition("e")[2].removeprefix("-")
+    exponent = text.lower().partition("e")[2].removeprefix("-")
     require(len(text) <= LONGEST and len(exponent) <= LARGEST_EXPONENT, f"{text[:40]}: too long")
     require(text[:1].isdigit() and is_plain(text), f"{text[:40]}: expected a finite decimal")
     return Fraction(text)

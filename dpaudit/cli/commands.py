@@ -105,24 +105,18 @@ def calibrate(
 
 
 def _guarantee(epsilon: str | None, delta: str | None, rho: str | None, mu: str | None) -> Node:
+    from dpaudit.exact.domains import rational
     from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 
     given = {"epsilon": epsilon, "rho": rho, "mu": mu}
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1 or (delta is not None and epsilon is None):
         raise InvalidParameter("give one of --epsilon (with or without --delta), --rho and --mu")
-    value = _number(str(given[named[0]]), f"--{named[0]}")
+    value = rational(str(given[named[0]]), f"--{named[0]}")
     if delta is not None:
-        return ApproxDP(value, _number(delta, "--delta"))
+        return ApproxDP(value, rational(delta, "--delta"))
     kinds: dict[str, Callable[[Fraction], Node]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
     return kinds[named[0]](value)
-
-
-def _number(text: str, place: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place} = {text[:40]}: expected a number") from None
 
 
 @click.command()

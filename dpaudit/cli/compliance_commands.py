@@ -324,12 +324,15 @@ def _show_ledger(url: str, *, as_json: bool) -> None:
     from dpaudit.cli import terminal
     from dpaudit.exact import decimal_lower
     from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import CHARGED
 
     ledger = open_ledger(url)
     found = []
     for name in ledger.names():
         state, entries = ledger.verify(name), ledger.entries(name)
-        charges = [entry.body for entry in entries if "cost" in entry.body]
+        # Another process may have charged since.
+        known = entries[: state.length]
+        charges = [entry.body for entry in known if entry.body["kind"] == CHARGED]
         found.append(
             {
                 "data": name,

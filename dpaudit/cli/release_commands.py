@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MEASURES = ("pure", "zcdp", "gdp")
 DELTAS = ("1e-5", "1e-6", "1e-9")
 ledger_option = click.option(
-    "--ledger", "url", help="A SQLite file, or a URL; the plan's own by default."
+    "--ledger", "url", help="A SQLite file, or a URL, where the plan names none."
 )
 
 
@@ -56,7 +57,8 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
     refused: DpauditError | None = None
     if ledger is not None:
         try:
-            table["ledger"] = _ledger_row(ledger, planned)
+            with _advised(release, file, url):
+                table["ledger"] = _ledger_row(ledger, planned)
         except DpauditError as error:
             table["ledger"], refused = {"refuses": described(error)}, error
     echo_json(table) if as_json else _show_plan(table)
@@ -65,14 +67,41 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
 
 
 def _ledger(release: Release, url: str | None, file: Path) -> Ledger | None:
+    """Where a plan is charged: its own ledger, a path from where the plan is; else what is given.
+
+    Errors: InvalidParameter where another one is given than the plan's.
+    """
     from dpaudit.ledger import open_ledger
 
-    if url is not None:
-        return open_ledger(url)
+    asked = None if url is None else open_ledger(url)
     if release.ledger is None:
-        return None
-    # A file is named from where the plan is.
-    return open_ledger(release.ledger if "://" in release.ledger else file.parent / release.ledger)
+        return asked
+    own = open_ledger(release.ledger, folder=file.parent)
+    if asked is not None and asked.place != own.place:
+        raise InvalidParameter(
+            f"--ledger {url}: {file} is charged in {own.place}; leave --ledger out, or change "
+            "`ledger` in the plan"
+        )
+    return own
+
+
+@contextmanager
+def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
+    """Where a plan's account is missing, the command that opens it where the plan is charged."""
+    from dpaudit.ledger import NoAccount, NoLedger
+
+    try:
+        yield
+    except (NoAccount, NoLedger) as error:
+        options = {"PureDP": "epsilon", "ApproxDP": "epsilon delta", "ZCDP": "rho", "GDP": "mu"}
+        caps = [f"--{name} ..." for name in options[type(release.budget).__name__].split()]
+        place = [] if release.ledger is not None else ["--ledger", shlex.quote(str(url))]
+        name, plan = shlex.quote(release.schema.name), shlex.quote(str(file))
+        command = ["dpaudit ledger init", name, "--plan", plan, *caps, *place]
+        said = str(error).partition("; ")[0]
+        raise type(error)(
+            f"{said}; open it, with all that its releases may ever spend: {' '.join(command)}"
+        ) from None
 
 
 def _parts(planned: Plan) -> list[dict[str, str]]:
@@ -168,12 +197,6 @@ def _show_plan(table: dict[str, Any]) -> None:
     for name, values in table["ledger"].items():
         text = values if isinstance(values, str) else ", ".join(values)
         click.echo(f"ledger {name.replace('_', ' ')}: {text}")
-    if "ledger init" in table["ledger"].get("refuses", ""):
-        click.echo(
-            f"to open an account of {table['table']!r}, with all that its releases may ever spend: "
-            f"dpaudit ledger init {shlex.quote(table['table'])} --plan FILE --epsilon ... "
-            "--delta ... --ledger PLACE"
-        )
 
 
 @click.command()
@@ -211,12 +234,14 @@ def release(
 
     planned = load_plan(file).plan()
     ledger = _ledger(planned.release, url, file)
-    if ledger is None and not no_ledger:
+    if (ledger is None) is not no_ledger:
         raise InvalidParameter(
             f"{file}: it names no ledger; give --ledger, or --no-ledger to publish though nothing "
             "remembers it"
+            if ledger is None
+            else f"--no-ledger: {file} is charged in {ledger.place}; leave one of the two out"
         )
-    with progress() as report:
+    with progress() as report, _advised(planned.release, file, url):
         published = publish(
             planned, data, out, ledger=ledger, file=file.name, trials=trials, progress=report
         )
@@ -257,11 +282,16 @@ place_option = click.option(
 @click.option("--renyi", multiple=True, metavar="ORDER:CAP", help="Repeat for several orders.")
 @click.option("--method", help="How to keep (epsilon, delta): basic, advanced, zcdp, rdp or gdp.")
 @click.option("--plan", "file", type=click.Path(path_type=Path), help="Its unit and schema.")
-@place_option
+@click.option("--ledger", "url", help="A SQLite file, or a URL; the plan's, or ledger.sqlite.")
 @as_json_option
-def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
-    """Open the account of DATASET, with its cap."""
+def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
+    """Open the account of DATASET, with its cap.
+
+    With --plan it is opened where the plan is charged, for the plan's unit and schema, and only if
+    it can be charged what the plan's release costs.
+    """
     from dpaudit.ledger import open_ledger, terms_of
+    from dpaudit.ledger.book import DEFAULT
     from dpaudit.releases.plan import budget_of, load_plan
     from dpaudit.scope import Released, Scope, Trust
 
@@ -284,7 +314,12 @@ def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
         renyi=_orders(given["renyi"]) or None,
         schema=None if planned is None else planned.schema.digest,
     )
-    state = open_ledger(url).create(dataset, terms)
+    opened = None if planned is None else _ledger(planned, url, given["file"])
+    if planned is not None:
+        made = planned.plan()
+        cost = terms.cost(made.declaration, made.delta if terms.adds_deltas else None)
+        terms.after([Fraction(0)] * len(cost), cost, f"{dataset}: {planned.title}")
+    state = (opened or open_ledger(url or DEFAULT)).create(dataset, terms)
     _show([state], as_json=as_json)
 
 
@@ -310,20 +345,15 @@ def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]
 
 
 def _orders(rows: Sequence[str]) -> dict[object, object]:
+    from dpaudit.exact.domains import rational
+
     found: dict[object, object] = {}
     for row in rows:
         order, separator, cap = row.partition(":")
         if not separator:
             raise InvalidParameter(f"--renyi {row[:40]}: expected ORDER:CAP")
-        found[_fraction(order)] = _fraction(cap)
+        found[rational(order, "--renyi")] = rational(cap, "--renyi")
     return found
-
-
-def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{text[:40]!r}: expected a number") from None
 
 
 @ledger.command("show")
@@ -359,12 +389,13 @@ def charge(
 ) -> None:
     """Charge a mechanism (TARGET, DP-SGD included) that runs outside `dpaudit release`."""
     from dpaudit.cli.commands import resolve_target
+    from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
 
     opened = open_ledger(url)
     mechanism = resolve_target(target).mechanism
     named = title or mechanism.name
-    at = None if delta is None else _fraction(delta)
+    at = None if delta is None else rational(delta, "--delta")
     cost = opened.state(dataset).terms.cost(mechanism.declaration, at)
     release = f"{named}:{mechanism.declaration.digest}"
     digest = mechanism.declaration.digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +73,7 @@ def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> N
 
 def _account(given: dict[str, Any]) -> Account | None:
     from dpaudit.certificate.training import Account
+    from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
 
     named = [given[name] for name in ("url", "dataset", "entity")]
@@ -81,8 +81,5 @@ def _account(given: dict[str, Any]) -> Account | None:
         return None
     if None in named:
         raise InvalidParameter("give all of --ledger, --dataset and --entity, or none")
-    try:
-        delta = None if given["delta"] is None else Fraction(given["delta"])
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"--delta {given['delta'][:40]!r}: expected a number") from None
+    delta = None if given["delta"] is None else rational(given["delta"], "--delta")
     return Account(open_ledger(given["url"]), given["dataset"], given["entity"], delta)

@@ -155,10 +155,12 @@ def verify(
 
 
 def _number(text: str | None, name: str) -> Fraction | None:
+    from dpaudit.exact.domains import rational
+
     try:
-        return None if text is None else Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise click.BadParameter(f"{name} {text!r}: expected a number, such as 3") from None
+        return None if text is None else rational(text, name)
+    except InvalidParameter as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _missing(

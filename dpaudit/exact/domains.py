@@ -303,6 +303,17 @@ def real(value: object, place: str) -> float:
     return float(found)
 
 
+def rational(value: object, place: str) -> Fraction:
+    """The fraction behind a number, or behind a text of a bounded length and exponent.
+
+    Errors: InvalidParameter for what is no number, or depends on symbols.
+    """
+    found = exact(value, place)
+    if is_symbolic(found):
+        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected a number")
+    return Fraction(found)
+
+
 def integer(value: object, place: str, least: int = 1, most: int | None = None) -> int:
     """The whole number behind a value.
 

@@ -6,6 +6,7 @@ log is synchronised after the lock is given back, so that one synchronisation se
 that waits for it (a log is recovered from its start up to a gap: what is on disk is on disk with
 all before it).  PostgreSQL: ``SELECT ... FOR UPDATE``, synchronous commit.  Entries are never
 changed; each holds the hash of the one before, so that a changed, missing or exchanged entry shows.
+A balance is never taken as it is stored: the entries are added up again before it is used.
 Who can write the whole database can also write a whole new chain: compare the head with one that
 was kept elsewhere (every certificate of a release names one).
 """
@@ -15,18 +16,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpaudit.accountant.filters.charges import Amounts, read_amounts
-from dpaudit.errors import BudgetExceeded, DpauditError, InvalidParameter
+from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_refunds
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
 from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.scope import Scope
@@ -34,6 +38,8 @@ from dpaudit.scope import Scope
 FIRST = "0" * 64
 WAIT = 60.0
 OPENED, CHARGED, RELEASED = "open", "charge", "released"
+WANTED = "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
+READ_ONLY = "it cannot be written; mend its permissions. Nothing was charged"
 DEFAULT = "ledger.sqlite"
 
 
@@ -56,6 +62,14 @@ class LedgerRefused(DpauditError):
     """A release that a ledger cannot take: of another unit or schema, or charged before."""
 
 
+class NoLedger(LedgerUnavailable):
+    """A place where no ledger is."""
+
+
+class NoAccount(LedgerRefused):
+    """A data set that has no account in a ledger."""
+
+
 class LedgerBroken(DpauditError):
     """A ledger whose chain or sums do not hold."""
 
@@ -76,7 +90,9 @@ class Receipt:
 class State:
     """A data set as the ledger has it.
 
+    ``length``: how many entries its chain has.
     ``unfinished``: releases that were charged and never finished, by title; their charge is spent.
+    Errors: InvalidParameter for a sum that is no privacy loss.
     """
 
     name: str
@@ -84,11 +100,16 @@ class State:
     spent: Amounts
     count: int
     head: str
+    length: int = 1
     unfinished: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spent", Amounts(self.spent))
+
     @property
-    def remaining(self) -> Amounts:
+    def remaining(self) -> tuple[Fraction, ...]:
         """What is left of each cap."""
+        refuse_refunds(self.name, self.spent)
         return tuple(cap - sum_ for cap, sum_ in zip(self.terms.caps, self.spent, strict=True))
 
 
@@ -105,16 +126,16 @@ class Entry:
 class Ledger:
     """A ledger in a database; open it with :func:`open_ledger`."""
 
-    def __init__(self, url: str, wait: float = WAIT) -> None:
-        self.url = url if "://" in url else f"sqlite:///{url}"
-        self._wait = wait
+    def __init__(self, url: str, wait: float = WAIT, folder: Path = Path()) -> None:
+        self._url, self._file, self._wait = _located(url, wait, folder)
+        self._walked: dict[str, State] = {}
 
     @property
     def place(self) -> str:
-        """Where it is, without a password."""
-        from sqlalchemy.engine import make_url
-
-        return make_url(self.url).render_as_string(hide_password=True)
+        """Where it is: a file's path, or a URL without its password."""
+        if self._file is not None:
+            return str(self._file)
+        return str(self._url.render_as_string(hide_password=True))
 
     def create(self, name: str, terms: Terms) -> State:
         """Start the account of a data set; the database and its tables are made where needed.
@@ -127,7 +148,7 @@ class Ledger:
         with self._writing() as connection:
             if self._row(connection, name) is not None:
                 raise LedgerRefused(f"{self.place}: data set {name!r} has an account already")
-            nothing = tuple(Fraction(0) for _ in terms.caps)
+            nothing = Amounts(Fraction(0) for _ in terms.caps)
             body = {"kind": OPENED, "at": _now(), "terms": terms.to_json()}
             entry = _entry(name, 1, FIRST, body)
             self._insert(connection, name, entry, "")
@@ -152,15 +173,10 @@ class Ledger:
     def state(self, name: str) -> State:
         """One data set's account.
 
-        Errors: LedgerRefused for one that it does not know; LedgerUnavailable.
+        Errors: NoAccount for one that it does not know; LedgerBroken where its entries do not add
+        up to it; LedgerUnavailable.
         """
-        with self._reading() as connection:
-            row = self._known(connection, name)
-            entries = self._entries(connection, name)
-        charged = {e.body["release"]: e.body["title"] for e in entries if _is(e, CHARGED)}
-        finished = {e.body["release"] for e in entries if _is(e, RELEASED)}
-        left = tuple(str(title) for key, title in charged.items() if key not in finished)
-        return State(name, _terms(row), _read(row.spent), int(row.charges), str(row.head), left)
+        return self._added_up(name)[0]
 
     def admit(
         self,
@@ -176,10 +192,12 @@ class Ledger:
 
         Errors: as :meth:`charge`.
         """
+        refuse_refunds(f"{name}: {title}", cost)
         with self._reading() as connection:
             row = self._known(connection, name)
-            self._check(connection, row, name, (entity, scope, schema), release, title)
-            return _terms(row).after(_read(row.spent), cost, f"{name}: {title}")
+            balance = self._balance(connection, row)
+            self._check(connection, balance, (entity, scope, schema), release, title)
+            return balance.terms.after(balance.spent, cost, f"{name}: {title}")
 
     def charge(
         self,
@@ -197,12 +215,16 @@ class Ledger:
         ``release``: what names it for good, such as a digest of its plan; it is charged once.
         Errors: BudgetExceeded where it does not fit; LedgerRefused where the data set, its unit,
         its adjacency or its schema is another one, or the release was charged before;
-        LedgerUnavailable where the database cannot be written.  Nothing is charged then.
+        InvalidParameter for a cost that is no privacy loss; LedgerBroken where the entries so far
+        do not add up; LedgerUnavailable where the database cannot be written.  Nothing is charged
+        then.
         """
+        refuse_refunds(f"{name}: {title}", cost)
         with self._writing() as connection:
             row = self._known(connection, name, locked=True)
-            self._check(connection, row, name, (entity, scope, schema), release, title)
-            spent = _terms(row).after(_read(row.spent), cost, f"{name}: {title}")
+            balance = self._balance(connection, row)
+            self._check(connection, balance, (entity, scope, schema), release, title)
+            spent = balance.terms.after(balance.spent, cost, f"{name}: {title}")
             body = {
                 "kind": CHARGED,
                 "at": _now(),
@@ -213,6 +235,9 @@ class Ledger:
                 "spent": [encode_number(a) for a in spent],
             }
             entry = self._append(connection, row, body, release, spent=_amounts(spent))
+        self._walked[name] = State(
+            name, balance.terms, spent, balance.count + 1, entry.hash, entry.number
+        )
         return Receipt(name, entry.number, entry.hash, spent)
 
     def finish(self, name: str, release: str, files: Mapping[str, str]) -> str:
@@ -240,40 +265,46 @@ class Ledger:
         ``head``: one that was kept elsewhere, which the chain must hold.
         Errors: LedgerBroken naming the first entry that does not hold.
         """
-        try:
-            with self._reading() as connection:
-                row = self._known(connection, name)
-                entries = self._entries(connection, name)
-            checked = _checked(name, entries)
-            state = self.state(name)
-            stored = (_text(state.terms.to_json()), state.spent, state.count, int(row.length))
-            walked = (_text(checked.terms.to_json()), checked.spent, checked.count, len(entries))
-            if stored != walked or str(row.head) != checked.head:
-                raise LedgerBroken(
-                    f"{name}: the account is not what its {len(entries)} entries make"
-                )
-            if head is not None and head not in {entry.hash for entry in entries}:
-                raise LedgerBroken(
-                    f"{name}: no entry has the hash {head[:16]}...: entries are missing"
-                )
-            return state
-        except (InvalidParameter, BudgetExceeded, ValueError, KeyError, TypeError) as error:
-            said = str(error) if isinstance(error, BudgetExceeded) else "an entry is malformed"
-            raise LedgerBroken(f"{name}: {said}") from None
+        state, entries = self._added_up(name)
+        if head is not None and head not in {entry.hash for entry in entries}:
+            raise LedgerBroken(f"{name}: no entry has the hash {head[:16]}...: entries are missing")
+        return state
 
     # --- inside a transaction ---------------------------------------------------------------------
+
+    def _added_up(self, name: str) -> tuple[State, list[Entry]]:
+        """One data set's account, added up from its first entry, and the entries."""
+        with self._reading() as connection:
+            row = self._known(connection, name)
+            entries = self._entries(connection, name)
+        state = _matching(row, _checked(name, entries, None))
+        charged = {e.body["release"]: e.body["title"] for e in entries if _is(e, CHARGED)}
+        finished = {e.body["release"] for e in entries if _is(e, RELEASED)}
+        left = tuple(str(title) for key, title in charged.items() if key not in finished)
+        return replace(state, unfinished=left), entries
+
+    def _balance(self, connection: Any, row: Any) -> State:
+        """What the entries of a row add up to; those that were added up before are not read again.
+
+        Errors: LedgerBroken.
+        """
+        name = str(row.name)
+        before = self._walked.get(name)
+        entries = self._entries(connection, name, 0 if before is None else before.length)
+        balance = _matching(row, _checked(name, entries, before))
+        self._walked[name] = balance
+        return balance
 
     def _check(
         self,
         connection: Any,
-        row: Any,
-        name: str,
+        balance: State,
         asked: tuple[str, Scope, str | None],
         release: str,
         title: str,
     ) -> None:
         entity, scope, schema = asked
-        terms = _terms(row)
+        name, terms = balance.name, balance.terms
         if entity != terms.entity or scope.unit is not terms.scope.unit:
             raise LedgerRefused(
                 f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), the release's is "
@@ -340,19 +371,21 @@ class Ledger:
             known = ", ".join(
                 str(r.name) for r in connection.execute(self._tables.datasets.select())
             )
-            raise LedgerRefused(
+            raise NoAccount(
                 f"{self.place}: it has no account of {name!r} (it has: {known or 'none'}); open "
-                "one with `dpaudit ledger init`"
+                f"one with `{self._init(name)}`"
             )
         return row
 
-    def _entries(self, connection: Any, name: str) -> list[Entry]:
-        table = self._tables.entries
-        query = table.select().where(table.c.dataset == name).order_by(table.c.number)
-        return [
-            Entry(int(row.number), json.loads(row.body), str(row.previous), str(row.hash))
-            for row in connection.execute(query)
-        ]
+    def _entries(self, connection: Any, name: str, after: int = 0) -> list[Entry]:
+        rows = connection.execute(self._tables.later, {"of": name, "after": after})
+        try:
+            return [
+                Entry(int(row.number), json.loads(row.body), str(row.previous), str(row.hash))
+                for row in rows
+            ]
+        except ValueError:
+            raise LedgerBroken(f"{name}: an entry is no JSON") from None
 
     # --- the database -----------------------------------------------------------------------------
 
@@ -362,26 +395,18 @@ class Ledger:
 
     @cached_property
     def _engine(self) -> Any:
-        return _engine(self.url, self._wait)
+        return _engine(self._url, self._file, self._wait)
 
     def _make(self) -> None:
         path = self._file
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
             except OSError as error:
                 raise LedgerUnavailable(f"{path}: {error.strerror}; choose another place") from None
         with self._errors(), self._engine.begin() as connection:
             self._tables.metadata.create_all(connection)
-
-    @cached_property
-    def _file(self) -> Path | None:
-        from sqlalchemy.engine import make_url
-
-        url = make_url(self.url)
-        if url.get_backend_name() != "sqlite" or not url.database or url.query:
-            return None
-        return Path(url.database)
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
@@ -397,11 +422,13 @@ class Ledger:
 
         Nothing rests on it: BEGIN IMMEDIATE is what excludes, and a killed writer leaves the line.
         """
-        path = self._file
-        if path is None:
+        if self._file is None:
             yield
             return
-        handle = os.open(f"{path}-queue", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            handle = self._beside("-queue")
+        except OSError as error:
+            raise LedgerUnavailable(f"{self.place}-queue: {error.strerror}; {READ_ONLY}") from None
         try:
             end = time.monotonic() + self._wait
             pause = 0.0005
@@ -425,11 +452,11 @@ class Ledger:
         gone, its content is in the database, and synchronised.
         Errors: LedgerUnavailable where the disk refuses.
         """
-        path = self._file
-        if path is None:
+        if self._file is None:
             return
-        shared = os.open(f"{path}-synced", os.O_RDWR | os.O_CREAT, 0o644)
+        shared = -1
         try:
+            shared = self._beside("-synced")
             fcntl.flock(shared, fcntl.LOCK_EX)
             known, _, begun = os.pread(shared, 128, 0).decode("ascii", "replace").partition(" ")
             # What another start of this machine noted says nothing of its clock, nor of its disk.
@@ -437,7 +464,7 @@ class Ledger:
                 return
             started = time.monotonic_ns()
             try:
-                handle = os.open(f"{path}-wal", os.O_RDONLY)
+                handle = os.open(f"{self._file}-wal", os.O_RDONLY)
             except FileNotFoundError:
                 return
             try:
@@ -450,20 +477,38 @@ class Ledger:
                 f"{self.place}: {error.strerror}; see `dpaudit ledger show` whether it was kept"
             ) from None
         finally:
-            os.close(shared)
+            if shared >= 0:
+                os.close(shared)
+
+    def _beside(self, suffix: str) -> int:
+        """A file beside the database, opened; who may write the database may write it too."""
+        path = f"{self._file}{suffix}"
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDWR)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        with suppress(OSError):
+            os.fchmod(handle, Path(str(self._file)).stat().st_mode & 0o666)
+        return handle
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
+        """One state of the database, however many statements read it."""
         self._exists()
         with self._errors(), self._engine.connect() as connection:
+            if self._file is None:
+                connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 
     def _exists(self) -> None:
         path = self._file
-        if path is not None and not path.is_file():
-            raise LedgerUnavailable(
-                f"{path}: no ledger is there; make one with `dpaudit ledger init`"
-            )
+        # A process that is killed while it makes a ledger leaves an empty file.
+        if path is not None and not (path.is_file() and path.stat().st_size):
+            raise NoLedger(f"{path}: no ledger is there; make one with `{self._init('DATASET')}`")
+
+    def _init(self, name: str) -> str:
+        """The command that opens an account here."""
+        place = shlex.quote(self.place)
+        return f"dpaudit ledger init {shlex.quote(name)} --ledger {place} --epsilon ... --delta ..."
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -475,16 +520,16 @@ class Ledger:
             reason = " ".join(str(error.orig).split())[:200]
             raise LedgerUnavailable(f"{self.place}: {reason}; {_way_out(reason)}") from None
         except (ArgumentError, NoSuchModuleError, ImportError):
-            raise LedgerUnavailable(
-                "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
-            ) from None
+            raise LedgerUnavailable(WANTED) from None
 
 
-def open_ledger(url: str | Path, wait: float = WAIT) -> Ledger:
+def open_ledger(url: str | Path, wait: float = WAIT, folder: Path = Path()) -> Ledger:
     """A ledger: a SQLite file, or a URL that SQLAlchemy knows (postgresql+psycopg://...).
 
-    ``wait``: seconds to wait for the lock of another writer.
-    Errors: LedgerUnavailable where SQLAlchemy is not installed.
+    ``wait``: seconds to wait for the lock of another writer.  ``folder``: where a relative path
+    starts.
+    Errors: LedgerUnavailable where SQLAlchemy is not installed, or for a URL that names no file on
+    disk and no server.
     """
     try:
         import sqlalchemy  # noqa: F401  (asked for here, to say how to get it)
@@ -492,7 +537,7 @@ def open_ledger(url: str | Path, wait: float = WAIT) -> Ledger:
         raise LedgerUnavailable(
             "a ledger needs SQLAlchemy: pip install 'dpaudit[ledger]'"
         ) from None
-    return Ledger(str(url), wait)
+    return Ledger(str(url), wait, folder)
 
 
 class _Tables:
@@ -540,17 +585,48 @@ class _Tables:
         self.held = self.one.with_for_update()
         asked = lines.c.dataset == bindparam("of"), lines.c.release == bindparam("called")
         self.called = lines.select().where(*asked)
+        asked = lines.c.dataset == bindparam("of"), lines.c.number > bindparam("after")
+        self.later = lines.select().where(*asked).order_by(lines.c.number)
         self.append = lines.insert()
         names = ("head", "length", "charges", "spent")
         new: dict[str, Any] = {name: bindparam(name) for name in names}
         self.advance = rows.update().where(rows.c.name == bindparam("of")).values(new)
 
 
-def _engine(url: str, wait: float) -> Any:
-    from sqlalchemy import create_engine, event
-    from sqlalchemy.engine import make_url
+def _located(place: str, wait: float, folder: Path) -> tuple[Any, Path | None, float]:
+    """The URL, SQLite's file (None of a server) and the wait of what a user names.
 
-    if make_url(url).get_backend_name() != "sqlite":
+    Every way to name a SQLite file gives its path, links followed: what is checked, queued and
+    synchronised is the file that SQLite writes.
+    Errors: LedgerUnavailable for a SQLite database that is no file, or options other than timeout.
+    """
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(place) if "://" in place else URL.create("sqlite", database=place)
+    except (ArgumentError, ValueError):
+        raise LedgerUnavailable(WANTED) from None
+    if url.drivername.partition("+")[0] != "sqlite":
+        return url, None, wait
+    database, options = url.database or "", dict(url.query)
+    named = database and database != ":memory:" and not database.startswith("file:")
+    if not named or url.host or url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise LedgerUnavailable(f"{place}: a ledger is a file on disk; give its path")
+    waits = real(options.pop("timeout", wait), "timeout")
+    if options or waits < 0:
+        names = ", ".join(options) or "timeout"
+        raise LedgerUnavailable(
+            f"{place}: a ledger takes no option {names}; give the file alone, or ?timeout=SECONDS"
+        )
+    path = (folder / database).resolve()
+    return URL.create("sqlite", database=str(path)), path, waits
+
+
+def _engine(url: Any, file: Path | None, wait: float) -> Any:
+    from sqlalchemy import create_engine, event
+
+    if file is None:
         engine = create_engine(url, isolation_level="READ COMMITTED")
 
         @event.listens_for(engine, "connect")
@@ -561,15 +637,22 @@ def _engine(url: str, wait: float) -> Any:
             connection.commit()
 
         return engine
-    engine = create_engine(url, connect_args={"timeout": wait})
+    # Without this mode SQLite would make a file that is missing, empty.
+    name = f"{file.as_uri()}?mode=rw"
+
+    def opened() -> sqlite3.Connection:
+        return sqlite3.connect(name, timeout=wait, uri=True, check_same_thread=False)
+
+    engine = create_engine(url, creator=opened)
 
     @event.listens_for(engine, "connect")
     def prepared(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
-        # A commit is synchronised by _synchronise, a checkpoint by SQLite.
-        cursor.execute("PRAGMA synchronous = NORMAL")
+        (mode,) = cursor.execute("PRAGMA journal_mode = WAL").fetchone()
+        # A commit to the log is synchronised by _synchronise, a checkpoint by SQLite.  Where a disk
+        # cannot have the log, SQLite synchronises each commit.
+        cursor.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'EXTRA'}")
 
     @event.listens_for(engine, "begin")
     def immediate(connection: Any) -> None:
@@ -583,7 +666,9 @@ def _way_out(reason: str) -> str:
     if "locked" in said or "lock timeout" in said:
         return "another writer holds it; wait and run again. Nothing was charged"
     if "readonly" in said or "read-only" in said:
-        return "it cannot be written; mend its permissions. Nothing was charged"
+        return READ_ONLY
+    if "no such table" in said or "does not exist" in said or "not a database" in said:
+        return "this is no ledger: give the one that `dpaudit ledger init` made"
     if "full" in said:
         return "make room. Nothing was charged"
     return "see `dpaudit ledger show` whether a charge was kept before you run again"
@@ -601,24 +686,53 @@ def _hash(name: str, number: int, previous: str, body: Mapping[str, Any]) -> str
     return digest(content)
 
 
-def _checked(name: str, entries: Sequence[Entry]) -> State:
-    """What a chain adds up to.  Errors: LedgerBroken."""
-    if not entries or not _is(entries[0], OPENED):
-        raise LedgerBroken(f"{name}: its first entry is missing")
-    terms = read_terms(entries[0].body["terms"])
-    spent, count, previous = tuple(Fraction(0) for _ in terms.caps), 0, FIRST
-    for number, entry in enumerate(entries, start=1):
-        good = entry.number == number and entry.previous == previous
-        if not good or entry.hash != _hash(name, number, previous, entry.body):
-            raise LedgerBroken(f"{name}: entry {number} was changed, or one before it is missing")
-        previous = entry.hash
-        if _is(entry, CHARGED):
-            cost = read_amounts(entry.body["cost"])
-            spent = terms.after(spent, cost, f"{name}: entry {number}")
-            count += 1
-            if spent != read_amounts(entry.body["spent"]):
-                raise LedgerBroken(f"{name}: entry {number}: its sums do not add up")
-    return State(name, terms, spent, count, previous)
+def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State:
+    """What a chain adds up to; ``before``: the account that its first entries made.
+
+    Errors: LedgerBroken naming the first entry that does not hold.
+    """
+    at = 0
+    try:
+        if before is None:
+            if not entries or not _is(entries[0], OPENED):
+                raise LedgerBroken(f"{name}: its first entry is missing")
+            terms = read_terms(entries[0].body["terms"])
+            spent, count, previous = Amounts(Fraction(0) for _ in terms.caps), 0, FIRST
+        else:
+            terms, spent, count = before.terms, before.spent, before.count
+            at, previous = before.length, before.head
+        for entry in entries:
+            at += 1
+            good = entry.number == at and entry.previous == previous
+            if not good or entry.hash != _hash(name, at, previous, entry.body):
+                raise LedgerBroken(f"{name}: entry {at} was changed, or one before it is missing")
+            previous = entry.hash
+            if not (_is(entry, CHARGED) or _is(entry, OPENED if at == 1 else RELEASED)):
+                raise LedgerBroken(f"{name}: entry {at} is neither a charge nor a release")
+            if _is(entry, CHARGED):
+                cost = read_amounts(entry.body["cost"])
+                refuse_refunds("its cost", cost)
+                spent = terms.after(spent, cost, "its cost")
+                count += 1
+                if spent != read_amounts(entry.body["spent"]):
+                    raise LedgerBroken(f"{name}: entry {at}: its sums do not add up")
+    except (DpauditError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, LedgerBroken):
+            raise
+        said = str(error) if isinstance(error, DpauditError) else "malformed"
+        raise LedgerBroken(f"{name}: entry {at}: {said}") from None
+    return State(name, terms, spent, count, previous, at)
+
+
+def _matching(row: Any, checked: State) -> State:
+    """The account that entries make, where the database stores the same.  Errors: LedgerBroken."""
+    stored = (str(row.terms), str(row.spent), row.charges, row.length, row.head)
+    terms, spent = _text(checked.terms.to_json()), _amounts(checked.spent)
+    if stored != (terms, spent, checked.count, checked.length, checked.head):
+        raise LedgerBroken(
+            f"{checked.name}: the account is not what its {checked.length} entries make"
+        )
+    return checked
 
 
 def _is(entry: Entry, kind: str) -> bool:
@@ -631,19 +745,6 @@ def _text(value: Any) -> str:
 
 def _amounts(amounts: Amounts) -> str:
     return _text([encode_number(a) for a in amounts])
-
-
-def _read(text: str) -> Amounts:
-    return read_amounts(json.loads(text))
-
-
-def _terms(row: Any) -> Terms:
-    return _terms_of(str(row.terms))
-
-
-@lru_cache(maxsize=64)
-def _terms_of(text: str) -> Terms:
-    return read_terms(json.loads(text))
 
 
 def _now() -> str:

@@ -15,23 +15,28 @@ from typing import Any
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters import Method, open_filter
-from dpaudit.accountant.filters.caps import chosen_method, power_of
+from dpaudit.accountant.filters.caps import added_in, chosen_method, power_of
 from dpaudit.accountant.filters.charges import (
     Amounts,
-    ceiling,
+    Charge,
     declared,
+    raised,
     read_amounts,
     read_scope,
+    refuse_refunds,
     scope_row,
-    shortened,
     shown,
 )
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.exact import canonical, decimal_upper, exact, is_symbolic, readable
+from dpaudit.exact import decimal_upper, exact, is_infinite, readable
+from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import encode_number
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
+
+# How an account is opened whose sums are of a calculus' values.
+OPTIONS = {"pure": "--epsilon alone", "zcdp": "--rho", "gdp": "--mu", "rdp": "--renyi"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Terms:
     what the budget promises, None where it is only its caps (Renyi divergences at some orders).
     ``method``, ``orders``, ``caps``, ``units``: the sums, and the most that each may come to.
     ``schema``: the digest of the public schema; None accepts any.
+    Errors: InvalidParameter for caps that are no privacy losses, or fewer or more than the sums.
     """
 
     entity: str
@@ -53,41 +59,83 @@ class Terms:
     units: tuple[str, ...]
     schema: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "orders", Amounts(self.orders))
+        object.__setattr__(self, "caps", Amounts(self.caps))
+        sums = len(self.caps)
+        if not sums or len(self.units) != sums or (self.orders and len(self.orders) != sums):
+            raise InvalidParameter("terms of a ledger: expected a cap and a unit for each sum")
+
+    @property
+    def adds_deltas(self) -> bool:
+        """Whether a charge is an epsilon at a delta, and both add up."""
+        return self.method in (Method.BASIC, Method.ADVANCED) and len(self.caps) == 2
+
     def cost(self, declaration: Node, delta: object = None) -> Amounts:
         """What a declaration is charged, one number for each cap, rounded up.
 
-        Where sums of epsilon and delta are kept, it is the tight epsilon at ``delta``.
-        Errors: Unsupported where this measure has no rule for it, or its cost is infinite;
-        InvalidParameter where a delta is needed and none is given.
+        Where epsilons and deltas add up, it is the tight epsilon at ``delta``; else there is none.
+        Errors: Unsupported where the sums' measure bounds no loss of it, or only an infinite one,
+        with what to do; InvalidParameter for a cost below 0, or a delta that nothing would add.
         """
-        if self.method in (Method.BASIC, Method.ADVANCED):
-            values = self._tight(declaration, delta)
-        else:
-            power = power_of(self.method, len(self.caps))
-            charge = declared(declaration, self.scope, self.method, self.orders)
-            values = [canonical(value**power) for value in charge.values]
-        found = [ceiling(value) for value in values]
-        cost = tuple(value for value in found if value is not None)
-        if len(cost) != len(found):
-            raise Unsupported(f"{declaration.head[:120]}: its cost in {self.method} is infinite")
+        if delta is not None and not self.adds_deltas:
+            raise InvalidParameter(
+                f"delta = {delta}: this account adds {' and '.join(self.units)}, and no delta; "
+                "leave it out"
+            )
+        try:
+            charge = raised(self._charge(declaration, delta), power_of(self.method, len(self.caps)))
+            cost, why = charge.rounded, "its loss is infinite there"
+        except Unsupported as error:
+            cost, why = None, str(error).partition("; use one of")[0]
+        if cost is None:
+            raise Unsupported(
+                f"{declaration.head[:120]}: this account adds {' and '.join(self.units)}, and "
+                f"cannot charge it ({why[:300]}); {self._way_out(declaration, delta)}"
+            )
+        refuse_refunds(f"cost of {declaration.head[:120]}", cost)
         return cost
 
-    def _tight(self, declaration: Node, delta: object) -> Sequence[Any]:
-        account = Account(declaration, self.scope)
-        if len(self.caps) == 1:
-            return (account.step("pure").value,)
+    def _charge(self, declaration: Node, delta: object) -> Charge:
+        """A declaration's loss in the measure that is added, before any power."""
+        if not self.adds_deltas:
+            name = added_in(self.method, len(self.caps)).name
+            return declared(declaration, self.scope, name, self.orders)
         at = Fraction(0) if delta is None else exact(delta, "delta")
-        epsilon = account.approximate(at).value[0]
-        if self.method == Method.ADVANCED:
-            epsilon = canonical(epsilon**2)
-        return epsilon, at
+        return Charge(Account(declaration, self.scope).approximate(at).value)
 
-    def after(self, spent: Amounts, cost: Amounts, what: str) -> Amounts:
+    def _way_out(self, declaration: Node, delta: object) -> str:
+        """What to do where this account cannot charge a declaration."""
+        if self.adds_deltas and not delta:
+            return (
+                "charge it at a delta: give a plan's budget as epsilon and delta, or --delta to "
+                "`dpaudit ledger charge` and `dpaudit run`"
+            )
+        account = Account(declaration, self.scope)
+        ways = [
+            option
+            for name, option in OPTIONS.items()
+            if name in account.routes() and not is_infinite(account.step(name).value)
+        ]
+        if not self.adds_deltas:
+            ways.append("--epsilon and --delta")
+        if not ways:
+            return "no account can: give it noise"
+        return (
+            f"an account that is opened with {' or '.join(ways)} can; or give the release noise "
+            "whose loss is bounded here"
+        )
+
+    def after(self, spent: Sequence[Fraction], cost: Sequence[Fraction], what: str) -> Amounts:
         """The sums after a charge.
 
-        Errors: BudgetExceeded naming the sum that would pass its cap.
+        Errors: BudgetExceeded naming the sum that would pass its cap; InvalidParameter for amounts
+        that are no privacy losses, or another count of them.
         """
-        sums = tuple(shortened(a + b) for a, b in zip(spent, cost, strict=True))
+        refuse_refunds(what, spent, cost)
+        if not len(spent) == len(cost) == len(self.caps):
+            raise InvalidParameter(f"{what}: {len(cost)} amounts, expected {len(self.caps)}")
+        sums = Amounts(spent).plus(cost)
         for place, (total, cap) in enumerate(zip(sums, self.caps, strict=True)):
             if total > cap:
                 raise BudgetExceeded(
@@ -110,7 +158,7 @@ class Terms:
             "schema": self.schema,
         }
 
-    def shown(self, amounts: Amounts) -> list[str]:
+    def shown(self, amounts: Sequence[Fraction]) -> list[str]:
         """Amounts in words, rounded up."""
         return [
             f"{decimal_upper(value, 6)} {unit}"
@@ -139,10 +187,10 @@ def terms_of(
     if not entity.strip():
         raise InvalidParameter("a ledger: expected what a unit is, in words: person, household ...")
     if renyi is not None:
-        rows = sorted((_rational(a, "order"), _rational(e, "cap")) for a, e in renyi.items())
+        rows = sorted((rational(a, "order"), rational(e, "cap")) for a, e in renyi.items())
         if not rows or any(a <= 1 or e <= 0 for a, e in rows):
             raise InvalidParameter("renyi: expected orders above 1, each with a positive cap")
-        orders, caps = tuple(a for a, _ in rows), tuple(e for _, e in rows)
+        orders, caps = Amounts(a for a, _ in rows), Amounts(e for _, e in rows)
         units = tuple(f"divergence of order {readable(a)}" for a in orders)
         return Terms(entity, scope, None, Method.RDP, orders, caps, units, schema)
     assert guarantee is not None  # noqa: S101  (one of them is given)
@@ -182,10 +230,3 @@ def read_terms(table: Any) -> Terms:
         )
     except (KeyError, TypeError, ValueError):
         raise InvalidParameter("malformed terms of a ledger") from None
-
-
-def _rational(value: object, place: str) -> Fraction:
-    found = exact(Fraction(value) if isinstance(value, str) else value, place)
-    if is_symbolic(found):
-        raise InvalidParameter(f"{place} = {found}: expected a rational number")
-    return Fraction(found)

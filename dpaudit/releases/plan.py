@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.accountant.filters.charges import refuse_refunds
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.exact import enclose, exact, is_infinite, is_symbolic
+from dpaudit.exact import enclose, is_infinite, is_symbolic
+from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.discrete import DiscreteLaplace
@@ -237,7 +239,8 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     for name in ("title", "adjacency", "budget", "table", "items"):
         if name not in table:
             raise InvalidParameter(f"plan.{name}: missing")
-    if not isinstance(table.get("ledger", ""), str):
+    named = table.get("ledger", "none")
+    if not isinstance(named, str) or not named.strip():
         raise InvalidParameter("plan.ledger: expected a file, or a URL, as text")
     schema = schema_of(_mapping(table["table"], "table"))
     rows = table["items"]
@@ -281,7 +284,7 @@ def budget_of(table: Mapping[str, Any]) -> Node:
     Errors: InvalidParameter for anything else.
     """
     refuse_unknown(table, {"epsilon", "delta", "rho", "mu"}, "budget")
-    given = {key: _number(value, f"budget.{key}") for key, value in table.items()}
+    given = {key: rational(value, f"budget.{key}") for key, value in table.items()}
     kinds: dict[frozenset[str], Callable[..., Node]] = {
         frozenset({"epsilon"}): PureDP,
         frozenset({"epsilon", "delta"}): ApproxDP,
@@ -294,16 +297,6 @@ def budget_of(table: Mapping[str, Any]) -> Node:
     if any(value <= 0 for value in given.values()):
         raise InvalidParameter("budget: expected positive numbers")
     return kind(**given)
-
-
-def _number(value: Any, place: str) -> Fraction:
-    try:
-        found = exact(Fraction(value) if isinstance(value, str) else value, place)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
-    if is_symbolic(found):
-        raise InvalidParameter(f"{place} = {found}: expected a number")
-    return Fraction(found)
 
 
 # --- noise for a budget ---------------------------------------------------------------------------
@@ -407,15 +400,21 @@ def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
 
 
 def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
-    """The composed guarantee in the budget's measure, from above; about it, where rough."""
+    """The composed guarantee in the budget's measure, from above; about it, where rough.
+
+    Errors: InvalidParameter for one that is below 0, or no number.
+    """
     budget, account = plan.release.budget, plan.account
-    if isinstance(budget, ApproxDP):
-        if rough:
-            width = max(WIDTH, ROUGH * claimed)
-            bound = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta)
-            return _float(bound.upper)
-        return _float(account.approximate(budget.delta).value[0])
-    return _float(account.upper(budget).value)
+    if not isinstance(budget, ApproxDP):
+        value = account.upper(budget).value
+    elif rough:
+        width = max(WIDTH, ROUGH * claimed)
+        value = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta).upper
+    else:
+        value = account.approximate(budget.delta).value[0]
+    cost = _float(value)
+    refuse_refunds("plan", [] if cost == math.inf else [cost])
+    return cost
 
 
 def _float(value: Any) -> float:

@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.queries import Count, Item, Margins, Row, fraction, texts
+from dpaudit.exact.domains import rational
+from dpaudit.releases.queries import Count, Item, Margins, Row, texts
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import refuse_unknown
 
@@ -36,7 +37,7 @@ class Step:
                 f"post.step = {self.kind!r}: expected {CONSISTENT}, {NON_NEGATIVE} or {ROUND}"
             )
         object.__setattr__(self, "items", texts(self.items))
-        object.__setattr__(self, "to", fraction(self.to, f"post {self.kind}: to"))
+        object.__setattr__(self, "to", rational(self.to, f"post {self.kind}: to"))
         if not self.items:
             raise InvalidParameter(f"post {self.kind}: items: expected names of items")
         if self.to <= 0:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
@@ -272,7 +273,7 @@ def certified(
     return made
 
 
-def admitted(ledger: Ledger, plan: Plan) -> tuple[Fraction, ...]:
+def admitted(ledger: Ledger, plan: Plan) -> Amounts:
     """What would be spent after a charge of this plan; errors: as :meth:`Ledger.charge`."""
     release = plan.release
     return ledger.admit(
@@ -305,10 +306,10 @@ def charge(ledger: Ledger, plan: Plan) -> None:
     )
 
 
-def cost_of(ledger: Ledger, plan: Plan) -> tuple[Fraction, ...]:
+def cost_of(ledger: Ledger, plan: Plan) -> Amounts:
     """What a plan costs in the ledger's sums; errors: LedgerRefused, Unsupported."""
     terms = ledger.state(plan.release.schema.name).terms
-    return terms.cost(plan.declaration, plan.delta)
+    return terms.cost(plan.declaration, plan.delta if terms.adds_deltas else None)
 
 
 def targets_of(out: Path, name: str) -> dict[str, Path]:

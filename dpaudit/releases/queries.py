@@ -17,6 +17,7 @@ from math import prod
 from typing import Any, ClassVar, TypeAlias
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import rational
 from dpaudit.families.selection import Scores
 from dpaudit.releases.contributions import Contribution, Moves, together
 from dpaudit.scope import Adjacency
@@ -153,7 +154,7 @@ class Item(ABC):
         name: Any = self.name
         if not isinstance(name, str) or not name.strip() or "/" in name:
             raise InvalidParameter(f"item name {name!r}: expected a text without '/'")
-        object.__setattr__(self, "weight", fraction(self.weight, f"item {name!r}: weight"))
+        object.__setattr__(self, "weight", rational(self.weight, f"item {name!r}: weight"))
         if self.weight <= 0:
             raise InvalidParameter(f"item {name!r}: weight = {self.weight}; expected above 0")
         for limit in ("groups", "per_group"):
@@ -280,11 +281,7 @@ def on_grid(column: Number, value: Any, place: str) -> int:
 
     Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
     """
-    try:
-        exact = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place}: {str(value)[:40]!r} is no number") from None
-    steps = exact / column.step
+    steps = rational(value, place) / column.step
     if steps.denominator != 1 or not column.low <= steps <= column.high:
         raise InvalidParameter(
             f"{place}: {value} is not on the column's grid from {column.lower} to {column.upper} "
@@ -612,7 +609,7 @@ class Quantiles(Item):
         super().__post_init__()
         asked: Any = self.at
         listed = asked if isinstance(asked, (tuple, list)) else (asked,)
-        at = tuple(fraction(q, f"item {self.name!r}: at") for q in listed)
+        at = tuple(rational(q, f"item {self.name!r}: at") for q in listed)
         object.__setattr__(self, "at", at)
         if not at or any(not 0 < q < 1 or q.denominator > 10**6 for q in at):
             raise InvalidParameter(
@@ -744,7 +741,7 @@ class Groups(Item):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta is not None:
-            delta = fraction(self.delta, f"item {self.name!r}: delta")
+            delta = rational(self.delta, f"item {self.name!r}: delta")
             object.__setattr__(self, "delta", delta)
             if not 0 < delta < 1:
                 raise InvalidParameter(f"item {self.name!r}: delta = {delta}: between 0 and 1")
@@ -1031,7 +1028,7 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
     given = dict(table)
     query = str(given.pop("query", ""))
     if query in ("minimum", "maximum"):
-        share = fraction(given.pop("share", "0.01"), f"{place}.share")
+        share = rational(given.pop("share", "0.01"), f"{place}.share")
         given["at"] = (share if query == "minimum" else 1 - share,)
         query = "quantiles"
     if query == "quantile":
@@ -1046,17 +1043,6 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
     except TypeError as error:
         wanted = str(error).partition("argument")[2] or str(error)
         raise InvalidParameter(f"{place} ({query}): missing{wanted}") from None
-
-
-def fraction(value: Any, place: str) -> Fraction:
-    """A number as TOML or Python gives it; a float stands for its shortest decimal.
-
-    Errors: InvalidParameter for anything else.
-    """
-    try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
 
 
 def texts(value: Any) -> tuple[str, ...]:

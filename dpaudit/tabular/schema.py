@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import exact, is_symbolic
+from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
 
 ERROR, DROP, COUNT = "error", "drop", "count"
@@ -40,7 +40,7 @@ class Number:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
-            object.__setattr__(self, name, _rational(getattr(self, name), f"Number.{name}"))
+            object.__setattr__(self, name, rational(getattr(self, name), f"Number.{name}"))
         if self.step <= 0:
             raise InvalidParameter(f"Number.step = {self.step}: expected a positive number")
         if not self.lower < self.upper:
@@ -300,16 +300,6 @@ def _named(value: Any, place: str) -> None:
 def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{place} = {value!r}: expected one of {', '.join(known)}")
-
-
-def _rational(value: object, place: str) -> Fraction:
-    try:
-        known = exact(Fraction(value) if isinstance(value, str) else value, place)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
-    if is_symbolic(known):
-        raise InvalidParameter(f"{place} = {known}: expected a number")
-    return Fraction(known)
 
 
 def _key(value: object) -> str:

@@ -319,7 +319,7 @@ def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
         assert found.exit_code == 2
         assert said in found.output
     asked = run("plan", plan)
-    assert "dpaudit ledger init people --plan FILE" in asked.output
+    assert f"dpaudit ledger init people --plan {plan} --epsilon ... --delta ..." in asked.output
     rows = PLAN.replace('unit = "person"\nentity = "person"\nrows = 2\n', "")
     rows = rows.replace("per_group = 1\n", "").replace("groups = 1\n", "")
     (folder / "plan.toml").write_text(rows)
@@ -404,8 +404,10 @@ def test_a_locked_and_a_read_only_ledger_are_named(
     quick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = quick / "ledger.sqlite"
-    url = f"sqlite:///file:{path}?mode=ro&uri=true"
-    refused(quick, "mend its permissions. Nothing was charged", "--ledger", url)
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda u, **k: connect(u.replace("=rw", "=ro"), **k))
+        refused(quick, "mend its permissions. Nothing was charged")
     monkeypatch.setattr(ledgers, "open_ledger", partial(ledgers.open_ledger, wait=0.2))
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

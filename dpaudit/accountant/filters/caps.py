@@ -28,7 +28,7 @@ from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
 from dpaudit.scope import choose
 
-ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64))
+ORDERS = Amounts((2, 3, 4, 6, 8, 12, 16, 24, 32, 64))
 
 
 class Method(StrEnum):
@@ -103,9 +103,9 @@ def orders_of(budget: Any, method: str, asked: Sequence[object] | None) -> Amoun
     if method != Method.RDP:
         if asked is not None:
             raise InvalidParameter(f"orders: expected none for method {method}")
-        return ()
+        return Amounts()
     if asked is None:
-        return ORDERS if hasattr(budget, "curve") else (_best_order(budget),)
+        return ORDERS if hasattr(budget, "curve") else Amounts([_best_order(budget)])
     found = tuple(exact(a, "orders") for a in asked)
     for value in found:
         above_one(value, "orders")
@@ -113,7 +113,7 @@ def orders_of(budget: Any, method: str, asked: Sequence[object] | None) -> Amoun
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
     if not hasattr(budget, "curve") and len(found) > 1:
         raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
-    return found
+    return Amounts(found)
 
 
 @lru_cache(maxsize=256)
@@ -129,7 +129,7 @@ def caps_of(budget: Any, method: str, orders: Amounts, share: Fraction) -> Amoun
         caps = tuple(map(floor, _caps(budget, method, orders, share)))
     if min(caps) < 0:
         raise Unsupported(f"{budget.head}: method {method} leaves nothing to spend")
-    return caps
+    return Amounts(caps)
 
 
 def _caps(budget: Any, method: str, orders: Amounts, share: Fraction) -> Sequence[Any]:

@@ -1,13 +1,15 @@
 """What a release costs: a declaration's value in a calculus, or a number that somebody proved.
 
-Everything here is a fraction: exact where it is rational, else rounded up at 30 digits.
+Everything here is a fraction: exact where it is rational, else rounded up at 30 digits.  A privacy
+loss is never below 0: a smaller one would give back what earlier releases spent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
@@ -35,28 +37,74 @@ from dpaudit.scope import Scope
 
 load("rules")
 
-Amounts = tuple[Fraction, ...]
 Assumptions = tuple[Assumption, ...]
 DIGITS = 30
 LARGEST_DENOMINATOR = 10**60
 
 
+class Amounts(tuple[Fraction, ...]):
+    """Amounts of privacy loss, one for each sum that is kept: fractions of at least 0.
+
+    Errors: InvalidParameter for anything else: a negative number, NaN, a float, a text.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, values: Iterable[object] = ()) -> Amounts:
+        found = tuple(values)
+        for value in found:
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not (whole or isinstance(value, Fraction)) or value < 0:  # type: ignore[operator]
+                raise InvalidParameter(
+                    f"privacy loss {str(value)[:60]}: expected a fraction that is not negative"
+                )
+        return super().__new__(cls, map(Fraction, found))  # type: ignore[arg-type]
+
+    def plus(self, more: Sequence[Fraction]) -> Amounts:
+        """The sums after a charge, rounded up where their denominators are very long."""
+        return Amounts(shortened(a + b) for a, b in zip(self, more, strict=True))
+
+
+def refuse_refunds(place: str, *amounts: Iterable[object]) -> None:
+    """Refuse amounts that would lower a sum: whoever adds asks this, whoever made the amounts.
+
+    Errors: InvalidParameter for a number below 0, NaN, and what is not a number.
+    """
+    for value in chain(*amounts):
+        try:
+            adds = value >= 0 and value - value == 0  # type: ignore[operator]
+        except TypeError:
+            adds = False
+        if isinstance(value, bool) or not adds:
+            raise InvalidParameter(
+                f"{place}: {str(value)[:60]} is no privacy loss: expected a finite number of at "
+                "least 0, since a smaller one would give back what was spent. Nothing was charged"
+            )
+
+
 @dataclass(frozen=True)
 class Charge:
-    """What a release costs, exactly, and the assumptions on which that rests."""
+    """What a release costs, exactly, and the assumptions on which that rests.
+
+    Errors: InvalidParameter for a value below 0, or one that is no number.
+    """
 
     values: Sequence[Any]
     assumes: Assumptions = ()
+
+    def __post_init__(self) -> None:
+        # Before a power is taken, which would hide the sign.
+        for value in self.values:
+            ceiling(value)
 
     @property
     def rounded(self) -> Amounts | None:
         """The values as fractions, rounded up where they are irrational; None for infinity."""
         found = [ceiling(value) for value in self.values]
-        cost = tuple(value for value in found if value is not None)
-        return cost if len(cost) == len(found) else None
+        return None if None in found else Amounts(found)
 
 
-def declared(node: Node, scope: Scope, calculus: str, orders: Amounts = ()) -> Charge:
+def declared(node: Node, scope: Scope, calculus: str, orders: Sequence[Fraction] = ()) -> Charge:
     """The value of a declaration: one number, epsilon and delta, or a curve at some orders.
 
     Errors: Unsupported without a rule; InvalidParameter while symbols have no value.
@@ -73,7 +121,7 @@ def declared(node: Node, scope: Scope, calculus: str, orders: Amounts = ()) -> C
     return Charge(at_orders(value, orders), assumes)
 
 
-def at_orders(curve: Number, orders: Amounts) -> list[Number]:
+def at_orders(curve: Number, orders: Sequence[Fraction]) -> list[Number]:
     """A Renyi curve at each of some orders."""
     return [canonical(sympify(curve).subs(order(), sympify(a))) for a in orders]
 
@@ -117,15 +165,21 @@ def joined(known: Assumptions, more: Assumptions) -> Assumptions:
 
 
 def ceiling(value: Any) -> Fraction | None:
-    """The value itself or, where it is irrational, a little more; None for infinity."""
+    """The value itself or, where it is irrational, a little more; None for infinity.
+
+    Errors: InvalidParameter for a privacy loss below 0, or one that is no number.
+    """
     number = canonical(value) if is_symbolic(value) else value
-    if isinstance(number, Fraction):
-        return shortened(number)
     if is_symbolic(number) and is_infinite(number):
         return None
-    with working_precision():
-        text = decimal_upper(enclose(number) if is_symbolic(number) else number, DIGITS)
-    return None if text == "inf" else max(Fraction(text), Fraction(0))
+    if is_symbolic(number):
+        with working_precision():
+            text = decimal_upper(enclose(number), DIGITS)
+        if text == "inf":
+            return None
+        number = Fraction(text)
+    (found,) = Amounts([number])
+    return shortened(found)
 
 
 def floor(value: Any) -> Fraction:
@@ -157,10 +211,7 @@ def read_amounts(rows: Any) -> Amounts:
     """
     if not isinstance(rows, list):
         raise InvalidParameter("malformed sums: expected a list of fractions")
-    found = tuple(map(decode_number, rows))
-    if not all(isinstance(v, Fraction) and v >= 0 for v in found):
-        raise InvalidParameter("malformed sums: expected fractions that are not negative")
-    return found
+    return Amounts(map(decode_number, rows))
 
 
 def read_count(value: Any) -> int:

@@ -24,8 +24,8 @@ from dpaudit.accountant.filters.charges import (
     read_assumptions,
     read_count,
     read_scope,
+    refuse_refunds,
     scope_row,
-    shortened,
 )
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_upper, exact, is_symbolic
@@ -52,6 +52,9 @@ class Odometer:
     count: int
     assumes: Assumptions = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spent", Amounts(self.spent))
+
     def spend(self, asked: object) -> Odometer:
         """The odometer after a release: a declaration, or the number that somebody proved.
 
@@ -65,14 +68,18 @@ class Odometer:
         cost = raised(charge, _law(self.measure)[1].power).rounded
         if cost is None:
             raise Unsupported(f"odometer of {self.measure}: an infinite charge has no bound")
-        sums = tuple(shortened(a + b) for a, b in zip(self.spent, cost, strict=True))
+        refuse_refunds(f"odometer of {self.measure}", self.spent, cost)
         assumes = joined(self.assumes, charge.assumes)
-        return replace(self, spent=sums, count=self.count + 1, assumes=assumes)
+        return replace(self, spent=self.spent.plus(cost), count=self.count + 1, assumes=assumes)
 
     @property
     def epsilon_upper(self) -> Number:
-        """The bound on the loss so far, rounded up; infinite where none holds."""
+        """The bound on the loss so far, rounded up; infinite where none holds.
+
+        Errors: InvalidParameter for sums that are no losses.
+        """
         running, _ = _law(self.measure)
+        refuse_refunds(f"odometer of {self.measure}", self.spent)
         return Fraction(0) if self.count == 0 else running.upper(self.spent, self.delta)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +110,7 @@ def open_odometer(measure: str, scope: Scope, delta: object = 0) -> Odometer:
     if (may_fail > 0) is running.surely:
         wanted = f"0 for {measure}" if running.surely else f"a positive one for {measure}"
         raise InvalidParameter(f"odometer: delta = {decimal_upper(may_fail)}: expected {wanted}")
-    return Odometer(str(measure), scope, may_fail, (Fraction(0),) * len(sums.units), 0)
+    return Odometer(str(measure), scope, may_fail, Amounts([0] * len(sums.units)), 0)
 
 
 def _law(measure: str) -> tuple[Running, Sums]:

@@ -29,8 +29,8 @@ from dpaudit.accountant.filters.charges import (
     read_assumptions,
     read_count,
     read_scope,
+    refuse_refunds,
     scope_row,
-    shortened,
     shown,
 )
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
@@ -65,6 +65,9 @@ class OpenFilter:
     count: int
     assumes: Assumptions = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spent", Amounts(self.spent))
+
     @property
     def caps(self) -> Amounts:
         """The largest sums that keep the budget, each rounded down where it is irrational."""
@@ -78,8 +81,9 @@ class OpenFilter:
         return tuple(RenyiDP(a, cap) for a, cap in zip(self.orders, self.caps, strict=True))
 
     @property
-    def remaining(self) -> Amounts:
+    def remaining(self) -> tuple[Fraction, ...]:
         """What is left of each cap."""
+        refuse_refunds(self.budget.head, self.spent)
         return tuple(cap - sum_ for cap, sum_ in zip(self.caps, self.spent, strict=True))
 
     @property
@@ -95,7 +99,13 @@ class OpenFilter:
         Errors: InvalidParameter for a value that is no charge; Unsupported for a declaration
         without a rule.
         """
-        return self._charge(asked).rounded
+        return self._priced(asked)[0]
+
+    def _priced(self, asked: object) -> tuple[Amounts | None, Charge]:
+        charge = self._charge(asked)
+        cost = charge.rounded
+        refuse_refunds(self.budget.head, cost or ())
+        return cost, charge
 
     def _charge(self, asked: object) -> Charge:
         if isinstance(asked, Node):
@@ -117,15 +127,13 @@ class OpenFilter:
 
         Errors: BudgetExceeded where the charge does not fit; as :meth:`charge`.
         """
-        charge = self._charge(asked)
-        cost = charge.rounded
+        cost, charge = self._priced(asked)
         missing = self._missing(cost)
         if missing is not None or cost is None:
             raise BudgetExceeded(self._refusal(cost, missing or 0))
-        sums = [shortened(a + b) for a, b in zip(self.spent, cost, strict=True)]
         return replace(
             self,
-            spent=tuple(map(min, sums, self.caps)),
+            spent=Amounts(map(min, self.spent.plus(cost), self.caps)),
             count=self.count + 1,
             assumes=joined(self.assumes, charge.assumes),
         )
@@ -196,7 +204,7 @@ def open_filter(
     kept = exact(share, "share")
     rate(kept, "share")
     fixed = orders_of(asked, chosen, orders)
-    nothing = tuple(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
+    nothing = Amounts(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
     return OpenFilter(asked, scope, chosen, fixed, kept, nothing, 0)
 
 

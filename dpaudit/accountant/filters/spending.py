@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.accountant.filters.caps import caps_of, own_method
-from dpaudit.accountant.filters.charges import shown
+from dpaudit.accountant.filters.charges import Amounts, refuse_refunds, shown
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.exact import canonical, enclose, sympify
+from dpaudit.exact.domains import positive
 from dpaudit.families.adaptive import Filter, FilterMeasure
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Leaf, Node
@@ -38,10 +39,16 @@ NEEDED = {"label", "noise_multiplier"}
 
 @dataclass(frozen=True)
 class Price:
-    """A charge as ``factor`` / multiplier^``power``, in the measure's own sums."""
+    """A charge as ``factor`` / multiplier^``power``, in the measure's own sums.
+
+    Errors: InvalidParameter for a factor that is not positive.
+    """
 
     factor: Fraction
     power: int
+
+    def __post_init__(self) -> None:
+        positive(self.factor, "Price.factor")
 
     def exactly(self, multiplier: float) -> Fraction:
         """The charge of one multiplier, a float taken as the number it is."""
@@ -67,7 +74,8 @@ class Spending:
     def __init__(self, node: Filter, trials: int) -> None:
         self.node = node
         self._prices = {leaf: price_of(leaf, node) for leaf in leaves_of(node)}
-        self._cap = caps_of(node.budget, own_method(node.budget), (), Fraction(1, 2))[0]
+        self._cap = caps_of(node.budget, own_method(node.budget), Amounts(), Fraction(1, 2))[0]
+        refuse_refunds(node.head, [self._cap], [p.factor for p in self._prices.values()])
         self._roots = {
             p: float((enclose(self._cap / p.factor) ** Fraction(1, p.power)).mid())
             for p in self._prices.values()
@@ -129,6 +137,9 @@ class Spending:
         """A charge in 2^-60 of the cap, rounded up (to at least 1) and down."""
         with np.errstate(all="ignore"):
             share = (1.0 / (multipliers * self._roots[price])) ** price.power * WHOLE
+        if not np.all(share >= 0):
+            # A NaN would become the most negative integer, which gives everything back.
+            raise InvalidParameter(f"{self.node.head}: a charge is negative or not a number")
         above = np.minimum(np.ceil(share * (1 + ROUNDING)), TOO_MUCH)
         below = np.minimum(np.floor(share * (1 - ROUNDING)), TOO_MUCH)
         return np.maximum(above, 1).astype(np.int64), below.astype(np.int64)

@@ -78,7 +78,9 @@ class Budgeted:
         lengths = np.linalg.norm(rows, axis=-1) / safe
         allowed = np.sqrt(left)
         share = np.where(lengths > allowed, allowed / np.maximum(lengths, 1e-300), 1.0)
-        return rows * share[..., None], np.minimum(np.square(lengths), left)
+        # What is no number costs all that is left: a NaN would never be cut again.
+        paid = np.square(lengths)
+        return rows * share[..., None], np.where(paid < left, paid, left)
 
 
 @kernel(IndividualGaussian)
