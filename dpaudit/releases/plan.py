@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -42,6 +41,7 @@ from dpaudit.releases.queries import (
     item_of,
 )
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
+from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import Schema, schema_of
 from dpaudit.tabular.schema import refuse_unknown
 
@@ -217,12 +217,7 @@ def load_plan(path: Path) -> Release:
 
     Errors: InvalidParameter for a file that cannot be read, and for every key that does not fit.
     """
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InvalidParameter(f"{path}: {error.strerror}; give a plan") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidParameter(f"{path}: not TOML: {error}") from None
+    table = read_toml(path)
     try:
         return release_of(table, path.parent)
     except InvalidParameter as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -17,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import integer
+from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
-LARGEST_FILE = 2**20
 LONGEST_TEXT = 4_000
+MOST_DAYS = 10**6  # further back than any calendar of Python
 MOST_LINES = 100
 
 RELEASE_TYPES = ("one release", "many releases")
@@ -79,7 +80,7 @@ def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
     Errors: InvalidParameter naming the file and the key of what is unknown or malformed.
     """
     path = root / FILE
-    content = _content(path)
+    content = read_toml(path) if path.exists() else {}
     _known(content, ("fields", "mechanisms", "budgets"), f"{path}")
     sections = {name: _table(content.get(name, {}), f"{path}: [{name}]") for name in content}
     own = sections.get("mechanisms", {})
@@ -97,19 +98,6 @@ def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
 def missing(fields: Mapping[str, Any]) -> list[str]:
     """The fields that a report expects and the certificate does not state."""
     return [name for name in FIELDS if name not in OPTIONAL and not fields.get(name)]
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        if not path.exists():
-            return {}
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidParameter(f"{path}: larger than {LARGEST_FILE} bytes")
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InvalidParameter(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidParameter(f"{path}: not TOML ({str(error)[:120]})") from None
 
 
 def _table(value: Any, place: str) -> dict[str, Any]:
@@ -185,6 +173,8 @@ def _budget(value: Any, place: str) -> dict[str, str]:
             )
         if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,60})?([eE]-?[0-9]{1,3})?", text):
             raise InvalidParameter(f"{place} {name} = {text[:40]!r}: expected a number >= 0")
+        if name == "days":
+            integer(text, f"{place} days", least=0, most=MOST_DAYS)
     if set(numbers) - {"days"} not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
         raise InvalidParameter(f"{place}: expected epsilon, epsilon with delta, or rho")
     return found
