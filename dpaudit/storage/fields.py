@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact.domains import integer
 from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
 LONGEST_TEXT = 4_000
-MOST_DAYS = 10**6  # further back than any calendar of Python
 MOST_LINES = 100
 
 RELEASE_TYPES = ("one release", "many releases")
@@ -173,8 +171,8 @@ def _budget(value: Any, place: str) -> dict[str, str]:
             )
         if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,60})?([eE]-?[0-9]{1,3})?", text):
             raise InvalidParameter(f"{place} {name} = {text[:40]!r}: expected a number >= 0")
-        if name == "days":
-            integer(text, f"{place} days", least=0, most=MOST_DAYS)
+        if name == "days" and not re.fullmatch("[0-9]{1,5}", text):
+            raise InvalidParameter(f"{place} days = {text[:40]!r}: expected a whole number of days")
     if set(numbers) - {"days"} not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
         raise InvalidParameter(f"{place}: expected epsilon, epsilon with delta, or rho")
     return found

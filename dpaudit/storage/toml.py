@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import MAXIMUM_DIGITS
 
 LARGEST_FILE = 2**20  # bytes
-MOST_BITS = MAXIMUM_DIGITS * 4  # no number of so many digits has more
+MOST_DIGITS = 1000
+MOST_BITS = 4 * MOST_DIGITS  # no whole number of so many digits has more
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InvalidParameter(f"{path}: not TOML ({str(error)[:120]})") from None
     for number in _whole_numbers(content):
         if number.bit_length() > MOST_BITS:
-            raise InvalidParameter(f"{path}: a number of over {MAXIMUM_DIGITS} digits")
+            raise InvalidParameter(f"{path}: a number of over {MOST_DIGITS} digits")
     return content
 
 
