@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.files import write_atomically
 from lab.model import Cell, Table
 
@@ -40,12 +41,8 @@ class Times:
         """Keep what a cell took."""
         found = self.read()
         found[experiment, cell.name] = seconds, sources[:SHOWN]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for key, (taken, made) in sorted(found.items()):
-            writer.writerow((*key, f"{taken:.3f}", made))
-        write_atomically(self.path, text.getvalue().encode())
+        rows = [(*key, f"{taken:.3f}", made) for key, (taken, made) in sorted(found.items())]
+        write_atomically(self.path, csv_text(COLUMNS, rows).encode())
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
+from dpaudit.storage.data import open_data
 
 KINDS = ".csv, .npy, .npz or .parquet"
 LEAVE_OUT = "fill it in, or leave the record out"
 
 
 class Cells(list[str]):
-    """A column of a .csv file as text, and on which line of the file each cell is."""
+    """A column of a .csv file as text, which one it is, and on which line each cell is."""
 
-    def __init__(self, cells: Sequence[str], lines: Sequence[int]) -> None:
+    def __init__(self, cells: Sequence[str], number: int, lines: Sequence[int]) -> None:
         super().__init__(cells)
+        self.number = number
         self.lines = lines
 
 
@@ -72,11 +76,15 @@ def columns_of(path: Path, *, label: str | None, unit: str | None) -> dict[str, 
     if path.suffix not in (".csv", ".parquet"):
         raise InvalidParameter(f"{path}: expected a file {KINDS}")
     columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
+    # Without a line of names the first line of a file is a record, which is not told.
+    there = (
+        f"the first line must hold the names of its {len(columns)} columns"
+        if path.suffix == ".csv"
+        else f"there are {', '.join(columns)}"
+    )
     for option, name in (("label", label), ("unit", unit)):
         if name is not None and name not in columns:
-            raise InvalidParameter(
-                f"{option} {name!r}: no such column; there are {', '.join(columns)}"
-            )
+            raise InvalidParameter(f"{path}: {option} {name!r}: no such column; {there}")
     return columns
 
 
@@ -109,9 +117,13 @@ def _number(cell: Any) -> float | None:
 
 
 def _cell(path: Path, name: str, column: Any, place: int) -> str:
-    """Where a cell is: its line of a .csv file, its row of another."""
-    where = f"line {column.lines[place]}" if isinstance(column, Cells) else f"row {place + 1}"
-    return f"{path}: column {name!r}, {where},"
+    """Where a cell is: its line of a .csv file, its row of another.
+
+    A column of a .csv file is told by its number: what stands for its name may be a record's.
+    """
+    if isinstance(column, Cells):
+        return f"{path}: column {column.number}, line {column.lines[place]},"
+    return f"{path}: column {name!r}, row {place + 1},"
 
 
 def _finite(path: Path, values: Array) -> Array:
@@ -132,33 +144,33 @@ def _finite(path: Path, values: Array) -> Array:
 
 
 def _array(path: Path) -> Array:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if path.suffix == ".npy":
-            return np.asarray(loaded, dtype=np.float64)
-        with loaded:
+    with open_data(path) as stream:
+        try:
+            loaded = np.load(stream, allow_pickle=False)
+            if path.suffix == ".npy":
+                return np.asarray(loaded, dtype=np.float64)
             if {"features", "labels"} == set(loaded.files):
                 return np.column_stack([loaded["features"], loaded["labels"]]).astype(np.float64)
             (name,) = loaded.files
             return np.asarray(loaded[name], dtype=np.float64)
-    except (OSError, ValueError, TypeError, EOFError):
-        pass
+        except (OSError, ValueError, TypeError, EOFError, BadZipFile):
+            pass
     # Outside the handler: what NumPy says may quote a record.
     raise InvalidParameter(f"{path}: expected one array of numbers, or features and labels")
 
 
 def _csv(path: Path) -> dict[str, Any]:
     rows: list[tuple[int, list[str]]] = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream)
+    with open_data(path) as stream:
+        reader = csv.reader(TextIOWrapper(stream, "utf-8-sig", newline=""))
+        try:
             rows += [(reader.line_num, row) for row in reader if row]
-    except OSError as error:
-        raise InvalidParameter(f"{path}: {error.strerror}") from None
-    except (ValueError, csv.Error):
-        raise InvalidParameter(
-            f"{path}: expected text in UTF-8, a line of names and full rows of numbers below it"
-        ) from None
+        except OSError as error:
+            raise InvalidParameter(f"{path}: {error.strerror}") from None
+        except (ValueError, csv.Error):
+            raise InvalidParameter(
+                f"{path}: expected text in UTF-8, a line of names and full rows of numbers below it"
+            ) from None
     if not rows:
         raise InvalidParameter(f"{path}: it is empty; expected a line of names, and records below")
     names, body = [name.strip() for name in rows[0][1]], rows[1:]
@@ -172,7 +184,10 @@ def _csv(path: Path) -> dict[str, Any]:
                 "a cell that holds a comma is written in quotes"
             )
     lines = [line for line, _ in body]
-    return {name: Cells([row[place] for _, row in body], lines) for place, name in enumerate(names)}
+    return {
+        name: Cells([row[place] for _, row in body], place + 1, lines)
+        for place, name in enumerate(names)
+    }
 
 
 def _named(path: Path, names: Sequence[str]) -> None:
@@ -195,8 +210,11 @@ def _parquet(path: Path) -> dict[str, Any]:
         import pyarrow.parquet as parquet
     except ImportError:
         raise InvalidParameter(f"{path}: .parquet needs pip install 'dpaudit[tables]'") from None
-    try:
-        table = parquet.read_table(path)
-    except (OSError, ValueError):
-        raise InvalidParameter(f"{path}: not a Parquet file that can be read") from None
+    with open_data(path) as stream:
+        try:
+            table = parquet.read_table(stream)
+        except (OSError, ValueError):
+            table = None
+    if table is None:
+        raise InvalidParameter(f"{path}: not a Parquet file that can be read")
     return {name: table.column(name).to_numpy() for name in table.column_names}

@@ -178,7 +178,7 @@ class GeneratedTables:
         key = f"{self.release.digest} {columns}"
         if key not in kept:
             table = Table(generated(self.release.schema), self.frame(records))
-            kept[key] = records_of(table, self.release.digest, columns, len(records))
+            kept[key] = records_of(table.opened(self.release.digest), columns, len(records))
         return kept[key]
 
     def frame(self, records: Records) -> Any:

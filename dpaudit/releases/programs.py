@@ -31,7 +31,7 @@ from dpaudit.releases.queries import (
     texts,
 )
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tabular import Keys, Number, Schema, Table, Text, Total
+from dpaudit.tabular import Keys, Number, OpenTable, Schema, Text, Total
 
 ASKED_OF_RECORDS = ("mixes_records",)
 GENERATED_UNIT = "dpaudit_unit_of_a_record"
@@ -149,12 +149,12 @@ def _numbers(name: str, output: Any) -> Array:
     return np.asarray(found[0])
 
 
-def records_of(table: Table, key: str, columns: Sequence[str], size: int | None = None) -> Records:
+def records_of(table: OpenTable, columns: Sequence[str], size: int | None = None) -> Records:
     """One row a unit as records: in any order, or (``size``) at the place that its unit names.
 
     A unit without a row is a record that is not there.
     """
-    rows = table.opened(key).rows(columns)
+    rows = table.rows(columns)
     count = max(len(rows), 1) if size is None else size
     values, present = np.zeros((count, len(columns))), np.zeros(count, dtype=bool)
     steps = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +38,7 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
+from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.files import write_together
 from dpaudit.tabular import OpenTable, Table
 
@@ -189,7 +189,7 @@ def publish(
         admitted(ledger, plan)
     table = Table(release.schema, data).opened(release.digest)
     table.check()
-    once = _Once(plan, data, table, targets, ledger)
+    once = _Once(plan, table, targets, ledger)
     if not trials:
         once.row()
         return once.done
@@ -208,7 +208,6 @@ class _Once:
     """The one run of a release: charged, drawn, written."""
 
     plan: Plan
-    data: Any
     table: OpenTable
     targets: Mapping[str, Path]
     ledger: Ledger | None
@@ -223,7 +222,7 @@ class _Once:
             _mark(self.targets["marker"], release)
         try:
             values = exact_values(release, self.table)
-            drawn = draw(plan, values, partial(_rows, release, self.data))
+            drawn = draw(plan, values, partial(records_of, self.table))
             rows = published_rows(plan, drawn)
             contents = contents_of(plan, drawn, rows, self.targets)
             write_together(contents)
@@ -285,10 +284,6 @@ def admitted(ledger: Ledger, plan: Plan) -> Amounts:
         release.title,
         release.schema.digest,
     )
-
-
-def _rows(release: Release, data: Any, columns: Sequence[str]) -> Records:
-    return records_of(Table(release.schema, data), release.digest, columns)
 
 
 def charge(ledger: Ledger, plan: Plan) -> None:
@@ -366,10 +361,8 @@ def contents_of(
 ) -> dict[Path, bytes]:
     """CSV, Parquet and JSON of the published rows; the JSON also has every noisy number."""
     table = [_row(row) for row in rows]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**row, "keys": _keys(row["keys"])} for row in table)
+    shown = ({**row, "keys": _keys(row["keys"])} for row in table)
+    text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in shown))
     release = plan.release
     whole = {
         "title": release.title,
@@ -385,7 +378,7 @@ def contents_of(
         "noisy": {label: _drawn(found) for label, found in drawn.items()},
     }
     return {
-        targets["csv"]: text.getvalue().encode(),
+        targets["csv"]: text.encode(),
         targets["parquet"]: _parquet(table),
         targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
     }

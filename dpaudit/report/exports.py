@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +16,7 @@ from dpaudit.report import assurance, empirical, front, words
 from dpaudit.report.say import message, say
 from dpaudit.report.view import MALFORMED
 from dpaudit.report.words import Json
+from dpaudit.storage.csv_text import csv_text
 
 Certificates = Mapping[str, Mapping[str, Any]]
 
@@ -109,12 +108,9 @@ def _findings(predicate: Json) -> Iterator[Finding]:
 def render_csv(certificates: Certificates) -> str:
     """The blocks of NIST SP 800-226 in their order, one row each, for every certificate.
 
-    A cell that a spreadsheet would compute is quoted, so that it stays text.
+    A cell that a spreadsheet would compute stays text.
     """
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    columns = ("certificate", "layer", "statement", "status", "evidence")
-    writer.writerow(columns)
+    table: list[list[str]] = []
     for name, certificate in certificates.items():
         try:
             predicate = words.tidy(certificate)["predicate"]
@@ -128,13 +124,8 @@ def render_csv(certificates: Certificates) -> str:
         for row in rows:
             layer = row.layer or say("Hazard")
             cells = (name, layer, row.statement, row.status, row.evidence)
-            writer.writerow([_inert(cell) for cell in cells])
-    return target.getvalue()
-
-
-def _inert(cell: str) -> str:
-    flat = " ".join(cell.split())
-    return f"'{flat}" if flat[:1] in ("=", "+", "-", "@") else flat
+            table.append([" ".join(cell.split()) for cell in cells])
+    return csv_text(("certificate", "layer", "statement", "status", "evidence"), table)
 
 
 def render_junit(certificates: Certificates) -> str:

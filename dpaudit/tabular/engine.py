@@ -112,9 +112,10 @@ class OpenTable:
     """A table whose columns fit its schema."""
 
     def __init__(self, schema: Schema, source: Source, key: str) -> None:
-        self._schema = schema
+        self.schema = schema
         self._source = source
-        types = source.first(_types)
+        with readable(schema.name):
+            types = source.first(_types)
         _check_types(schema, types, texts=source.texts)
         # Elsewhere a part may hold whole numbers where another, with gaps, holds floats.
         self._work = _Work(schema, types if source.alike else None, source.texts, key)
@@ -126,13 +127,13 @@ class OpenTable:
         alone, and is published nowhere.
         """
         said = Counter[str]()
-        with readable(self._schema.name):
+        with readable(self.schema.name):
             for counts in self._source.each(self._work.refused):
                 said.update(counts)
         if said:
             told = "; ".join(f"{text} in {count} rows" for text, count in said.items())
             raise DataRefused(
-                f"{self._schema.name}: {told}; mend the data, or declare in the schema "
+                f"{self.schema.name}: {told}; mend the data, or declare in the schema "
                 "what such a row does (this is not private: publish it nowhere). Nothing was spent"
             )
 
@@ -142,16 +143,17 @@ class OpenTable:
         Parts are summed where they are, and their sums, whole numbers, are added here.
         Errors: InvalidParameter for more than 10^7 groups.
         """
-        shapes = [sizes_of(self._schema, total) for total in asked]
+        shapes = [sizes_of(self.schema, total) for total in asked]
         for total, sizes in zip(asked, shapes, strict=True):
             if sizes is not None and prod(sizes) > MOST_CELLS:
                 raise InvalidParameter(f"{total.name}: {prod(sizes)} groups; at most {MOST_CELLS}")
         added: list[list[dict[Any, int]]] = [[{} for _ in total.terms] for total in asked]
-        for sums in self._source.each(partial(self._work.sums, asked=tuple(asked))):
-            for rows, into in zip(sums, added, strict=True):
-                for group, *values in rows:
-                    for place, value in enumerate(values):
-                        into[place][group] = into[place].get(group, 0) + int(value or 0)
+        with readable(self.schema.name):
+            for sums in self._source.each(partial(self._work.sums, asked=tuple(asked))):
+                for rows, into in zip(sums, added, strict=True):
+                    for group, *values in rows:
+                        for place, value in enumerate(values):
+                            into[place][group] = into[place].get(group, 0) + int(value or 0)
         return [
             [_dense(term, sizes) for term in terms]
             for terms, sizes in zip(added, shapes, strict=True)
@@ -159,8 +161,9 @@ class OpenTable:
 
     def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """The rows that count, as (unit, code of each column), without those that miss one."""
-        parts = self._source.each(partial(self._work.rows, columns=tuple(columns)))
-        return [row for rows in parts for row in rows]
+        with readable(self.schema.name):
+            parts = self._source.each(partial(self._work.rows, columns=tuple(columns)))
+            return [row for rows in parts for row in rows]
 
 
 @dataclass(frozen=True)
@@ -381,9 +384,14 @@ def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> No
     names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
     for name in names:
         if name not in types:
-            raise InvalidParameter(
-                f"{schema.name}: the table has no column {name!r}; it has {', '.join(types)}"
+            # Without a line of names the first line of a file is a record, which is not told.
+            held = (
+                f"the first line of the file must hold the names of its {len(types)} columns, "
+                "spelled as in the schema"
+                if texts
+                else f"it has {', '.join(types)}"
             )
+            raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {held}")
     for name, column in schema.columns.items():
         is_number = types[name].removeprefix("U").partition("(")[0] in NUMBERS
         if isinstance(column, Number) and not texts and not is_number:

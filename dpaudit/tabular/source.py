@@ -12,6 +12,7 @@ import os
 import pickle
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.storage.data import name_of, open_data
 
 Ask: TypeAlias = Callable[[Any], Any]
 VIEW = "dpaudit_source"
@@ -77,41 +79,54 @@ def open_source(data: Any, unit: str | None) -> Source:
     return _frame(data, unit)
 
 
+class _Held:
+    """A file that stays open as long as somebody may ask for its rows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stream = open_data(path)
+        weakref.finalize(self, self.stream.close)
+        self.size = os.fstat(self.stream.fileno()).st_size
+
+    def reader(self, kind: str) -> str:
+        """What DuckDB reads it by; nothing but its bytes says which columns it has."""
+        shared = f"'{name_of(self.stream)}', hive_partitioning = false, filename = false"
+        if kind == ".parquet":
+            return f"read_parquet({shared})"
+        return (
+            f"read_csv({shared}, all_varchar = true, header = true, skip = 0, "
+            f"delim = '{self._separator()}', quote = '\"', escape = '\"', strict_mode = true, "
+            "compression = 'none')"
+        )
+
+    def _separator(self) -> str:
+        """What separates names in the first line: left to DuckDB, it guesses from the rows."""
+        self.stream.seek(0)
+        names = self.stream.readline().decode("utf-8", errors="replace")
+        return max(SEPARATORS, key=names.count)
+
+
 def _file(path: Path, unit: str | None) -> Source:
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise InvalidParameter(f"{path}: expected a .csv or .parquet file")
-    if not path.is_file():
-        raise InvalidParameter(f"{path}: no such file")
-    if not path.stat().st_size:
+    held = _Held(path)
+    if not held.size:
         raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
-    quoted = str(path).replace("'", "''")
-    reader = (
-        f"read_csv('{quoted}', all_varchar = true, header = true, skip = 0, "
-        f"delim = '{_separator(path)}', quote = '\"', escape = '\"', strict_mode = true)"
-        if kind == ".csv"
-        else f"read_parquet('{quoted}')"
-    )
+    reader = held.reader(kind)
     # What is read at once fits into memory: the units of each part are those of one remainder.
-    parts_of = 1 if unit is None else -(-path.stat().st_size // AT_ONCE[kind])
+    parts_of = 1 if unit is None else -(-held.size // AT_ONCE[kind])
     column = '"' + (unit or "").replace('"', '""') + '"'
 
     def parts() -> Iterator[Any]:
         for part in range(parts_of):
             wanted = f"WHERE hash({column}) % {parts_of} = {part}" if parts_of > 1 else ""
             with connection() as opened:
-                with readable(path):
+                with readable(held.path):
                     opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
                 yield opened
 
     return _here(kind == ".csv", parts)
-
-
-def _separator(path: Path) -> str:
-    """What separates names in the first line: left to DuckDB, it guesses from the rows."""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        names = stream.readline()
-    return max(SEPARATORS, key=names.count)
 
 
 @contextmanager

@@ -418,6 +418,42 @@ def test_a_locked_and_a_read_only_ledger_are_named(
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "[1]*?{a,b}~$HOME'\";&|<>()!#%20 -\n\tü",
+        "-o",
+        "~",
+        "sqlite:a?timeout=30#b",
+        "file:x%5B1%5D?mode=memory",
+        ":memory:",
+    ],
+)
+def test_a_release_reads_and_writes_files_of_exactly_their_names(
+    name: str, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan, data, ledger and folder; nothing else is there afterwards."""
+    inside = quick / "inside"
+    (inside / name).mkdir(parents=True)
+    (quick / "people.csv").rename(inside / name / f"{name}.csv")
+    monkeypatch.chdir(inside)
+    place = json.dumps(f"./{name}")  # a text of TOML too
+    text = PLAN.replace('"ledger.sqlite"', place)
+    (inside / name / f"{name}.toml").write_text(text)
+    given = ("--epsilon", "2", "--delta", "1e-5", "--entity=person", "--adjacency=add_remove")
+    made = run("ledger", "init", "people", *given, "--ledger", f"./{name}/{name}")
+    assert made.exit_code == 0, made.output
+    data, out = f"--data={name}/{name}.csv", f"--out={name}/{name}.out"
+    found = run("release", data, out, "--", f"{name}/{name}.toml")
+    assert found.exit_code == 0, found.output
+    shown = run("ledger", "show", "--json", "--ledger", f"./{name}/{name}")
+    assert json.loads(shown.stdout)[0]["charges"] == 1, shown.output
+    assert (inside / name / name).read_bytes().startswith(b"SQLite format 3")
+    assert [path.name for path in inside.iterdir()] == [name]
+    whole = json.loads((inside / name / f"{name}.out" / "release.json").read_text())
+    assert int(whole["noisy"]["persons"][0]) == pytest.approx(1000, abs=60)
+
+
+@pytest.mark.parametrize(
     ("at", "error", "said"),
     [
         ("draw", KeyboardInterrupt(), "was interrupted after it was charged (KeyboardInterrupt)"),

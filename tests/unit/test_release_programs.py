@@ -87,9 +87,9 @@ def test_what_a_program_sees_is_one_row_a_unit_on_its_grid() -> None:
         }
     )
     schema = replace(SCHEMA, unit="person", entity="person")
-    found = records_of(Table(schema, data), "key", ("x", "z", "y"))
+    found = records_of(Table(schema, data).opened("key"), ("x", "z", "y"))
     assert sorted(map(tuple, found.values)) == [(-1, 1, 1), (0.25, 0, 0)]
-    empty = records_of(Table(schema, data.slice(0, 0)), "key", ("x", "z", "y"))
+    empty = records_of(Table(schema, data.slice(0, 0)).opened("key"), ("x", "z", "y"))
     assert not empty.present.any()
 
 

@@ -252,7 +252,7 @@ BAD = {
         "'person' has no unit in 400 rows",
         DataRefused,
     ),
-    "a file that is not there": (lambda d: "nowhere.csv", "no such file", InvalidParameter),
+    "a file that is not there": (lambda d: "nowhere.csv", "No such file", InvalidParameter),
     "another kind of file": (lambda d: "people.xlsx", "expected a .csv or", InvalidParameter),
     "no table at all": (lambda d: 7, "is no table", InvalidParameter),
 }
