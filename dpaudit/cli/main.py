@@ -159,6 +159,13 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
     help="How the loader of --history made its batches: poisson (where not given), shuffled or "
     "cyclic.",
 )
+@click.option("--adjacency", help="Of --history, where it leaves open who are neighbours.")
+@click.option("--unit", help="Of --history: whose a contribution is (record, user, client).")
+@click.option("--records", type=int, help="Of --history: how many records one --unit has at most.")
+@click.option(
+    "--sensitivity",
+    help="Of --history: the largest change of a number before its noise, where the file lacks it.",
+)
 @click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
 @click.option(
     "--sigma-for",
@@ -187,6 +194,9 @@ def account(
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
         )
+    stated = {name: asked.pop(name) for name in ("adjacency", "unit", "records", "sensitivity")}
+    if history is None and any(value is not None for value in stated.values()):
+        raise click.UsageError("--adjacency, --unit, --records and --sensitivity are of --history")
     if batches is not None and history is None:
         raise click.UsageError(
             "--batches is of --history: say how a run of --dp-sgd draws them by sampling="
@@ -201,8 +211,10 @@ def account(
         name, declaration, scope = "dp-sgd", *from_settings(dp_sgd)
     elif history is not None:
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
+        from dpaudit.crosscheck.interchange.stated import Stated
 
-        name, declaration, scope = str(history), *read_history(history, library)
+        said = Stated.of(**stated)
+        name, declaration, scope = str(history), *read_history(history, library, said)
         warning = loader_warning(declaration, batches or "poisson", delta or "1e-5")
         if warning:
             click.echo(f"WARNING: {warning}", err=True)

@@ -63,15 +63,19 @@ def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
     return Evidence(path, content, mode)
 
 
-def strict_json(content: bytes | str) -> Any:
+def strict_json(content: bytes | str, *, infinite: bool = False) -> Any:
     """JSON in UTF-8 that every program reads alike: no key twice, and no number without a value.
 
+    ``infinite``: whether Python's own Infinity is a number, as other libraries write it.
     Errors: ValueError.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
         return json.loads(
-            text, object_pairs_hook=_each_once, parse_constant=_refused, parse_float=_finite
+            text,
+            object_pairs_hook=_each_once,
+            parse_constant=_infinite if infinite else _refused,
+            parse_float=_finite,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -87,6 +91,10 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refused(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
+
+
+def _infinite(name: str) -> float:
+    return math.inf if name == "Infinity" else _refused(name)  # type: ignore[no-any-return]
 
 
 def _finite(text: str) -> float:

@@ -19,7 +19,6 @@ from dpaudit.cli.main import main
 from dpaudit.crosscheck.interchange.histories import (
     READERS,
     from_jax_privacy,
-    from_opendp,
     from_tensorflow_privacy,
     from_tumult,
     loader_warning,
@@ -27,9 +26,12 @@ from dpaudit.crosscheck.interchange.histories import (
 )
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE
 from dpaudit.crosscheck.interchange.opacus import from_opacus_history
+from dpaudit.crosscheck.interchange.opendp import from_opendp
+from dpaudit.crosscheck.interchange.stated import Stated
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose
+from dpaudit.families.events import Group
 
 SCOPE = dp.central("add_remove")
 Sample = namedtuple("Sample", "population_size selection_probability queries")
@@ -87,7 +89,7 @@ def test_fields_of_jax_privacy_that_change_the_guarantee_are_not_passed_over() -
 def test_a_state_of_opacus_is_read_as_it_is_saved() -> None:
     """``accountant.state_dict()`` of Opacus 1.6, through JSON."""
     state = {"history": [(1.1, 0.004, 500), (0.9, 0.004, 250)], "mechanism": "prv"}
-    read = READERS["opacus"](json.loads(json.dumps(state)))
+    read = READERS["opacus"](json.loads(json.dumps(state)), Stated()).node
     assert read == from_opacus_history(state["history"])
     assert [child.times for child in read.nodes] == [500, 250]
 
@@ -116,51 +118,6 @@ def test_measurements_of_opendp_cost_what_its_maps_say() -> None:
     ]
     with pytest.raises(Unsupported, match="randomized_response"):
         from_opendp({**laplace, "func": "make_randomized_response"})
-
-
-ATOM = {
-    "__function__": "atom_domain",
-    "__module__": "domains",
-    "__kwargs__": {"bounds": None, "nan": False, "T": "f64"},
-    "__version__": "0.16.0",
-}
-
-
-def opendp(name: str, module: str = "measurements", **given: Any) -> dict[str, Any]:
-    """As ``opendp.prelude.serialize`` of OpenDP 0.16 writes it."""
-    return {
-        "__function__": f"make_{name}",
-        "__module__": module,
-        "__kwargs__": given,
-        "__version__": "0.16.0",
-    }
-
-
-def test_what_opendp_serializes_today_is_read() -> None:
-    """OpenDP 0.16's own maps: .5 and .125; on grids of 2^-10, 1 and 4 .50048828, 1, 2.5."""
-    metric = {"__function__": "absolute_distance", "__module__": "metrics", "__kwargs__": {}}
-    at = {"input_domain": ATOM, "input_metric": metric, "scale": 2.0}
-    laplace = opendp("laplace", **at, k=None, MO="MaxDivergence")
-    gaussian = opendp("gaussian", **at, k=None, MO="ZeroConcentratedDivergence")
-    clamped = opendp("clamp", "transformations", bounds={"__tuple__": [0.0, 1.0]})
-    chain = opendp("chain_mt", "combinators", measurement1=laplace, transformation0=clamped)
-    cast = opendp("pureDP_to_zCDP", "combinators", measurement=chain)
-    whole = opendp("composition", "combinators", measurements=[laplace, cast, gaussian])
-    assert dp.account(from_opendp(json.dumps(laplace)), SCOPE).step("pure").value == Fraction(1, 2)
-    children = from_opendp(whole).children
-    assert [type(n).__name__ for n in children] == ["PureDP", "PureDP", "ZCDP"]
-    assert children[2].parameters["rho"] == Fraction(1, 8)
-    told = {-10: Fraction(1025, 2048), 0: 1, 2: Fraction(5, 2)}
-    for k, epsilon in told.items():
-        node = from_opendp(opendp("laplace", **at, k=k, MO="MaxDivergence"))
-        assert node.parameters["epsilon"] == epsilon
-    coarse = opendp("gaussian", **{**at, "input_domain": {**ATOM, "__function__": "vector_domain"}})
-    assert from_opendp(coarse).parameters["rho"] == Fraction(1, 8)
-    coarse["__kwargs__"]["k"] = 3
-    with pytest.raises(Unsupported, match="k = 3"):
-        from_opendp(coarse)
-    with pytest.raises(Unsupported, match="laplace_threshold"):
-        from_opendp(opendp("laplace_threshold", **at, threshold=10))
 
 
 def test_budgets_of_tumult_are_read_exactly() -> None:
@@ -240,12 +197,63 @@ def test_what_cannot_be_read_or_warned_of_is_refused(tmp_path: Path) -> None:
             loader_warning(dp.Gaussian("g", 1), batches, "1e-5")
     with pytest.raises(Unsupported, match=r"sampling_method = 9{80}: no"):
         from_jax_privacy({**RUN, "sampling_method": "9" * 5000})
-    for changed, error in (
-        ({"name": "9" * 5000}, Unsupported),
-        ({"k": "9" * 5000}, InvalidParameter),
-    ):
+    endless = {"module": "measurements", "func": "9" * 5000, "kwargs": {"scale": 2.0}}
+    for changed, error in (({}, Unsupported), ({"func": "laplace", "k": "9"}, InvalidParameter)):
         with pytest.raises(error) as refused:
-            from_opendp(
-                opendp(changed.pop("name", "gaussian"), scale=2.0, input_domain=ATOM, **changed)
-            )
+            from_opendp({**endless, **changed, "kwargs": {"scale": 2.0, **changed}})
         assert len(str(refused.value)) < 300
+
+
+def test_what_a_file_leaves_open_is_asked_for(tmp_path: Path) -> None:
+    """Budgets say neither whose they are nor who are neighbours; a ledger says no unit."""
+    contents = {
+        "tumult": ([{"epsilon": 1}], "adjacency unit"),
+        "tensorflow_privacy": ([[1000, 0.01, [[2.0, 3.0]]]], "unit"),
+        "opacus": ([[1.1, 0.01, 100]], ""),
+        "jax_privacy": (RUN, ""),
+    }
+    said = {"adjacency": "add_remove", "unit": "client"}
+    for library, (content, asked) in contents.items():
+        file = tmp_path / "x.json"
+        file.write_text(json.dumps(content))
+        given: dict[str, str] = {}
+        for name in asked.split():
+            with pytest.raises(InvalidParameter, match=f"{name}: not in the file"):
+                read_history(file, library, Stated.of(**given))
+            given[name] = said[name]
+        scope = read_history(file, library, Stated.of(**given))[1]
+        assert scope.unit == given.get("unit", "record")
+        with pytest.raises(InvalidParameter, match="sensitivity"):
+            read_history(file, library, Stated.of(sensitivity=1, **given))
+    with pytest.raises(InvalidParameter, match="the file is of add_remove"):
+        read_history(file, "jax_privacy", Stated.of("replace_one"))
+
+
+def test_a_unit_of_several_records_is_a_group(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps([[1.1, 0.01, 100]]))
+    one = read_history(file, "opacus")[0]
+    for stated, named in (
+        ({"unit": "user"}, "how many records one user has"),
+        ({"records": 3}, "unit: not in the file"),
+        ({"records": 3, "unit": "record"}, "one record is one"),
+        ({"records": 0}, "at least 1"),
+    ):
+        with pytest.raises(InvalidParameter, match=named):
+            read_history(file, "opacus", Stated.of(**stated))
+    found, scope = read_history(file, "opacus", Stated.of(unit="user", records=3))
+    assert found == Group(one, 3)
+    assert scope.unit == "user"
+    replaced, scope = read_history(file, "opacus", Stated.of("replace_one"))
+    assert scope.adjacency == "replace_one"
+    assert replaced == from_opacus_history([(1.1, 0.01, 100)], "replace_one")
+    file.write_text(json.dumps({**RUN, "examples_per_user": 2}))
+    assert read_history(file, "jax_privacy")[1].unit == "user"
+    with pytest.raises(InvalidParameter, match="of one user"):
+        read_history(file, "jax_privacy", Stated.of(unit="record"))
+
+
+def test_a_table_with_one_key_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text('{"history": [], "history": [[1.1, 0.01, 100]]}')
+    with pytest.raises(InvalidParameter, match="a key occurs twice"):
+        read_history(tmp_path / "x", "opacus")

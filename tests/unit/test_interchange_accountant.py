@@ -92,7 +92,7 @@ def test_equal_runs_are_counted_and_the_ledger_kept() -> None:
 REFUSED = [
     d.UnsupportedDpEvent(),
     d.ComposedDpEvent([_leaf(), d.UnsupportedDpEvent()]),
-    d.RepeatAndSelectDpEvent(_leaf(), 1.0, 1.0),
+    d.RepeatAndSelectDpEvent(_leaf(), 0.5, 1.0),
     d.GaussianDpEvent(math.nan),
     d.GaussianDpEvent(-1.0),
     d.GaussianDpEvent(math.inf),

@@ -8,19 +8,21 @@ replace_one, and doubled on its way out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
-from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, Kind
-from dpaudit.crosscheck.interchange.rows import MODULE, ROWS, UNKNOWN, Row, Write
+from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, OBSTACLES, Kind
+from dpaudit.crosscheck.interchange.rows import MODULE, ROWS, WITHOUT_EVENT, Row, Write
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
 from dpaudit.families.composition import Repeat
 from dpaudit.nodes import Node, find_path, postorder
-from dpaudit.scope import Adjacency, choose
+from dpaudit.scope import LONGEST, Adjacency, choose
 
 DEEPEST = 100
 MOST_EVENTS = 10_000
+WHOSE = ("module_name", "class_name")  # of an event that is a named tuple
 
 BY_EVENT: dict[str, Row] = {row.event: row for row in ROWS}
 BY_NODE: dict[type[Node], Write] = {kind: write for row in ROWS for kind, write in row.writes}
@@ -29,13 +31,58 @@ BY_NODE: dict[type[Node], Write] = {kind: write for row in ROWS for kind, write 
 def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
     """The declaration that an event of dp-accounting describes, under the stated adjacency.
 
-    Zero noise is NonPrivate; what reads no record (NoOp, a rate or count of 0) is a release that is
-    repeated 0 times.  Nothing is imported or called that the event names.
+    An event is an object, a named tuple (``to_named_tuple``), or either as JSON: a table of its
+    fields, or their list.  Zero noise is NonPrivate; what reads no record (NoOp, a rate or count of
+    0) is a release that is repeated 0 times.  Nothing is imported or called that the event names.
     Errors: InvalidParameter for a number that is NaN, infinite, negative or of another type;
-    Unsupported for an event without a node.  Both name the path inside the event.
+    Unsupported for an event without a node, or with a field that is not known here.  Both name the
+    path inside the event.
     """
     chosen = choose(Adjacency, adjacency, "adjacency")
-    return Reader(chosen, NORMS[chosen], type(event).__name__).read(event)
+    return Reader(chosen, NORMS[chosen], _opened(event).name).read(event)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An event in one form: whose it is, its name, and its fields as they are."""
+
+    module: Any
+    name: str
+    fields: Mapping[str, Any] | Sequence[Any]
+
+
+def _opened(event: Any) -> Opened:
+    """An object, a named tuple, or a table or list of JSON."""
+    kind = type(event)
+    if isinstance(event, tuple) and hasattr(event, "_fields"):
+        event = dict(zip(event._fields, event, strict=True))
+    if isinstance(event, Mapping):
+        module, name = (_text(event.get(each)) for each in WHOSE)
+        named = {key: value for key, value in event.items() if key not in WHOSE}
+        return Opened(module, name if module == MODULE else kind.__name__, named)
+    if isinstance(event, (list, tuple)) and len(event) > 1 and event[0] == MODULE:
+        return Opened(MODULE, _text(event[1]), event[2:])
+    fields = {each.name: getattr(event, each.name) for each in getattr(kind, "__attrs_attrs__", ())}
+    return Opened(kind.__module__, kind.__name__, fields)
+
+
+def _text(name: Any) -> str:
+    return name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)[:LONGEST]
+
+
+def _named(opened: Opened, row: Row, path: str) -> Any:
+    """The fields of an event by name: all of the row's, and no others."""
+    given = opened.fields
+    if not isinstance(given, Mapping):
+        if len(given) > len(row.fields):
+            raise Unsupported(f"{path}: {len(given)} fields, where {len(row.fields)} are known")
+        given = dict(zip(row.fields, given, strict=False))
+    values = {**row.preset, **given}
+    if later := sorted(map(str, set(values) - set(row.fields))):
+        raise Unsupported(f"{path}: {later[0][:LONGEST]!r} is no field known here")
+    if lacking := [name for name in row.fields if name not in values]:
+        raise InvalidParameter(f"{path}: expected {', '.join(row.fields)}; not there: {lacking[0]}")
+    return SimpleNamespace(**values)
 
 
 @dataclass(frozen=True)
@@ -55,18 +102,18 @@ class Reader:
         return self.done[id(event)][1]
 
     def _read(self, event: Any) -> Node:
-        name = type(event).__name__
+        opened = _opened(event)
         if self.depth > DEEPEST:
-            raise InvalidParameter(f"{name}: events nested deeper than {DEEPEST}")
-        row = BY_EVENT.get(name) if type(event).__module__ == MODULE else None
+            raise InvalidParameter(f"{opened.name}: events nested deeper than {DEEPEST}")
+        row = BY_EVENT.get(opened.name) if opened.module == MODULE else None
         if row is None:
-            why = UNKNOWN.get(name, "not an event of dp-accounting 0.6 that has a node")
-            raise Unsupported(f"{self.path}: {name}: {why}")
-        return row.read(event, self)
+            why = OBSTACLES.get(opened.name, "not an event of dp-accounting 0.6")
+            raise Unsupported(f"{self.path}: {opened.name}: {why}")
+        return row.read(_named(opened, row, self.path), self)
 
     def below(self, event: Any, place: str) -> Node:
         """The node of an event inside this one; ``place`` names it: ``.event``, ``.events[3]``."""
-        path = f"{self.path}{place}.{type(event).__name__}"
+        path = f"{self.path}{place}.{_opened(event).name}"
         return replace(self, path=path, depth=self.depth + 1).read(event)
 
     def number(self, event: Any, name: str, kind: Kind) -> Any:
@@ -135,7 +182,9 @@ class Writer:
             return self.make("NoOpDpEvent")
         write = BY_NODE.get(type(self.node))
         if write is None:
-            raise Unsupported(f"dp-accounting 0.6 has no event for {type(self.node).__name__}")
+            name = type(self.node).__name__
+            why = WITHOUT_EVENT.get(name, "a node of your own")
+            raise Unsupported(f"dp-accounting 0.6 has no event for {name}: {why}")
         return write(self.node, children, self)
 
     def make(self, name: str, **values: Any) -> Any:

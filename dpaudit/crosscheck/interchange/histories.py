@@ -3,14 +3,15 @@
     opacus               (noise_multiplier, sample_rate, steps), or an accountant's ``state_dict``
     tensorflow_privacy   (population_size, selection_probability, ((l2_norm_bound, noise_stddev),
                          ...)), the entries of a formatted privacy ledger, kept by versions to 0.6;
-                         later ones give DpEvents, which ``from_dp_event`` reads
+                         later ones give events of dp-accounting
     jax_privacy          the fields of DpParams and num_updates
-    opendp               the JSON of a measurement (``opendp.prelude.serialize``; ``to_json`` in
-                         versions to 0.11), or several, and ``sensitivity``
+    opendp               the JSON of a measurement, or several (:mod:`.opendp`)
+    dp_accounting        events as :func:`.events.from_dp_event` reads them, one or a list
     tumult               the budgets spent: PureDPBudget, ApproxDPBudget, RhoZCDPBudget, or by name
 
 Checked against Opacus 1.6, TensorFlow Privacy's last version with ledgers, jax-privacy 2.0, OpenDP
-0.16 and Tumult Analytics 0.21.
+0.16 and Tumult Analytics 0.21.  What a file leaves open (whose a contribution is, which data sets
+are neighbours) is asked for.
 Rows are sequences, mappings or objects with these attributes.
 """
 
@@ -20,12 +21,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpaudit.accountant.account import account
+from dpaudit.crosscheck.interchange.events import from_dp_event
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING, together
 from dpaudit.crosscheck.interchange.numbers import foreign, foreign_count, foreign_rate
 from dpaudit.crosscheck.interchange.opacus import from_opacus_history
+from dpaudit.crosscheck.interchange.opendp import read_opendp
+from dpaudit.crosscheck.interchange.rows import MODULE
+from dpaudit.crosscheck.interchange.stated import (
+    Reading,
+    Stated,
+    field_of,
+    fields_of,
+    listed,
+    read_json,
+)
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
@@ -35,8 +47,7 @@ from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
 from dpaudit.scope import LONGEST as SHOWN
-from dpaudit.scope import Adjacency, Scope, central, shown
-from dpaudit.storage.evidence import strict_json
+from dpaudit.scope import Adjacency, Scope, Unit, central, shown
 
 LEDGER = ("population_size", "selection_probability", "queries")
 QUERY = ("l2_norm_bound", "noise_stddev")
@@ -51,17 +62,7 @@ MORE_OF_JAX = (
     "sampling_method",
     "truncated_batch_size",
 )
-# OpenDP's combinators that change neither noise nor metric, and where they hold the measurement.
-WITHIN = {
-    "chain_mt": "measurement1",
-    "chain_pm": "measurement0",
-    "pureDP_to_zCDP": "measurement",
-    "zCDP_to_approxDP": "measurement",
-    "approximate": "measurement",
-}
-COMPOSED = ("composition", "basic_composition")
 SPENT = ("epsilon", "delta", "rho")
-LARGEST_GRID = 2000  # binary places of a grid, beyond those of any float
 LARGEST_FILE = 64 * 2**20
 
 
@@ -70,18 +71,18 @@ def from_tensorflow_privacy(ledger: Sequence[Any]) -> Node:
 
     Errors: InvalidParameter naming the entry for what is no number in its range.
     """
-    return together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(_listed(ledger))])
+    return together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(listed(ledger))])
 
 
 def _entry(entry: Any, place: str) -> Node:
-    _, chance, queries = _fields(entry, LEDGER, place)
+    _, chance, queries = fields_of(entry, LEDGER, place)
     rate = foreign_rate(chance, f"{place}.selection_probability")
     sums = []
-    for j, query in enumerate(_listed(queries, f"{place}.queries")):
+    for j, query in enumerate(listed(queries, f"{place}.queries")):
         inside = f"{place}.queries[{j}]"
         bound, noise = (
             foreign(value, f"{inside}.{name}")
-            for name, value in zip(QUERY, _fields(query, QUERY, inside), strict=True)
+            for name, value in zip(QUERY, fields_of(query, QUERY, inside), strict=True)
         )
         if bound != 0:
             sums.append(NO_NOISE if noise == 0 else Gaussian("gaussian", noise / bound))
@@ -100,8 +101,8 @@ def from_jax_privacy(run: Any) -> Node:
     Unsupported for schedules, for batches of one size (replace_one: declare them by dp_sgd), and
     for a cycle (noise in bands: declare a CorrelatedGaussian).
     """
-    noise, batch, examples, updates = _fields(run, JAX, "run", set(MORE_OF_JAX))
-    more = {name: _get(run, name) for name in MORE_OF_JAX}
+    noise, batch, examples, updates = fields_of(run, JAX, "run", set(MORE_OF_JAX))
+    more = {name: field_of(run, name) for name in MORE_OF_JAX}
     planned = more["batch_size_scale_schedule"] or more["batch_sizes"] not in (None, batch)
     if planned or isinstance(noise, (list, tuple)) or isinstance(batch, (list, tuple)):
         raise Unsupported("run: schedules of noise or batches; declare each part of them by dp_sgd")
@@ -140,77 +141,6 @@ def from_jax_privacy(run: Any) -> Node:
     return training if owned <= 1 else Group(training, owned)
 
 
-def from_opendp(measurements: Any, sensitivity: object = 1) -> Node:
-    """Laplace, geometric and Gaussian noise by OpenDP's maps: d / scale, (d / scale)^2 / 2.
-
-    ``sensitivity`` d: of the query that they are chained to, in the measurement's own metric.
-    Where the noise is on a grid of 2^k (``k``), rounding to it moves a number by another 2^k.
-    Chains, compositions and casts between measures are read through.
-    Errors: InvalidParameter for other JSON; Unsupported naming any other measurement.
-    """
-    listed = measurements if isinstance(measurements, (list, tuple)) else [measurements]
-    moved = foreign(sensitivity, "sensitivity")
-    return together([_measured(m, moved, f"measurements[{i}]") for i, m in enumerate(listed)])
-
-
-def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
-    table = _read_json(measurement, place) if isinstance(measurement, str) else measurement
-    if not isinstance(table, Mapping):
-        raise InvalidParameter(f"{place}: expected the JSON of a measurement")
-    table = table.get("ast", table)
-    while isinstance(table, Mapping) and table.get("_type") == "partial_chain":
-        table = table.get("rhs")
-    module, name, given = _called(table, place)
-    if module == "combinators" and name in COMPOSED:
-        parts = _listed(given.get("measurements"), f"{place}.measurements")
-        return together([_measured(m, moved, f"{place}[{i}]") for i, m in enumerate(parts)])
-    if module == "combinators" and name in WITHIN:
-        return _measured(given.get(WITHIN[name]), moved, f"{place}.{WITHIN[name]}")
-    if module != "measurements" or name not in ("laplace", "geometric", "gaussian"):
-        raise Unsupported(
-            f"{place}: {name[:SHOWN] or 'no measurement'}; make_laplace, make_geometric and "
-            "make_gaussian are read, and chains and compositions of them"
-        )
-    scale = foreign(given.get("scale"), f"{place}.scale")
-    shift = moved + _grid(given, place)
-    if shift == 0:
-        return NOTHING
-    if scale == 0:
-        return NO_NOISE
-    if name == "gaussian":
-        return ZCDP((shift / scale) ** 2 / 2, name, "OpenDP's map")
-    return PureDP(shift / scale, name, "OpenDP's map")
-
-
-def _called(table: Any, place: str) -> tuple[Any, str, Mapping[str, Any]]:
-    """(module, function without make_ or then_, arguments by name), in any version's format."""
-    if not isinstance(table, Mapping):
-        raise InvalidParameter(f"{place}: expected the JSON of a measurement")
-    new = "__function__" in table
-    keys = ("__module__", "__function__", "__kwargs__") if new else ("module", "func", "kwargs")
-    module, name, given = (table.get(key) for key in keys)
-    given = {} if given is None else given
-    args = None if new else table.get("args")
-    args = args.get("_items") if isinstance(args, Mapping) else args
-    if not isinstance(given, Mapping) or not isinstance(args, (list, tuple, type(None))):
-        raise InvalidParameter(f"{place}: expected a list of arguments, or a table of named ones")
-    given = {**({"scale": args[-1]} if args else {}), **given}
-    return module, str(name or "").removeprefix("then_").removeprefix("make_"), given
-
-
-def _grid(given: Mapping[str, Any], place: str) -> Fraction:
-    """By how much more rounding to the grid of 2^k moves one number."""
-    k = given.get("k")
-    if k is None:
-        return Fraction(0)
-    domain = given.get("input_domain")
-    if not isinstance(domain, Mapping) or domain.get("__function__") != "atom_domain":
-        raise Unsupported(f"{place}.k = {k}: noise on a coarser grid is read for one number alone")
-    if isinstance(k, bool) or not isinstance(k, int) or abs(k) > LARGEST_GRID:
-        raise InvalidParameter(f"{place}.k = {shown(k)}: expected a whole number")
-    return Fraction(2) ** k
-
-
 def from_tumult(budgets: Sequence[Any]) -> Node:
     """The budgets that a session spent: PureDPBudget, ApproxDPBudget, RhoZCDPBudget.
 
@@ -218,7 +148,7 @@ def from_tumult(budgets: Sequence[Any]) -> Node:
     budget promises nothing.
     Errors: InvalidParameter for a budget of none of these, or what is no number.
     """
-    return together([_spent(b, f"budgets[{i}]") for i, b in enumerate(_listed(budgets))])
+    return together([_spent(b, f"budgets[{i}]") for i, b in enumerate(listed(budgets))])
 
 
 def _spent(budget: Any, place: str) -> Node:
@@ -241,9 +171,9 @@ def _spent(budget: Any, place: str) -> Node:
 
 def _exactly(budget: Any) -> dict[str, Any]:
     """Epsilon, delta and rho, exact where the budget holds Tumult's ExactNumbers."""
-    found = {name: _get(budget, name) for name in SPENT}
+    found = {name: field_of(budget, name) for name in SPENT}
     told = [name for name in SPENT if found[name] is not None]
-    value = _get(budget, "value")
+    value = field_of(budget, "value")
     parts = value if isinstance(value, tuple) else (value,)
     if len(parts) == len(told):
         for name, part in zip(told, parts, strict=True):
@@ -257,35 +187,68 @@ def _exactly(budget: Any) -> dict[str, Any]:
 # --- files, and what a loader really did ---------------------------------------------------------
 
 
-def _opacus(content: Any) -> Node:
+def _opacus(content: Any, stated: Stated) -> Reading:
     rows = content.get("history") if isinstance(content, Mapping) else content
-    return from_opacus_history(_listed(rows))
+    adjacency = stated.adjacency or Adjacency.ADD_REMOVE
+    return Reading(from_opacus_history(listed(rows), adjacency), adjacency, Unit.RECORD)
 
 
-READERS: Mapping[str, Callable[[Any], Node]] = {
+def _tensorflow_privacy(content: Any, stated: Stated) -> Reading:
+    return Reading(from_tensorflow_privacy(content), Adjacency.ADD_REMOVE, None)
+
+
+def _jax_privacy(content: Any, stated: Stated) -> Reading:
+    owned = field_of(content, "examples_per_user") not in (None, 1)
+    unit = Unit.USER if owned else Unit.RECORD
+    return Reading(from_jax_privacy(content), Adjacency.ADD_REMOVE, unit)
+
+
+def _tumult(content: Any, stated: Stated) -> Reading:
+    return Reading(from_tumult(content), stated.adjacency, None)
+
+
+def _dp_accounting(content: Any, stated: Stated) -> Reading:
+    """An event, or a list of events of one run."""
+    adjacency = stated.needed("adjacency", "add_remove, replace_one or zero_out")
+    several = isinstance(content, list) and content[:1] != [MODULE]
+    events = content if several else [content]
+    return Reading(together([from_dp_event(e, adjacency) for e in events]), adjacency, None)
+
+
+Reader: TypeAlias = Callable[[Any, Stated], Reading]
+READERS: Mapping[str, Reader] = {
     "opacus": _opacus,
-    "tensorflow_privacy": from_tensorflow_privacy,
-    "jax_privacy": from_jax_privacy,
-    "opendp": from_opendp,
-    "tumult": from_tumult,
+    "tensorflow_privacy": _tensorflow_privacy,
+    "jax_privacy": _jax_privacy,
+    "opendp": read_opendp,
+    "tumult": _tumult,
+    "dp_accounting": _dp_accounting,
 }
 
 
-def read_history(path: Path | str, library: str) -> tuple[Node, Scope]:
+def read_history(
+    path: Path | str, library: str, stated: Stated | None = None
+) -> tuple[Node, Scope]:
     """The declaration in a JSON file that holds a library's history, and its scope.
 
-    Errors: InvalidParameter for another library, a file that cannot be read, or as its reader.
+    ``stated``: what the file does not say.  A library's own convention counts as said by the file:
+    Opacus and jax-privacy account for one record that is added or removed.
+    Errors: InvalidParameter for another library, a file that cannot be read, what is neither in the
+    file nor stated, or as its reader.
     """
     if library not in READERS:
         raise InvalidParameter(f"library = {library!r}: expected one of {', '.join(READERS)}")
+    said = stated or Stated()
+    if said.sensitivity is not None and library != "opendp":
+        raise InvalidParameter(f"sensitivity: noise of {library} is over the sensitivity already")
     file = Path(path)
     try:
         if file.stat().st_size > LARGEST_FILE:
             raise InvalidParameter(f"{path}: larger than {LARGEST_FILE} bytes")
-        content = _read_json(file.read_text("utf-8"), str(path))
+        content = read_json(file.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path}: cannot be read ({type(error).__name__})") from None
-    return READERS[library](content), central(Adjacency.ADD_REMOVE)
+    return READERS[library](content, said).scoped(said)
 
 
 def loader_warning(declaration: Node, batches: object, delta: object) -> str | None:
@@ -335,35 +298,3 @@ def _rows(node: Node, times: Fraction) -> list[tuple[Any, Fraction]]:
     if isinstance(node, PoissonSampled):
         return [(node, times)]
     raise Unsupported(f"{node.name}: not Poisson sampled, so that no loader is assumed")
-
-
-# --- fields of rows ------------------------------------------------------------------------------
-
-
-def _listed(rows: Any, place: str = "history") -> Sequence[Any]:
-    if not isinstance(rows, (list, tuple)):
-        raise InvalidParameter(f"{place}: expected a list")
-    return rows
-
-
-def _get(row: Any, name: str) -> Any:
-    return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-
-
-def _fields(row: Any, names: Sequence[str], place: str, more: set[str] | None = None) -> list[Any]:
-    if isinstance(row, (list, tuple)) and not hasattr(row, "_fields"):
-        found = list(row)
-    else:
-        found = [_get(row, name) for name in names]
-    if len(found) != len(names) or any(value is None for value in found):
-        raise InvalidParameter(f"{place}: expected {', '.join(names)}")
-    if isinstance(row, Mapping) and (other := set(row) - set(names) - (more or set())):
-        raise InvalidParameter(f"{place}: {sorted(map(str, other))[0]!r} is none of its fields")
-    return found
-
-
-def _read_json(text: str, place: str) -> Any:
-    try:
-        return strict_json(text)
-    except ValueError as error:
-        raise InvalidParameter(f"{place}: not JSON ({str(error)[:80]})") from None

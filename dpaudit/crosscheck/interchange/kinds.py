@@ -26,6 +26,15 @@ NORMS = {Adjacency.ADD_REMOVE: 1, Adjacency.ZERO_OUT: 1, Adjacency.REPLACE_ONE: 
 # What reads no record: every calculus has its rules, and none of them an assumption.
 NOTHING: Node = Repeat(Laplace("no_op", 1), 0)
 NO_NOISE = NonPrivate("noise of scale 0")
+# Why an event has no node, or has none under an adjacency or with some numbers.
+OBSTACLES = {
+    "UnsupportedDpEvent": "an operation that nobody described; declare it",
+    "MixtureOfGaussiansDpEvent, replaced": "a mixture is not defined under replace_one",
+    "MixtureOfGaussiansDpEvent": "of more than one move beside 0, which is all that a "
+    "PoissonSampled Gaussian has; declare its guarantee as ProfilePoints",
+    "RandomizedResponseDpEvent": "is read under replace_one; the event does not say what an absent "
+    "record answers: declare its guarantee as PureDP",
+}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from dpaudit.crosscheck.interchange.kinds import (
     NOISE,
     NORM,
     NOTHING,
+    OBSTACLES,
+    RATE,
     WHOLE,
     together,
 )
@@ -22,13 +25,16 @@ from dpaudit.crosscheck.interchange.numbers import (
     to_float,
 )
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import canonical, exp, is_symbolic, log, sympify
+from dpaudit.exact import canonical, enclose, exact, exp, is_symbolic, log, sympify
+from dpaudit.exact.domains import refuse
 from dpaudit.families.additive import Gaussian
+from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import SINGLE, CorrelatedGaussian, Factorisation
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.opaque import ZCDP, RenyiCurve
 from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency
 
@@ -36,8 +42,12 @@ if TYPE_CHECKING:
     from dpaudit.crosscheck.interchange.events import Reader, Writer
 
 TREE = "SingleEpochTreeAggregationDpEvent"
+SEARCH = "RepeatAndSelectDpEvent"
+TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
 TREES = (Factorisation.TREE, Factorisation.TREE_HONAKER)
 ROUND_OFF = Fraction(1, 10**9)
+CLOSE = Fraction(1, 2**50)  # of gamma to what the mean says, relative
+STEPS = 2_000  # bisections, beyond the binary places of any float
 
 
 # --- composition ---------------------------------------------------------------------------------
@@ -146,23 +156,101 @@ def trees_event(node: Parallel, children: list[Any], writer: Writer) -> Any:
     return writer.make(TREE, noise_multiplier=noises.pop(), step_counts=steps)
 
 
+# --- searches, and batches that are cut ----------------------------------------------------------
+
+
+def searched(event: Any, reader: Reader) -> Node:
+    """The best of a random number of runs: Poisson where the shape is infinite.
+
+    gamma follows from the mean; what no fraction gives is rounded down, to a larger mean.
+    """
+    child = reader.below(event.event, "")
+    mean = foreign(event.mean, f"{reader.path}.mean")
+    if event.shape == math.inf:
+        return NOTHING if child == NOTHING or mean == 0 else TunedPoisson(child, mean)
+    shape = foreign(event.shape, f"{reader.path}.shape")
+    if mean < 1:
+        refuse(mean, f"{reader.path}.mean", "at least 1, a number of runs")
+    if child == NOTHING or mean == 1:
+        return child
+    return Tuned(child, _gamma(mean, shape, reader.path), shape)
+
+
+def _gamma(mean: Fraction, shape: Fraction, path: str) -> Fraction:
+    """The parameter of a truncated negative binomial number, smaller by at most 2^-50 of itself."""
+    if shape == 1:
+        return 1 / mean
+
+    def runs(gamma: Fraction) -> Any:
+        return enclose(Tuned(NOTHING, gamma, shape).mean)
+
+    low, high = 1 / (2 * mean), Fraction(1)
+    while not runs(low) >= enclose(mean):
+        low /= 2
+    for _ in range(STEPS):
+        if high - low <= min(low, 1 - low) * CLOSE:
+            return low
+        middle = (low + high) / 2
+        low, high = (middle, high) if runs(middle) >= enclose(mean) else (low, middle)
+    raise Unsupported(f"{path}.shape: no gamma found for the mean; use a smaller shape")
+
+
+def searched_event(node: Any, children: list[Any], writer: Writer) -> Any:
+    """The mean number of runs, rounded up, and the shape."""
+    shape: Any = math.inf
+    if isinstance(node, Tuned):
+        shape = to_float(node.shape, "shape", Rounding.UP)
+        if shape < 0 or exact(shape, "shape") != node.shape:
+            raise Unsupported(f"{SEARCH} takes a shape of at least 0 that is a float")
+    mean = to_float(node.mean, "mean", Rounding.UP)
+    return writer.make(SEARCH, event=children[0], mean=mean, shape=shape)
+
+
+def truncated(event: Any, reader: Reader) -> Node:
+    """A Gaussian sum of a Poisson batch that is cut; ``dataset_size`` of the larger neighbour."""
+    noise = reader.number(event, "noise_multiplier", NOISE)
+    share = reader.number(event, "sampling_probability", RATE)
+    records, largest = (
+        reader.number(event, name, WHOLE) for name in ("dataset_size", "truncated_batch_size")
+    )
+    if 0 in (share, records, largest):
+        return NOTHING
+    if noise == 0:
+        return NO_NOISE
+    step = Gaussian("gaussian", noise)
+    if largest >= records:
+        return step if share == 1 else PoissonSampled(step, share)
+    return TruncatedPoisson(step, share, records, largest)
+
+
+def truncated_event(node: TruncatedPoisson, children: list[Any], writer: Writer) -> Any:
+    """Of one Gaussian sum."""
+    noise = getattr(children[0], "noise_multiplier", None)
+    if not isinstance(node.child, Gaussian):
+        raise Unsupported(f"{TRUNCATED} is of one Gaussian sum")
+    return writer.make(
+        TRUNCATED,
+        dataset_size=writer.number("population", WHOLE),
+        sampling_probability=writer.number("rate", RATE),
+        truncated_batch_size=writer.number("batch_size", WHOLE),
+        noise_multiplier=noise,
+    )
+
+
 # --- mixtures, and discrete noise ----------------------------------------------------------------
 
 
 def mixture(event: Any, reader: Reader) -> Node:
     """N(0, s^2) against a mixture of N(c_i, s^2): a node where the c_i are 0 and one other."""
     if reader.adjacency is Adjacency.REPLACE_ONE:
-        raise Unsupported(f"{reader.path}: a mixture of Gaussians is not defined under replace_one")
+        raise Unsupported(f"{reader.path}: {OBSTACLES['MixtureOfGaussiansDpEvent, replaced']}")
     noise = foreign(event.standard_deviation, f"{reader.path}.standard_deviation")
     shares = _shares(event, reader)
     moved = [c for c in shares if c != 0]
     if not moved or noise == 0:
         return NO_NOISE if moved else NOTHING
     if len(moved) > 1:
-        raise Unsupported(
-            f"{reader.path}.sensitivities: {len(moved)} different ones; no node is a mixture of "
-            "more than one and 0"
-        )
+        raise Unsupported(f"{reader.path}.sensitivities: {OBSTACLES['MixtureOfGaussiansDpEvent']}")
     rate = max(shares[moved[0]], 1 - shares.get(Fraction(0), Fraction(0)))
     child = Gaussian("gaussian", noise / moved[0])
     return child if rate >= 1 else PoissonSampled(child, rate)
@@ -228,7 +316,4 @@ def response_event(node: RandomizedResponse, children: list[Any], writer: Writer
 def _only_replace_one(adjacency: Adjacency, place: str = "") -> None:
     """A record that is absent or zeroed has an answer too; the event does not say which."""
     if adjacency is not Adjacency.REPLACE_ONE:
-        raise Unsupported(
-            f"{place}randomized response is read under replace_one; under {adjacency} the event "
-            "does not say what an absent record answers: declare its guarantee as PureDP"
-        )
+        raise Unsupported(f"{place}a random answer {OBSTACLES['RandomizedResponseDpEvent']}")

@@ -5,13 +5,14 @@ A regular row lists (event's field, node's field, kind); what needs more has fun
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpaudit.crosscheck.interchange import readings
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOISE, NOTHING, RATE, WHOLE, Kind
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
@@ -21,18 +22,35 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
     SampledWithReplacement,
 )
-from dpaudit.nodes import Node
+from dpaudit.families.tuning import Tuned, TunedPoisson
+from dpaudit.nodes import Leaf, Node
 
 if TYPE_CHECKING:
     from dpaudit.crosscheck.interchange.events import Reader, Writer
 
 MODULE = "dp_accounting.dp_event"
-UNKNOWN = {
-    "UnsupportedDpEvent": "an operation that nobody described; declare it",
-    "RepeatAndSelectDpEvent": "no node runs its child a random number of times; declare its "
-    "guarantee as a RenyiCurve",
-    "TruncatedSubsampledGaussianDpEvent": "no node truncates a Poisson sample; declare its "
-    "guarantee as ProfilePoints",
+# Every node that no row writes, and what of it an event of dp-accounting cannot say.  A new node
+# belongs here or in a row, and may read an event that OBSTACLES refuses.
+WITHOUT_EVENT = {
+    name: why
+    for why, names in {
+        "a guarantee of another kind than zCDP": "PureDP ApproxDP GDP RenyiDP ProfilePoints",
+        "discrete noise other than Laplace's": "DiscreteGaussian TruncatedDiscreteLaplace "
+        "DiscreteGaussianVector DistributedGaussian DistributedSkellam DistributedGaussianVector "
+        "DistributedSkellamVector",
+        "a choice or a test by noisy scores": "ExponentialMechanism IntegerExponentialMechanism "
+        "ReportNoisyMax AboveThreshold NoisyComparisons ThresholdedDiscreteLaplace",
+        "a test of the data before the release": "EventSlack ProposeTestRelease StableRelease "
+        "CoupledGaussian Assuming",
+        "a choice between declarations": "Select Filter",
+        "several records of one unit": "Group",
+        "a sensitivity of each record": "IndividualGaussian",
+        "the last output alone": "LastIterate SampledLastIterate",
+        "batches that are not drawn anew each time": "CyclicBatches ShuffledBatches "
+        "RandomAllocation CyclicPoisson",
+        "reports of single records": "SubsetResponse Shuffled",
+    }.items()
+    for name in names.split()
 }
 
 Read: TypeAlias = Callable[[Any, "Reader"], Node]
@@ -44,22 +62,29 @@ Special: TypeAlias = Callable[[dict[str, Any], list[Node]], Node | None]
 
 @dataclass(frozen=True)
 class Row:
-    """How one event is read, and how each node that can stand for it is written."""
+    """How one event is read, and how each node that can stand for it is written.
+
+    ``fields``: all that the event has, in its own order; ``preset``: those that it may lack.
+    """
 
     event: str
+    fields: tuple[str, ...]
     read: Read
     writes: tuple[tuple[type[Node], Write], ...] = ()
+    preset: Mapping[str, Any] = field(default_factory=dict)
 
 
 def regular(event: str, kind: type[Node], fields: Fields, special: Special) -> Row:
     """A row whose fields map one to one; a leaf is labelled after its type, a child is ``event``.
+
+    The child is the event's last field.
 
     ``special`` answers the numbers that make it another node.
     """
 
     def read(found: Any, reader: Reader) -> Node:
         numbers = {ours: reader.number(found, theirs, how) for theirs, ours, how in fields}
-        inner = [reader.below(found.event, "")] if hasattr(found, "event") else []
+        inner = [] if issubclass(kind, Leaf) else [reader.below(found.event, "")]
         other = special(numbers, inner)
         if other is not None:
             return other
@@ -71,7 +96,9 @@ def regular(event: str, kind: type[Node], fields: Fields, special: Special) -> R
         inner = {"event": children[0]} if children else {}
         return writer.make(event, **values, **inner)
 
-    return Row(event, read, ((kind, write),))
+    leaf = issubclass(kind, Leaf)
+    names = (*(theirs for theirs, _, _ in fields), *(() if leaf else ("event",)))
+    return Row(event, names, read, ((kind, write),))
 
 
 def _noisy(numbers: dict[str, Any], _: list[Node]) -> Node | None:
@@ -97,10 +124,10 @@ def _drawn(numbers: dict[str, Any], inner: list[Node]) -> Node | None:
 MULTIPLIER: Fields = (("noise_multiplier", "noise_multiplier", NOISE),)
 SHARE: Fields = (("sampling_probability", "rate", RATE),)
 BATCH: Fields = (
-    ("sample_size", "batch_size", WHOLE),
     ("source_dataset_size", "population", WHOLE),
+    ("sample_size", "batch_size", WHOLE),
 )
-DRAWS: Fields = (("sample_size", "draws", WHOLE), ("source_dataset_size", "population", WHOLE))
+DRAWS: Fields = (("source_dataset_size", "population", WHOLE), ("sample_size", "draws", WHOLE))
 
 ROWS = (
     regular("GaussianDpEvent", Gaussian, MULTIPLIER, _noisy),
@@ -108,32 +135,64 @@ ROWS = (
     regular("PoissonSampledDpEvent", PoissonSampled, SHARE, _poisson),
     regular("SampledWithoutReplacementDpEvent", SampledWithoutReplacement, BATCH, _batch),
     regular("SampledWithReplacementDpEvent", SampledWithReplacement, DRAWS, _drawn),
-    Row("NoOpDpEvent", lambda event, reader: NOTHING),
+    Row("NoOpDpEvent", (), lambda event, reader: NOTHING),
     Row(
         "NonPrivateDpEvent",
+        (),
         lambda event, reader: NonPrivate("a NonPrivateDpEvent"),
         ((NonPrivate, lambda node, children, writer: writer.make("NonPrivateDpEvent")),),
     ),
-    Row("ComposedDpEvent", readings.composed, ((Compose, readings.composed_event),)),
-    Row("SelfComposedDpEvent", readings.self_composed, ((Repeat, readings.repeated_event),)),
+    Row(
+        "ComposedDpEvent",
+        ("events",),
+        readings.composed,
+        ((Compose, readings.composed_event),),
+    ),
+    Row(
+        "SelfComposedDpEvent",
+        ("event", "count"),
+        readings.self_composed,
+        ((Repeat, readings.repeated_event),),
+    ),
+    Row(
+        readings.SEARCH,
+        ("event", "mean", "shape"),
+        readings.searched,
+        ((Tuned, readings.searched_event), (TunedPoisson, readings.searched_event)),
+    ),
+    Row(
+        readings.TRUNCATED,
+        ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
+        readings.truncated,
+        ((TruncatedPoisson, readings.truncated_event),),
+    ),
     Row(
         "ZCDpEvent",
+        ("rho", "xi"),
         readings.zcdp,
         ((ZCDP, readings.zcdp_event), (RenyiCurve, readings.curve_event)),
+        {"xi": 0},
     ),
     Row(
         readings.TREE,
+        ("noise_multiplier", "step_counts"),
         readings.tree,
         ((CorrelatedGaussian, readings.tree_event), (Parallel, readings.trees_event)),
     ),
-    Row("MixtureOfGaussiansDpEvent", readings.mixture),
+    Row(
+        "MixtureOfGaussiansDpEvent",
+        ("standard_deviation", "sensitivities", "sampling_probs"),
+        readings.mixture,
+    ),
     Row(
         "DiscreteLaplaceDpEvent",
+        ("noise_parameter", "sensitivity"),
         readings.discrete_laplace,
         ((DiscreteLaplace, readings.discrete_laplace_event),),
     ),
     Row(
         "RandomizedResponseDpEvent",
+        ("noise_parameter", "num_buckets"),
         readings.response,
         ((RandomizedResponse, readings.response_event),),
     ),
