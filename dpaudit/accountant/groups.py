@@ -16,6 +16,8 @@ from dpaudit.exact import (
     decimal_upper,
     enclose,
     is_infinite,
+    lower_fraction,
+    upper_fraction,
     working_precision,
 )
 from dpaudit.families.events.group_rules import steps
@@ -80,13 +82,13 @@ def _delta_at(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str
     except Unsupported:
         return None
     with working_precision():
-        upper = Fraction(decimal_upper(enclose(own.upper) * enclose(steps(each, node.size))))
-    if upper >= 1 or own.step is None:
+        largest = upper_fraction(enclose(own.upper) * enclose(steps(each, node.size)))
+    if largest is None or largest >= 1 or own.step is None:
         return None
     rule = f"convert.{own.upper_method}_to_approx"
     below = (own.step,)
     given = Step("approx", rule, own.step.cite, node.child, (each, own.upper), premises=below)
-    return upper, APPROX.name, APPROX.concluded(node, [given])
+    return Fraction(decimal_upper(largest)), APPROX.name, APPROX.concluded(node, [given])
 
 
 def _left(node: Any, delta: Fraction, one: Step) -> Fraction | None:
@@ -95,7 +97,8 @@ def _left(node: Any, delta: Fraction, one: Step) -> Fraction | None:
     if is_infinite(epsilon):
         return None
     with working_precision():
-        return Fraction(decimal_lower(enclose(delta) / enclose(steps(epsilon, node.size))))
+        least = lower_fraction(enclose(delta) / enclose(steps(epsilon, node.size)))
+    return None if least is None else Fraction(decimal_lower(least))
 
 
 def _is_most(value: object, delta: Fraction) -> bool:

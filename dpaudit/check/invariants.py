@@ -16,7 +16,7 @@ from typing import Any
 from dpaudit.check.reading import Json, require
 from dpaudit.check.theorem import at_order
 from dpaudit.errors import CertificateRejected, InvalidParameter
-from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify
+from dpaudit.exact import canonical, enclose, infinity, is_infinite, is_symbolic, sympify
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.pairs import Losses, numbers_in
@@ -138,20 +138,30 @@ class _Bound:
 
     def losses(self, at: Round) -> list[Any]:
         """Fractions, balls or infinity."""
-        known = {symbol: enclose(Fraction(k)) for symbol, k in at.items()}
-        return [_number(part, known) for part in self._parts]
+        return [_number(part, at) for part in self._parts]
 
 
-def _number(value: Any, known: Mapping[Any, Any]) -> Any:
-    """A fraction, a ball or infinity; NaN for what is not real."""
+def _number(value: Any, at: Round) -> Any:
+    """A fraction, a ball or infinity; NaN for what is no real number.
+
+    Arb answers NaN for the root of -1, and for what is next to infinity at its precision: that is
+    taken for infinity.
+    """
     if not is_symbolic(value) or is_infinite(value):
         return value
     try:
-        return enclose(value, known)
+        ball = enclose(value, {symbol: enclose(Fraction(k)) for symbol, k in at.items()})
     except TooManyTerms as error:
         raise CertificateRejected(f"not looked at: {error}") from None
     except InvalidParameter:
         return enclose(Fraction(0)) / 0
+    return infinity() if ball.is_nan() and _is_real(_exactly(value, at)) else ball
+
+
+def _is_real(number: Any) -> bool:
+    import sympy
+
+    return not sympify(number).has(sympy.nan, sympy.zoo, sympy.I)
 
 
 def _may_be_a_loss(number: Any) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.exact.arb import as_ball, largest
+from dpaudit.exact.arb import as_ball, enclose, largest
 from dpaudit.exact.forms import (
+    MAXIMUM_DIGITS,
     Number,
     canonical,
     is_arb,
@@ -20,6 +21,8 @@ from dpaudit.exact.forms import (
 from dpaudit.exact.operations import folded
 
 FACTORED = 10**40
+# The logarithm of the largest numerator that a number may have.
+LARGEST_LOG = math.log(10) * MAXIMUM_DIGITS
 
 
 def sqrt(value: Number) -> Number:
@@ -49,7 +52,14 @@ def _large_sqrt(value: Fraction) -> Number:
 
 
 def exp(value: Number) -> Number:
-    """Exponential, of the same kind as its argument."""
+    """Exponential, of the same kind as its argument.
+
+    SymPy writes exp(n log(q)) as the rational q^n; one of too many digits is left as it stands.
+    """
+    if is_symbolic(value) and not unknowns(value) and abs(enclose(value)) > LARGEST_LOG:
+        import sympy
+
+        return sympy.exp(value, evaluate=False)
     return _apply("exp", math.exp, value)
 
 

@@ -13,8 +13,17 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
 
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import Number, infinity, is_symbolic, maximum, settled, total, total_over
+from dpaudit.errors import DpauditError, InvalidParameter, Unsupported, described
+from dpaudit.exact import (
+    SYMPY_ERRORS,
+    Number,
+    infinity,
+    is_symbolic,
+    maximum,
+    settled,
+    total,
+    total_over,
+)
 from dpaudit.exact.arb import require_order
 from dpaudit.measures.invariants import require_consistent
 from dpaudit.nodes import Assumption, Node, digest_each, find_path, postorder, rests_on
@@ -405,7 +414,7 @@ class Calculus:
             rule.name,
             rule.cite,
             node,
-            _settled(rule.function(node, *values)) if values else _of_leaf(rule, node),
+            _concluded(rule, node, *values) if values else _of_leaf(rule, node),
             rule.attained(node, given),
             given,
             () if (assumed := rests_on(node)) is None else (assumed,),
@@ -417,7 +426,23 @@ class Calculus:
 @lru_cache(maxsize=4096)
 def _of_leaf(rule: Rule, node: Node) -> Any:
     """What a rule says of a leaf, once for all that are equal."""
-    return _settled(rule.function(node))
+    return _concluded(rule, node)
+
+
+def _concluded(rule: Rule, node: Node, *values: Any) -> Any:
+    """What a rule says; another calculus is asked where SymPy fails at a shipped rule's numbers.
+
+    Errors: Unsupported; whatever a rule of somebody else's raises.
+    """
+    try:
+        return _settled(rule.function(node, *values))
+    except SYMPY_ERRORS as error:
+        own = rule.function.__module__.startswith("dpaudit.")
+        if isinstance(error, DpauditError) or not own:
+            raise
+        raise Unsupported(
+            f"{node.head}: {rule.name} cannot compute with these numbers ({described(error)})"
+        ) from error
 
 
 def _settled(value: Any) -> Any:

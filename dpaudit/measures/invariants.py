@@ -157,29 +157,41 @@ def _evaluated(value: Any, values: Values) -> list[Any] | None:
     """A number; a curve at :data:`ORDERS`; None where another symbol has no value."""
     if not is_symbolic(value) or is_infinite(value):
         return [value]
-    known = {symbol: enclose(Fraction(k)) for symbol, k in values.items()}
-    others = unknowns(value) - known.keys()
+    others = unknowns(value) - values.keys()
     if not others:
-        return _enclosed(value, known)
+        return [_enclosed(value, values)]
     if {symbol.name for symbol in others} != {"alpha"}:
         return None
     (order,) = others
-    each = [_enclosed(value, {**known, order: enclose(at)}) for at in ORDERS]
-    return None if None in each else [ball for balls in each for ball in balls or ()]
+    return [_enclosed(value.subs(order, sympify(at)), values) for at in ORDERS]
 
 
-def _enclosed(value: Any, known: Mapping[Any, Any]) -> list[Any] | None:
-    """A ball, of NaN for what is not real; None for a sum of too many terms."""
+def _enclosed(value: Any, values: Values) -> Any:
+    """A ball; None where it is undecided; NaN for what is no real number.
+
+    Arb answers NaN for the root of -1, and for what is next to infinity at its precision: SymPy
+    tells which it is.
+    """
+    if not is_symbolic(value):
+        return canonical(value)
     try:
-        return [enclose(value, known)]
+        ball = enclose(value, {symbol: enclose(Fraction(k)) for symbol, k in values.items()})
     except TooManyTerms:
         return None
     except InvalidParameter:
-        return [enclose(Fraction(0)) / 0]
+        return enclose(Fraction(0)) / 0
+    if not ball.is_nan():
+        return ball
+    import sympy
+
+    strange = sympify(_at(value, values)).has(sympy.nan, sympy.zoo, sympy.I)
+    return ball if strange else None
 
 
 def _is_loss(number: Any) -> bool:
     """Whether a number may be at least 0; NaN may not."""
+    if number is None:
+        return True
     if isinstance(number, Fraction) or is_infinite(number):
         return bool(number >= 0)
     return not (number.is_nan() or number < 0)
@@ -187,6 +199,8 @@ def _is_loss(number: Any) -> bool:
 
 def _is_below(number: Any, other: Any) -> bool:
     """Whether a loss is certainly below another one."""
+    if number is None or other is None:
+        return False
     if is_infinite(number) or is_infinite(other):
         return is_infinite(other) and not is_infinite(number)
     if isinstance(number, Fraction) and isinstance(other, Fraction):

@@ -270,3 +270,9 @@ def test_a_sums_index_has_only_values_that_its_assumptions_allow(first: int) -> 
     whole = sympy.Symbol("k", integer=True)
     with pytest.raises(InvalidParameter, match="not negative"):
         PureDP(sympy.Sum(whole, (whole, -5, -1)))
+
+
+def test_a_loss_next_to_infinity_is_no_contradiction() -> None:
+    """Arb knows erfinv(tanh(5e299)) at no precision: the account is infinite, and says so."""
+    opened = account(Group(Repeat(Laplace("a", "1e-300"), 2), 4), central("replace_one"))
+    assert opened.epsilon("1e-5").upper > 10**300
