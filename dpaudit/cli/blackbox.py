@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import secrets
 import sys
 from collections.abc import Mapping
@@ -67,11 +66,27 @@ def _function(name: str) -> Any:
 
 
 def _data(text: str, place: str) -> Any:
-    """Numbers and lists of numbers as arrays; errors: InvalidParameter for text that is no JSON."""
+    """A number, a text or an object as JSON gives it; lists as arrays, each of one type of cell.
+
+    Errors: InvalidParameter for text that is no JSON, for lists of different lengths, for cells of
+    several types, and for numbers that are not finite.
+    """
     import numpy as np
 
+    from dpaudit.tabular.columns import json_value
+
+    value = json_value(text, place)
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        raise InvalidParameter(f"{place}: expected JSON, for example 0 or [1, 2, 3]") from None
-    return np.array(value) if isinstance(value, list) else value
+        array = np.array(value)
+    except ValueError:
+        raise InvalidParameter(f"{place}: its lists are of different lengths") from None
+    cells = np.array(value, dtype=object).ravel().tolist()
+    types = {type(cell) for cell in cells}
+    numbers = types <= {int, float}
+    if numbers and not (array.dtype.kind in "iuf" and np.isfinite(array).all()):
+        raise InvalidParameter(f"{place}: expected finite numbers, integers of at most 64 bits")
+    if isinstance(value, list) and not numbers and types not in ({bool}, {str}, {dict}):
+        raise InvalidParameter(
+            f"{place}: its lists mix numbers, texts, true and false, or hold null; give one of them"
+        )
+    return array if isinstance(value, list) else value

@@ -14,27 +14,28 @@ from dpaudit.cli.commands import echo_json, quiet
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dpaudit.membership.data import Data
+    from dpaudit.membership.data import Data, FloatArray
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 OWN = (
-    "data", "scores", "attack", "models", "claim", "released", "population", "label", "unit",
-    "folder", "out", "origin", "labels", "commitment", "confidence", "refute_at",
+    "data", "scores", "column", "attack", "models", "claim", "released", "population", "label",
+    "unit", "folder", "out", "origin", "labels", "commitment", "confidence", "refute_at",
 )  # fmt: skip
 
 
 def membership_options(command: Command) -> Command:
     """Options of `dpaudit audit` that make it an audit of training or of given scores."""
     options = (
-        click.option("--data", type=_PATH, help="Training: .npz, .csv or .parquet."),
+        click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
         click.option(
             "--scores",
             nargs=2,
             type=_PATH,
             metavar="IN OUT",
-            help="Scores of members and of non-members, one a line; no TARGET.",
+            help="Scores of members and of non-members, a table each; no TARGET.",
         ),
+        click.option("--column", help="Column of both tables that holds the scores."),
         click.option(
             "--attack",
             help="Of training: names, as in lira,rmia, all that apply by default. Of a function: "
@@ -140,8 +141,7 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
             raise click.UsageError("--origin one_run needs --labels and --commitment.")
         labels = load_labels(given["labels"], given["commitment"])
     found: Any = audit_scores(
-        _numbers(members),
-        _numbers(others),
+        *_samples(members, others, given["column"]),
         origin=given["origin"],
         claim=claim_of(given["claim"]),
         labels=labels,
@@ -153,25 +153,21 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
     _exit(getattr(found, "verdict", None), asked=given["claim"] is not None)
 
 
-def _numbers(path: Path) -> Any:
-    """The last column of a text file of numbers, one line a score; a header is passed over."""
-    import numpy as np
+def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArray, FloatArray]:
+    """The scores of both files, of one column.
 
-    rows = [line.split(",")[-1].strip() for line in path.read_text("utf-8").splitlines()]
-    rows = [row for row in rows if row]
-    try:
-        start = 0 if rows and _is_number(rows[0]) else 1
-        return np.array([float(row) for row in rows[start:]])
-    except ValueError:
-        raise InvalidParameter(f"{path}: expected one number a line") from None
+    Errors: InvalidParameter where the files' only columns of numbers have different names.
+    """
+    from dpaudit.tabular.columns import read_columns
 
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    tables = read_columns(members), read_columns(others)
+    (first, inside), (second, outside) = (table.only(column, "--column") for table in tables)
+    if first != second and all(table.named for table in tables):
+        raise InvalidParameter(
+            f"--scores: {members} holds numbers in column {first!r}, {others} in {second!r}; the "
+            "scores of both are in columns of one name, rename one"
+        )
+    return inside, outside
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -220,61 +216,20 @@ def _read(given: Mapping[str, Any]) -> Data:
     """Errors: InvalidParameter for a file that holds no records."""
     import numpy as np
 
-    from dpaudit.curator.files import columns_of, numbers_of
+    from dpaudit.curator.files import read_parts
     from dpaudit.membership.data import Data
+    from dpaudit.tabular.columns import ARRAYS, array_columns, read_columns
 
-    path: Path = given["data"]
-    label, unit = given["label"], given["unit"]
-    if path.suffix == ".npz":
-        if label is not None or unit is not None:
-            raise InvalidParameter(
-                f"{path}: its arrays are features, labels and units; --label and --unit name "
-                "columns of a .csv or .parquet file"
-            )
-        return _archive(path)
-    if path.suffix not in (".csv", ".parquet"):
-        raise InvalidParameter(f"{path}: expected .npz, or .csv or .parquet, a header and rows")
-    columns = columns_of(path, label=label, unit=unit)
-    kept = [name for name in columns if name not in (label, unit)]
-    features = np.column_stack([numbers_of(path, name, columns[name]) for name in kept])
-    labels = None if label is None else _labels(columns[label])
-    return Data(features, labels, None if unit is None else np.asarray(columns[unit], dtype=str))
-
-
-def _labels(column: Any) -> Any:
-    """Numbers where all are, whole ones where all are whole, as classes are; else as they stand."""
-    import numpy as np
-
-    try:
-        numbers = np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.asarray(column)
-    whole = bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
-    return numbers.astype(np.int64) if whole else numbers
-
-
-def _archive(path: Path) -> Data:
-    """Arrays ``features`` (or ``X``), ``labels`` (or ``y``) and ``units`` of a .npz file."""
-    import zipfile
-
-    import numpy as np
-
-    from dpaudit.membership.data import Data
-
-    names = {"features": ("features", "X"), "labels": ("labels", "y"), "units": ("units",)}
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {
-                part: next((arrays[name] for name in known if name in arrays), None)
-                for part, known in names.items()
-            }
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-        found = None
-    if found is None:
-        raise InvalidParameter(f"{path}: cannot be read as arrays of numbers, a .npz file")
-    if found["features"] is None:
-        raise InvalidParameter(f"{path}: no array 'features' (or 'X'); found none to train on")
-    return Data(found["features"], found["labels"], found["units"])
+    path, label, unit = given["data"], given["label"], given["unit"]
+    if path.suffix.lower() in ARRAYS and label is None and unit is None:
+        parts = read_parts(path)
+        beside = array_columns(str(path), {k: v for k, v in parts.items() if k != "features"})
+        return Data(
+            parts["features"],
+            beside.classes("labels") if "labels" in parts else None,
+            np.array(beside.texts("units")) if "units" in parts else None,
+        )
+    return Data.of_columns(read_columns(path), label, unit)
 
 
 def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:

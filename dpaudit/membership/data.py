@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.curator.files import features_of
 from dpaudit.errors import InvalidParameter
+from dpaudit.tabular.columns import Columns, frame_columns
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -49,9 +51,12 @@ class Data:
             object.__setattr__(self, name, column)
         for name in ("features", "labels"):
             column = getattr(self, name)
-            if column is not None and column.dtype.kind == "f" and not np.isfinite(column).all():
+            if column is None or column.dtype.kind != "f":
+                continue
+            for record in np.argwhere(~np.isfinite(column))[:1, 0]:
                 raise InvalidParameter(
-                    f"Data.{name}: not all finite; fill in or leave out missing values beforehand"
+                    f"Data.{name}: record {record + 1} holds what is no finite number; "
+                    "fill it in, or leave the record out"
                 )
         # Units are numbered by first appearance, so that any labels serve.
         given = np.arange(len(features)) if self.units is None else self.units
@@ -72,8 +77,8 @@ class Data:
             return cls(*data)
         if isinstance(data, np.ndarray):
             return cls(data)
-        if hasattr(data, "columns"):
-            return cls._of_frame(data, label, unit)
+        if hasattr(type(data), "columns"):  # a lazy frame is not asked for them
+            return cls.of_columns(frame_columns(data), label, unit)
         if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
             return cls._of_dataset(data)
         raise InvalidParameter(
@@ -82,23 +87,14 @@ class Data:
         )
 
     @classmethod
-    def _of_frame(cls, data: Any, label: str | None, unit: str | None) -> Data:
-        import narwhals as nw
+    def of_columns(cls, columns: Columns, label: str | None, unit: str | None) -> Data:
+        """Data of a table, whose other columns are the features.
 
-        frame = nw.from_native(data, eager_only=True)
-        for place, column in (("label", label), ("unit", unit)):
-            if column is not None and column not in frame.columns:
-                raise InvalidParameter(
-                    f"{place} = {column!r}: no such column; there are {', '.join(frame.columns)}"
-                )
-        kept = [name for name in frame.columns if name not in (label, unit)]
-        features = frame.select(kept).to_numpy()
-        if features.dtype.kind not in "fiub":
-            raise InvalidParameter(
-                "DataFrame: columns that are no numbers; encode them, or leave them out"
-            )
-        labels, units = (None if name is None else frame[name].to_numpy() for name in (label, unit))
-        return cls(features, labels, units)
+        Errors: InvalidParameter for a name that is no column, and a feature that is no number.
+        """
+        features = columns.matrix(features_of(columns, label, unit))
+        labels = None if label is None else columns.classes(label)
+        return cls(features, labels, None if unit is None else np.array(columns.texts(unit)))
 
     @classmethod
     def _of_dataset(cls, data: Any) -> Data:

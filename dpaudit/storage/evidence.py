@@ -63,10 +63,11 @@ def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
     return Evidence(path, content, mode)
 
 
-def strict_json(content: bytes | str, *, infinite: bool = False) -> Any:
+def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = False) -> Any:
     """JSON in UTF-8 that every program reads alike: no key twice, and no number without a value.
 
-    ``infinite``: whether Python's own Infinity is a number, as other libraries write it.
+    ``infinite``: whether Python's own Infinity is a number, as other libraries write it.  ``nan``:
+    whether NaN is one too, and what overflows a float, as cells that a table's reader names.
     Errors: ValueError.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
@@ -74,8 +75,8 @@ def strict_json(content: bytes | str, *, infinite: bool = False) -> Any:
         return json.loads(
             text,
             object_pairs_hook=_each_once,
-            parse_constant=_infinite if infinite else _refused,
-            parse_float=_finite,
+            parse_constant=float if nan else _infinite if infinite else _refused,
+            parse_float=float if nan else _finite,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -94,7 +95,7 @@ def _refused(name: str) -> Any:
 
 
 def _infinite(name: str) -> float:
-    return math.inf if name == "Infinity" else _refused(name)  # type: ignore[no-any-return]
+    return math.inf if name == "Infinity" else _refused(name)
 
 
 def _finite(text: str) -> float:

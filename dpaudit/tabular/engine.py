@@ -399,6 +399,11 @@ def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> No
                 f"{schema.name}: column {name!r} holds {types[name]}, where the schema declares "
                 "numbers; convert it"
             )
+        if not isinstance(column, Number) and types[name].startswith("TIME"):
+            raise InvalidParameter(
+                f"{schema.name}: column {name!r} holds {types[name]}, which is spelled in several "
+                "ways; convert it to dates or texts"
+            )
 
 
 def _read(column: Column, name: str, kind: str) -> str:
@@ -412,7 +417,7 @@ def _read(column: Column, name: str, kind: str) -> str:
             f"CASE WHEN isnan({name}) THEN NULL WHEN {name} = floor({name}) THEN {whole} "
             f"ELSE CAST({name} AS VARCHAR) END"
         )
-    return f"CAST({name} AS VARCHAR)"
+    return f"nullif(CAST({name} AS VARCHAR), '')"
 
 
 def _code(column: Column, name: str, kind: str) -> str:
@@ -421,6 +426,7 @@ def _code(column: Column, name: str, kind: str) -> str:
         return value
     if isinstance(column, Number):
         return _number_code(column, value)
+    value = _key_of(column, value)
     code = f"CAST(enum_code(TRY_CAST({value} AS {_enum(column)})) AS INTEGER)"
     if column.other in column.keys:
         other = column.keys.index(column.other)
@@ -428,6 +434,18 @@ def _code(column: Column, name: str, kind: str) -> str:
     if column.domain != column.keys:
         code = f"CASE WHEN {value} IS NULL THEN {len(column.keys)} ELSE {code} END"
     return code
+
+
+def _key_of(column: Category, value: str) -> str:
+    """A value as a key: "True" and "1.0" are true and 1, as of typed columns, where no key is so.
+
+    So CSV counts as the frame does that it was written from, whoever wrote it.
+    """
+    typed = (
+        f"CASE WHEN lower({value}) IN ('true', 'false') THEN lower({value}) "
+        f"ELSE regexp_replace({value}, '^(-?[0-9]+)[.]0+$', '\\1') END"
+    )
+    return f"CASE WHEN TRY_CAST({value} AS {_enum(column)}) IS NULL THEN {typed} ELSE {value} END"
 
 
 def _number_code(column: Number, value: str) -> str:
@@ -446,7 +464,9 @@ def _number_code(column: Number, value: str) -> str:
 def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator[tuple[str, str]]:
     """What the schema declares an error, in words and in SQL."""
     if schema.unit is not None:
-        yield f"column {schema.unit!r} has no unit", f"{_quoted(schema.unit)} IS NULL"
+        unit = _read(Text(), _quoted(schema.unit), types[schema.unit])
+        spelled = f" OR lower({unit}) = 'nan'" if texts else ""
+        yield f"column {schema.unit!r} has no unit", f"({unit}) IS NULL{spelled}"
     for name, column in schema.columns.items():
         quoted = _quoted(name)
         value = _read(column, quoted, types[name])
@@ -463,7 +483,8 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
                 empty = f"({empty} OR isnan(TRY_CAST({quoted} AS DOUBLE)))"
             yield f"column {name!r} has no value", empty
         if isinstance(column, Category) and column.other == ERROR:
-            unknown = f"({value}) IS NOT NULL AND TRY_CAST({value} AS {_enum(column)}) IS NULL"
+            key = _key_of(column, value)
+            unknown = f"({value}) IS NOT NULL AND TRY_CAST({key} AS {_enum(column)}) IS NULL"
             yield f"column {name!r} holds a key that is not in the schema", unknown
 
 

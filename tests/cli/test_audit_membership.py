@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from dpaudit.audit.canaries.commitment import commit
 from dpaudit.cli.main import main
-from dpaudit.cli.membership import _labels, _read, _split
+from dpaudit.cli.membership import _read, _split
 from dpaudit.membership.data import Data, shared
+from dpaudit.tabular.columns import Columns
 
 TRAIN = """
 import numpy as np
@@ -39,8 +40,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = [f"{int(a)},{b},{int(a) // 2}" for a, b in features]
     (tmp_path / "data.csv").write_text("\n".join(["a,b,who", *rows]))
     (tmp_path / "in.csv").write_text("\n".join(["score", *map(str, rng.normal(2, 1, 400))]))
-    (tmp_path / "out.csv").write_text("\n".join(map(str, rng.normal(0, 1, 400))))
-    for name in ("same.csv", "ones.csv"):
+    (tmp_path / "out.csv").write_text("\n".join(["score", *map(str, rng.normal(0, 1, 400))]))
+    for name in ("same.txt", "ones.txt"):
         (tmp_path / name).write_text("1\n" * 30)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -96,7 +97,7 @@ def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(fol
         ("gap.csv", "a,b,y\n1,2,0\n,3,1\n4,5,1\n", "column 'a', line 3, is blank"),
         ("ragged.csv", "a,b,y\n1,2,0\n1,2\n", "line 3 has 2 cells"),
         ("empty.csv", "", "it is empty; expected a line of names"),
-        ("nan.csv", "a,y\n1,0\nnan,1\n", "column 'a', line 3, holds what is no finite number"),
+        ("nan.csv", "a,y\n1,0\nnan,1\n", "column 'a', line 3, is blank or NaN"),
         ("torn.npz", "PK\x03\x04 torn", "cannot be read as arrays"),
         ("text.npz", "nothing", "cannot be read as arrays"),
     ],
@@ -111,10 +112,15 @@ def test_files_with_holes_are_refused_and_never_filled_in(
 
 
 def test_labels_of_a_table_are_classes_numbers_or_words(folder: Path) -> None:
-    assert _labels(["0", "1.0", "2"]).tolist() == [0, 1, 2]
-    assert _labels(["0", "1.0", "2"]).dtype.kind == "i"
-    assert _labels(["0.5", "1"]).tolist() == [0.5, 1.0]
-    assert _labels(["a", "1"]).tolist() == ["a", "1"]
+    for cells, classes in (
+        (["0", "1.0", "2"], [0, 1, 2]),
+        (["0.5", "1"], [0.5, 1.0]),
+        (["a", "1"], ["a", "1"]),
+        ([True, "false"], [1, 0]),
+    ):
+        found = Columns("here", {"y": cells}).classes("y")
+        assert found.tolist() == classes
+        assert {type(one) for one in found.tolist()} == {type(one) for one in classes}
     columns = "first column,y,who\n1,0,x\n2,1,x\n3,1,z\n"
     Path("named.csv").write_text(columns)
     read = _read({"data": Path("named.csv"), "label": "first column", "unit": "who"})
@@ -149,10 +155,10 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
     labels = commit("coins.json", 600, seed=4)
     labels.save("labels.json")
     scores = labels.included + np.random.default_rng(0).normal(0, 0.2, 600)
-    for name, side in (("a.csv", labels.included), ("b.csv", ~labels.included)):
-        Path(name).write_text("\n".join(map(str, scores[side])))
+    for name, side in (("a.npy", labels.included), ("b.npy", ~labels.included)):
+        np.save(name, scores[side])
     found = run(
-        "audit", "--scores", "a.csv", "b.csv", "--origin", "one_run", "--claim", "1",
+        "audit", "--scores", "a.npy", "b.npy", "--origin", "one_run", "--claim", "1",
         "--labels", "labels.json", "--commitment", "coins.json",
     )  # fmt: skip
     assert found.exit_code == 1
@@ -165,17 +171,17 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit"], "Missing argument"),
         (["audit", "x:y", "--scores", "in.csv", "out.csv"], "--scores excludes"),
         (["audit", "--scores", "in.csv", "in.csv"], "one file for both"),
-        (["audit", "--scores", "same.csv", "ones.csv"], "all 1; the same for every trial"),
+        (["audit", "--scores", "same.txt", "ones.txt"], "all 1; the same for every trial"),
         (["audit", "trained_here:never", "--data", "data.npz", "--out", "in.csv/x"], "be written"),
         (["audit", "trained_here:never", "--data", "data.npz", "--attack", "loss", "--released",
           "labels"], "needs the signal 'loss'"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--label", "b"], "--label and --unit"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--label", "b"], "no such column"),
         (["audit", "--data", "data.npz"], "one TARGET"),
         (["audit", "nowhere:fit", "--data", "data.npz"], "can be imported"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected"),
         (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),
-        (["audit", "trained_here:fit", "--data", "trained_here.py"], "a header and rows"),
+        (["audit", "trained_here:fit", "--data", "trained_here.py"], "expected a file .csv"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20"],
          "are needed|no number of guesses"),
     ],

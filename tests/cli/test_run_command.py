@@ -64,14 +64,14 @@ def test_dp_sgd_saves_a_model_and_its_certificate_beside_it(dpaudit: Invoke, pro
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("label,a\n0,.5\n1,\n", "column 2, line 3, is blank"),
-        ("label,a\n0,.5\n1,nan\n", "column 2, line 3, holds what is no finite number"),
-        ("label,a\n0,.5\n1,tall\n", "column 2, line 3, holds what is no number"),
+        ("label,a\n0,.5\n1,\n", "column 'a', line 3, is blank"),
+        ("label,a\n0,.5\n1,nan\n", "column 'a', line 3, is blank or NaN"),
+        ("label,a\n0,.5\n1,tall\n", "column 'a', line 3, holds what is no number"),
         ("label,a\n0,.5\n1\n", "line 3 has 1 cells"),
         ("label,a\n", "no records"),
         ("", "it is empty"),
         ("label,label\n0,1\n", "columns 1 and 2 have the same name"),
-        ("b,a\n0,1\n", "no such column; the first line must hold the names of its 2 columns"),
+        ("b,a\n0,1\n", "no such column; there are b, a"),
     ],
 )
 def test_a_file_that_is_no_table_of_numbers_is_refused_before_anything_is_begun(

@@ -541,7 +541,7 @@ def test_data_frames_arrays_and_datasets_are_read() -> None:
         assert data.unit_of.tolist() == [0, 1, 0]
         with pytest.raises(InvalidParameter, match="no such column"):
             Data.of(frame, label="z")
-        with pytest.raises(InvalidParameter, match="no numbers"):
+        with pytest.raises(InvalidParameter, match="column 'who', row 1, holds what is no number"):
             Data.of(frame, label="y")
     listed = Data.of([(np.ones(2), 1), (np.zeros(2), 0)])
     assert listed.labels is not None

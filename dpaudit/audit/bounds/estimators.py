@@ -404,9 +404,13 @@ def _upper_estimate(errors: FloatArray, trials: int, error: float) -> FloatArray
 
 
 def _scores(values: Any, place: str) -> FloatArray:
-    if np.asarray(values).dtype.kind not in "fiu":
+    try:
+        given = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, dtype=object)
+    if given.dtype.kind not in "fiu":
         raise InvalidParameter(f"{place}: expected an array of real numbers")
-    scores = np.array(values, dtype=np.float64)
+    scores = np.array(given, dtype=np.float64)
     if scores.ndim != 1 or scores.size == 0:
         raise InvalidParameter(f"{place}: shape {scores.shape}, expected (trials,), not empty")
     if missing := int(np.count_nonzero(np.isnan(scores))):

@@ -17,13 +17,16 @@ from typing import Any
 from dpaudit.accountant.account import Account, Bound
 from dpaudit.crosscheck.corpus.declarations import Question, questions
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import decimal_lower, decimal_upper
+from dpaudit.exact import decimal_lower, decimal_upper, exact
+from dpaudit.exact.domains import probability
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
-from dpaudit.scope import central
+from dpaudit.scope import Adjacency, central, choose
 from dpaudit.storage.files import write_atomically
+from dpaudit.tabular.columns import json_value
 
 FILE = "corpus.jsonl"
+FIELDS = {"declaration", "adjacency", "delta", "epsilon_lower", "epsilon_upper"}
 Row = dict[str, Any]
 
 
@@ -67,14 +70,25 @@ def read(text: str) -> list[Row]:
 
 
 def _parsed(number: int, line: str) -> Row:
-    try:
-        row: Row = json.loads(line)
-        missing = {"declaration", "adjacency", "delta"} - row.keys()
-    except (ValueError, AttributeError):
-        raise InvalidParameter(f"corpus line {number}: not a JSON object") from None
-    if missing:
-        raise InvalidParameter(f"corpus line {number}: no {', '.join(sorted(missing))}")
+    place = f"corpus line {number}"
+    row = json_value(line, place)
+    if not isinstance(row, dict):
+        raise InvalidParameter(f"{place}: not a JSON object")
+    if missing := FIELDS - row.keys():
+        raise InvalidParameter(f"{place}: no {', '.join(sorted(missing))}")
+    probability(exact(row["delta"], f"{place}: delta"), f"{place}: delta")
+    choose(Adjacency, row["adjacency"], f"{place}: adjacency")
+    lower, upper = (_end(row, name, place) for name in ("epsilon_lower", "epsilon_upper"))
+    if not 0 <= lower <= upper:
+        raise InvalidParameter(f"{place}: expected 0 <= epsilon_lower <= epsilon_upper")
     return row
+
+
+def _end(row: Row, name: str, place: str) -> float:
+    try:
+        return float(row[name])
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(f"{place}: {name}: expected a number") from None
 
 
 def node_of(row: Mapping[str, Any]) -> Node:
