@@ -10,6 +10,9 @@ from dpaudit.errors import InvalidParameter
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
+# What a certificate holds where its author says nothing; pages say it in their own language.
+NOT_STATED = "not stated"
+
 
 class Adjacency(StrEnum):
     """Which pairs of data sets a guarantee speaks of.

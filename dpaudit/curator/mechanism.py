@@ -14,9 +14,7 @@ from dpaudit.curator.curator import Program
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, choose
-
-NOT_STATED = "not stated"
+from dpaudit.scope import NOT_STATED, Scope, choose
 
 
 @dataclass(frozen=True)

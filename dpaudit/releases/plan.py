@@ -40,7 +40,7 @@ from dpaudit.releases.queries import (
     Vector,
     item_of,
 )
-from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
+from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
 from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import Schema, schema_of
 from dpaudit.tabular.schema import refuse_unknown
@@ -77,7 +77,7 @@ class Release:
     items: tuple[Item, ...]
     post: tuple[Step, ...] = ()
     ledger: str | None = None
-    controller: str = "not stated"
+    controller: str = NOT_STATED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
@@ -254,7 +254,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         items=made,
         post=post,
         ledger=table.get("ledger"),
-        controller=str(table.get("controller", "not stated")),
+        controller=str(table.get("controller", NOT_STATED)),
     )
 
 

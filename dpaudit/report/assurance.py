@@ -49,7 +49,9 @@ def hazards(predicate: Json) -> list[Assurance]:
         return Assurance("", hazard, "unknown", otherwise)
 
     bound = words.embedded(unit["bound"])
-    of_unit = say("one {entity}", entity=words.entity(scope)) + (f"; {bound}" if bound else "")
+    of_unit = say("one {entity}", entity=words.embedded(words.unit(scope))) + (
+        f"; {bound}" if bound else ""
+    )
     uncovered = scope["data_accesses"]["uncovered"]
     nothing = say("Nothing is stated.")
     return [

@@ -67,7 +67,7 @@ def protected(predicate: Json) -> Section:
     period = (say("period: {text}", text=unit["period"]),) if unit["period"] else ()
     bound = (say("contribution: {text}", text=unit["bound"]),) if unit["bound"] else ()
     rows = (
-        Fact(say("Unit of privacy"), (scope["unit"]["entity"], *period, *bound)),
+        Fact(say("Unit of privacy"), (words.unit(scope), *period, *bound)),
         Fact(say("Neighbouring data sets"), (words.adjacency(scope),)),
         Fact(say("Trust model"), (say(words.MODELS[scope["model"]]),)),
         Fact(say("Released"), words.outputs(scope), "list"),

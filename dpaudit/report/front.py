@@ -251,7 +251,9 @@ def _released(predicate: Json) -> tuple[str, ...]:
 def _about(scope: Json, fields: Json) -> tuple[str, ...]:
     unit = scope["unit"]
     source = [*fields.get("data_source", ()), *fields.get("data_period", ())]
-    lines = [say("The unit that is protected: one {entity}", entity=words.entity(scope))]
+    lines = [
+        say("The unit that is protected: one {entity}", entity=words.embedded(words.unit(scope)))
+    ]
     lines += [", ".join(source)] if source else []
     lines += [words.sentence(words.embedded(unit["bound"]))] if unit["bound"] else []
     return tuple(lines)

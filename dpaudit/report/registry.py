@@ -20,6 +20,7 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.report import words
 from dpaudit.report.view import MALFORMED
 from dpaudit.report.words import Json
+from dpaudit.scope import NOT_STATED
 
 PRODUCT_TYPES = (
     "Summary statistics",
@@ -218,7 +219,7 @@ def _administrative(predicate: Json, subject: list[Json]) -> Json:
         {
             "sources": predicate["mechanism"]["source"],
             "notes": f"dpaudit certificate {digest}: {verdict}",
-            "registry_authors": authors or [predicate["scope"]["controller"] or "not stated"],
+            "registry_authors": authors or [predicate["scope"]["controller"] or NOT_STATED],
         }
     )
 

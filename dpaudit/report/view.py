@@ -57,7 +57,7 @@ def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
         )
     return Page(
         title=_cut(predicate["scope"]["title"]),
-        subtitle=_cut(predicate["scope"]["controller"]),
+        subtitle=_cut(predicate["scope"]["controller"] or say("Controller not stated")),
         language=language(),
         banner=front.banner(predicate, mismatch),
         glance=front.glance(predicate, signed),

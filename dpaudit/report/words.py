@@ -8,6 +8,7 @@ from typing import Any
 
 from dpaudit.report import numbers
 from dpaudit.report.say import message, say
+from dpaudit.scope import NOT_STATED
 
 Json = Mapping[str, Any]
 
@@ -62,6 +63,12 @@ RELEASED = {
     "transcript": message("all intermediate results, in full"),
     "last_iterate": message("the last intermediate result"),
     "output": message("the final output"),
+}
+
+KINDS = {
+    "record": message("record"),
+    "user": message("user"),
+    "client": message("client"),
 }
 
 MODELS = {
@@ -147,8 +154,20 @@ def observer_task(scope: Json) -> str:
 
 
 def entity(scope: Json) -> str:
-    """The protected unit as its author names it."""
-    return embedded(scope["unit"]["entity"])
+    """The protected unit as its author names it, or else what kind of unit it is."""
+    return embedded(scope["unit"]["entity"]) or kind(scope)
+
+
+def kind(scope: Json) -> str:
+    """The kind of unit that a guarantee protects."""
+    named = scope["unit"]["kind"]
+    return say(KINDS[named]) if named in KINDS else embedded(named)
+
+
+def unit(scope: Json) -> str:
+    """The protected unit; where nobody says who that is, this is said."""
+    unknown = message("{kind} (who that is, is not stated)")
+    return scope["unit"]["entity"] or say(unknown, kind=kind(scope))
 
 
 def guarantee(value: Json, side: str) -> str:
@@ -226,9 +245,12 @@ def quoted(text: str) -> str:
 
 
 def tidy(value: Any) -> Any:
-    """A copy of a JSON value in which no string can reorder, hide or break the page around it."""
+    """A copy of a JSON value in which no string can reorder, hide or break the page around it.
+
+    What is not stated is empty, so that a page says so in its own language.
+    """
     if isinstance(value, str):
-        return _UNSAFE.sub("\ufffd", value)
+        return "" if value == NOT_STATED else _UNSAFE.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {tidy(key): tidy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpaudit.check import assumptions
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.targets import Released
-from dpaudit.report import render_html, render_index
+from dpaudit.report import render_html, render_index, words
+from dpaudit.report.exports import render_csv
+from dpaudit.report.markdown import render_markdown
 from dpaudit.report.membership import render as render_measured
 from dpaudit.report.say import LANGUAGES, language, rows, say, speaking
+from dpaudit.scope import NOT_STATED
 
+Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "reports" / "membership" / "digits_network.json"
 EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
@@ -98,3 +104,64 @@ def test_what_every_certificate_assumes_is_said_in_each_language() -> None:
     fixed += [gathered.statement, gathered.evidence]
     fixed += [one.words for one in Released]
     assert set(fixed) <= table
+
+
+def unstated() -> Json:
+    """A certificate whose author says nothing that a certificate can do without."""
+    certificate: Json = json.loads(EXAMPLE.read_text("utf-8"))
+    predicate = certificate["predicate"]
+    scope = predicate["scope"]
+    scope |= {"controller": NOT_STATED, "invariants": []}
+    scope["data_accesses"] = {"covered": [], "uncovered": []}
+    scope["unit"] |= {"entity": NOT_STATED, "bound": NOT_STATED, "period": None}
+    predicate |= {"fields": {}, "caveats": [], "run": None}
+    for claim in predicate["claims"]:
+        claim |= {"by": "", "source": "", "reading": ""}
+    return certificate
+
+
+def pages(spoken: str) -> dict[str, str]:
+    """It in every format that has languages."""
+    certificate = unstated()
+    with speaking(spoken):
+        table = render_csv({"a": certificate})
+    return {
+        "html": render_html(certificate, spoken=spoken),
+        "index": render_index({"a.html": certificate}, spoken=spoken),
+        "md": render_markdown({"a": certificate}, spoken=spoken),
+        "csv": table,
+    }
+
+
+def english(page: str, spoken: str) -> set[str]:
+    """The cells of a page, of whatever length, that are English messages."""
+    known = {row["en"] for row in rows() if row[spoken] != row["en"]}
+    cells = re.split(r"<[^>]+>|\n|\||,", page)
+    return {html.unescape(cell).strip() for cell in cells} & known
+
+
+@pytest.mark.usefixtures("drawn_once")
+@pytest.mark.parametrize("spoken", LANGUAGES)
+def test_what_is_not_stated_is_said_in_each_language(spoken: str) -> None:
+    for name, page in pages(spoken).items():
+        if spoken == "en":
+            assert "one not stated" not in page, name
+        else:
+            assert NOT_STATED not in page.casefold(), name
+            assert english(page, spoken) == set(), name
+
+
+@pytest.mark.usefixtures("drawn_once")
+def test_a_placeholder_beside_the_table_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a certificate's own placeholder is shown as it is, the test above is red."""
+    monkeypatch.setattr(words, "NOT_STATED", "another")
+    with pytest.raises(AssertionError):
+        test_what_is_not_stated_is_said_in_each_language("de")
+    with pytest.raises(AssertionError):
+        test_what_is_not_stated_is_said_in_each_language("en")
+
+
+@pytest.mark.usefixtures("drawn_once")
+def test_a_unit_that_nobody_names_is_the_kind_that_the_scope_says() -> None:
+    assert "which of two versions of one record the data hold" in pages("en")["html"]
+    assert "record (who that is, is not stated)" in pages("en")["html"]
