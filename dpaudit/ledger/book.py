@@ -24,14 +24,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_refunds
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.exact.domains import real
-from dpaudit.exact.wire import canonical_bytes, digest, encode_number
+from dpaudit.exact.wire import canonical_bytes, encode_number
 from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.scope import Scope
 
@@ -115,12 +116,18 @@ class State:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the chain."""
+    """One line of the chain; ``text``: its body, as canonical JSON."""
 
     number: int
-    body: Mapping[str, Any]
+    text: str
     previous: str
     hash: str
+
+    @cached_property
+    def body(self) -> Mapping[str, Any]:
+        """What the text says."""
+        found: Mapping[str, Any] = json.loads(self.text)
+        return found
 
 
 class Ledger:
@@ -356,7 +363,7 @@ class Ledger:
 
     def _insert(self, connection: Any, name: str, entry: Entry, release: str) -> None:
         line = {"dataset": name, "number": entry.number, "kind": entry.body["kind"]}
-        line |= {"release": release, "body": _text(entry.body)}
+        line |= {"release": release, "body": entry.text}
         line |= {"previous": entry.previous, "hash": entry.hash}
         connection.execute(self._tables.append, line)
 
@@ -379,13 +386,7 @@ class Ledger:
 
     def _entries(self, connection: Any, name: str, after: int = 0) -> list[Entry]:
         rows = connection.execute(self._tables.later, {"of": name, "after": after})
-        try:
-            return [
-                Entry(int(row.number), json.loads(row.body), str(row.previous), str(row.hash))
-                for row in rows
-            ]
-        except ValueError:
-            raise LedgerBroken(f"{name}: an entry is no JSON") from None
+        return [Entry(*row) for row in rows]
 
     # --- the database -----------------------------------------------------------------------------
 
@@ -553,6 +554,7 @@ class _Tables:
             Text,
             UniqueConstraint,
             bindparam,
+            select,
         )
 
         self.metadata = MetaData()
@@ -586,7 +588,8 @@ class _Tables:
         asked = lines.c.dataset == bindparam("of"), lines.c.release == bindparam("called")
         self.called = lines.select().where(*asked)
         asked = lines.c.dataset == bindparam("of"), lines.c.number > bindparam("after")
-        self.later = lines.select().where(*asked).order_by(lines.c.number)
+        columns = lines.c.number, lines.c.body, lines.c.previous, lines.c.hash
+        self.later = select(*columns).where(*asked).order_by(lines.c.number)
         self.append = lines.insert()
         names = ("head", "length", "charges", "spent")
         new: dict[str, Any] = {name: bindparam(name) for name in names}
@@ -678,12 +681,14 @@ def _way_out(reason: str) -> str:
 
 
 def _entry(name: str, number: int, previous: str, body: Mapping[str, Any]) -> Entry:
-    return Entry(number, body, previous, _hash(name, number, previous, body))
+    text = _text(body)
+    return Entry(number, text, previous, _hash(name, number, previous, text))
 
 
-def _hash(name: str, number: int, previous: str, body: Mapping[str, Any]) -> str:
-    content = {"dataset": name, "number": str(number), "previous": previous, "body": dict(body)}
-    return digest(content)
+def _hash(name: str, number: int, previous: str, text: str) -> str:
+    """The digest of the body, data set, number and the hash before, as canonical JSON."""
+    line = f'"dataset":{_text(name)},"number":"{number}","previous":"{previous}"'
+    return sha256(f'{{"body":{text},{line}}}'.encode()).hexdigest()
 
 
 def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State:
@@ -704,17 +709,17 @@ def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State
         for entry in entries:
             at += 1
             good = entry.number == at and entry.previous == previous
-            if not good or entry.hash != _hash(name, at, previous, entry.body):
+            if not good or entry.hash != _hash(name, at, previous, entry.text):
                 raise LedgerBroken(f"{name}: entry {at} was changed, or one before it is missing")
             previous = entry.hash
             if not (_is(entry, CHARGED) or _is(entry, OPENED if at == 1 else RELEASED)):
                 raise LedgerBroken(f"{name}: entry {at} is neither a charge nor a release")
             if _is(entry, CHARGED):
-                cost = read_amounts(entry.body["cost"])
+                cost = _cost(tuple(entry.body["cost"]))
                 refuse_refunds("its cost", cost)
                 spent = terms.after(spent, cost, "its cost")
                 count += 1
-                if spent != read_amounts(entry.body["spent"]):
+                if [encode_number(sum_) for sum_ in spent] != entry.body["spent"]:
                     raise LedgerBroken(f"{name}: entry {at}: its sums do not add up")
     except (DpauditError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, LedgerBroken):
@@ -722,6 +727,11 @@ def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State
         said = str(error) if isinstance(error, DpauditError) else "malformed"
         raise LedgerBroken(f"{name}: entry {at}: {said}") from None
     return State(name, terms, spent, count, previous, at)
+
+
+@lru_cache(maxsize=1024)
+def _cost(rows: tuple[str, ...]) -> Amounts:
+    return read_amounts(list(rows))
 
 
 def _matching(row: Any, checked: State) -> State:

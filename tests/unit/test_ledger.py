@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
+from dpaudit.exact.wire import digest
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.discrete import DiscreteLaplace
@@ -23,6 +24,7 @@ from dpaudit.ledger import (
     LedgerBroken,
     LedgerRefused,
     LedgerUnavailable,
+    book,
     open_ledger,
     terms_of,
 )
@@ -293,3 +295,13 @@ def test_postgresql_keeps_the_same_ledger(server: str, tmp_path: Path) -> None:
     down = open_ledger(server.replace("127.0.0.1:", "127.0.0.1:1"))
     with pytest.raises(LedgerUnavailable, match="whether a charge was kept"):
         down.state("people")
+
+
+@pytest.mark.parametrize("name", ["people", 'Bürger, "alle"', "people\n2", "\u2028"])
+def test_an_entrys_hash_is_that_of_its_canonical_json(name: str) -> None:
+    """The bytes that ledgers of every version have: another form would break their chains."""
+    body = {"kind": "charge", "title": "ä\n", "cost": ["1/2"]}
+    entry = book._entry(name, 7, "a" * 64, body)
+    content = {"dataset": name, "number": "7", "previous": "a" * 64, "body": body}
+    assert entry.hash == digest(content)
+    assert entry.body == body

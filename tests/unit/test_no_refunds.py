@@ -117,6 +117,13 @@ def _odometer_read(patch: pytest.MonkeyPatch) -> None:
     assert read.epsilon_upper
 
 
+def _odometer_bounds(patch: pytest.MonkeyPatch) -> None:
+    law = odometer._law("pure")
+    below = replace(law[0], upper=lambda spent, delta: NEGATIVE)
+    patch.setattr(odometer, "_law", lambda measure: (below, law[1]))
+    assert open_odometer("pure", SCOPE).spend(1).epsilon_upper
+
+
 def _curator(patch: pytest.MonkeyPatch) -> None:
     price = object.__new__(Price)
     object.__setattr__(price, "factor", Fraction(-1))
@@ -189,6 +196,7 @@ CONSUMERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a filter that was refunded": _filter_refunded,
     "an odometer counts": _odometer,
     "an odometer is read": _odometer_read,
+    "an odometer's bound": _odometer_bounds,
     "a curator's filter opens": _curator,
     "a curator's filter charges": _curator_charges,
     "a ledger's cost": _cost,

@@ -58,7 +58,8 @@ class Amounts(tuple[Fraction, ...]):
                 raise InvalidParameter(
                     f"privacy loss {str(value)[:60]}: expected a fraction that is not negative"
                 )
-        return super().__new__(cls, map(Fraction, found))  # type: ignore[arg-type]
+        known: Any = found
+        return super().__new__(cls, (v if type(v) is Fraction else Fraction(v) for v in known))
 
     def plus(self, more: Sequence[Fraction]) -> Amounts:
         """The sums after a charge, rounded up where their denominators are very long."""
@@ -71,6 +72,8 @@ def refuse_refunds(place: str, *amounts: Iterable[object]) -> None:
     Errors: InvalidParameter for a number below 0, NaN, and what is not a number.
     """
     for value in chain(*amounts):
+        if type(value) is Fraction and value.numerator >= 0:
+            continue  # a ledger asks this of every entry
         try:
             adds = value >= 0 and value - value == 0  # type: ignore[operator]
         except TypeError:

@@ -28,7 +28,7 @@ from dpaudit.accountant.filters.charges import (
     scope_row,
 )
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import Number, decimal_upper, exact, is_symbolic
+from dpaudit.exact import Number, decimal_upper, exact, is_infinite, is_symbolic
 from dpaudit.exact.domains import probability
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.measures.calculus import CALCULI, Running, Sums
@@ -80,7 +80,11 @@ class Odometer:
         """
         running, _ = _law(self.measure)
         refuse_refunds(f"odometer of {self.measure}", self.spent)
-        return Fraction(0) if self.count == 0 else running.upper(self.spent, self.delta)
+        if self.count == 0:
+            return Fraction(0)
+        bound = running.upper(self.spent, self.delta)
+        refuse_refunds(f"odometer of {self.measure}", [] if is_infinite(bound) else [bound])
+        return bound
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON; :func:`read_odometer` takes it back."""
