@@ -57,7 +57,7 @@ def test_calibrate_answers_with_the_value_and_its_derivation(
         ((), "give one of"),
         (("--mu", "1", "--rho", "1"), "give one of"),
         (("--mu", "1", "--delta", "0.1"), "give one of"),
-        (("--mu", "one"), "expected a number"),
+        (("--mu", "one"), "expected one finite number"),
         (("--rho", "-1"), "rho"),
         (("--epsilon", "1", "--delta", "2"), "delta"),
     ],

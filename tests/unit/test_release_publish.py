@@ -377,7 +377,7 @@ BAD_PLANS = {
     ),
     "rounding to no number": (
         '[[post]]\nstep = "round"\nitems = "count"\nto = "x"\n',
-        "post round: to = 'x': expected a number",
+        "post round: to = 'x': expected one finite number",
     ),
     "a post step of nothing": (
         '[[post]]\nstep = "non_negative"\nitems = ["who"]\n',
@@ -402,7 +402,7 @@ def test_a_plan_that_does_not_fit_says_where(tmp_path: Path, more: str, said: st
         ("epsilon = 1", "epsilon = -1", "expected positive"),
         ('adjacency = "add_remove"', 'adjacency = "near"', "expected one of add_remove"),
         ('kind = "category"', 'kind = "colour"', "expected one of number"),
-        ("upper = 100", 'upper = "old"', "Number.upper = 'old': expected a number"),
+        ("upper = 100", 'upper = "old"', "Number.upper = 'old': expected one finite number"),
         ('title = "t"', "", "plan.title: missing"),
         ('title = "t"', 'title = "t"\nledger = 5', "plan.ledger: expected a file"),
         ("[budget]", "[budget", "not TOML"),
