@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 
 LONGEST_TEXT = 600
@@ -105,10 +106,15 @@ class OutputNotWritable(DpauditError):
 def described(error: Exception) -> str:
     """An error in one line: what was raised on purpose says it itself.
 
-    Of any other only kind and place are told, for its message may quote private data.
+    Of any other only kind and place are told, for its message may quote private data; of one of
+    the system, the file and the system's own words too.
     """
     if isinstance(error, DpauditError):
         text = " ".join(str(error).split())
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {last.filename}:{last.lineno}"
+    text = f"{type(error).__name__} at {last.filename}:{last.lineno}"
+    if isinstance(error, OSError) and error.errno:
+        where = f"{error.filename}: " if error.filename else ""
+        text = f"{where}{os.strerror(error.errno)} ({text})"
+    return text

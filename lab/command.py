@@ -94,9 +94,8 @@ def run_command(
     Exits with 0 where every check held, 1 where one was missed, 3 where one is inconclusive, 2
     where one could not run: the others of the same command run all the same.
     """
-    from dpaudit.certificate.publish import writable
     from dpaudit.project.project import find_root
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import writable, write_atomically
     from lab.found import load, named
     from lab.model import Size
     from lab.pages import index

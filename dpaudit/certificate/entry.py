@@ -13,12 +13,11 @@ from typing import Any
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certificate import Json, file_bytes
 from dpaudit.certificate.certify import Options, Order, plan
-from dpaudit.certificate.publish import writable
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.report import SummaryRow, render_html, summary_rows
-from dpaudit.storage.files import write_together
+from dpaudit.storage.files import writable, write_together
 
 
 @dataclass(frozen=True, eq=False, repr=False)

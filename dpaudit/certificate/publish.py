@@ -24,7 +24,13 @@ from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
 from dpaudit.check.file import is_empirical, load, parsed, read, validate
-from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
+from dpaudit.errors import (
+    TRACEBACK,
+    CertificateRejected,
+    OutputNotWritable,
+    ReleaseInterrupted,
+    described,
+)
 from dpaudit.report import render_html, render_index
 from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.files import write_atomically, write_new, write_together
@@ -54,19 +60,6 @@ class Failed:
     error: Exception
 
 
-def writable(folder: Path) -> None:
-    """Make the folder, and find out before any work whether files can be written there.
-
-    Errors: OutputNotWritable.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritable(f"{folder}: {error.strerror}; choose another with --out") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputNotWritable(f"{folder}: cannot be written; choose another with --out")
-
-
 def unused(name: str, out: Path) -> Files:
     """Where files of this name go: a release stays, and the next one is ``NAME-2``.
 
@@ -76,6 +69,21 @@ def unused(name: str, out: Path) -> Files:
     while _is_release(files.certificate) or _output(files).exists():
         files, number = files_of(f"{name}-{number}", out), number + 1
     return files
+
+
+def finished(name: str, out: Path) -> None:
+    """That no run of this name was interrupted between its draw and its certificate.
+
+    Errors: ReleaseInterrupted, for who runs it again would publish a second answer in silence.
+    """
+    files, number = files_of(name, out), 2
+    while _output(files).exists():
+        if not files.certificate.exists():
+            raise ReleaseInterrupted(
+                f"{_output(files)} has no certificate: a run was interrupted after it drew, or "
+                "runs now. Its budget is spent; to draw anew, which spends again, move it away"
+            )
+        files, number = files_of(f"{name}-{number}", out), number + 1
 
 
 def _is_release(path: Path) -> bool:
@@ -100,6 +108,7 @@ def keeper(out: Path) -> Callable[[str, Callable[[], Any]], tuple[Any, Json]]:
     """
 
     def keep(name: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
+        finished(name, out)
         output = draw()
         content = output_bytes(output)
         while True:

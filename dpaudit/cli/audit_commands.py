@@ -112,6 +112,7 @@ def certify(
     """
     from dpaudit.certificate import publish
     from dpaudit.cli import terminal
+    from dpaudit.storage.files import writable
 
     if everything == bool(targets) or (everything and shape):
         said = (
@@ -131,7 +132,10 @@ def certify(
         orders = [of_shape(order, *read_shape(shape)) for order in orders]
         targets = (*targets, "--shape", shape)
     _distinct(orders)
-    publish.writable(out)
+    writable(out)
+    if given["seed"] is None:
+        for order in orders:
+            publish.finished(order.mechanism.name, out)
     given["keep"] = publish.keeper(out)
     results = _certify(targets, orders, given, out / ".audits")
     written = publish.write(results, out)
@@ -238,10 +242,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
     from dpaudit.cli.terminal import progress
+    from dpaudit.storage.files import writable
 
     with progress() as report_progress, quiet():
         orders, refused = _every_order()
-        publish.writable(out)
+        writable(out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
         results = sorted([*_each(run, out), *refused], key=lambda one: one.name)

@@ -245,8 +245,8 @@ def report(
 
     What cannot be shown is named on standard error; the others are shown nevertheless.
     """
-    from dpaudit.certificate.publish import writable
     from dpaudit.certificate.rendering import render_files
+    from dpaudit.storage.files import writable
 
     writable(out)
     wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))

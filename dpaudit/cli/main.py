@@ -51,7 +51,8 @@ class Interface(click.Group):
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            click.echo(f"dpaudit: {described(error)}; {LEFT_OUT}", err=True)
+            left_out = "" if isinstance(error, OSError) else f"; {LEFT_OUT}"
+            click.echo(f"dpaudit: {described(error)}{left_out}", err=True)
             ctx.exit(INTERNAL)
 
 

@@ -38,17 +38,17 @@ def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> N
     charged, drawn with the operating system's entropy, and written: OUT.npz, OUT.json, OUT.html.
     Running it again refuses; a run that was interrupted before it drew goes on where it was.
     """
-    from dpaudit.certificate import publish
     from dpaudit.certificate.certify import Options
     from dpaudit.certificate.training import train
     from dpaudit.cli.audit_commands import order_of
     from dpaudit.cli.terminal import progress, verdicts
     from dpaudit.curator.files import read_records
+    from dpaudit.storage.files import writable
 
     if out.suffix != ".npz":
         raise InvalidParameter(f"--out {out}: expected a file .npz")
     account = _account(given)
-    publish.writable(out.parent)
+    writable(out.parent)
     order = order_of(target)
     records = read_records(data, label=given["label"], unit=given["unit"], rows=given["rows"])
     with progress() as report, quiet():

@@ -33,6 +33,7 @@ from dpaudit.membership.results import Finding, attack_result
 from dpaudit.membership.signals import constant, possible, scores_single_records, signals
 from dpaudit.membership.targets import Released, Target, as_target, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
+from dpaudit.storage.files import write_new
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -266,7 +267,8 @@ class Study:
     def _root_seed(self) -> int:
         place = Path(str(self.folder)) / "seed.json"
         if not place.exists():
-            place.write_text(json.dumps(secrets.randbits(127)))
+            with contextlib.suppress(FileExistsError):  # another process was first
+                write_new(place, json.dumps(secrets.randbits(127)).encode())
         return int(json.loads(place.read_text()))
 
     def _identity(self, labels: Labels, seed: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -23,15 +26,18 @@ from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
 from dpaudit.errors import (
     Disagreement,
+    DpauditError,
     InvalidParameter,
     OutputNotWritable,
     ReleaseInterrupted,
+    described,
 )
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import bits_of
 from dpaudit.kernels.system import SystemGenerator
 from dpaudit.ledger import Ledger, LedgerRefused
+from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of
 from dpaudit.releases.plan import Plan, Release
@@ -39,12 +45,14 @@ from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_va
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
 from dpaudit.storage.csv_text import csv_text
-from dpaudit.storage.files import write_together
+from dpaudit.storage.evidence import strict_json
+from dpaudit.storage.files import writable, write_atomically, write_new, write_together
 from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
 PLAN = "plan.toml"
+CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
 COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
 
 
@@ -150,7 +158,8 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
 class Published:
     """A release that was written: its files, and the head of the ledger after it.
 
-    ``verdict`` and ``reason``: of its certificate; "" where none was asked for.
+    ``rows``: empty of a release that an earlier run drew.  ``verdict`` and ``reason``: of its
+    certificate; "" where none was asked for.
     """
 
     files: tuple[Path, ...]
@@ -178,77 +187,192 @@ def publish(
     In this order: the folder, whether the ledger would take it, the types of the columns, values
     that the schema declares to be errors (told to the caller, published nowhere), an attack on
     made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
-    draw, the files, the certificate.
+    draw, the files, the certificate.  A release that was interrupted after its JSON was written is
+    finished from that file: its other files, the ledger's entry, the certificate; nothing is drawn.
     Errors: everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
     the charge stays spent.  LedgerRefused where this release was charged, or written here, before;
     Disagreement where the plan's certificate does not certify it.
     """
     release = plan.release
-    targets = check_folder(out, release, name)
-    if ledger is not None:
-        admitted(ledger, plan)
-    table = Table(release.schema, data).opened(release.digest)
-    table.check()
-    once = _Once(plan, table, targets, ledger)
-    if not trials:
-        once.row()
-        return once.done
-    made = certified(plan, trials, progress, once.row, file)
-    (pages,) = certificates.write([made], out / "certificate")
-    return replace(
-        once.done,
-        files=(*once.done.files, pages.certificate, pages.page),
-        verdict=str(made.verdict),
-        reason=made.judged[0].reason,
-    )
+    targets = targets_of(out, name)
+    with _alone(out):
+        before = _before(plan, targets, ledger, certificate=bool(trials))
+        table = None
+        if before is None:
+            if ledger is not None:
+                admitted(ledger, plan)
+            table = Table(release.schema, data).opened(release.digest)
+            table.check()
+        once = _Once(plan, table, targets, ledger, before)
+        if not trials:
+            once.row()
+            return once.done
+        made = certified(plan, trials, progress, once.row, file)
+        (pages,) = certificates.write([made], out / CERTIFICATE)
+        return replace(
+            once.done,
+            files=(*once.done.files, pages.certificate, pages.page),
+            verdict=str(made.verdict),
+            reason=made.judged[0].reason,
+        )
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """The folder, in which no other release runs until the end, whatever ends it.
+
+    Errors: OutputNotWritable; LedgerRefused.
+    """
+    try:
+        writable(out)
+        handle = os.open(out, os.O_RDONLY)
+    except OutputNotWritable as error:
+        raise OutputNotWritable(f"{error}. Nothing was charged") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LedgerRefused(f"{out}: another release runs here") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What was drawn by a run that was interrupted: the JSON that it wrote, and its last entry.
+
+    ``head``: of the ledger after it was finished there; None where it was not.
+    """
+
+    content: bytes
+    head: str | None
+
+
+def _before(
+    plan: Plan, targets: Mapping[str, Path], ledger: Ledger | None, *, certificate: bool
+) -> _Before | None:
+    """An interrupted run of this release in its folder, if it can be finished; None without one.
+
+    Errors: LedgerRefused where the folder holds something else, or all of the release.
+    """
+    release, there = plan.release, [str(path) for path in targets.values() if path.exists()]
+    if not there:
+        return None
+    try:
+        content = targets["json"].read_bytes()
+        whole = strict_json(content)
+        ours = isinstance(whole, dict) and whole.get("release") == release.digest
+    except (OSError, ValueError):
+        ours = False
+    if not ours and targets["marker"].exists():
+        raise LedgerRefused(
+            f"{targets['marker']}: a release was interrupted here; count its budget as spent, and "
+            "publish under another title into another folder"
+        )
+    entries: dict[str, Entry] = {}
+    if ours and ledger is not None:
+        own = [
+            e
+            for e in ledger.entries(release.schema.name)
+            if e.body.get("release") == whole["release"]
+        ]
+        entries = {str(entry.body["kind"]): entry for entry in own}
+    ended = entries.get(RELEASED)
+    page = targets["json"].parent / CERTIFICATE / targets["json"].name
+    open_ = targets["marker"].exists() if ledger is None else CHARGED in entries and ended is None
+    if not ours or not (open_ or (certificate and not page.exists() and (ledger is None or ended))):
+        raise LedgerRefused(
+            f"{there[0]} is there: {release.title!r} or another release was published here; a new "
+            "draw spends anew, under another title and into another folder"
+        )
+    if ended is not None and _digest(content) != ended.body["files"].get(targets["json"].name):
+        raise LedgerRefused(f"{targets['json']}: it is not what was released; put that file back")
+    return _Before(content, None if ended is None else ended.hash)
 
 
 @dataclass(eq=False)
 class _Once:
-    """The one run of a release: charged, drawn, written."""
+    """The one run of a release: charged, drawn, written; or one that was interrupted, finished."""
 
     plan: Plan
-    table: OpenTable
+    table: OpenTable | None
     targets: Mapping[str, Path]
     ledger: Ledger | None
+    before: _Before | None
     done: Published = field(init=False)
 
     def row(self) -> dict[str, Any]:
         """Run, and what a certificate says of it; errors: as :func:`publish`."""
-        plan, release, ledger = self.plan, self.plan.release, self.ledger
-        if ledger is not None:
-            charge(ledger, plan)
-        else:
-            _mark(self.targets["marker"], release)
+        rows = self._draw() if self.before is None else ()
         try:
-            values = exact_values(release, self.table)
-            drawn = draw(plan, values, partial(records_of, self.table))
-            rows = published_rows(plan, drawn)
-            contents = contents_of(plan, drawn, rows, self.targets)
-            write_together(contents)
-            digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
-            head = None
-            if ledger is not None:
-                head = ledger.finish(release.schema.name, release.digest, digests)
-            else:
-                self.targets["marker"].unlink()
-        except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
-            # What was raised may quote private data; only its kind is told.
-            said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
-            spent = "its charge is spent" if ledger is not None else "count its budget as spent"
+            contents, head = self._finish()
+        except (DpauditError, OSError) as error:
             raise ReleaseInterrupted(
-                f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
-                "nothing is to be published; a new draw is a new release, under another title"
+                f"{self.plan.release.title!r} was drawn, and is not finished ({described(error)}): "
+                "run the same command again, which finishes it and draws nothing"
             ) from None
-        self.done = Published(tuple(contents), tuple(rows), head)
-        written = self.targets["json"].name
+        self.done = Published(tuple(contents), rows, head)
+        written = self.targets["json"]
         return {
             "records": None,
             "entropy": SYSTEM,
             "metrics": [],
             "notes": [] if head is None else [f"charged in a ledger, whose head is {head}"],
-            "output": {"name": written, "digest": {"sha256": digests[written]}},
+            "output": {"name": written.name, "digest": {"sha256": _digest(contents[written])}},
         }
+
+    def _draw(self) -> tuple[Row, ...]:
+        """Charge, draw, and write; the JSON first, from which all else can be made again."""
+        plan, release = self.plan, self.plan.release
+        if self.ledger is not None:
+            charge(self.ledger, plan)
+        else:
+            _mark(self.targets["marker"], release)
+        written, content = self.targets["json"], b""
+        try:
+            assert self.table is not None  # noqa: S101  (it is opened for a draw)
+            values = exact_values(release, self.table)
+            drawn = draw(plan, values, partial(records_of, self.table))
+            rows = published_rows(plan, drawn)
+            content = contents_of(plan, drawn, rows, self.targets)[written]
+            write_atomically(written, content)
+        except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
+            spent = (
+                "its charge is spent" if self.ledger is not None else "count its budget as spent"
+            )
+            if isinstance(error, OutputNotWritable):
+                raise ReleaseInterrupted(
+                    f"{release.title!r}: {error}; {spent}, and "
+                    f"{certificates.rescued({written: content})}; "
+                    f"to finish this release, move it into {written.parent} and run again"
+                ) from None
+            # What was raised may quote private data; only its kind is told.
+            raise ReleaseInterrupted(
+                f"{release.title!r} was interrupted after it was charged ({type(error).__name__}): "
+                f"{spent}, and nothing is to be published; a new draw is a new release, under "
+                "another title"
+            ) from None
+        return tuple(rows)
+
+    def _finish(self) -> tuple[dict[Path, bytes], str | None]:
+        """The files that the JSON on disk makes, and the ledger's entry; its head after it."""
+        before, written = self.before, self.targets["json"]
+        content = written.read_bytes() if before is None else before.content
+        contents = files_of(strict_json(content), self.targets) | {written: content}
+        write_together({path: made for path, made in contents.items() if not path.exists()})
+        head = None if before is None else before.head
+        if self.ledger is None:
+            self.targets["marker"].unlink(missing_ok=True)
+        elif head is None:
+            digests = {path.name: _digest(path.read_bytes()) for path in contents}
+            release = self.plan.release
+            head = self.ledger.finish(release.schema.name, release.digest, digests)
+        return contents, head
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
 
 
 def certified(
@@ -309,48 +433,16 @@ def cost_of(ledger: Ledger, plan: Plan) -> Amounts:
 
 def targets_of(out: Path, name: str) -> dict[str, Path]:
     """The files of a release by kind."""
-    kinds = ("csv", "parquet", "json")
+    kinds = ("json", "csv", "parquet")
     return {**{kind: out / f"{name}.{kind}" for kind in kinds}, "marker": out / f".{name}.running"}
 
 
-def check_folder(out: Path, release: Release, name: str = "release") -> dict[str, Path]:
-    """The files of a release, in a folder that can be written and holds none of them.
-
-    Errors: OutputNotWritable; LedgerRefused where something was published there.
-    """
-    targets = targets_of(out, name)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".dpaudit-probe"
-        probe.write_bytes(b"x" * 65536)
-        probe.unlink()
-    except OSError as error:
-        raise OutputNotWritable(
-            f"{out}: {error.strerror}; choose another with --out. Nothing was charged"
-        ) from None
-    if targets["marker"].exists():
-        raise LedgerRefused(
-            f"{targets['marker']}: a release runs here, or was interrupted; count its budget as "
-            "spent, and publish under another title into another folder"
-        )
-    there = [str(path) for path in targets.values() if path.exists()]
-    if there:
-        raise LedgerRefused(
-            f"{there[0]} is there: {release.title!r} or another release was published here; a new "
-            "draw spends anew, under another title and into another folder"
-        )
-    return targets
-
-
 def _mark(marker: Path, release: Release) -> None:
-    """Without a ledger, at least two runs into one folder cannot both be drawn."""
+    """Without a ledger, a run that is interrupted while it draws is known by its marker."""
     try:
-        with marker.open("x") as stream:
-            stream.write(release.digest)
+        write_new(marker, release.digest.encode())
     except FileExistsError:
         raise LedgerRefused(f"{marker}: another release runs here") from None
-    except OSError as error:
-        raise OutputNotWritable(f"{marker}: {error.strerror}") from None
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -359,10 +451,8 @@ def _mark(marker: Path, release: Release) -> None:
 def contents_of(
     plan: Plan, drawn: Mapping[str, Any], rows: list[Row], targets: Mapping[str, Path]
 ) -> dict[Path, bytes]:
-    """CSV, Parquet and JSON of the published rows; the JSON also has every noisy number."""
+    """JSON, CSV and Parquet of the published rows; the JSON also has every noisy number."""
     table = [_row(row) for row in rows]
-    shown = ({**row, "keys": _keys(row["keys"])} for row in table)
-    text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in shown))
     release = plan.release
     whole = {
         "title": release.title,
@@ -377,10 +467,17 @@ def contents_of(
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
         "noisy": {label: _drawn(found) for label, found in drawn.items()},
     }
+    return files_of(whole, targets)
+
+
+def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
+    """The three files of a release, all of them made from what its JSON holds."""
+    table = [{**row, "keys": _keys(row["keys"].items())} for row in whole["values"]]
+    text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table))
     return {
+        targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
         targets["csv"]: text.encode(),
         targets["parquet"]: _parquet(table),
-        targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
     }
 
 
@@ -413,7 +510,7 @@ def _parquet(table: list[dict[str, Any]]) -> bytes:
     import pyarrow.parquet as pq
 
     columns = {name: [row[name] for row in table] for name in COLUMNS if name != "keys"}
-    columns["keys"] = [_keys(row["keys"]) for row in table]
+    columns["keys"] = [row["keys"] for row in table]
     columns["number"] = [float(row["value"]) if row["value"] else None for row in table]
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)

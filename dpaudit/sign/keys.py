@@ -6,7 +6,6 @@ Source: Josefsson and Liusvaara, RFC 8032 (2017), by the library `cryptography`.
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
 from dpaudit.storage.evidence import Evidence, read_once
+from dpaudit.storage.files import write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -72,8 +72,19 @@ def make_keys(path: Path) -> tuple[Path, Path]:
         raise InvalidParameter(f"{path}: .pub is the public key's suffix; name it otherwise")
     if public.exists():
         raise OutputNotWritable(f"{public} exists; a key is never overwritten, choose another name")
-    _create(path, secret, 0o600)
-    _create(public, shared, 0o644)
+    try:
+        write_new(path, secret, 0o600)
+    except FileExistsError:
+        raise OutputNotWritable(
+            f"{path} exists; a key is never overwritten, choose another name, or make its public "
+            f"key with `openssl pkey -in {path} -pubout -out {public}`"
+        ) from None
+    try:
+        write_new(public, shared)
+    except (FileExistsError, OutputNotWritable) as error:
+        path.unlink(missing_ok=True)  # nobody has used it yet
+        said = str(error) if isinstance(error, OutputNotWritable) else f"{public} exists"
+        raise OutputNotWritable(f"{said}; no key was made") from None
     return path, public
 
 
@@ -143,14 +154,3 @@ def _parsed(path: Path, load: Any, kind: str) -> Any:
         raise InvalidParameter(
             f"{path}: protected by a password, or given one that it does not need; see --password"
         ) from None
-
-
-def _create(path: Path, content: bytes, mode: int) -> None:
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except OSError as error:
-        raise OutputNotWritable(
-            f"{path}: {error.strerror}; a key is never overwritten, choose another name"
-        ) from None
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)

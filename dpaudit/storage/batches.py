@@ -11,8 +11,6 @@ import re
 import secrets
 import shutil
 import struct
-import tempfile
-import time
 import tokenize
 import zipfile
 import zlib
@@ -27,15 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_atomically, write_new
 
 Key: TypeAlias = tuple[int, ...]
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _FILE_NAME = re.compile(r"[0-9]+(-[0-9]+)*\.npz")
-_TEMPORARY = ".tmp"
 _TAG = 32  # bytes of a key, and of a digest under it
-_ABANDONED_SECONDS = 86_400.0
 # What zipfile, the .npy reader and json raise on bytes that are not what was written.
 _DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, NotImplementedError,
@@ -64,16 +60,7 @@ class AuditStore:
         if not self.identity:
             raise InvalidParameter("identity: empty; name the audit, its data, seed and batch plan")
         object.__setattr__(self, "folder", Path(self.folder))
-        try:
-            self.place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _not_writable(self.place, error) from None
-        _write(self.place / "identity.txt", self.identity.encode())
-        # A killed process leaves temporary files behind: those of more than a day ago go.
-        for path in self.place.glob(f".*{_TEMPORARY}"):
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                    path.unlink()
+        write_atomically(self.place / "identity.txt", self.identity.encode())
 
     @property
     def digest(self) -> str:
@@ -108,7 +95,7 @@ class AuditStore:
         buffer = io.BytesIO()
         text = np.frombuffer(json.dumps(record, sort_keys=True).encode(), dtype=np.uint8)
         np.savez(buffer, record=text, **members)  # type: ignore[arg-type]
-        _write(self._path(key), buffer.getvalue() + _tag(buffer.getvalue()))
+        write_atomically(self._path(key), buffer.getvalue() + _tag(buffer.getvalue()))
 
     def keys(self) -> tuple[Key, ...]:
         """Keys of the files present, in order; :meth:`get` decides whether a file is intact."""
@@ -139,17 +126,13 @@ def own_key() -> bytes:
         path = Path(home) / "dpaudit" / "batches.key"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            handle, made = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(_TAG))
             with suppress(FileExistsError):  # whoever was first, it is there whole
-                os.link(made, path)
-            Path(made).unlink()
+                write_new(path, secrets.token_bytes(_TAG), 0o600)
         key = path.read_bytes()
         own = path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o077
         if own and len(key) == _TAG:
             return key
-    except (OSError, RuntimeError):
+    except (OSError, OutputNotWritable, RuntimeError):
         pass
     return secrets.token_bytes(_TAG)
 
@@ -187,29 +170,6 @@ def _read(path: Path, expected: dict[str, Any]) -> Arrays:
     if record | expected != record or leading(arrays) != record["trials"]:
         raise ValueError("the record is of another batch")
     return arrays
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole: a temporary one in the same folder takes its name."""
-    temporary: str | None = None
-    try:
-        descriptor, temporary = tempfile.mkstemp(_TEMPORARY, f".{path.name}.", path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _not_writable(path, error) from None
-        raise
-
-
-def _not_writable(path: Path, error: OSError) -> OutputNotWritable:
-    reason = error.strerror or type(error).__name__
-    return OutputNotWritable(f"{path}: {reason}; choose a folder that can be written")
 
 
 # --- rows -----------------------------------------------------------------------------------------

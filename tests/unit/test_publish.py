@@ -25,15 +25,15 @@ from dpaudit.certificate.publish import (
     clean,
     keeper,
     verified,
-    writable,
     write,
 )
 from dpaudit.check.process import verify_file
-from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.errors import CertificateRejected, OutputNotWritable, ReleaseInterrupted
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.kernels.query import Records
-from dpaudit.storage.files import write_new, write_together
+from dpaudit.storage import files
+from dpaudit.storage.files import writable, write_new
 from tests.cli.bench import DIGESTS, certified, forged, held, mechanism, suite
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
@@ -104,31 +104,28 @@ def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
     assert "case-2.html" in (tmp_path / "index.html").read_text()
 
 
-def test_an_output_without_its_certificate_stays(tmp_path: Path) -> None:
-    """As after a crash between the draw and the certificate."""
+def test_an_output_without_its_certificate_is_no_reason_to_draw_again(tmp_path: Path) -> None:
+    """As after a crash between the draw and the certificate: who runs it again is told."""
     released(tmp_path)
+    before = (tmp_path / "case.npz").read_bytes()
+    with pytest.raises(ReleaseInterrupted, match="Its budget is spent"):
+        released(tmp_path)
+    assert names(tmp_path) == ["case.npz"]
+    assert (tmp_path / "case.npz").read_bytes() == before
+    (tmp_path / "case.npz").rename(tmp_path / "first.npz")
     write([released(tmp_path)], tmp_path)
-    assert {"case.npz", "case-2.npz", "case-2.json"} < set(names(tmp_path))
-    assert "case.json" not in names(tmp_path)
-
-
-class Full:
-    """A disk without room, of which nothing but a few folders is left."""
-
-    def __init__(self, *left: Path) -> None:
-        self.left = left
-
-    def __call__(self, contents: Any) -> None:
-        for path in contents:
-            if not any(path.is_relative_to(folder) for folder in self.left):
-                raise OutputNotWritable(f"{path}: {os.strerror(errno.ENOSPC)}")
-        write_together(contents)
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, *left: Path) -> None:
-    full = Full(*left)
-    monkeypatch.setattr("dpaudit.certificate.publish.write_together", full)
-    monkeypatch.setattr("dpaudit.storage.files.write_together", full)
+    """A disk without room, of which nothing but a few folders is left."""
+    staged = files._staged
+
+    def full(path: Path, content: bytes, mode: int | None = None) -> Any:
+        if not any(path.is_relative_to(folder) for folder in left):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return staged(path, content, mode)
+
+    monkeypatch.setattr(files, "_staged", full)
 
 
 def test_values_that_cannot_be_written_are_kept_elsewhere(
@@ -185,14 +182,29 @@ def test_a_name_that_another_process_takes_is_left_to_it(
     assert names(tmp_path) == ["case-2.npz", "case.npz"]
 
 
-def test_a_new_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_is_whole_or_not_there(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a file system without hard links; what is there stays as it is."""
+
+    def unable(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(os, "link", unable)
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable):
         write_new(tmp_path / "file" / "x", b"")
+    write_new(tmp_path / "key", b"content", 0o600)
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "key", b"other")
+    assert (tmp_path / "key").read_bytes() == b"content"
     fill(monkeypatch)
     with pytest.raises(OutputNotWritable, match="No space"):
         write_new(tmp_path / "new", b"content")
-    assert names(tmp_path) == ["file"]
+    assert names(tmp_path) == ["file", "key"]
 
 
 def test_released_values_are_kept_exactly(
@@ -342,12 +354,17 @@ def test_a_folder_that_cannot_be_is_refused(below: str, tmp_path: Path) -> None:
         writable(tmp_path / below)
 
 
-def test_a_folder_without_permission_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_folder_that_cannot_be_written_is_refused(
+    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may write anywhere, so the system's answer is replaced."""
-    monkeypatch.setattr("dpaudit.certificate.publish.os.access", lambda path, mode: False)
-    with pytest.raises(OutputNotWritable, match="cannot be written"):
+
+    def refused(**_: object) -> None:
+        raise OSError(why, os.strerror(why))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with pytest.raises(OutputNotWritable, match=os.strerror(why)):
         writable(tmp_path / "new")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -497,7 +499,7 @@ def test_of_two_releases_at_once_one_is_drawn(tmp_path: Path, counted: Plan) -> 
     assert open_ledger(tmp_path / "ledger.sqlite").verify("people").count == 1
 
 
-@pytest.mark.parametrize("at", ["exact_values", "draw", "write_together"])
+@pytest.mark.parametrize("at", ["exact_values", "draw", "write_atomically"])
 def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
     tmp_path: Path, counted: Plan, monkeypatch, at: str
 ) -> None:
@@ -517,25 +519,54 @@ def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
         unattacked(counted, frame(), tmp_path / "other", ledger=ledger)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_disk_that_fills_up_leaves_no_file_and_the_charge_spent(
-    tmp_path: Path, counted: Plan, monkeypatch, number: int
+@pytest.mark.parametrize("name", ["release.json", "release.csv", "release.parquet"])
+def test_a_disk_that_fills_up_loses_no_draw(
+    tmp_path: Path, counted: Plan, monkeypatch, name: str
 ) -> None:
-    """At whichever of the three files: delete their being staged together, and one is left."""
-    ledger, staged, real = ledger_at(tmp_path), list[Path](), files._staged
+    """At whichever of the three files: the same draw is finished later, of the JSON kept."""
+    ledger, real, full = ledger_at(tmp_path), files._staged, [name]
 
-    def full(path: Path, content: bytes) -> Path:
-        staged.append(path)
-        if len(staged) == number:
+    def staged(path: Path, content: bytes, mode: int | None = None) -> object:
+        if path.name in full and path.parent.name == "out":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(path, content)
+        return real(path, content, mode)
 
-    monkeypatch.setattr(files, "_staged", full)
-    with pytest.raises(ReleaseInterrupted, match=r"No space left.*its charge is spent"):
+    monkeypatch.setattr(files, "_staged", staged)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ReleaseInterrupted, match="No space left"):
         unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
-    assert list((tmp_path / "out").iterdir()) == []
     state = ledger.verify("people")
     assert (state.count, state.unfinished) == (1, ("t",))
+    full.clear()
+    (drawn,) = tmp_path.glob("**/release.json")
+    before = drawn.read_bytes()
+    drawn.replace(tmp_path / "out" / "release.json")
+    done = unattacked(counted, None, tmp_path / "out", ledger=ledger)
+    assert (tmp_path / "out" / "release.json").read_bytes() == before
+    rows = list(csv.DictReader((tmp_path / "out" / "release.csv").open()))
+    assert [row["value"] for row in rows] == [row["value"] for row in json.loads(before)["values"]]
+    state = ledger.verify("people", done.head)
+    assert (state.count, state.unfinished) == (1, ())
+    with pytest.raises(LedgerRefused, match="is there"):
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
+
+
+def test_a_release_is_finished_only_from_what_was_released(tmp_path: Path, counted: Plan) -> None:
+    """Not from a file of another release, one that was changed since, or one nobody charged."""
+    ledger, out = ledger_at(tmp_path), tmp_path / "out"
+    unattacked(counted, frame(), out, ledger=ledger)
+    drawn = (out / "release.json").read_bytes()
+    (out / "release.json").write_bytes(drawn.replace(b'"value": "', b'"value": "1'))
+    with pytest.raises(LedgerRefused, match="not what was released"):
+        publish(counted, frame(), out, ledger=ledger)
+    (out / "release.json").write_bytes(drawn.replace(b'"release": "', b'"release": "0'))
+    with pytest.raises(LedgerRefused, match="is there"):
+        publish(counted, frame(), out, ledger=ledger)
+    (out / "release.json").write_bytes(drawn)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(LedgerRefused, match="is there"):
+        publish(counted, frame(), out, ledger=ledger_at(other))
 
 
 def test_a_private_value_stays_out_of_what_an_interrupted_release_says(

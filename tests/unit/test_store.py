@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.storage import batches
+from dpaudit.storage import batches, files
 from dpaudit.storage.batches import Arrays, AuditStore, leading
 
 KEY = (0, 1, 2)
@@ -193,15 +193,20 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(store.place.glob(".*.tmp"))
 
 
-def test_old_temporary_files_are_swept(tmp_path: Path) -> None:
-    store = AuditStore(tmp_path, "audit")
-    old, young = store.place / ".1.npz.a.tmp", store.place / ".1.npz.b.tmp"
-    for path in (old, young):
+def test_temporary_files_of_killed_processes_are_swept(tmp_path: Path) -> None:
+    """One that a living process holds stays; so does whatever else is there."""
+    place = AuditStore(tmp_path, "audit").place
+    killed, held = place / ".1.npz.a.dpaudit.tmp", place / ".1.npz.b.dpaudit.tmp"
+    other = place / ".1.npz.tmp"
+    for path in (killed, held, other):
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * 86_400,) * 2)
-    AuditStore(tmp_path, "audit")
-    assert not old.exists()
-    assert young.exists()
+    files._sweep.cache_clear()
+    with held.open() as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        AuditStore(tmp_path, "audit")
+    assert not killed.exists()
+    assert held.exists()
+    assert other.exists()
 
 
 # --- batches that somebody else put there ---------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpaudit.audit.bounds.one_run import MAXIMUM_CANARIES
 from dpaudit.errors import DpauditError, InvalidParameter, OutputNotWritable
 from dpaudit.storage.evidence import read_once
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_atomically, write_new
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -92,14 +92,18 @@ def commit(path: str | Path, canaries: int, *, seed: int | None = None) -> Label
     """
     size = _size(canaries)
     place = Path(path)
-    if place.exists():
-        raise OutputNotWritable(f"{place}: exists; a commitment is made once, choose a new name")
     bits = np.frombuffer(_bytes(-(-size // 8), seed), dtype=np.uint8)
     included = np.unpackbits(bits)[:size].astype(np.bool_)
     included.setflags(write=False)
     salt = secrets.token_bytes(SALT_BYTES)
     digest = _digest(salt, included)
-    write_atomically(place, _lines({"format": FORMAT, "canaries": size, "sha256": digest}))
+    content = {"format": FORMAT, "canaries": size, "sha256": digest}
+    try:
+        write_new(place, _lines(content))
+    except FileExistsError:
+        raise OutputNotWritable(
+            f"{place}: exists; a commitment is made once, choose a new name"
+        ) from None
     return Labels(included, salt, digest, place)
 
 
