@@ -135,7 +135,7 @@ class Terms:
         refuse_refunds(what, spent, cost)
         if not len(spent) == len(cost) == len(self.caps):
             raise InvalidParameter(f"{what}: {len(cost)} amounts, expected {len(self.caps)}")
-        sums = Amounts(spent).plus(cost)
+        sums = Amounts(spent).plus(Amounts(cost))
         for place, (total, cap) in enumerate(zip(sums, self.caps, strict=True)):
             if total > cap:
                 raise BudgetExceeded(

@@ -15,6 +15,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.crosscheck.corpus import Row, node_of
 from dpaudit.crosscheck.corpus.patience import GaveUp, patient
 from dpaudit.crosscheck.oracle import pld_epsilon_upper, rdp_epsilon_upper
+from dpaudit.exact.domains import rational
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
 
@@ -120,7 +121,7 @@ def score(name: str, accountant: Accountant, rows: Iterable[Row]) -> Score:
 def _asked(accountant: Accountant, row: Row) -> float | None:
     node, scope = node_of(row), central(row["adjacency"])
     try:
-        answer = accountant(node, scope, Fraction(row["delta"]))
+        answer = accountant(node, scope, rational(row["delta"], "delta"))
     except GaveUp:
         raise
     except Exception:  # noqa: BLE001  (other people's accountants refuse with errors of their own)
