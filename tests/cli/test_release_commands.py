@@ -453,21 +453,33 @@ def test_a_release_reads_and_writes_files_of_exactly_their_names(
     assert int(whole["noisy"]["persons"][0]) == pytest.approx(1000, abs=60)
 
 
-@pytest.mark.parametrize(
-    ("at", "error", "said"),
-    [
-        ("draw", KeyboardInterrupt(), "was interrupted after it was charged (KeyboardInterrupt)"),
-        ("write_together", OutputNotWritable("out: No space left on device"), "No space left"),
-    ],
-)
-def test_an_interrupted_release_says_that_its_charge_is_spent(
-    quick: Path, monkeypatch: pytest.MonkeyPatch, at: str, error: BaseException, said: str
+def test_a_release_that_was_drawn_is_finished_by_the_same_command(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
-        raise error
+    def full(*_: object) -> None:
+        raise OutputNotWritable("out: No space left on device")
 
     with monkeypatch.context() as breaking:
-        breaking.setattr(publishing, at, broken)
+        breaking.setattr(publishing, "write_together", full)
+        found = release(quick)
+    assert found.exit_code == 1
+    assert "No space left on device" in found.output
+    assert "run the same command again" in found.output
+    assert spent(quick) == (1, ["People, 2026"])
+    found = release(quick)
+    assert found.exit_code == 0, found.output
+    assert spent(quick) == (1, [])
+
+
+def test_an_interrupted_release_says_that_its_charge_is_spent(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(publishing, "draw", interrupted)
+        said = "was interrupted after it was charged (KeyboardInterrupt)"
         refused(quick, said, code=1)
     assert spent(quick) == (1, ["People, 2026"])
     refused(quick, "Its charge is spent; a new draw is a new release, under another title")

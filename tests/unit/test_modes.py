@@ -71,4 +71,4 @@ def test_a_ledger_and_the_files_beside_it_have_one_mode(umask: int, tmp_path: Pa
 
 def test_a_private_key_is_its_owners_alone(umask: int, tmp_path: Path) -> None:
     private, public = make_keys(tmp_path / "key")
-    assert (mode(private), mode(public)) == (0o600 & ~umask, 0o644 & ~umask)
+    assert (mode(private), mode(public)) == (0o600 & ~umask, 0o666 & ~umask)
