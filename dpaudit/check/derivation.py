@@ -177,9 +177,11 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
     own = row["expression"] == value_text(value.upper)
     said = own or (pairs and all(_says(row["expression"], pairs, k) for k in (1, 2, 7)))
     require(said, f"{place}: its expression is not its value")
-    if all(unknowns(exact) or rounded_up(text, exact) for text, exact in pairs):
+    # "inf" is also what is written for a finite number that is too large to print.
+    kept = [unknowns(exact) or text == "inf" or rounded_up(text, exact) for text, exact in pairs]
+    if all(kept):
         return value
-    larger = tuple(decimal(text) for text, _ in pairs)
+    larger = tuple(exact if text == "inf" else decimal(text) for text, exact in pairs)
     return replace(value, upper=larger if value.calculus == "approx" else larger[0])
 
 

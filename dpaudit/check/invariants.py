@@ -16,9 +16,17 @@ from typing import Any
 from dpaudit.check.reading import Json, require
 from dpaudit.check.theorem import at_order
 from dpaudit.errors import CertificateRejected, InvalidParameter
-from dpaudit.exact import canonical, enclose, infinity, is_infinite, is_symbolic, sympify
+from dpaudit.exact import (
+    canonical,
+    enclose,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    sympify,
+    unknowns,
+)
 from dpaudit.exact.arb import TooManyTerms
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import Node, free_in_each, postorder
 from dpaudit.nodes.pairs import Losses, numbers_in
 
 # Bounds that one verification evaluates, each round of a schedule counted: seconds of work.
@@ -32,11 +40,13 @@ NATURAL |= {"answers", "choices", "clients", "groups", "sensitivity"}
 ORDERS = tuple(Fraction(order) for order in ("1.01", "3", "12"))
 
 Round = Mapping[Any, int]
+Free = Mapping[str, set[Any]]
 
 
 def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -> None:
     """Errors: CertificateRejected naming the first step whose bound no mechanism has."""
-    around = _schedules_around(root)
+    free = free_in_each(root)
+    around = _schedules_around(root, free)
     bounds = [_Bound(value) for value in values]
     left = MOST_BOUNDS
     for number, (row, bound) in enumerate(zip(steps, bounds, strict=True)):
@@ -50,13 +60,16 @@ def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -
                 own = bound.losses(at)
                 require(all(map(_may_be_a_loss, own)), f"{place}: below 0, or no number{_in(at)}")
                 for premise in (bounds[p] for p in row["premises"]):
-                    for inner in _rounds_of(node, at):
+                    for inner in _rounds_of(node, free[premise.value.node.digest], at):
                         held = _is_in_order(bound, own, premise, premise.losses(inner))
                         require(held, f"{place}: its bound contradicts a premise's{_in(inner)}")
 
 
-def _schedules_around(root: Node) -> dict[str, tuple[tuple[Node, ...], ...]]:
-    """For each node, by digest, the schedules it stands in, outermost first; each way once."""
+def _schedules_around(root: Node, free: Free) -> dict[str, tuple[tuple[Node, ...], ...]]:
+    """For each node, by digest, the schedules on whose rounds it depends, each way once.
+
+    Outermost first.
+    """
     nodes = {node.digest: node for node in postorder(root)}  # children before their parents
     ways: dict[str, dict[tuple[Node, ...], None]] = {digest: {} for digest in nodes}
     ways[root.digest][()] = None
@@ -65,16 +78,29 @@ def _schedules_around(root: Node) -> dict[str, tuple[tuple[Node, ...], ...]]:
         for child in node.children:
             ways[child.digest].update(dict.fromkeys((*way, *inside) for way in ways[node.digest]))
             require(len(ways[child.digest]) <= MOST_WAYS, "too many schedules around one node")
-    return {digest: tuple(found) for digest, found in ways.items()}
+    return {
+        digest: tuple(dict.fromkeys(_needed(way, free[digest]) for way in found))
+        for digest, found in ways.items()
+    }
+
+
+def _needed(schedules: Sequence[Any], symbols: set[Any]) -> tuple[Any, ...]:
+    """The schedules whose rounds decide what some symbols are."""
+    kept: list[Any] = []
+    for schedule in reversed(schedules):
+        if schedule.index in symbols:
+            kept.append(schedule)
+            symbols = symbols | unknowns(schedule.times)
+    return tuple(reversed(kept))
 
 
 def _is_schedule(node: Any) -> bool:
     return getattr(node, "index", None) is not None
 
 
-def _rounds_of(node: Any, at: Round) -> Iterator[Round]:
-    """The rounds in which a node runs its children: those of a schedule, none of no rounds."""
-    if _is_schedule(node):
+def _rounds_of(node: Any, inside: set[Any], at: Round) -> Iterator[Round]:
+    """The different rounds in which a node runs a child that depends on some symbols."""
+    if _is_schedule(node) and node.index in inside:
         yield from _rounds([node], at)
     elif _exactly(getattr(node, "times", Fraction(1)), at) != 0:
         yield at
@@ -88,6 +114,7 @@ def _rounds(schedules: Sequence[Any], known: Round) -> Iterator[Round]:
     times = _exactly(schedules[0].times, known)
     held = isinstance(times, Fraction) and times.denominator == 1 and times >= 0
     require(held, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(known)}")
+    require(times <= MOST_BOUNDS, f"{schedules[0].head[:80]}: more than {MOST_BOUNDS} rounds")
     for k in range(1, int(times) + 1):
         yield from _rounds(schedules[1:], {**known, schedules[0].index: k})
 
@@ -149,6 +176,8 @@ def _number(value: Any, at: Round) -> Any:
     """
     if not is_symbolic(value) or is_infinite(value):
         return value
+    if value.has(*_steps()):  # Arb does not know that 3 * (1 / 3) is whole
+        value, at = _exactly(value, at), {}
     try:
         ball = enclose(value, {symbol: enclose(Fraction(k)) for symbol, k in at.items()})
     except TooManyTerms as error:
@@ -156,6 +185,12 @@ def _number(value: Any, at: Round) -> Any:
     except InvalidParameter:
         return enclose(Fraction(0)) / 0
     return infinity() if ball.is_nan() and _is_real(_exactly(value, at)) else ball
+
+
+def _steps() -> tuple[Any, ...]:
+    import sympy
+
+    return sympy.floor, sympy.ceiling, sympy.binomial
 
 
 def _is_real(number: Any) -> bool:

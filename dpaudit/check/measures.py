@@ -154,8 +154,10 @@ def _from_gdp(premise: Premise, delta: Any, text: str, witness: Json) -> Result:
 def _from_number(exact: Any, text: str) -> Result:
     if not at_least(text, exact):
         return REFUSED
+    if text == "inf":
+        return infinity(), None
     # A fraction stays exact, another number is what it is rounded to.
-    return (decimal(text) if is_symbolic(exact) and text != "inf" else exact), None
+    return (decimal(text) if is_symbolic(exact) else exact), None
 
 
 def _from_pure(premise: Premise, delta: Any, text: str, witness: Json) -> Result:

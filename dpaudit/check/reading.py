@@ -49,9 +49,11 @@ def is_plain(text: str) -> bool:
 
 
 def at_least(text: str, exact: Any) -> bool:
-    """Whether a decimal is at least the exact value."""
-    if is_infinite(exact) or text == "inf":
-        return text == "inf" and is_infinite(exact)
+    """Whether a decimal, or "inf", is at least the exact value."""
+    if text == "inf":
+        return True
+    if is_infinite(exact):
+        return False
     shown = decimal(text)
     if isinstance(exact, Fraction):
         return shown >= exact

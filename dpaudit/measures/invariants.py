@@ -176,6 +176,11 @@ def _enclosed(value: Any, values: Values) -> Any:
     """
     if not is_symbolic(value):
         return canonical(value)
+    import sympy
+
+    if value.has(sympy.floor, sympy.ceiling, sympy.binomial):
+        # Arb does not know that 3 * (1 / 3) is whole.
+        value, values = _at(value, values), {}
     try:
         ball = enclose(value, {symbol: enclose(Fraction(k)) for symbol, k in values.items()})
     except TooManyTerms:
@@ -184,8 +189,6 @@ def _enclosed(value: Any, values: Values) -> Any:
         return enclose(Fraction(0)) / 0
     if not ball.is_nan():
         return ball
-    import sympy
-
     strange = sympify(_at(value, values)).has(sympy.nan, sympy.zoo, sympy.I)
     return ball if strange else None
 

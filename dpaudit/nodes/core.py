@@ -298,13 +298,18 @@ def rests_on(node: Node) -> Assumption | None:
 
 def free_unknowns(root: Node) -> set[Any]:
     """Symbols and functions that a declaration depends on and no Repeat inside it binds."""
+    return free_in_each(root)[root.digest]
+
+
+def free_in_each(root: Node) -> dict[str, set[Any]]:
+    """For each node of a declaration, by digest, the symbols that it and those below leave free."""
     free: dict[str, set[Any]] = {}
     for node in postorder(root):
         own = set[Any]().union(*map(_unknowns_in, node.parameters.values()))
         inside = {s for s in own if str(s) != node.speaks_of}
         inside = inside.union(*(free[child.digest] for child in node.children))
         free[node.digest] = inside - {getattr(node, "index", None)}
-    return free[root.digest]
+    return free
 
 
 def _unknowns_in(value: Any) -> set[Any]:

@@ -157,6 +157,10 @@ HONEST: dict[str, Any] = {
     "a loss that is 0 once": lambda: Repeat(PureDP((i - 3) ** 2), 5, i),
     "many rounds": lambda: Repeat(Gaussian("x", 2**i + sympy.log(i)), 5_000, i),
     "a rare event": lambda: Repeat(EventSlack(PureDP(1), 1 / (10 * i), "an accident"), 3, i),
+    "steps of whole numbers": lambda: Repeat(
+        Repeat(DiscreteLaplace("a", "0.47", sympy.ceiling(i / 3)), 1, j), 3, i
+    ),
+    "rounds that do not differ": lambda: Repeat(ZCDP(1), 10**300, i),
     "no round": lambda: Repeat(Laplace("x", i), 0, i),
     "no round without an index": lambda: Repeat(Laplace("x", 1), 0),
 }
@@ -169,6 +173,14 @@ def test_a_schedule_that_stays_in_its_domains_is_accounted_and_confirmed(kind: s
     calculus = "approx" if kind == "a rare event" else "zcdp"
     values = rederive(predicate_of(node, calculus), node)
     assert values[-1].node == node
+
+
+def test_an_infinite_conclusion_is_at_least_any_bound() -> None:
+    """The accountant writes "inf" for a number that it cannot print: that is loose, not false."""
+    node = Compose(PureDP(10**300), PureDP(1))
+    predicate = predicate_of(node, "gdp")
+    assert predicate["derivation"]["steps"][-1]["conclusion"]["mu"] == "inf"
+    assert rederive(predicate, node)[-1].node == node
 
 
 def test_the_refusal_names_the_parameter_the_value_and_the_rounds() -> None:
