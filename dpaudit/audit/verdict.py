@@ -6,7 +6,7 @@ of it goes to the bounds of all audits in the run, half to their statistical con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -25,7 +25,15 @@ from dpaudit.audit.bounds.estimators import (
     pools,
 )
 from dpaudit.audit.residuals import Finding
-from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
+from dpaudit.check.measures import MEASURES
+from dpaudit.exact import (
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    exact,
+    is_infinite,
+    unknowns,
+)
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.measures.calculus import measure_of
 from dpaudit.nodes import Assumption, Status
@@ -158,8 +166,8 @@ def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     threshold, training = attacked.suite.threshold, attacked.training
     pooled = training is not None and pools(training, threshold, attacked.trials, budget.bound)
     counts = count_errors(attacked.test, threshold)
-    shown = mu_lower(counts, SHOWN_ERROR, pooled=pooled)
-    decisive = mu_lower(counts, budget.bound, pooled=pooled)
+    shown = mu_lower(counts, SHOWN_ERROR, pooled=pooled, written=True)
+    decisive = mu_lower(counts, budget.bound, pooled=pooled, written=True)
     return Lower(
         measure="gdp",
         shown=shown.mu_lower,
@@ -181,8 +189,8 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
     at = float(printed)
     threshold, pooled = choose_test(attacked.training, at, attacked.trials, SHOWN_ERROR)
     counts = count_errors(attacked.test, threshold)
-    shown = epsilon_lower(counts, at, SHOWN_ERROR, pooled=pooled)
-    decisive = epsilon_lower(counts, at, budget.bound, pooled=pooled)
+    shown = epsilon_lower(counts, at, SHOWN_ERROR, pooled=pooled, written=True)
+    decisive = epsilon_lower(counts, at, budget.bound, pooled=pooled, written=True)
     return Lower(
         measure="approx_dp",
         shown=shown.epsilon_lower,
@@ -207,12 +215,20 @@ def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -
         return raw_bound
     if measure.wire == lens_bound.measure:
         return lens_bound
-    return replace(
-        lens_bound,
-        measure=measure.wire,
-        shown=measure.from_rates(*lens_bound.rates_upper),
-        decisive=measure.from_rates(*lens_bound.decisive_rates_upper),
-    )
+    rates = lens_bound.rates_upper, lens_bound.decisive_rates_upper
+    shown, decisive = (_in_measure(measure.name, measure.from_rates, *pair) for pair in rates)
+    return replace(lens_bound, measure=measure.wire, shown=shown, decisive=decisive)
+
+
+def _in_measure(
+    name: str, search: Callable[[float, float], float], positive: float, negative: float
+) -> float:
+    """What two rates imply: as the checker derives it, where it has a rule for the measure."""
+    checked = MEASURES.get(name)
+    if checked is None or checked.from_rates is None:
+        return search(positive, negative)
+    balls = (enclose(exact(rate, "rate")) for rate in (positive, negative))
+    return float(Fraction(decimal_lower(checked.from_rates(*balls))))
 
 
 def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
@@ -367,4 +383,5 @@ def exceeds(lower: Lower, value: object) -> bool:
     """Whether a bound, as printed, is certainly above an exact value; never for symbols."""
     if is_infinite(value) or unknowns(value):
         return False
-    return bool(enclose(Fraction(decimal_lower(lower.decisive))) > enclose(value))
+    shown = Fraction(decimal_lower(exact(lower.decisive, "bound")))
+    return bool(enclose(shown) > enclose(value))

@@ -24,6 +24,7 @@ from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
     enclose,
+    exact,
     is_infinite,
     is_symbolic,
     unknowns,
@@ -345,5 +346,5 @@ def lower_row(found: Lower | None) -> Json | None:
 def guarantee(measure: str, value: float, delta: str = "") -> Json:
     """A lower bound as decimal strings, rounded down."""
     field = next(m.wire_field for m in measures() if m.wire == measure)
-    row = {"measure": measure, field: decimal_lower(value)}
+    row = {"measure": measure, field: decimal_lower(exact(value, field))}
     return {**row, "delta": decimal_upper(Fraction(delta))} if measure == "approx_dp" else row

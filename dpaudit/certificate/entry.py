@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certificate import Json, file_bytes
 from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.own_check import check_own
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
@@ -124,7 +124,7 @@ def certify(
     ``suite``: how it is attacked; nothing is attacked without one.  ``seed``: of every draw, None
     for fresh ones.  ``trials``: of the test a side, the suite's own number by default.
     ``uncovered``: print metrics that are not computed from what was released, marked so.
-    Errors: as `dpaudit certify`; CertificateRejected where the certificate does not verify.
+    Errors: as `dpaudit certify`; InternalError where the certificate fails our own check.
 
     >>> import dpaudit as dp
     >>> class Count:
@@ -146,7 +146,7 @@ def certify(
     order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
     run = replace(plan([order], options), command=called)
     found = Certificate(run.certify(0).certificate)
-    check(found.content, math.inf)
+    check_own(found.content)
     return found
 
 

@@ -30,7 +30,7 @@ from dpaudit.audit.verdict import (
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
-from dpaudit.exact import decimal_lower, decimal_upper, plain
+from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
 from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
 
@@ -207,14 +207,17 @@ def _audit(
 
 
 def _witness(bound: Lower, budget: DecisionBudget) -> dict[str, str]:
-    shown, decisive = bound.rates_upper, bound.decisive_rates_upper
+    rates = (*bound.rates_upper, *bound.decisive_rates_upper)
+    positive, negative, decisive_positive, decisive_negative = (
+        decimal_upper(exact(rate, "rate"), 17) for rate in rates
+    )
     return {
-        "false_positive_rate_upper": decimal_upper(shown[0], 17),
-        "false_negative_rate_upper": decimal_upper(shown[1], 17),
-        "decisive_false_positive_rate_upper": decimal_upper(decisive[0], 17),
-        "decisive_false_negative_rate_upper": decimal_upper(decisive[1], 17),
-        "decisive_error": decimal_lower(Fraction(budget.bound), 17),
-        "decisive_lower": decimal_lower(bound.decisive),
+        "false_positive_rate_upper": positive,
+        "false_negative_rate_upper": negative,
+        "decisive_false_positive_rate_upper": decisive_positive,
+        "decisive_false_negative_rate_upper": decisive_negative,
+        "decisive_error": decimal_lower(exact(budget.bound, "error"), 17),
+        "decisive_lower": decimal_lower(exact(bound.decisive, "bound")),
     }
 
 
@@ -243,8 +246,8 @@ def roc_rows(attacked: Attacked) -> list[list[str]]:
         [
             decimal_lower(Fraction(round(p.false_positive_rate * trials), trials)),
             decimal_lower(Fraction(round(p.false_negative_rate * trials), trials)),
-            decimal_upper(p.false_positive_rate_upper),
-            decimal_upper(p.false_negative_rate_upper),
+            decimal_upper(exact(p.false_positive_rate_upper, "rate")),
+            decimal_upper(exact(p.false_negative_rate_upper, "rate")),
         ]
         for p in roc_points(attacked.test, thresholds, SHOWN_ERROR)
     ]

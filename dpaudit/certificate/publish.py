@@ -6,7 +6,6 @@ import base64
 import contextlib
 import hashlib
 import io
-import math
 import os
 import shutil
 import sys
@@ -22,6 +21,7 @@ import numpy as np
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
+from dpaudit.certificate.own_check import check_own
 from dpaudit.check import Confirmed, check
 from dpaudit.check.file import is_empirical, load, parsed, read, validate
 from dpaudit.errors import (
@@ -219,13 +219,14 @@ def _leaf(value: Any, place: str) -> Any:
     return text
 
 
-def write(results: Sequence[Certified], out: Path) -> list[Files]:
+def write(results: Sequence[Certified], out: Path, store: Path | None = None) -> list[Files]:
     """Certificate, page, and an index over every certificate in the folder.
 
-    Errors: CertificateRejected, before anything is written, where one does not verify.
+    ``store``: where the audits' finished batches are.
+    Errors: InternalError, before anything is written, where one fails our own check.
     """
     for result in results:
-        check(result.certificate, math.inf)
+        check_own(result.certificate, store)
     written = [write_one(result, out) for result in results]
     certificates = {}
     for path in sorted(out.glob("*.json")):
@@ -304,7 +305,7 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
 def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
-    check(result.certificate, math.inf)
+    check_own(result.certificate, run.options.store)
     files = write_one(result, out)
     remember(files, made_from)
     if run.options.store is not None:

@@ -8,7 +8,6 @@ after its output was written, it goes on to write the certificate of that output
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.publish import (
     clean,
     confirmed,
@@ -31,7 +31,6 @@ from dpaudit.certificate.publish import (
     rescued,
     write_one,
 )
-from dpaudit.check import check
 from dpaudit.check.file import read
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at, line_of_error
@@ -154,7 +153,7 @@ def train(
                 f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
                 "nothing was charged"
             )
-        check(certified.certificate, math.inf)
+        check_own(certified.certificate, store)
         write_one(certified, out.parent)
         clean([certified], store)
     written = read(run.files.certificate)

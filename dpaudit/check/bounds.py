@@ -11,9 +11,17 @@ from typing import Any
 
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.check.measures import FromRates
-from dpaudit.check.normal import quantile
+from dpaudit.check.rates import (
+    MILLIONTH,
+    Rates,
+    clopper_pearson,
+    implied,
+    is_upper,
+    no_errors,
+    pooled_holds,
+)
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
-from dpaudit.exact import enclose, working_precision
+from dpaudit.exact import decimal_lower, enclose
 
 SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
 DECISION_ERROR = "0.0001"
@@ -21,7 +29,6 @@ LENS = "lens"
 STAND_IN = "stand_in"
 # How the name of an estimator begins that counts both kinds of errors together.
 POOLED = "pooled "
-MILLIONTH = Fraction(1, 10**6)
 # A curve that refutes by so much contradicts a verdict that says otherwise.
 CURVE_ERROR = Fraction(1, 10**9)
 WITNESS = {
@@ -32,9 +39,6 @@ WITNESS = {
     "decisive_error",
     "decisive_lower",
 }
-# The estimator leaves a relative 1e-12 between a tail and its error rate.
-HELD_BITS, TIGHT_BITS = 96, 53
-Rates = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ def _bound(row: Json, audits: int) -> Bound:
         ("decisive bound", witness["decisive_lower"], result.decisive),
         ("strongest bound", _strongest(row, place), _no_errors(row)),
     ):
-        held = rounded_down(text, implied(rates, result.delta))
+        exact = implied(rates, result.delta)
+        held = text == decimal_lower(exact) or rounded_down(text, exact)
         require(held, f"{place}: its {name} does not follow from its counts")
     return result
 
@@ -156,11 +161,10 @@ def _strongest(row: Json, place: str) -> str:
 
 
 def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
-    """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side or of both together."""
+    """The rates that no error in all trials bounds, a side or of both together."""
     share, trials = (error, 2 * row["trials"]) if _pools(row) else (error / 2, row["trials"])
-    with working_precision():
-        rate = 1 - (enclose(share).log() / trials).exp()
-        return rate, rate
+    rate = no_errors(trials, share)
+    return rate, rate
 
 
 def _pools(row: Json) -> bool:
@@ -193,38 +197,13 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
 
 
 def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
-    """Two equal rates, at most the mean of the true ones but for ``error``.
-
-    With S errors in 2n trials of mean rate p, P(S <= t) <= P(Bin(2n, p) <= t) where t + 1 <= 2np
-    (Hoeffding 1956, Theorem 4): so the bound of S has to be at least (S + 1) / 2n.  Regions of
-    claims are convex and the same with the rates exchanged: no allowed mean is below the rate at
-    which both are equal.
-    """
+    """Two equal rates, at most the mean of the true ones but for ``error``."""
     errors, trials = sum(_errors(row)), 2 * row["trials"]
     names = [f"{prefix}false_{kind}_rate_upper" for kind in ("positive", "negative")]
     stated, other = (decimal(row["witness"][name]) for name in names)
-    held = stated == other and clopper_pearson(errors, trials, stated, error)
-    held = held and (stated == 1 or stated * trials >= errors + 1)
+    held = stated == other and pooled_holds(errors, trials, stated, error)
     require(held, f"{place}: {names[0]} is not a Clopper-Pearson bound of its pooled errors")
     return enclose(stated), enclose(stated)
-
-
-@lru_cache(maxsize=4096)
-def clopper_pearson(count: int, trials: int, upper: Fraction, error: Fraction) -> bool:
-    """P(Binomial(trials, upper) <= count) <= error, and not for a bound a millionth lower."""
-    if count >= trials or upper >= 1:
-        return upper == 1 and count == trials
-    if not _tail(count, trials, upper, HELD_BITS) <= enclose(error):
-        return False
-    return bool(_tail(count, trials, upper * (1 - MILLIONTH), TIGHT_BITS) > enclose(error))
-
-
-def _tail(count: int, trials: int, rate: Fraction, bits: int) -> Any:
-    """Ball around P(Binomial(trials, rate) <= count)."""
-    import flint
-
-    with flint.ctx.workprec(bits):
-        return enclose(1 - rate).beta_lower(trials - count, count + 1, regularized=True)
 
 
 def _one_law(rows: Sequence[Json]) -> None:
@@ -300,8 +279,7 @@ def _halved(
     """The half of an interval in which the Clopper-Pearson bound from above lies."""
     low, high = between
     middle = (low + high) / 2
-    held = _tail(count, trials, middle, HELD_BITS) <= enclose(error)
-    return (low, middle) if held else (middle, high)
+    return (low, middle) if is_upper(count, trials, middle, error) else (middle, high)
 
 
 def _roc(row: Json) -> None:
@@ -314,26 +292,6 @@ def _roc(row: Json) -> None:
             share = SHOWN_ERROR / len(row["roc"]) / 2
             held = near and clopper_pearson(count, trials, decimal(upper), share)
             require(held, f"point {number + 1} of the attack's curve does not follow")
-
-
-# --- rates into bounds ---------------------------------------------------------------------------
-
-
-def implied(rates: Rates, delta: Fraction | None) -> Any:
-    """Ball around the mu (no delta) or the epsilon that the rates imply, at least 0."""
-    positive, negative = rates
-    with working_precision():
-        zero = enclose(Fraction(0))
-        if delta is None:
-            both = max(positive.upper(), negative.upper()) < 1
-            return (-quantile(positive) - quantile(negative)).max(0) if both else zero
-        spare = 1 - enclose(delta)
-        ratios = ((spare - negative) / positive, (spare - positive) / negative)
-        return max((ratio.log() if ratio > 1 else zero for ratio in ratios), key=_middle)
-
-
-def _middle(ball: Any) -> float:
-    return float(ball.mid())
 
 
 # --- conformance ---------------------------------------------------------------------------------

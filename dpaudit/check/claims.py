@@ -274,7 +274,8 @@ def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
     if measure.from_rates is not None:
         same = shown["measure"] == measure.wire
         require(same, f"{place}: its lower bound is in another measure")
-        held = rounded_down(shown[measure.wire_field], measure.from_rates(*bound.shown), 3 * SLACK)
+        text, exact = shown[measure.wire_field], measure.from_rates(*bound.shown)
+        held = text == decimal_lower(exact) or rounded_down(text, exact, 3 * SLACK)
         require(held, f"{place}: its lower bound does not follow from {claim.audit}")
         return
     own = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
@@ -349,8 +350,7 @@ def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
 
 def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
     if claim.measure.from_rates is not None:
-        shown = claim.measure.from_rates(*bound.decisive)
-        return bool(shown * (1 - enclose(SLACK)) > enclose(number))
+        return _above(Fraction(decimal_lower(claim.measure.from_rates(*bound.decisive))), number)
     return _above(bound.decisive_lower, number)
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.check.bounds import HELD_BITS, _tail, implied
 from dpaudit.check.normal import normal_cdf, quantile
+from dpaudit.check.rates import HELD_BITS, implied, is_upper
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, working_precision
 from dpaudit.exact.effort import poll
@@ -148,7 +148,7 @@ def _independent(row: Json, value: Fraction, error: Fraction, delta: Fraction) -
         count, size = counts[f"false_{kind}s"], counts[trials]
         require(0 <= count <= size and size >= 1, "counts: more errors than trials")
         upper = decimal(row["witness"][f"false_{kind}_rate_upper"])
-        held = upper >= 1 or bool(_tail(count, size, upper, HELD_BITS) <= enclose(error / 2))
+        held = is_upper(count, size, upper, error / 2)
         require(held, f"the false {kind} rate is not bounded by its count")
         rates.append(enclose(min(upper, Fraction(1))))
     found = implied((rates[0], rates[1]), None if row["measure"] == "mu" else delta)

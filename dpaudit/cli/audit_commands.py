@@ -138,7 +138,7 @@ def certify(
             publish.finished(order.mechanism.name, out)
     given["keep"] = publish.keeper(out)
     results = _certify(targets, orders, given, out / ".audits")
-    written = publish.write(results, out)
+    written = publish.write(results, out, out / ".audits")
     publish.clean(results, out / ".audits")
     certificates = [result.certificate for result in results]
     if as_json:

@@ -278,10 +278,10 @@ def runs_bound(
     test = TestScores(*(sides if trial.favours == 0 else sides[::-1]))
     found = count_errors(test, trial.threshold)
     if target.measure == "mu":
-        by_mu = mu_lower(found, error)
+        by_mu = mu_lower(found, error, written=True)
         value, rates = by_mu.mu_lower, by_mu
     else:
-        by_epsilon = epsilon_lower(found, target.delta, error)
+        by_epsilon = epsilon_lower(found, target.delta, error, written=True)
         value, rates = by_epsilon.epsilon_lower, by_epsilon  # type: ignore[assignment]
     return LowerBound(
         "independent_runs",

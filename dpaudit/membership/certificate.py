@@ -21,7 +21,7 @@ from dpaudit.audit.canaries.results import judged
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.verdict import Verdict
 from dpaudit.check.file import EMPIRICAL
-from dpaudit.exact import decimal_lower, decimal_upper, plain
+from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.exact.wire import canonical_bytes, digest
 from dpaudit.membership.bounds import LowerBound
 from dpaudit.membership.exposure import Exposure
@@ -225,7 +225,7 @@ def _bounds(audit: MembershipAudit, refute_at: str) -> list[Json]:
 
 def _bound(bound: LowerBound, attack: str, role: str, error: str) -> Json:
     witness = {
-        name: (decimal_upper(value, 17) if "rate" in name else _signed(value))
+        name: decimal_upper(exact(value, name), 17) if "rate" in name else _signed(value)
         for name, value in bound.witness.items()
     }
     return {

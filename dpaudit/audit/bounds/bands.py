@@ -44,7 +44,7 @@ from dpaudit.audit.bounds.estimators import (
     TestScores,
     _delta,
     _error_rate,
-    _log_ratio_lower,
+    _implied,
     _of_type,
 )
 from dpaudit.errors import InvalidParameter
@@ -92,7 +92,7 @@ class Band:
                 break
             at = int(np.argmax((1 - float(slack) - missed) / fired))
             rates = float(missed[at]), float(fired[at])
-            best = max(best, _log_ratio_lower(*rates, slack))
+            best = max(best, _implied(rates, slack))
         return best
 
     def delta_lower(self, epsilon: float) -> float:

@@ -15,17 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincc, betainccinv, ndtri
+from scipy.special import betaincc, betainccinv
 
 from dpaudit.audit.bounds.thresholds import at_most, candidates
+from dpaudit.check.rates import lower_bound, upper_rate
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact
 
 FloatArray = npt.NDArray[np.float64]
+Rate = TypeVar("Rate", float, Fraction)
 
 MAXIMUM_TRIALS = 10**9
 MINIMUM_ERROR = 1e-100
@@ -158,7 +160,7 @@ def proportion_upper(count: int, trials: int, error: float) -> float:
 
 
 def epsilon_lower(
-    counts: Counts, delta: float, error: float, *, pooled: bool = False
+    counts: Counts, delta: float, error: float, *, pooled: bool = False, written: bool = False
 ) -> EpsilonLower:
     """Lower bound on epsilon at ``delta``, wrong with probability at most ``error``.
 
@@ -166,18 +168,18 @@ def epsilon_lower(
     exchanged; each rate is replaced by its Clopper-Pearson upper bound at ``error`` / 2, so both
     directions hold at once; or both by :func:`pooled_upper`.  Valid at any threshold, and for
     either estimator, fixed before the test trials were drawn.
-    Rounded down; at least 0.
+    Rounded down; at least 0.  ``written``: the rates are those of the checker's own function, as a
+    certificate needs them, which takes 20 ms.
 
     Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 1).
     Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1, for the pair of neighbours tested.
     """
     slack = _delta(delta)
-    rates = (pooled_upper(counts, error),) * 2 if pooled else _rates_upper(counts, error)
-    bound = max(_log_ratio_lower(*rates, slack), _log_ratio_lower(*rates[::-1], slack))
-    return EpsilonLower(float(error), *rates, bound, float(delta))
+    rates = _rates_upper(counts, error, pooled=pooled, written=written)
+    return EpsilonLower(float(error), *rates, _implied(rates, slack), float(delta))
 
 
-def pooled_upper(counts: Counts, error: float) -> float:
+def pooled_upper(counts: Counts, error: float, *, written: bool = False) -> float:
     """An upper bound on the mean of the two error rates, wrong with probability at most ``error``.
 
     Both kinds of errors of as many trials a side are one count S of 2n trials, so that nothing of
@@ -193,8 +195,9 @@ def pooled_upper(counts: Counts, error: float) -> float:
     if counts.trials_null != counts.trials_alternative:
         raise InvalidParameter("pooled errors: expected as many trials on either side")
     errors, trials = counts.false_positives + counts.false_negatives, 2 * counts.trials_null
-    upper = proportion_upper(errors, trials, _error_rate(error))
-    return upper if Fraction(upper) * trials >= errors + 1 else 1.0
+    share = Fraction(exact(_error_rate(error), "error"))
+    upper = _proportion(errors, trials, share, written=written)
+    return float(upper) if upper * trials >= errors + 1 else 1.0
 
 
 def pools(training: TrainingScores, threshold: float, trials: int, error: float) -> bool:
@@ -208,7 +211,9 @@ def pools(training: TrainingScores, threshold: float, trials: int, error: float)
     return mu_lower(counts, error, pooled=True).mu_lower > mu_lower(counts, error).mu_lower
 
 
-def mu_lower(counts: Counts, error: float, *, pooled: bool = False) -> MuLower:
+def mu_lower(
+    counts: Counts, error: float, *, pooled: bool = False, written: bool = False
+) -> MuLower:
     """Lower bound on mu that holds, except with probability ``error``, if mu-GDP is claimed.
 
     mu-GDP gives mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), decreasing in both rates; each is replaced by
@@ -220,14 +225,14 @@ def mu_lower(counts: Counts, error: float, *, pooled: bool = False) -> MuLower:
     Errors: InvalidParameter for an error rate outside (0, 1).
     Source: Dong, Roth and Su (2022), definition of mu-GDP; Nasr et al. (2023), its use in audits.
     """
-    both = (pooled_upper(counts, error),) * 2 if pooled else _rates_upper(counts, error)
-    positive, negative = both
-    bound = 0.0
-    if max(positive, negative) < 1:
-        quantiles = -float(ndtri(positive)), -float(ndtri(negative))
-        # ndtri is accurate to a few units in the last place; 1e-13 covers its error near zero.
-        bound = max(0.0, sum(quantiles) - 1e-13 * (1 + sum(map(abs, quantiles))))
-    return MuLower(float(error), positive, negative, bound)
+    rates = _rates_upper(counts, error, pooled=pooled, written=written)
+    return MuLower(float(error), *rates, _implied(rates, None))
+
+
+def _implied(rates: tuple[float, float], delta: Fraction | None) -> float:
+    """What two rates imply, by the checker's own function; a float is its shortest decimal."""
+    positive, negative = (Fraction(exact(rate, "rate")) for rate in rates)
+    return float(lower_bound((positive, negative), delta))
 
 
 def epsilon_of_gaussian(mu: float, delta: float) -> float:
@@ -314,12 +319,14 @@ def choose_test(
 
 def strongest_epsilon(trials: int, delta: float, error: float, *, pooled: bool = False) -> float:
     """The largest bound :func:`epsilon_lower` could give: no error in ``trials`` trials a side."""
-    return epsilon_lower(Counts(0, trials, 0, trials), delta, error, pooled=pooled).epsilon_lower
+    counts = Counts(0, trials, 0, trials)
+    return epsilon_lower(counts, delta, error, pooled=pooled, written=True).epsilon_lower
 
 
 def strongest_mu(trials: int, error: float, *, pooled: bool = False) -> float:
     """The largest bound :func:`mu_lower` could give: no error in ``trials`` trials a side."""
-    return mu_lower(Counts(0, trials, 0, trials), error, pooled=pooled).mu_lower
+    counts = Counts(0, trials, 0, trials)
+    return mu_lower(counts, error, pooled=pooled, written=True).mu_lower
 
 
 def roc_points(test: TestScores, thresholds: Sequence[float], error: float) -> tuple[RocPoint, ...]:
@@ -333,35 +340,40 @@ def roc_points(test: TestScores, thresholds: Sequence[float], error: float) -> t
     """
     if len(thresholds) == 0:
         raise InvalidParameter("thresholds: none given; give at least one, chosen on training")
-    share = _error_rate(error) / len(thresholds)
+    share = Fraction(exact(_error_rate(error), "error")) / len(thresholds)
     return tuple(_roc_point(test, threshold, share) for threshold in thresholds)
 
 
-def _roc_point(test: TestScores, threshold: float, error: float) -> RocPoint:
+def _roc_point(test: TestScores, threshold: float, error: Fraction) -> RocPoint:
     counts = count_errors(test, threshold)
     return RocPoint(
         float(threshold),
         counts.false_positives / counts.trials_null,
         counts.false_negatives / counts.trials_alternative,
-        *_rates_upper(counts, error),
+        *_rates_upper(counts, error, written=True),
     )
 
 
-def _rates_upper(counts: Counts, error: float) -> tuple[float, float]:
+def _rates_upper(
+    counts: Counts, error: float | Fraction, *, pooled: bool = False, written: bool = False
+) -> tuple[float, float]:
     """Upper bounds on FPR and FNR that hold together except with probability ``error``."""
+    if pooled:
+        return (pooled_upper(counts, float(error), written=written),) * 2
     _of_type(counts, Counts)
-    half = _error_rate(error) / 2
-    positive = proportion_upper(counts.false_positives, counts.trials_null, half)
-    return positive, proportion_upper(counts.false_negatives, counts.trials_alternative, half)
+    half = Fraction(exact(_error_rate(error), "error")) / 2
+    sides = (
+        (counts.false_positives, counts.trials_null),
+        (counts.false_negatives, counts.trials_alternative),
+    )
+    positive, negative = (_proportion(*side, half, written=written) for side in sides)
+    return float(positive), float(negative)
 
 
-def _log_ratio_lower(missed_upper: float, fired_upper: float, delta: Fraction) -> float:
-    """log((1 - delta - missed) / fired), exact up to the logarithm, rounded down; at least 0."""
-    ratio = (1 - delta - Fraction(missed_upper)) / Fraction(fired_upper)
-    if ratio <= 1:
-        return 0.0
-    bound = math.log(math.nextafter(float(ratio), 0.0))
-    return max(0.0, math.nextafter(math.nextafter(bound, 0.0), 0.0))
+def _proportion(count: int, trials: int, error: Fraction, *, written: bool) -> Fraction:
+    """The Clopper-Pearson bound by SciPy; where it is written, as the checker confirms it."""
+    near = proportion_upper(count, trials, float(error))
+    return upper_rate(count, trials, error, near) if written else Fraction(near)
 
 
 def _last_true(proved: Callable[[float], bool], beyond: float) -> float:
@@ -435,10 +447,10 @@ def _count(count: SupportsIndex, trials: SupportsIndex, place: str) -> tuple[int
     return hits, total
 
 
-def _error_rate(error: float) -> float:
+def _error_rate(error: Rate) -> Rate:
     if not MINIMUM_ERROR <= error < 1:
         raise InvalidParameter(f"error = {error!r}: expected in [{MINIMUM_ERROR:g}, 1)")
-    return float(error)
+    return error
 
 
 def _delta(delta: float) -> Fraction:

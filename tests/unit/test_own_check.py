@@ -1,0 +1,102 @@
+"""Bounds that audits write are the checker's own, and a certificate that fails keeps the work."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dpaudit.audit.bounds.estimators import Counts, epsilon_lower, mu_lower, roc_points
+from dpaudit.audit.bounds.estimators import TestScores as Scores
+from dpaudit.check import bounds
+from dpaudit.check.rates import clopper_pearson, implied, lower_bound, upper_rate
+from dpaudit.check.reading import rounded_down
+from dpaudit.cli.main import main
+from dpaudit.exact import decimal_lower, enclose, exact
+from dpaudit.project.scaffold import start
+
+ERRORS = (0.05, 1.25e-5, 5e-5 / 3)
+# Rates near where the two are equal to 1 - delta: the logarithm of their ratio is nearly 0.
+COUNTS = [
+    Counts(errors, 20_000, 20_000 - errors - extra, 20_000)
+    for errors in (14, 200, 9_000)
+    for extra in (55, 140, 700)
+]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_is_written_is_what_the_checker_derives(error: float) -> None:
+    for counts in COUNTS:
+        found = epsilon_lower(counts, 1e-5, error, written=True)
+        mu = mu_lower(counts, error, written=True)
+        for bound, delta, value in (
+            (found, Fraction(1, 10**5), found.epsilon_lower),
+            (mu, None, mu.mu_lower),
+        ):
+            rates = [Fraction(exact(rate, "rate")) for rate in bound.rates_upper]
+            half = Fraction(exact(error, "error")) / 2
+            sides = (
+                (counts.false_positives, counts.trials_null),
+                (counts.false_negatives, counts.trials_alternative),
+            )
+            for side, rate in zip(sides, rates, strict=True):
+                assert clopper_pearson(*side, rate, half)
+            assert Fraction(exact(value, "bound")) == lower_bound((rates[0], rates[1]), delta)
+            ball = implied((enclose(rates[0]), enclose(rates[1])), delta)
+            assert rounded_down(decimal_lower(exact(value, "bound")), ball)
+
+
+@pytest.mark.parametrize("near", [float("nan"), 0.0, 0.3, 0.464, 0.46505, 0.5, 1.0])
+def test_a_bound_holds_wherever_its_search_starts(near: float) -> None:
+    error = Fraction(1, 10**5)
+    upper = upper_rate(9_000, 20_000, error, near)
+    assert clopper_pearson(9_000, 20_000, upper, error)
+
+
+def test_boxes_of_a_curve_are_the_checkers() -> None:
+    test = Scores([0.1 * k for k in range(100)], [0.1 * k - 2 for k in range(100)])
+    for point in roc_points(test, [1.0, 3.0, 5.0], 0.05):
+        count = round(point.false_positive_rate * 100)
+        upper = Fraction(exact(point.false_positive_rate_upper, "rate"))
+        assert clopper_pearson(count, 100, upper, Fraction(1, 20) / 6)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One project for all tests: its modules are imported once a process."""
+    folder = tmp_path_factory.mktemp("project")
+    start(folder, None)
+    return folder
+
+
+def test_the_seed_that_once_gave_no_certificate(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    found = CliRunner().invoke(main, ["certify", "noisy_mean", "--seed", "1193"])
+    assert found.exit_code == 0, found.output
+
+
+def test_a_certificate_that_fails_its_own_check_keeps_the_work(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(bounds, "clopper_pearson", lambda *_: False)
+    arguments = ["certify", "noisy_mean", "--seed", "1", "--trials", "500", "--out", "kept"]
+    found = CliRunner().invoke(main, arguments)
+    assert found.exit_code == 70, found.output
+    said = " ".join(found.output.split())
+    assert "fault of dpaudit, not of your program or data" in said
+    assert "another --seed" in said
+    kept = Path(str(re.search(r"unpublished certificate in (\S+?\.json)", said)[1]))  # type: ignore[index]
+    assert kept.exists()
+    assert list(Path("kept/.audits").rglob("*.npz"))
+    assert not list(Path("kept").glob("*.json"))
+    # With the disagreement mended the same seed resumes from the batches.
+    monkeypatch.undo()
+    monkeypatch.chdir(project)
+    assert CliRunner().invoke(main, arguments).exit_code in (0, 3)
+    assert list(Path("kept").glob("*.json"))
