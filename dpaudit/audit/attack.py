@@ -306,17 +306,18 @@ def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
     numbers = 0
     for row in ordered:
         found = {str(k): row[f"residuals_{i}"] for i, k in enumerate(row["labels"][0])}
-        numbers += sum(values.size for values in found.values())
-        if numbers > RESIDUAL_NUMBERS and gathered:
+        # Whether a batch is taken is settled before its size is seen, which depends on its noise.
+        if numbers > RESIDUAL_NUMBERS:
             break
         gathered.append(found)
+        numbers += sum(values.size for values in found.values())
     trials = [len(next(iter(found.values()))) for found in gathered if found]
     kept = [found for found in gathered if found]
     labels = dict.fromkeys(label for found in kept for label in found)
-    return {label: _padded([found.get(label) for found in kept], trials) for label in labels}
+    return {label: padded([found.get(label) for found in kept], trials) for label in labels}
 
 
-def _padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
+def padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
     """Batches of one label, (trials, uses, d) each, as one array: NaN where a batch had fewer.
 
     How many uses there are, and how wide they are (a selection's candidates), can depend on what

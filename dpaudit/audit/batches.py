@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.residuals import Finding, Status
+from dpaudit.check.laws import is_broken, p_value
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at
 from dpaudit.kernels.base import KERNELS
@@ -70,8 +71,9 @@ def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> 
     if not found:
         return []  # public batches, which no coin decides
     worst, place = min(found, key=lambda pair: pair[0].p_value)
-    p = min(1.0, len(found) * worst.p_value)
-    status: Status = "broken" if p <= error else "held"
+    among = len(found) * worst.among
+    p = p_value(worst.law, worst.statistic, worst.size, among, worst.parameter)
+    status: Status = "broken" if is_broken(p, error) else "held"
     detail = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"
     return [
         replace(
@@ -80,6 +82,6 @@ def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> 
             error_rate=error,
             detail=detail + (place if status == "broken" else ""),
             p_value=p,
-            among=len(found) * worst.among,
+            among=among,
         )
     ]

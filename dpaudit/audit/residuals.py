@@ -3,8 +3,11 @@
 A residual is a released value less the value computed, over the declared standard deviation
 (kernels that are not Gaussian map it to normal first).  Under the declaration the residuals of a
 trial's releases are independent N(0, 1), given which trials were on: whether a trial is on is made
-of values released before.  Every check is valid under exactly that, so the number of residuals may
-itself depend on the noise.
+of values released before.  Outcomes of positive probability are spread over their share of [0, 1]
+by independent uniform numbers, so that this is exact for discrete noise of few values, and where
+floats are coarse.  Every check is valid under exactly that, so the number of residuals may itself
+depend on the noise.  p-values are of exact laws or bounds that hold for every number of residuals
+(:mod:`dpaudit.check.laws`); the checker computes them by the same functions.
 """
 
 from __future__ import annotations
@@ -16,26 +19,21 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
+from scipy.special import ndtr
 
+from dpaudit.check.laws import EXACT_DEGREES, SLOPE_VARIANCE, WINDOW, is_broken, p_value
 from dpaudit.errors import InvalidParameter
 
 FloatArray = npt.NDArray[np.float64]
 Status: TypeAlias = Literal["held", "broken", "not_run"]
 
-DEFAULT_ERROR = 1e-4
+DEFAULT_ERROR = 1e-6
 MAXIMUM_RANKED = 2_000_000  # residuals sorted at once
 MAXIMUM_COLUMNS = 1_024  # columns of one correlation matrix
 MAXIMUM_ENTRIES = 2 * 10**7  # entries of the rows it is made of
 MAXIMUM_PRODUCTS = 5 * 10**10  # multiplications it may cost
 LARGEST = 1e6  # residuals are cut here, so that no sum overflows
-EXACT_DEGREES = 200_000  # of freedom, up to which SciPy's chi-square tails are used
-SLOPE_VARIANCE = 0.01  # prior of a slope: N(0, 0.01)
-SCALE_SHAPE = 0.5  # prior of a precision: Gamma(1/2, rate 1/2)
 GRID = 1e-5  # residuals in one cell of this width count as equal
-CELL_CHANCE = 0.4 * GRID  # N(0, 1) falls in a given cell: its density is below 0.4
-WINDOW = 4  # residuals that must all be equal
-BOTH_WAYS = math.log(2)  # two tests, one if all trials are on, one if not: each has half a share
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,9 @@ class Finding:
 
 
 class _Test(NamedTuple):
-    """A statistic with the logarithm of (a bound on) its p-value, over all it was taken over."""
+    """A statistic and its law (:mod:`dpaudit.check.laws`), which gives a bound on its p-value."""
 
     statistic: float
-    log_p: float
     detail: str
     law: str = ""
     size: int = 0
@@ -74,7 +71,7 @@ class _Test(NamedTuple):
     parameter: float = math.nan
 
 
-_NOTHING = _Test(math.nan, math.inf, "too few residuals")
+_NOTHING = _Test(math.nan, "too few residuals")
 
 
 def check_residuals(
@@ -110,17 +107,16 @@ def check_residuals(
 
 
 def _finding(check: str, test: _Test, share: float) -> Finding:
-    if test.log_p == math.inf:
+    if not test.law:
         return Finding(check, "not_run", test.statistic, share, test.detail)
-    status: Status = "broken" if test.log_p <= math.log(share) else "held"
-    p = f"p <= {math.exp(min(test.log_p, 0.0)):.2g}, broken at {share:.2g}"
+    p = p_value(test.law, test.statistic, test.size, test.among, test.parameter)
     return Finding(
         check,
-        status,
+        "broken" if is_broken(p, share) else "held",
         test.statistic,
         share,
-        f"{test.detail}; {p}",
-        p_value=math.exp(min(test.log_p, 0.0)),
+        f"{test.detail}; p <= {p:.2g}, broken at {share:.2g}",
+        p_value=p,
         law=test.law,
         size=test.size,
         among=test.among,
@@ -143,37 +139,33 @@ def _label(label: str, values: npt.ArrayLike) -> FloatArray:
 
 
 def _range(array: FloatArray) -> _Test:
-    """P(max |z| > t) <= 2 N Phi(-t), N the most residuals there could be."""
+    """The largest |z|: P(max |z| > t) <= 2 N Phi(-t), N the most residuals there could be."""
     if np.all(np.isnan(array)):
         return _NOTHING
     largest = float(np.nanmax(np.abs(array)))
-    log_p = math.log(2 * array.size) + float(log_ndtr(-largest))
-    return _Test(largest, log_p, f"largest residual {largest:.4g}", "range", array.size)
+    return _Test(largest, f"largest residual {largest:.4g}", "range", array.size)
 
 
 def _mean(array: FloatArray) -> _Test:
-    """The normal band of a mean if no trial was off, else the slope on a constant."""
+    """The mean: N(0, 1/n) exactly if no trial was off, else the slope on a constant."""
     values, fixed = _pooled(array)
     if values.size == 0:
         return _NOTHING
-    mean, total = float(values.mean()), float(values.sum())
-    z = abs(total) / math.sqrt(values.size)
-    log_p = math.log(2) + float(log_ndtr(-z)) if fixed else float(_slope_log_p(total, values.size))
+    mean = float(values.mean())
     detail = f"mean {mean:.5g} of {values.size} residuals, declared 0"
-    return _Test(mean, log_p + BOTH_WAYS, detail, _law("mean", fixed=fixed), values.size)
+    return _Test(mean, detail, _law("mean", fixed=fixed), values.size)
 
 
 def _variance(array: FloatArray) -> _Test:
-    """The chi-square band of a pooled variance if no trial was off, else a mixture bound."""
+    """The mean square: chi-square(n) / n exactly if no trial was off, else a mixture's bound."""
     values, fixed = _pooled(array)
     if values.size == 0:
         return _NOTHING
-    squares = float(np.dot(values, values))
-    log_p = (_chi_square_log_p if fixed else _scale_log_p)(squares, values.size)
-    variance = squares / values.size
+    variance = float(np.dot(values, values)) / values.size
     detail = f"variance {variance:.6g} of {values.size} residuals, declared 1"
-    law = _law("variance", fixed=fixed)
-    return _Test(variance, log_p + BOTH_WAYS, detail, law, values.size)
+    many = fixed and values.size > EXACT_DEGREES
+    law = "variance bound" if many else _law("variance", fixed=fixed)
+    return _Test(variance, detail, law, values.size)
 
 
 def _law(name: str, *, fixed: bool) -> str:
@@ -194,9 +186,8 @@ def _shape(array: FloatArray) -> _Test:
     groups = [values] if fixed else [_pooled(use)[0] for use in np.moveaxis(array[:trials], 1, 0)]
     distances = [(_distance(group), group.size) for group in groups if group.size]
     distance, size = max(distances, key=lambda pair: pair[0] ** 2 * pair[1])
-    log_p = math.log(2 * len(groups)) - 2 * size * distance**2
     detail = f"distance {distance:.4g} from normal over {size} residuals, worst of {len(groups)}"
-    return _Test(distance, log_p + BOTH_WAYS, detail, "shape", size, len(groups))
+    return _Test(distance, detail, "shape", size, len(groups))
 
 
 def _successive(array: FloatArray) -> _Test:
@@ -210,9 +201,8 @@ def _successive(array: FloatArray) -> _Test:
         return _NOTHING
     correlation = product / math.sqrt(both_squares)
     detail = f"correlation {correlation:.4g} with the release before, {before.size} pairs"
-    log_p = float(_slope_log_p(product, squares))
     slope = product / squares
-    return _Test(slope, log_p, detail, "slope", parameter=squares)
+    return _Test(slope, detail, "slope", parameter=squares)
 
 
 def _coordinates(array: FloatArray) -> _Test:
@@ -274,10 +264,8 @@ def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
     if pairs == 0:
         return _NOTHING
     vectors = sum(array.shape[0] * array.shape[1] for array in arrays)
-    # Of two families: at most so many pairs.
-    log_p = 2 * math.log(vectors) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
     detail = f"{repeated} repeated vectors among {pairs} pairs"
-    return _Test(repeated, log_p, detail, "repeats", vectors)
+    return _Test(repeated, detail, "repeats", vectors)
 
 
 def _windows(array: FloatArray, axis: int) -> FloatArray:
@@ -309,45 +297,14 @@ def _worst_pair(products: FloatArray, squares: FloatArray, names: list[str]) -> 
     detail = f"correlation {correlation:.4g} of {names[i]} and {names[j]}, worst of {log_p.size}"
     most = float(squares[i, j])
     slope = float(products[i, j]) / most if most else 0.0
-    log_p_of_all = float(log_p[worst]) + math.log(log_p.size)
-    return _Test(slope, log_p_of_all, detail, "slope", among=log_p.size, parameter=most)
-
-
-def _chi_square_log_p(squares: float, count: int) -> float:
-    """Log of the two-sided p-value of a chi-square sum with ``count`` degrees of freedom.
-
-    Above 200,000 by the cube root: its tails beyond three standard errors are too large, by less
-    than 0.1%, where SciPy's lower tail was measured 22% too small (1e8, five standard errors).
-    Source: Wilson and Hilferty (1931).
-    """
-    if count <= EXACT_DEGREES:
-        tail = min(gammainc(count / 2, squares / 2), gammaincc(count / 2, squares / 2))
-        return math.log(2 * tail) if tail > 0 else -math.inf
-    spread = 2 / (9 * count)
-    z = (math.cbrt(squares / count) - (1 - spread)) / math.sqrt(spread)
-    return math.log(2) + float(log_ndtr(-abs(z)))
+    return _Test(slope, detail, "slope", among=log_p.size, parameter=most)
 
 
 def _slope_log_p(product: npt.ArrayLike, squares: npt.ArrayLike) -> FloatArray:
-    """Log of 1 / E for the sum of x y, y ~ N(0, 1) given x and the past; squares = sum of x^2.
-
-    E = (1 + v Q)^(-1/2) exp(v S^2 / (2 (1 + v Q))) is the likelihood ratio of y = b x + noise,
-    b ~ N(0, v): its mean is 1 whenever one stops, so P(1/E <= p) <= p.
-    Source: Robbins (1970), mixtures of likelihood ratios.
-    """
+    """As :func:`dpaudit.check.laws.slope`, of many pairs at once: to choose the worst."""
     spread = 1 + SLOPE_VARIANCE * np.asarray(squares)
     gain = SLOPE_VARIANCE * np.asarray(product) ** 2 / (2 * spread)
     return np.asarray(np.log(spread) / 2 - gain)
-
-
-def _scale_log_p(squares: float, count: int) -> float:
-    """Log of 1 / E for the sum of squares, E the ratio mixed over a Gamma prior of the precision.
-
-    Source: as :func:`_slope_log_p`.
-    """
-    shape, half = SCALE_SHAPE, count / 2
-    evidence = shape * math.log(shape) - gammaln(shape) + gammaln(shape + half) + squares / 2
-    return float((shape + half) * math.log(shape + squares / 2) - evidence)
 
 
 def _pooled(array: FloatArray) -> tuple[FloatArray, bool]:

@@ -1,7 +1,8 @@
 """Verdicts: what an audit's bounds and an account say together about each claim.
 
-Bounds are shown at 95%.  *refuted* and *alarm* need an error rate of 1e-4 over the whole run: half
-of it goes to the bounds of all audits in the run, half to their statistical conformance checks.
+Bounds are shown at 95%.  *refuted* needs an error rate of 1e-4 over the whole run, of which half
+goes to the bounds of all audits in the run; statistical conformance checks of all audits together
+raise a false alarm with probability below 1e-6.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dpaudit.audit.bounds.estimators import (
     pools,
 )
 from dpaudit.audit.residuals import Finding
+from dpaudit.check.laws import CONFORMANCE_ERROR
 from dpaudit.check.measures import MEASURES
 from dpaudit.exact import (
     decimal_lower,
@@ -118,7 +120,7 @@ class Lower:
 
 @dataclass(frozen=True)
 class DecisionBudget:
-    """The decision error of one certified run in equal shares: over all bounds, all audits' checks.
+    """The errors of one certified run, in equal shares over all bounds and over all audits' checks.
 
     ``bounds``: number of lower bounds the run makes; ``audits``: number of audits it runs.
     """
@@ -134,7 +136,7 @@ class DecisionBudget:
     @property
     def conformance(self) -> float:
         """Error of one audit's statistical conformance checks together."""
-        return DECISION_ERROR * (1 - BOUND_SHARE) / max(self.audits, 1)
+        return float(CONFORMANCE_ERROR / max(self.audits, 1))
 
 
 def printed_delta(claim: Claim) -> Fraction | None:

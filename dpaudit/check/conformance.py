@@ -1,25 +1,17 @@
 """Conformance rows: all that the declaration calls for, their p-values and their statuses.
 
-range                 2 N Phi(-t), t the largest of N residuals
-mean                  2 * 2 Phi(-|m| sqrt(n)); where some trials were off, twice the slope's on n
-variance              2 * 2 min of either tail of chi-square with n degrees; above 200,000 by its
-                      cube root (Wilson, Hilferty 1931); some off: a Gamma(1/2, 1/2) mixture
-shape                 2 * 2 g exp(-2 n D^2), the worst of g groups (Massart 1990)
-slope                 g (1 + v Q)^(1/2) exp(-v (b Q)^2 / (2 (1 + v Q))), v = 0.01, b the slope on
-                      values whose squares sum to Q (Robbins 1970)
-repeats               n^2 (4e-6)^4 where anything repeats among n vectors of four in cells of 1e-5
-binomial              2 g min(P(Bin(n, q) <= k), P(Bin(n, q) >= k))
-evidence              e^-s: what is left of the least p-value of n statistics, times n
+The laws of the statistics are those of :mod:`dpaudit.check.laws`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
+from dpaudit.check.laws import AMONG, BY_PARAMETER, CONFORMANCE_ERROR, is_broken, log_p
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
@@ -55,7 +47,7 @@ BOUNDING = (
 KINDS = {
     "range": ("range",),
     "mean": ("mean", "mean of some"),
-    "variance": ("variance", "variance of some"),
+    "variance": ("variance", "variance bound", "variance of some"),
     "shape": ("shape",),
     "successive": ("slope",),
     "coordinates": ("slope",),
@@ -64,10 +56,7 @@ KINDS = {
     BATCHES: ("binomial",),
     DRAWN: ("evidence",),
 }
-DECISION_ERROR = Fraction(1, 10**4)
 DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
-SLOPE_VARIANCE, EXACT_DEGREES, ACCURATE_BITS = 0.01, 200_000, 40
-CELL_CHANCE, WINDOW = 0.4e-5, 4
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
 NEAR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
 WIDER = {"variance": 1e-6}  # SciPy's chi-square tails were 5e-8 off at 128,000 degrees
@@ -165,7 +154,7 @@ def _one_audit(rows: Sequence[Json], root: Node, predicate: Json) -> None:
     least = min((r["confidence"]["adjusted_for"] for r in predicate["audits"]), default=None)
     if least is not None and (others or (batches and labels_of(root))):
         spent = (sum(others) + sum(batches)) * (1 + Fraction(1, 10**4))
-        enough = spent >= DECISION_ERROR / 2 / least
+        enough = spent >= CONFORMANCE_ERROR / least
         require(enough, "conformance: an audit's error rates are below its share")
 
 
@@ -178,7 +167,7 @@ def _one_label(label: str, rows: dict[str, Json]) -> None:
     made = {row["status"] == "not_run" for row in (most, mean, variance, shape)}
     require(len(made) == 1, f"conformance: statistics of {label[:40]} are left out")
     fixed = mean["law"] == "mean"
-    same = fixed == (variance["law"] == "variance") and mean["size"] == variance["size"]
+    same = fixed == (variance["law"] != "variance of some") and mean["size"] == variance["size"]
     fits = mean["size"] == most["size"] if fixed else mean["size"] <= most["size"]
     known = same and fits and shape["size"] <= mean["size"]
     require(
@@ -228,7 +217,7 @@ def _row(row: Json, root: Node) -> None:
     require(row["law"] in KINDS[kind], f"{place}: another law")
     p = decimal(row["p_value"])
     require(0 <= p <= 1, f"{place}: its p-value is no probability")
-    broken = p <= decimal(row["error_rate"])
+    broken = is_broken(p, decimal(row["error_rate"]))
     require(broken == (row["status"] == "broken"), f"{place}: its status is not its p-value's")
     found = min(_log_p(row, root, place), 0.0)
     stated = math.log(p) if p > 0 else -math.inf
@@ -244,12 +233,12 @@ def _log_p(row: Json, root: Node, place: str) -> float:
     require((row["parameter"] != "") == (law in BY_PARAMETER), f"{place}: another law's numbers")
     seen = float(row["statistic"])
     require(math.isfinite(seen), f"{place}: its statistic is not finite")
-    if law in LAWS:
-        return LAWS[law](seen, size, among)
-    parameter = float(decimal(row["parameter"]))
+    parameter = float(decimal(row["parameter"])) if law in BY_PARAMETER else math.nan
     if law == "binomial":
         require(_is_declared(parameter, root), f"{place}: a rate that is not declared")
-    return BY_PARAMETER[law](seen, size, among, parameter)
+        possible = seen == int(seen) and 0 <= seen <= size
+        require(possible, f"{place}: a count beyond its draws")
+    return log_p(law, seen, size, among, parameter)
 
 
 def _is_declared(rate: float, root: Node) -> bool:
@@ -305,94 +294,3 @@ def _of_cut(numbers: Any, size: int) -> Any:
         full = ball.beta_lower(most + 1, size - most, regularized=True) * most / size
         few = (1 - ball).beta_lower(size - most, most, regularized=True)
         return Fraction(float((few * ball + full).mid()))
-
-
-def _log_normal_tail(z: float) -> float:
-    """log Phi(-z)."""
-    import flint
-
-    with working_precision():
-        tail = (flint.arb(z) / flint.arb(2).sqrt()).erfc() / 2
-        return float(tail.log().mid()) if tail > 0 else -math.inf
-
-
-def _range(t: float, size: int, among: int) -> float:
-    return math.log(2 * size) + _log_normal_tail(t)
-
-
-def _mean(mean: float, size: int, among: int) -> float:
-    return math.log(4) + _log_normal_tail(abs(mean) * math.sqrt(size))
-
-
-def _mean_of_some(mean: float, size: int, among: int) -> float:
-    return math.log(2) + _slope(mean, size, 1, float(size))
-
-
-def _slope(slope: float, size: int, among: int, squares: float) -> float:
-    spread = 1 + SLOPE_VARIANCE * squares
-    gain = SLOPE_VARIANCE * (slope * squares) ** 2 / (2 * spread)
-    return math.log(among) + math.log(spread) / 2 - gain
-
-
-def _repeats(repeated: float, size: int, among: int) -> float:
-    return 2 * math.log(size) + WINDOW * math.log(CELL_CHANCE) if repeated > 0 else 0.0
-
-
-def _binomial(count: float, size: int, among: int, rate: float) -> float:
-    import flint
-
-    require(count == int(count) and 0 <= count <= size, "conformance: a count beyond its draws")
-    k = int(count)
-    with working_precision():
-        q = flint.arb(rate)
-        below = (1 - q).beta_lower(size - k, k + 1, regularized=True) if k < size else flint.arb(1)
-        above = q.beta_lower(k, size - k + 1, regularized=True) if k > 0 else flint.arb(1)
-        tail: Any = below.min(above)
-        return math.log(2 * among) + (float(tail.log().mid()) if tail > 0 else -math.inf)
-
-
-def _variance(variance: float, size: int, among: int) -> float:
-    import flint
-
-    if size > EXACT_DEGREES:
-        spread = 2 / (9 * size)
-        z = (math.cbrt(variance) - (1 - spread)) / math.sqrt(spread)
-        return math.log(4) + _log_normal_tail(abs(z))
-    for bits in (80, 160, 320, 640, 1280):
-        with flint.ctx.workprec(bits):
-            half, at = flint.arb(size) / 2, flint.arb(variance) * size / 2
-            above = at.gamma_upper(half, regularized=1)
-            # Of many degrees, the lower incomplete gamma function's series does not converge.
-            small = [above] if above < 0.5 else [1 - above, at.gamma_lower(half, regularized=1)]
-            for tail in small:
-                if tail > 0 and tail.rel_accuracy_bits() > ACCURATE_BITS:
-                    return math.log(4) + float(tail.log().mid())
-    return -math.inf
-
-
-def _variance_of_some(variance: float, size: int, among: int) -> float:
-    shape, half, squares = 0.5, size / 2, variance * size
-    evidence = shape * math.log(shape) - math.lgamma(shape) + math.lgamma(shape + half)
-    evidence += squares / 2
-    return (shape + half) * math.log(shape + squares / 2) - evidence + math.log(2)
-
-
-def _shape(distance: float, size: int, among: int) -> float:
-    return math.log(4 * among) - 2 * size * distance**2
-
-
-AMONG = ("shape", "slope", "binomial")
-LAWS: dict[str, Callable[[float, int, int], float]] = {
-    "range": _range,
-    "mean": _mean,
-    "mean of some": _mean_of_some,
-    "variance": _variance,
-    "variance of some": _variance_of_some,
-    "shape": _shape,
-    "repeats": _repeats,
-    "evidence": lambda seen, size, among: -seen,
-}
-BY_PARAMETER: dict[str, Callable[[float, int, int, float], float]] = {
-    "slope": _slope,
-    "binomial": _binomial,
-}

@@ -43,7 +43,7 @@ Generator = np.random.Generator
 RELATIVE_TOLERANCE = 1e-9
 ROUNDING = 1e-12
 # Keeps the replayer's coins apart from those of any curator with the same seed.
-LATENT, PUBLIC, RUNS = 0x4C6174, 0x507562, 0x52756E
+LATENT, PUBLIC, RUNS, SPREAD = 0x4C6174, 0x507562, 0x52756E, 0x537072
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,9 +299,8 @@ class Walk(Curator):
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
             shown = np.where(on[:, None], released, request.session.centre(value))
-            # Of every batch and release its own, where coins were drawn for the batch.
-            own = f"{self._coins}:{self._position}".encode() if self._coins else b""
-            request.session.told_apart = own
+            # Of every batch and release its own, and the same for both data sets.
+            request.session.spread = self._generator(SPREAD, self._position)
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             if self._searching:
                 # Of the best of several runs: no law of its own.

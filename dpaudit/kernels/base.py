@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
@@ -30,7 +31,7 @@ class Session(Protocol):
 
     norm: ClassVar[Norm]
     continuous: ClassVar[bool]
-    told_apart: bytes
+    spread: Generator | None
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Errors: InvalidParameter for what it cannot release; asked before data is touched."""
@@ -82,8 +83,9 @@ class Kernel:
     every trial on, and every use opens a session of its own.
     ``searches``: whether it is no release but the best of several runs (:class:`Search`).
     ``hides``: whether noise inside a release never shows, so that an audit has to note it.
-    ``told_apart``: bytes that no other release of an audit has, hashed into residuals that need
-    uniform numbers; empty where nobody gave any.
+    ``spread``: the generator of the uniform numbers that spread an outcome of positive probability
+    over its share of [0, 1] in ``residual``.  It is independent of all noise, so that residuals are
+    exactly N(0, 1) for every law, also one of few values; of the system where nobody gave one.
     """
 
     norm: ClassVar[Norm] = "l2"
@@ -91,7 +93,7 @@ class Kernel:
     memory: ClassVar[bool] = False
     hides: ClassVar[bool] = False
     searches: ClassVar[bool] = False
-    told_apart: bytes = b""
+    spread: Generator | None = None
 
     def __init__(self, leaf: Any, trials: int) -> None:
         self.leaf = leaf
@@ -99,6 +101,12 @@ class Kernel:
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Any scale and dimension, unless a kernel says otherwise."""
+
+    def uniforms(self, *shape: int) -> Array:
+        """Numbers inside (0, 1), of ``spread``: whole multiples of 2^-53, moved by half of one."""
+        if self.spread is None:
+            self.spread = np.random.default_rng()
+        return np.asarray((self.spread.integers(2**53, size=shape) + 0.5) * 2.0**-53)
 
     def prepared(
         self, query: Query, adjacency: Adjacency, size: int, rng: Generator | None
@@ -218,3 +226,44 @@ def standardised(released: Array, values: Array, scale: Array) -> Array:
     """(released - values) / scale; NaN where the scale is zero, since nothing was drawn there."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(scale[:, None] > 0, (released - values) / scale[:, None], np.nan)
+
+
+# Noise whose rounding is coarser than this share of its scale is spread over the rounding's cell.
+COARSE = 2.0**-30
+SMALLEST = 1e-300
+
+
+def normal_scores(
+    released: Array,
+    values: Array,
+    scale: Array,
+    uniforms: Callable[..., Array],
+    below: Callable[[Array], Array] | None = None,
+) -> Array:
+    """Added noise as N(0, 1) numbers, (trials, d), at every size of the values; NaN without noise.
+
+    ``below``: the distribution function of the noise over its scale, symmetric around 0; the normal
+    one where it is None.  A float that is released stands for all numbers that are rounded to it:
+    where these are more than 2^-30 of the scale, a uniform number chooses a score among theirs.
+    """
+    noise, law = standardised(released, values, scale), below or ndtr
+    side = np.where(noise > 0, -1.0, 1.0)  # to the lower tail, where few digits are lost
+    scores = noise if below is None else side * ndtri(np.maximum(law(side * noise), SMALLEST))
+    with np.errstate(all="ignore"):
+        unit = 2 * np.where(scale > 0, scale, 1.0)[:, None]
+        down = (released - np.nextafter(released, -np.inf)) / unit
+        up = (np.nextafter(released, np.inf) - released) / unit
+    coarse = (np.maximum(down, up) > COARSE) & np.isfinite(noise)
+    if coarse.any():
+        ends = np.where(side > 0, down, up), np.where(side > 0, up, down)
+        low, high = law(side * noise - ends[0]), law(side * noise + ends[1])
+        share = low + (high - low) * uniforms(*noise.shape)
+        spread = side * ndtri(np.clip(share, SMALLEST, 1 - 2.0**-53))
+        scores = np.where(coarse, spread, scores)
+    return np.asarray(scores)
+
+
+def laplace_below(noise: Array) -> Array:
+    """The distribution function of Laplace noise of scale 1."""
+    tail = 0.5 * np.exp(-np.abs(noise))
+    return np.asarray(np.where(noise < 0, tail, 1 - tail))

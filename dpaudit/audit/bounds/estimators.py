@@ -27,7 +27,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact
 
 FloatArray = npt.NDArray[np.float64]
-Rate = TypeVar("Rate", float, Fraction)
+Rate = TypeVar("Rate", bound=float | Fraction)
 
 MAXIMUM_TRIALS = 10**9
 MINIMUM_ERROR = 1e-100

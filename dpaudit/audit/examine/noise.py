@@ -16,25 +16,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import gammaln, ndtri
 
 from dpaudit.audit.engine import generator
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.check.assumptions import DRAWN
+from dpaudit.check.laws import is_broken
 from dpaudit.curator.locations import at
 from dpaudit.families.correlated.strategies import prefix_root
-from dpaudit.kernels.base import Session
+from dpaudit.kernels.base import normal_scores
 from dpaudit.kernels.query import Array
 
 STREAM = 0x6E6F69
+ROUNDED = 1e-4  # of the scale, what rounding may be where rounds share noise
 ERROR = 1e-10  # of a false alarm
 TRIALS, SINGLES = (200, 4_000), 64
 NUMBERS = 20_000  # drawn of one kernel, where its dimension allows
 USES, ROUNDS = 16, 64
 WIDEST = 2_000
 LABELS = 8  # of different kernels, leaves, dimensions and scales
-GRID = np.sinh(np.linspace(-10, 10, 401))
+GRID = np.sinh(np.linspace(-10, 10, 1_601))
 TRANSFORMED = 800  # trials, by a density
+COLUMNS = 256  # uses and coordinates, of which ties are counted
+INEXACT = 5e-3  # of a share of [0, 1] by a density, for which nothing is said
 PASSES = 3
 SURE = 700.0
 
@@ -50,7 +54,7 @@ class Release:
     place: str
 
 
-Made = Callable[[int], Session]
+Law = Callable[[Any, Any, Array, Any], Array]
 
 
 def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding:
@@ -70,7 +74,8 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
                 problems[f"release {label!r}: {text}{where}"] = None
             for name, drawn in (("", many), (", one trial at a time", singles)):
                 numbers += drawn.size
-                found = _statistics(uses, label, drawn, alone=bool(name))
+                spread = generator(seed, (STREAM, number, 3, len(name)))
+                found = _statistics(uses, label, drawn, spread, alone=bool(name))
                 statistics += len(found)
                 least = min(found, key=lambda f: f.p_value, default=None)
                 if least is not None and least.p_value < worst[0]:
@@ -83,7 +88,7 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
         return Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was released")
     p = min(1.0, worst[0] * max(1, statistics))
     evidence = SURE if problems or p <= 0 else min(-math.log(p), SURE)
-    broken = evidence >= -math.log(ERROR)
+    broken = is_broken(math.exp(-evidence), ERROR)
     said = "; ".join([*problems, *([worst[1]] if p <= ERROR else [])][:4])
     held = f"{numbers} numbers of {len(chosen)} kernels follow the declared law, fresh each time"
     return Finding(
@@ -152,57 +157,101 @@ def _asked(uses: Sequence[Release], trials: int, *, zero: bool) -> Iterator[tupl
 
 
 def _stale(uses: Sequence[Release], seed: int, number: int, drawn: Array) -> Iterator[str]:
-    """Noise that another generator does not change."""
+    """Noise that another generator does not change: :func:`log_chance_of_ties` at most log 1e-10.
+
+    One p-value for each use and coordinate, of as many trials as were drawn, times their number.
+    """
     again = _drawn(uses, seed, number, alone=False, key=1)
-    same = (drawn == again) & np.isfinite(drawn)
-    fixed = same.any() if uses[0].kernel.continuous else same.all() and np.unique(drawn).size > 2
-    if fixed:
+    equal = (drawn == again) | (np.isnan(drawn) & np.isnan(again))
+    tied = np.argwhere(equal.any(axis=0))
+    chosen = tied[:: 1 + len(tied) // COLUMNS]
+    least = min(
+        (log_chance_of_ties(drawn[:, t, j], again[:, t, j]) for t, j in chosen), default=0.0
+    )
+    if least + math.log(equal[0].size) <= math.log(ERROR):
         yield "its noise is the same from another generator: it is seeded, or drawn only once"
 
 
+def log_chance_of_ties(first: Array, second: Array) -> float:
+    """Log of a bound on the chance of as many equal pairs, of two samples (trials,) of one law.
+
+    Given the values in both samples, which of the second stands beside which of the first is a
+    uniform permutation, whatever the law: continuous, rounded, or of a few values.  With a_v and
+    b_v of a value v in each, ``S = sum a_v b_v`` and k equal pairs among n,
+    P(at least k) <= E[C(K, k)] <= S^k (n - k)! / (n! k!) (a union over the sets of k pairs).
+    All n are equal with probability prod b_v! / n!.  Both are used, each at half.
+    """
+    n = len(first)
+    values, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    counts = [np.bincount(part, minlength=len(values)) for part in np.split(places, 2)]
+    ties = int(np.count_nonzero(places[:n] == places[n:]))
+    if ties == 0:
+        return 0.0
+    together = float(np.dot(*[count.astype(np.float64) for count in counts]))
+    some = ties * math.log(together) + float(gammaln(n - ties + 1) - gammaln(n + 1))
+    some -= float(gammaln(ties + 1))
+    every = float(gammaln(counts[1] + 1).sum() - gammaln(n + 1)) if ties == n else 0.0
+    return min(0.0, min(some, every) + math.log(2))
+
+
 def _silent(use: Release, drawn: Array) -> Iterator[str]:
-    """Coordinates of a release that carry no noise."""
+    """Coordinates of a release that carry no noise, though its scale is above rounding.
+
+    Where the scale is at least twice the spacing of floats at the value, a draw of a density of at
+    most 1 / scale equals another with probability at most 1/2, and 200 are equal with at most
+    2^-199.
+    """
     if not use.kernel.continuous:
         return
-    still = (np.ptp(np.nan_to_num(drawn), axis=0) == 0) & np.isfinite(drawn).all(axis=0)
+    finite = np.isfinite(drawn).all(axis=0)
+    still = (np.ptp(np.nan_to_num(drawn), axis=0) == 0) & finite
+    still &= 2 * np.spacing(np.abs(np.nan_to_num(drawn[0]))) <= use.scale
     if still.any():
         use_number, coordinate = (int(k) for k in np.argwhere(still)[0])
         share = f"{int(still.sum())} of {still.size} numbers"
         yield f"no noise in {share} (the first: use {use_number + 1}, coordinate {coordinate + 1})"
 
 
-def _statistics(uses: Sequence[Release], label: str, drawn: Array, *, alone: bool) -> list[Finding]:
-    scores = _scores(uses, drawn, alone=alone)
+def _statistics(
+    uses: Sequence[Release], label: str, drawn: Array, spread: Any, *, alone: bool
+) -> list[Finding]:
+    scores = _scores(uses, drawn, spread, alone=alone)
     named = {f"{label}{'' if k == 0 else f' ({k + 1})'}": one for k, one in enumerate(scores)}
     return [f for f in check_residuals(named, ERROR) if not math.isnan(f.p_value)]
 
 
-def _restated(use: Release) -> Callable[[Any, Any, Array, Array], Array] | None:
+def _restated(use: Release) -> Law | None:
     return _LAWS.get(type(use.leaf).__name__) if use.leaf.is_shipped else None
 
 
-def _scores(uses: Sequence[Release], drawn: Array, *, alone: bool) -> list[Array]:
+def _scores(uses: Sequence[Release], drawn: Array, spread: Any, *, alone: bool) -> list[Array]:
     """Independent N(0, 1) numbers under the declaration, (trials, uses, d), once or several times.
 
-    By the law restated here, by the density of a kernel that is not the library's, else by the
-    library's own residual.
+    By the law restated here, by the density of a continuous kernel that is not the library's, else
+    by the kernel's own residual.  ``spread``: the generator of uniform numbers inside a step of a
+    distribution function, independent of what was drawn.
     """
     asked = list(_asked(uses, len(drawn), zero=alone))
     restated = _restated(uses[0])
     if restated is not None:
-        noise = np.stack([drawn[:, t] - values for t, (values, _) in enumerate(asked)], axis=1)
-        scale = np.array([use.scale for use in uses])
-        return [restated(uses[0].leaf, asked, drawn, noise / scale[:, None])]
-    if uses[0].kernel.__module__.partition(".")[0] == "dpaudit":
-        return [_by_kernel(uses, drawn, asked)]
+        return [restated(uses[0].leaf, asked, drawn, _Uniforms(spread))]
+    shipped = uses[0].kernel.__module__.partition(".")[0] == "dpaudit"
+    if shipped or not uses[0].kernel.continuous:
+        return [_by_kernel(uses, drawn, asked, spread)]
     passes = min(PASSES, asked[0][0].shape[1])
-    drawn = drawn[:TRANSFORMED]
-    asked = list(_asked(uses, len(drawn), zero=alone))
-    return [_by_density(uses, drawn, asked, start) for start in range(passes)]
+    few = drawn[:TRANSFORMED]
+    asked_few = list(_asked(uses, len(few), zero=alone))
+    found = [_by_density(uses, few, asked_few, start) for start in range(passes)]
+    if max(error for _, error in found) > INEXACT:
+        return [_by_kernel(uses, drawn, asked, spread)]
+    return [scores for scores, _ in found]
 
 
-def _by_kernel(uses: Sequence[Release], drawn: Array, asked: list[tuple[Array, Array]]) -> Array:
+def _by_kernel(
+    uses: Sequence[Release], drawn: Array, asked: list[tuple[Array, Array]], spread: Any
+) -> Array:
     session: Any = uses[0].kernel(uses[0].leaf, len(drawn))
+    session.spread = spread
     found = []
     for t, given in enumerate(asked):
         with np.errstate(all="ignore"):
@@ -219,10 +268,13 @@ def _by_kernel(uses: Sequence[Release], drawn: Array, asked: list[tuple[Array, A
 
 def _by_density(
     uses: Sequence[Release], drawn: Array, asked: list[tuple[Array, Array]], start: int
-) -> Array:
-    """The transform of one coordinate a use, the next one at the next use: (trials, uses, 1)."""
+) -> tuple[Array, float]:
+    """The transform of one coordinate a use, the next one at the next use: (trials, uses, 1).
+
+    And how far the share of [0, 1] is from that of every other point of the grid, at most.
+    """
     session: Any = uses[0].kernel(uses[0].leaf, len(drawn))
-    found = []
+    found, error = [], 0.0
     for t, given in enumerate(asked):
         released = drawn[:, t]
         j = (start + t) % released.shape[1]
@@ -236,54 +288,78 @@ def _by_density(
             opened = copy.deepcopy(session) if uses[0].kernel.memory else session
             with np.errstate(all="ignore"):
                 logs[k] = opened.log_density(moved, *given)
-        found.append(_transformed(points, logs, released[:, j]))
+        share = _shares(points, logs, released[:, j])
+        coarse = _shares(points[::2], logs[::2], released[:, j])
+        error = max(error, float(np.abs(share - coarse).max()))
+        found.append(ndtri(np.clip(share, 1e-12, 1 - 1e-12)))
         with np.errstate(all="ignore"):
             session.log_density(released, *given)
-    return np.stack(found, axis=1)[:, :, None]
+    return np.stack(found, axis=1)[:, :, None], error
 
 
-def _transformed(points: Array, logs: Array, seen: Array) -> Array:
-    """Normal scores of ``seen`` (trials,) under densities on a grid, (grid, trials)."""
+def _shares(points: Array, logs: Array, seen: Array) -> Array:
+    """Distribution functions at ``seen`` (trials,), of densities on a grid, (grid, trials)."""
     highest = np.max(np.nan_to_num(logs, nan=-np.inf), axis=0)
     highest = np.where(np.isfinite(highest), highest, 0.0)
     density = np.exp(np.nan_to_num(logs - highest, nan=-np.inf))
     steps = np.diff(points)[:, None] * (density[1:] + density[:-1]) / 2
     below = np.concatenate([np.zeros((1, len(seen))), np.cumsum(steps, axis=0)])
-    share = np.array(
+    return np.array(
         [
             np.interp(one, points, column / max(column[-1], 1e-300))
             for one, column in zip(seen, below.T, strict=True)
         ]
     )
-    return np.asarray(ndtri(np.clip(share, 1e-12, 1 - 1e-12)))
 
 
 # --- laws restated -------------------------------------------------------------------------------
 
 
-def _gaussian(leaf: Any, asked: Any, drawn: Array, noise: Array) -> Array:
-    return noise
+class _Uniforms:
+    """Uniform numbers of a shape."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __call__(self, *shape: int) -> Array:
+        return np.asarray(self.generator.random(shape))
 
 
-def _laplace(leaf: Any, asked: Any, drawn: Array, noise: Array) -> Array:
+def _added(below: Callable[[Array], Array] | None) -> Law:
+    """Noise that is added to the values of each use, of a distribution function of its scale."""
+
+    def scores(leaf: Any, asked: Any, drawn: Array, uniforms: Any) -> Array:
+        each = [
+            normal_scores(drawn[:, t], *given, uniforms, below) for t, given in enumerate(asked)
+        ]
+        return np.stack(each, axis=1)
+
+    return scores
+
+
+def _laplace_below(noise: Array) -> Array:
     """P(noise > x) = e^-x / 2 for x >= 0."""
-    tail = np.clip(0.5 * np.exp(-np.abs(noise)), 1e-300, 0.5)
-    return np.where(noise < 0, ndtri(tail), -ndtri(tail))
+    tail = 0.5 * np.exp(-np.abs(noise))
+    return np.asarray(np.where(noise < 0, tail, 1 - tail))
 
 
-def _correlated(leaf: Any, asked: Any, drawn: Array, noise: Array) -> Array:
+def _correlated(leaf: Any, asked: Any, drawn: Array, uniforms: Any) -> Array:
     """Release t is x_1 + ... + x_t + (K z)_t, K K^T the covariance of prefix noise."""
     rows = np.stack([values for values, _ in asked], axis=1)
-    prefix = drawn - np.cumsum(rows, axis=1)
+    sums = np.cumsum(rows, axis=1)
+    prefix, scale = drawn - sums, asked[0][1][0]
     root = np.asarray(prefix_root(leaf.strategy, int(leaf.rounds)))[: len(asked), : len(asked)]
     trials, rounds, width = prefix.shape
     flat = np.moveaxis(prefix, 1, 0).reshape(rounds, -1)
     fresh = np.linalg.solve(root, flat).reshape(rounds, trials, width)
-    return np.asarray(np.moveaxis(fresh, 0, 1) / asked[0][1][0])
+    found = np.moveaxis(fresh, 0, 1) / scale
+    # Rounding of earlier rounds is not known: it is small, or nothing can be said.
+    rounded = np.spacing(np.abs(sums).max()) > ROUNDED * np.abs(np.diag(root)).min() * scale
+    return np.full_like(found, np.nan) if rounded else found
 
 
-_LAWS: Mapping[str, Callable[[Any, Any, Array, Array], Array]] = {
-    "Gaussian": _gaussian,
-    "Laplace": _laplace,
+_LAWS: Mapping[str, Law] = {
+    "Gaussian": _added(None),
+    "Laplace": _added(_laplace_below),
     "CorrelatedGaussian": _correlated,
 }

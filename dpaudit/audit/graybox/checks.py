@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import stopped_at, unused_releases
+from dpaudit.audit.attack import padded, stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.graybox.hostile import HOSTILE, Make, Probe, probe, rows_to_probe
 from dpaudit.audit.graybox.watch import Asked, Watched
@@ -279,16 +279,14 @@ def _placed(finding: Finding, place: str) -> Located:
 
 
 def _residuals(watched: Sequence[Watched]) -> dict[str, Array]:
-    """Residuals of all runs; a label of which they made different uses is left out."""
+    """Residuals of all runs; none is left out for how many there are, which depends on noise."""
     stacked = [
         {label: np.stack(uses, axis=1) for label, uses in sampler.residuals.items()}
         for sampler in watched
     ]
-    return {
-        label: np.concatenate([found[label] for found in stacked])
-        for label, values in stacked[0].items()
-        if all(label in found and found[label].shape == values.shape for found in stacked)
-    }
+    trials = [sampler.trials for sampler in watched]
+    labels = dict.fromkeys(label for found in stacked for label in found)
+    return {label: padded([found.get(label) for found in stacked], trials) for label in labels}
 
 
 def _probes(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from dpaudit.audit.residuals import Finding
+from dpaudit.check.laws import is_broken, p_value
 from dpaudit.curator.entitlement import Mask
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.sampling import PoissonSampled
@@ -221,11 +222,11 @@ class Frequencies:
 def judged(worst: Counted, among: int, error: float) -> Finding:
     """What the worst of so many tests says."""
     among *= worst.among
-    p = math.exp(min(worst.log_p + math.log(among), 0.0))
+    p = p_value("binomial", worst.seen, worst.of, among, worst.rate)
     text = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"
     return Finding(
         CHECK,
-        "broken" if p <= error else "held",
+        "broken" if is_broken(p, error) else "held",
         float(worst.seen),
         error,
         text,

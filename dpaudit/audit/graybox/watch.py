@@ -59,6 +59,8 @@ class Watched(Sampler):
         self._inside_search: dict[str, Any] = {}
         self._latest = np.empty((0, 0))
         super().__init__(*arguments, **options)
+        # Independent of the noise, whose stream it leaves as it is.
+        (self._spreading,) = self._rng.spawn(1)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__dict__" or (name.startswith("_") and not name.startswith("__")):
@@ -139,4 +141,5 @@ class Watched(Sampler):
         made = len(self.residuals.get(label, ()))
         if label not in self._declared or made % kernel.releases(leaf) == 0:
             self._declared[label] = kernel(leaf, self.trials)
+            self._declared[label].spread = self._spreading
         return self._declared[label]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,15 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, upper_fraction
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
-from dpaudit.kernels.base import Generator, Kernel, exact_kernel, exact_match, kernel, standardised
+from dpaudit.kernels.base import (
+    Generator,
+    Kernel,
+    exact_kernel,
+    exact_match,
+    kernel,
+    laplace_below,
+    normal_scores,
+)
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole, bits_of
 from dpaudit.kernels.samplers import (
@@ -34,7 +41,7 @@ from dpaudit.kernels.samplers import (
 
 LARGEST_VALUE = 2.0**52
 GRID_BITS = 32
-LARGEST_STEPS = 2.0**61
+LARGEST_WHOLE = 2**53  # whole numbers below it are floats
 ROOM = 1 + 1e-9  # a scale computed in floating point
 
 
@@ -57,7 +64,7 @@ class GaussianKernel(Kernel):
         return np.where(scale > 0, -0.5 * squares - normaliser, exact_match(released, values))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        return standardised(released, values, scale)
+        return normal_scores(released, values, scale, self.uniforms)
 
 
 @kernel(Laplace)
@@ -76,9 +83,7 @@ class LaplaceKernel(Kernel):
         return np.where(scale > 0, -distance - normaliser, exact_match(released, values))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        noise = standardised(released, values, scale)
-        tail = np.clip(0.5 * np.exp(-np.abs(noise)), 1e-300, 0.5)
-        return np.where(noise < 0, ndtri(tail), -ndtri(tail))
+        return normal_scores(released, values, scale, self.uniforms, laplace_below)
 
 
 class DiscreteKernel(Kernel):
@@ -131,7 +136,7 @@ class DiscreteKernel(Kernel):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
         size = np.abs(np.where(np.isfinite(moved), moved, 0.0))
-        share = shares_of(released)
+        share = self.uniforms(*released.shape)
         mass = np.exp(self.log_mass(size))
         outer = np.where(size > 0, self.tail(np.maximum(size, 1)) - share * mass, share * mass)
         outer = np.where(size > 0, outer, self.tail(np.ones_like(size)) + outer)
@@ -161,15 +166,6 @@ def _whole(values: Array) -> Array:
     known = np.clip(np.nan_to_num(values, nan=0.0), -LARGEST_VALUE, LARGEST_VALUE)
     below = np.floor(known)
     return below + (known - below >= 0.5)
-
-
-def shares_of(released: Array) -> Array:
-    """Where in its step of the distribution function each draw is put: a hash of what was released.
-
-    A residual has no generator, and must be uniform: SHA-256 of the whole batch is taken for one.
-    """
-    seed = int.from_bytes(sha256(np.ascontiguousarray(released).tobytes()).digest(), "big")
-    return np.random.default_rng(seed).random(released.shape)
 
 
 @exact_kernel(DiscreteLaplace)
@@ -309,10 +305,16 @@ def _raised(scale: Array, step: Array, more: float) -> Whole:
 
 
 def _on_grid(values: Array, noise: Whole, step: Array, scale: Array) -> Array:
+    """Whole steps and whole noise added exactly, and rounded once, to a float."""
     with np.errstate(over="ignore"):
-        ratio = np.nan_to_num(values / step[:, None], nan=0.0)
-    steps = np.rint(np.clip(ratio, -LARGEST_STEPS, LARGEST_STEPS)).astype(np.int64)
-    noisy = (steps + noise).astype(np.float64) * step[:, None]
+        steps = np.rint(np.nan_to_num(values / step[:, None], nan=0.0))
+    if np.abs(noise).max(initial=0) < LARGEST_WHOLE:
+        total = steps + noise.astype(np.float64)  # of two whole floats: rounded once
+    else:
+        exact = [int(s) + int(k) for s, k in zip(steps.flat, noise.flat, strict=True)]
+        total = np.array(exact, dtype=np.float64).reshape(steps.shape)
+    with np.errstate(over="ignore"):
+        noisy = np.nan_to_num(total * step[:, None])
     return np.where(scale[:, None] > 0, noisy, values)
 
 

@@ -24,8 +24,11 @@ from dpaudit.families.correlated.strategies import (
     prefix_column,
     prefix_root,
 )
-from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, standardised
+from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, normal_scores
 from dpaudit.kernels.query import Array
+
+# The share of a round's noise that rounding of its values may be, where residuals are taken.
+ROUNDED = 1e-4
 
 
 class Past(Protocol):
@@ -157,7 +160,14 @@ class CorrelatedGaussianKernel(Kernel):
         return released
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        return standardised(self._fresh(released, values), np.zeros_like(values), scale)
+        weight = abs(self._past.weight(self._round))
+        fresh = self._fresh(released, values)
+        shift = fresh * self._past.weight(self._round)
+        with np.errstate(all="ignore"):
+            rounded = np.spacing(np.abs(self.centre(values))) > ROUNDED * weight * scale[:, None]
+        found = normal_scores(released, released - shift, weight * scale, self.uniforms)
+        # Rounding of earlier rounds is not known: it is small, or nothing can be said.
+        return np.where(rounded, np.nan, found)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         fresh = self._fresh(released, values)

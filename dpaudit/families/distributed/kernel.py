@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpaudit.exact import enclose
-from dpaudit.families.additive.kernel import DiscreteKernel, rounded_up, shares_of
+from dpaudit.families.additive.kernel import DiscreteKernel, rounded_up
 from dpaudit.families.distributed import (
     DistributedGaussian,
     DistributedGaussianVector,
@@ -131,7 +131,7 @@ class _VectorKernel(_SummedKernel):
             return super().residual(released, values, scale)
         moved = self._moved(released, values, scale)
         known = np.where(np.isfinite(moved), moved, 0.0).astype(np.int64) + self._modulus // 2
-        share = self._below[known] - shares_of(released) * self._folded[known]
+        share = self._below[known] - self.uniforms(*released.shape) * self._folded[known]
         return np.where(scale[:, None] > 0, ndtri(np.clip(share, 1e-15, 1 - 1e-15)), np.nan)
 
     def _moved(self, released: Array, values: Array, scale: Array) -> Array:

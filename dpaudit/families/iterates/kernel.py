@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.iterates import LastIterate, SampledLastIterate
-from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, standardised
+from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, normal_scores
 from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_parts
 from dpaudit.kernels.query import Array, Query
 from dpaudit.scope import Adjacency
@@ -119,7 +119,7 @@ class LastIterateKernel(Kernel):
         paths = packed_parts(values)[0]
         if paths.shape[1] != 1:
             return np.full(released.shape, np.nan)
-        return standardised(released, paths[:, 0], scale)
+        return normal_scores(released, paths[:, 0], scale, self.uniforms)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The furthest that an update takes one probed point on the two; infinite for a stretch."""

@@ -11,20 +11,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, ndtri
+from scipy.special import ndtri
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, is_symbolic
 from dpaudit.kernels.base import Generator, Kernel
-from dpaudit.kernels.digests import TINY, hashed
+from dpaudit.kernels.digests import TINY
 from dpaudit.kernels.posterior import Asked, Numbers, Posterior
 from dpaudit.kernels.query import Array, Norm
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 MOST_QUERIES = 2**40
-# Nats: independent batches of answers coincide with probability e^-60.
-ENOUGH = 60.0
 
 
 class AboveThresholdKernel(Kernel):
@@ -120,18 +118,12 @@ class AboveThresholdKernel(Kernel):
         return np.where(said, found, -np.inf)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        """The outcome as a uniform number of its share of [0, 1], mapped to normal; NaN at rest.
-
-        NaN too where a batch's answers are so certain that two batches may well have the same,
-        and nothing tells them apart: the uniform numbers are made of them.
-        """
+        """The outcome as a uniform number of its share of [0, 1], mapped to normal; NaN at rest."""
         share = np.exp(self._outcomes(values, scale)[0])
-        drawn = hashed(released, 1, self.told_apart)[:, 0]
+        drawn = self.uniforms(len(released))
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
         found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
-        certain = float((entr(share) + entr(1 - share)).sum()) <= ENOUGH
-        told = bool(self.told_apart) or not certain
-        return np.where((self._left > 0) & told, found, np.nan)[:, None]
+        return np.where(self._left > 0, found, np.nan)[:, None]
 
     def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:
         """log P(no), log P(yes) of every trial given its past, (trials,); 0 where it is over."""

@@ -19,7 +19,7 @@ from dpaudit.families.discrete import TruncatedDiscreteLaplace
 from dpaudit.families.events import ProposeTestRelease
 from dpaudit.families.stability import CoupledGaussian
 from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
-from dpaudit.kernels.base import Generator, Kernel, kernel, kernel_of, standardised
+from dpaudit.kernels.base import Generator, Kernel, kernel, kernel_of, normal_scores
 from dpaudit.kernels.digests import hashed, is_bottom, tested_residual
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
@@ -111,7 +111,7 @@ class CoupledGaussianKernel(Kernel):
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The noise where no coin is random; NaN elsewhere, since the mean is not known."""
-        noise = standardised(released, self.centre(values), scale)
+        noise = normal_scores(released, self.centre(values), scale, self.uniforms)
         return np.where(_random(unpacked(values)[0])[:, None], np.nan, noise)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
@@ -249,10 +249,10 @@ class ProposeTestReleaseKernel(Kernel):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """A column for the test's outcome, then those of the release: :func:`tested_residual`."""
         shown = np.where(is_bottom(released)[:, None], 0.0, released)
+        self._release.spread = self.spread
         noise = self._release.residual(shown, values[:, 1:], scale)
-        return tested_residual(
-            released, self._test.log_tails(values[:, 0])[0], noise, self.told_apart
-        )
+        failing = self._test.log_tails(values[:, 0])[0]
+        return tested_residual(released, failing, noise, self.uniforms)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the release by ``stated`` if either data set is stable.

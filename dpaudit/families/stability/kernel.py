@@ -20,7 +20,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, is_symbolic, unknowns
 from dpaudit.families.additive.kernel import GaussianKernel, GridGaussianKernel
 from dpaudit.families.stability import Distance, StableRelease
-from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel, standardised
+from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel, normal_scores
 from dpaudit.kernels.digests import is_bottom, tested_residual
 from dpaudit.kernels.query import Array
 from dpaudit.kernels.random_bits import bits_of
@@ -124,10 +124,9 @@ class StableReleaseKernel(Kernel):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """A column for the threshold, then the vector's noise: see :func:`tested_residual`."""
         shown = np.where(is_bottom(released)[:, None], values[:, 1:], released)
-        noise = standardised(shown, values[:, 1:], scale)
-        return tested_residual(
-            released, self._law.log_bottoms[self._law.levels(values[:, 0])], noise, self.told_apart
-        )
+        noise = normal_scores(shown, values[:, 1:], scale, self.uniforms)
+        failing = self._law.log_bottoms[self._law.levels(values[:, 0])]
+        return tested_residual(released, failing, noise, self.uniforms)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the vector by so many ``stated`` units, if it may pass.

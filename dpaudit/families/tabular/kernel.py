@@ -16,7 +16,6 @@ from dpaudit.families.additive.kernel import (
     DiscreteKernel,
     DiscreteLaplaceKernel,
     rounded_up,
-    shares_of,
 )
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
 from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of
@@ -181,7 +180,7 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         place = np.argmax(released, axis=-1)[:, None]
         own = np.take_along_axis(chances, place, axis=-1)
         before = np.take_along_axis(np.cumsum(chances, axis=-1), place, axis=-1) - own
-        share = before + own * shares_of(released)[:, :1]
+        share = before + own * self.uniforms(len(released), 1)
         return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))
 
     def choose(self, scores: list[int | None], moved: int, bits: Bits) -> int:

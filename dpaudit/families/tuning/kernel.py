@@ -10,7 +10,6 @@ from scipy.special import ndtri
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
-from dpaudit.families.additive.kernel import shares_of
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.kernels.base import Generator, Kernel, kernel
 from dpaudit.kernels.query import Array
@@ -58,7 +57,9 @@ class _SearchKernel(Kernel):
     def number_residual(self, numbers: Array) -> Array:
         reached = np.concatenate([[0.0], self.reached()])
         place = np.clip(numbers - self.least, 0, len(reached) - 2).astype(np.int64)
-        share = reached[place] + shares_of(numbers) * (reached[place + 1] - reached[place])
+        share = reached[place] + self.uniforms(*numbers.shape) * (
+            reached[place + 1] - reached[place]
+        )
         return np.asarray(ndtri(np.clip(share, 1e-300, 1 - 1e-16)))
 
     @staticmethod
