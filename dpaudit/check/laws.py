@@ -63,7 +63,7 @@ def is_broken(p: Any, error: Any) -> bool:
     if p > error * 2:  # the usual case, without decimals
         return False
     error = Fraction(decimal_upper(error, ERROR_DIGITS))
-    return Fraction(decimal_upper(Fraction(p))) <= error
+    return bool(Fraction(decimal_upper(Fraction(p))) <= error)
 
 
 def _log_normal_tail(z: float) -> float:

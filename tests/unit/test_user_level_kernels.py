@@ -270,10 +270,12 @@ def test_how_often_it_passes() -> None:
     assert abs(residual.var() - 1) < 0.037
 
 
-def test_all_bottom_leaves_no_residual() -> None:
+def test_equal_batches_of_bottom_have_residuals_of_their_own() -> None:
     session = ProposeTestReleaseKernel(TESTED, 3)
-    found = session.residual(np.full((3, 1), np.nan), np.full((3, 2), -50.0), np.ones(3))
-    assert np.isnan(found).all()
+    bottom = np.full((3, 1), np.nan), np.full((3, 2), -50.0), np.ones(3)
+    found = [session.residual(*bottom) for _ in range(2)]
+    assert np.isfinite(found).all()
+    assert not np.equal(*found).any()
 
 
 def test_only_stable_neighbours_bound_the_vector() -> None:

@@ -330,7 +330,8 @@ def _added(below: Callable[[Array], Array] | None) -> Law:
 
     def scores(leaf: Any, asked: Any, drawn: Array, uniforms: Any) -> Array:
         each = [
-            normal_scores(drawn[:, t], *given, uniforms, below) for t, given in enumerate(asked)
+            normal_scores(drawn[:, t], values, scale, uniforms, below)
+            for t, (values, scale) in enumerate(asked)
         ]
         return np.stack(each, axis=1)
 
