@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -295,6 +296,48 @@ def test_postgresql_keeps_the_same_ledger(server: str, tmp_path: Path) -> None:
     down = open_ledger(server.replace("127.0.0.1:", "127.0.0.1:1"))
     with pytest.raises(LedgerUnavailable, match="whether a charge was kept"):
         down.state("people")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger's URL, on either database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.sqlite"
+    return str(request.getfixturevalue("server"))
+
+
+def test_who_reads_while_another_charges_sees_one_state(place: str) -> None:
+    """The account and its entries are read as they were at one time: else they would not match."""
+    ledger, tiny = open_ledger(place), (Fraction(1, 1000), Fraction(0))
+    ledger.create("read", terms(1))
+
+    def charges() -> None:
+        for number in range(60):
+            ledger.charge("read", "person", SCOPE, tiny, f"{number}", f"{number}")
+
+    writer = threading.Thread(target=charges)
+    writer.start()
+    reader = open_ledger(place)
+    while writer.is_alive():
+        reader.verify("read")
+    writer.join()
+    assert reader.verify("read").count == 60
+
+
+def test_a_balance_that_was_set_back_is_found_on_either_database(place: str) -> None:
+    ledger = open_ledger(place)
+    ledger.create("set back", terms(1))
+    ask = ("set back", "person", SCOPE, (Fraction(1, 2), Fraction(0)))
+    ledger.charge(*ask, "first", "first")
+    with ledger._engine.begin() as connection:
+        connection.exec_driver_sql(
+            """UPDATE dpaudit_datasets SET spent = '["0/1","0/1"]' WHERE name = 'set back'"""
+        )
+    for known in (ledger, open_ledger(place)):
+        with pytest.raises(LedgerBroken, match="is not what its 2 entries make"):
+            known.charge(*ask, "second", "second")
+        with pytest.raises(LedgerBroken):
+            known.state("set back")
 
 
 @pytest.mark.parametrize("name", ["people", 'Bürger, "alle"', "people\n2", "\u2028"])
