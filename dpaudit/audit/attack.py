@@ -206,7 +206,7 @@ def attack(
             task, batches, root_seed=seed, jobs=jobs, store=stored, progress=progress
         )
 
-    results = run_independently(run, index, training, certified)
+    results = run_independently(run, index, training, certified, suite.together)
     attacked = _collect(suite, results, seed, certified, training, error)
     return attacked if stored is None else replace(attacked, stored=stored.place)
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Batch, plan
 from dpaudit.audit.residuals import Finding
-from dpaudit.audit.suite import Suite
+from dpaudit.audit.suite import BATCH_TRIALS, Suite
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.uses import grouped
 from dpaudit.errors import Dependent, InvalidParameter
@@ -22,7 +22,6 @@ from dpaudit.storage.batches import Arrays, Key
 
 TRAINING, TEST = 0, 1
 FIRST, SECOND = 0, 1
-BATCH_TRIALS = 2_000
 SCORE_DECIMALS = 9
 LARGEST_SCORE = 1e100
 Progress = Callable[[int, int], None]
@@ -70,14 +69,18 @@ def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
 
 
 def run_independently(
-    run: Callable[[list[Batch]], Results], index: int, training: int, certified: int
+    run: Callable[[list[Batch]], Results],
+    index: int,
+    training: int,
+    certified: int,
+    together: int = BATCH_TRIALS,
 ) -> Results:
     """Run the batches of one audit; one trial each where trials of a run would share a coin.
 
     Bounds count trials as independent, and a public order of the records is drawn once a run.
     """
     try:
-        return run(batches_of(index, training, certified))
+        return run(batches_of(index, training, certified, together))
     except Dependent:
         return run(batches_of(index, training, certified, 1))
 

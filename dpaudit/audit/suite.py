@@ -12,6 +12,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
 from dpaudit.nodes import Node
 
+BATCH_TRIALS = 2_000
 THREAT_MODELS = (
     "white_box",
     "black_box_all",
@@ -31,6 +32,7 @@ class Suite:
     implementations that are wrong on purpose do that; the replayer always uses the declared ones).
     ``caught_by`` lists what must catch a planted bug; empty for an implementation meant to be
     right.  ``threshold`` fixes the lens threshold: 0 is where declared Gaussian densities cross.
+    ``together``: how many trials are run at once, fewer where a trial takes much memory.
 
     >>> import dpaudit as dp
     >>> class Count:
@@ -54,6 +56,7 @@ class Suite:
     caught_by: tuple[str, ...] = ()
     bug: str = ""
     also: tuple[Suite, ...] = ()
+    together: int = BATCH_TRIALS
 
     @property
     def all(self) -> tuple[Suite, ...]:
@@ -72,5 +75,8 @@ class Suite:
                 f"Suite.threat_model = {self.threat_model!r}: expected {', '.join(THREAT_MODELS)}"
             )
         object.__setattr__(self, "threshold", real(self.threshold, "Suite.threshold"))
-        if self.trials < 2:
-            raise InvalidParameter(f"Suite.trials = {self.trials}: expected at least 2")
+        for name, least in (("trials", 2), ("together", 1)):
+            if getattr(self, name) < least:
+                raise InvalidParameter(
+                    f"Suite.{name} = {getattr(self, name)}: expected at least {least}"
+                )

@@ -34,7 +34,7 @@ Entropy = np.random.Generator | None
 LARGEST = 2**52  # of a scale's numerator: sums of draws and values then fit into 64 bits
 POOL = 64
 AT_ONCE = 512
-WEIGHT = 2**40
+WEIGHT_BITS = 40
 TABLE = 100_000  # standard deviations up to which tails are summed term by term
 
 
@@ -135,28 +135,33 @@ class _Exponents:
         return distance * distance / (2 * variance)
 
 
-def chosen_places(gaps: list[int], rate: Fraction, count: int, bits: Bits) -> Whole:
-    """Places i with probability proportional to exp(-rate gaps[i]), exactly; shape (count,).
+def chosen_places(
+    gaps: Whole, rate: Fraction, count: int, bits: Bits, sizes: Whole | None = None
+) -> Whole:
+    """Places i with probability proportional to sizes[i] exp(-rate gaps[i]), exactly; (count,).
 
-    ``gaps``: whole numbers from 0, one of them 0, at most 2^21.  A place is proposed with whole
-    weights a little above 2^40 exp(-rate gap), and kept with the quotient of the two: nearly
-    always, so that how long it takes hardly depends on the gaps.
+    ``gaps``: whole numbers from 0, one of them 0.  ``sizes``: whole numbers from 1, by default 1,
+    that add up to at most 2^24: how many candidates each place stands for.  A candidate is proposed
+    with whole weights a little above W exp(-rate gap), W >= 2^37, and kept with the quotient of the
+    two: nearly always, so that how long it takes hardly depends on the gaps.
     """
+    each = np.ones(len(gaps), dtype=np.int64) if sizes is None else sizes
+    weight = 1 << min(WEIGHT_BITS, 61 - int(each.sum()).bit_length())
     # Beyond 700 a weight is the least one; no float that matters is off by more than 2^-45.
-    exponents = np.minimum(np.array(gaps, dtype=np.float64) * float(rate), 700.0)
-    above = np.floor(np.exp(-exponents) * WEIGHT).astype(np.int64) + 2
-    ends = np.cumsum(above)
+    exponents = np.minimum(gaps.astype(np.float64) * float(rate), 700.0)
+    above = np.floor(np.exp(-exponents) * weight).astype(np.int64) + 2
+    ends = np.cumsum(above * each)
 
     def attempt(places: Whole) -> tuple[Whole, Flags]:
         drawn = np.searchsorted(ends, uniform_below(np.full(places.size, ends[-1]), bits), "right")
 
         def exponent(i: int) -> Fraction:
-            return gaps[int(drawn[i])] * rate
+            return int(gaps[drawn[i]]) * rate
 
         def factor(i: int) -> Fraction:
-            return Fraction(WEIGHT, int(above[drawn[i]]))
+            return Fraction(weight, int(above[drawn[i]]))
 
-        times = WEIGHT / above[drawn], factor
+        times = weight / above[drawn], factor
         return drawn, happens_exp(exponents[drawn], exponent, bits, times)
 
     return _first_kept(count, attempt)

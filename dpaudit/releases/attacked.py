@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
-from dpaudit.audit.suite import Suite
+from dpaudit.audit.suite import BATCH_TRIALS, Suite
 from dpaudit.certificate.certify import Order
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.kernels.query import Array, Records
-from dpaudit.releases.plan import Plan
+from dpaudit.releases.plan import Plan, numbers_of
 from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram, rows_a_record
 from dpaudit.releases.queries import Choice, Declared
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Within
 
 BYSTANDERS = 3
+AT_ONCE = 2**24  # numbers of trials that are attacked together, 8 bytes each, some times over
 
 
 def mechanism_of(plan: Plan) -> Mechanism:
@@ -74,6 +75,7 @@ def suite_of(plan: Plan, trials: int = 20_000) -> Suite:
         program=ReleaseProgram(plan, GeneratedTables(plan.release)),
         neighbours=neighbours_of(plan),
         trials=trials,
+        together=int(np.clip(AT_ONCE // numbers_of(plan.parts.values()), 1, BATCH_TRIALS)),
     )
 
 
@@ -155,8 +157,10 @@ def _unit(plan: Plan, kind: _Kind) -> Array:
                 rows[:, place] = float(wanted[name][-1 if kind.high else 0] * column.step)
         else:
             size = len(column.keys) if isinstance(column, Category) else 4
-            codes = wanted.get(name) or tuple((i + kind.other) % size for i in range(size))
-            rows[:, place] = [codes[i % len(codes)] for i in number]
+            codes = wanted.get(name)
+            rows[:, place] = (
+                [codes[i % len(codes)] for i in number] if codes else (number + kind.other) % size
+            )
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,6 +22,7 @@ from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.selection import IntegerExponentialMechanism, Scores
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.samplers import gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
@@ -42,7 +43,7 @@ from dpaudit.releases.queries import (
 )
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
 from dpaudit.storage.toml import read_toml
-from dpaudit.tabular import Schema, schema_of
+from dpaudit.tabular import MOST_CELLS, Schema, refuse_groups, schema_of
 from dpaudit.tabular.schema import refuse_unknown
 
 DIGITS = 6
@@ -51,6 +52,7 @@ ROUNDS = 12
 ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
+MOST_DRAWS = 500  # each is drawn, attacked and accounted one after the other
 Leaf: TypeAlias = (
     DiscreteGaussianVector
     | DiscreteLaplace
@@ -130,7 +132,8 @@ class Release:
         Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
         where the budget is pure.  What is taken was proved, like any claim.
         Errors: Unsupported where the budget's measure has no rule for an item; InvalidParameter
-        where thresholds ask for more delta than there is.
+        where thresholds ask for more delta than there is, for more than a release can hold, and for
+        noise that no exact sampler draws.
         """
         shares = _shares(self)
         told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
@@ -143,6 +146,8 @@ class Release:
         checked = plan.claim.check_account(plan.account)
         if checked.outcome is not Outcome.PROVED:
             raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
+        for label, leaf in plan.leaves.items():
+            _check_sampler(label, leaf)
         return plan
 
 
@@ -303,13 +308,42 @@ def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
     weights = sum((item.weight for item in noisy), Fraction(0)) or Fraction(1)
     shares: dict[str, tuple[Part, Fraction]] = {}
     for item in release.items:
-        item.totals(release.schema)  # conditions on columns that are not there are refused here
+        # Conditions on columns that are not there are refused here, and what is too large.
+        refuse_groups(release.schema, item.totals(release.schema))
         for part in item.parts(release.schema):
             if part.label in shares:
                 raise InvalidParameter(f"two parts of the release are called {part.label!r}")
             shares[part.label] = part, item.weight * part.share / weights
-    _check_programs(release, [part for part, _ in shares.values()])
+    parts = [part for part, _ in shares.values()]
+    numbers, draws = numbers_of(parts), sum(getattr(part, "times", 1) for part in parts)
+    for count, most, what in (
+        (numbers, MOST_CELLS, "numbers with noise"),
+        (draws, MOST_DRAWS, "draws of noise, one after the other"),
+    ):
+        if count > most:
+            raise InvalidParameter(
+                f"{release.title!r}: {count} {what}; at most {most} in one release, make several"
+            )
+    _check_programs(release, parts)
     return shares
+
+
+def _check_sampler(label: str, leaf: Noise) -> None:
+    """Errors: InvalidParameter where the release's sampler would refuse the noise."""
+    kernel = exact_kernels().get(type(leaf))
+    if kernel is None:  # a program's own noise
+        return
+    try:
+        kernel(leaf, 1)
+    except InvalidParameter as error:
+        raise InvalidParameter(
+            f"{label}: {error}; choose a larger step for its column, or another budget"
+        ) from None
+
+
+def numbers_of(parts: Iterable[Part]) -> int:
+    """How many numbers a run of all parts holds at most, of a choice those of its runs."""
+    return sum(part.cells if isinstance(part, Vector) else 1 for part in parts)
 
 
 def _check_programs(release: Release, parts: Sequence[Part]) -> None:

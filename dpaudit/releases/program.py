@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -15,14 +16,17 @@ import numpy as np
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import BOUNDED, Array, Norm, Records
+from dpaudit.kernels.random_bits import Whole
 from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
-from dpaudit.releases.queries import Choice, Declared, Part, Thresholded, Vector
+from dpaudit.releases.queries import Choice, Declared, Exact, Part, Thresholded, Vector
+from dpaudit.releases.runs import Runs
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tabular import Category, Keys, Number, OpenTable, Schema, Table, Text
+from dpaudit.tabular import Category, Number, OpenTable, Schema, Table, Text
 
-Values: TypeAlias = Mapping[str, Keys]
+Values: TypeAlias = Mapping[str, Exact]
+LISTED = 256  # codes of a column of which many are candidates, in either part of its list
 
 
 class Reader(Protocol):
@@ -34,16 +38,19 @@ class Reader(Protocol):
     def keys(self, label: str) -> tuple[str, ...]:
         """The keys of a thresholded part, in the order of its vector."""
 
+    def starts(self, part: Choice) -> Whole:
+        """Where runs of candidates begin that have the same score in all of the reader's tables."""
+
     def records(self, columns: Sequence[str], records: Records) -> Records:
         """The rows that a program of the release sees, one a unit."""
 
 
-def exact_values(release: Release, table: OpenTable) -> dict[str, Keys]:
+def exact_values(release: Release, table: OpenTable) -> dict[str, Exact]:
     """Every part's exact values, from the engine."""
     schema = release.schema
     wanted = [item.totals(schema) for item in release.items]
     found = table.totals([total for totals in wanted for total in totals])
-    values: dict[str, Keys] = {}
+    values: dict[str, Exact] = {}
     start = 0
     for item, totals in zip(release.items, wanted, strict=True):
         values.update(item.values(schema, found[start : start + len(totals)]))
@@ -55,7 +62,7 @@ def exact_values(release: Release, table: OpenTable) -> dict[str, Keys]:
 class PartQuery:
     """A part as a query: its whole numbers, or its scores; bounded by what a unit may contribute.
 
-    ``excluded``: places that were chosen before, (trials,) each.
+    ``excluded``: of a choice, the runs in which a candidate was chosen before, (trials,) each.
     """
 
     part: Part
@@ -68,22 +75,31 @@ class PartQuery:
         """That of the part's noise."""
         return self.noise_norm
 
-    def exact(self, records: Records) -> Keys:
+    def exact(self, records: Records) -> Exact:
         """The exact values."""
         return self.reader.values(records)[self.part.label]
 
     def value(self, records: Records, chosen: Any = None) -> Array:
-        """The values as floats, shape (1, cells), or (trials, candidates)."""
+        """The values as floats, shape (1, cells); of a choice its runs, (1 or trials, 2 runs)."""
         found = self.exact(records)
+        if isinstance(self.part, Choice):
+            assert isinstance(found, Runs)  # noqa: S101  (what its item gives)
+            return self._runs(self.part, found)
         if isinstance(found, dict):
             found = tuple(found.get(key, 0) for key in self.reader.keys(self.part.label))
-        row = np.array(found, dtype=np.float64)[None, :]
-        if not self.excluded:
-            return row
-        scores = np.repeat(row, len(self.excluded[0]), axis=0)
-        for places in self.excluded:
-            scores[np.arange(len(scores)), places.astype(np.intp)] = -np.inf
-        return scores
+        return np.array(found, dtype=np.float64)[None, :]
+
+    def _runs(self, part: Choice, found: Runs) -> Array:
+        """The scores of the reader's runs of candidates, and how many of each are there."""
+        starts = self.reader.starts(part)
+        scores = found.at(starts).astype(np.float64)[None, :]
+        sizes = np.diff(starts, append=part.candidates).astype(np.float64)[None, :]
+        if self.excluded:
+            trials = len(self.excluded[0])
+            scores, sizes = (np.repeat(row, trials, axis=0) for row in (scores, sizes))
+            for places in self.excluded:
+                sizes[np.arange(trials), places.astype(np.intp)] -= 1
+        return np.hstack([scores, sizes])
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """How far one unit moves it, in its noise's norm; ``size`` does not matter."""
@@ -122,7 +138,7 @@ class ReleaseProgram:
         return self.plan.declaration
 
     def run(self, curator: Curator) -> dict[str, Array]:
-        """Release every part; arrays (trials, cells), or the places of what was chosen."""
+        """Release every part; arrays (trials, cells), or the runs of what was chosen."""
         return {label: self._one(curator, part) for label, part in self.plan.parts.items()}
 
     def _one(self, curator: Curator, part: Part) -> Array:
@@ -133,8 +149,7 @@ class ReleaseProgram:
             chosen: list[Array] = []
             for _ in range(part.times):
                 query = PartQuery(part, self.reader, "linf", tuple(chosen))
-                released = curator.release(part.label, query)
-                chosen.append(np.argmax(released, axis=1).astype(np.float64))
+                chosen.append(curator.release(part.label, query)[:, 0])
             return np.stack(chosen, axis=1)
         norm: Norm = "l1" if _is_laplace(self.plan, part) else "l2"
         return curator.release(part.label, PartQuery(part, self.reader, norm))
@@ -156,6 +171,9 @@ class GeneratedTables:
 
     The first number of a row is above 0 where there is a row; then a number is itself, a key its
     place in the domain, a text its place in ``texts``; any other number stands for one of these.
+    A column with many codes, of which one is chosen, holds some hundred of them alone: others stand
+    for the next one below.  So scores change at a few places, whatever the data, and the attack
+    takes no memory for the others, which are as likely as their neighbour, all the same.
     """
 
     release: Release
@@ -163,6 +181,37 @@ class GeneratedTables:
 
     def keys(self, label: str) -> tuple[str, ...]:
         return self.texts
+
+    def starts(self, part: Choice) -> Whole:
+        """Every listed code alone, and all between it and the next."""
+        codes = self._listed[part.column]
+        starts = np.unique(np.concatenate([codes, codes + 1]))
+        return starts[starts < part.candidates]
+
+    @cached_property
+    def _listed(self) -> dict[str, Whole]:
+        """Of the columns of choices, the codes (from 0) that a generated table may hold.
+
+        All of few; of many the first, some evenly spread, and those that conditions name.
+        """
+        schema, found = self.release.schema, dict[str, Whole]()
+        for item in self.release.items:
+            for part in item.parts(schema):
+                if not isinstance(part, Choice):
+                    continue
+                column, size = schema.columns[part.column], part.candidates
+                low = column.low if isinstance(column, Number) else 0
+                named = [
+                    code - low
+                    for other in self.release.items
+                    for condition in other.conditions(schema)
+                    if condition.column == part.column
+                    for code in (condition.codes[0], condition.codes[-1])
+                ]
+                first, spread = np.arange(min(LISTED, size)), np.linspace(0, size - 1, LISTED)
+                codes = np.concatenate([first, spread.astype(np.int64), named])
+                found[part.column] = np.unique(codes.astype(np.int64))
+        return found
 
     def values(self, records: Records) -> Values:
         # Kept with the records, which never change: a program holds nothing of them.
@@ -194,17 +243,33 @@ class GeneratedTables:
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
             found = values[units, rows, place]
             if isinstance(column, Number):
-                columns[name] = pa.array(found, pa.float64())
+                columns[name] = pa.array(self._numbers(name, column, found), pa.float64())
             else:
-                columns[name] = pa.array(self._texts(column, found), pa.string())
+                columns[name] = pa.array(self._texts(name, column, found), pa.string())
         return pa.table(columns)
 
-    def _texts(self, column: Category | Text, found: Array) -> list[str | None]:
+    def _numbers(self, name: str, column: Number, found: Array) -> Array:
+        if name not in self._listed:
+            return found
+        step = float(column.step)
+        inside = np.clip(np.nan_to_num(found), float(column.lower), float(column.upper))
+        listed = self._below(name, np.rint(inside / step) - column.low)
+        return np.where(np.isnan(found), np.nan, (listed + column.low) * step)
+
+    def _texts(self, name: str, column: Category | Text, found: Array) -> list[str | None]:
         keys = self.texts if isinstance(column, Text) else column.keys
         # The place after the last key, and what is no number, is a value that is missing.
-        known: list[str | None] = [*keys, None]
         places = np.nan_to_num(found, nan=float(len(keys)), posinf=0.0, neginf=0.0)
-        return [known[int(place) % len(known)] for place in places]
+        codes = np.fmod(np.trunc(places), len(keys) + 1).astype(np.int64) % (len(keys) + 1)
+        there = codes < len(keys)
+        if name in self._listed:
+            codes = np.where(there, self._below(name, codes), len(keys))
+        return [keys[code] if code < len(keys) else None for code in codes.tolist()]
+
+    def _below(self, name: str, codes: Array | Whole) -> Whole:
+        """The next listed code at or below; the first is listed."""
+        listed = self._listed[name]
+        return listed[np.searchsorted(listed, codes, "right") - 1]
 
 
 def rows_a_record(schema: Schema) -> int:

@@ -23,6 +23,7 @@ from dpaudit.nodes import Leaf, Node, postorder
 from dpaudit.releases.queries import (
     QUERIES,
     Declared,
+    Exact,
     Found,
     Item,
     Margins,
@@ -31,7 +32,7 @@ from dpaudit.releases.queries import (
     texts,
 )
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tabular import Keys, Number, OpenTable, Schema, Text, Total
+from dpaudit.tabular import Number, OpenTable, Schema, Text, Total
 
 ASKED_OF_RECORDS = ("mixes_records",)
 GENERATED_UNIT = "dpaudit_unit_of_a_record"
@@ -113,7 +114,7 @@ class Program(Item):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return ()
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:

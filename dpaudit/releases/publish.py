@@ -34,7 +34,7 @@ from dpaudit.errors import (
 )
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
-from dpaudit.kernels.random_bits import bits_of
+from dpaudit.kernels.random_bits import Whole, bits_of, uniform_below
 from dpaudit.kernels.system import SystemGenerator
 from dpaudit.ledger import Ledger, LedgerRefused
 from dpaudit.ledger.book import CHARGED, RELEASED, Entry
@@ -44,6 +44,7 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
+from dpaudit.releases.runs import Runs
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import writable, write_atomically, write_new, write_together
@@ -102,13 +103,17 @@ class Publisher(Curator):
         self.drawn[request.label] = [v + int(n) for v, n in zip(exact, noise, strict=True)]
         return np.array([self.drawn[request.label]], dtype=np.float64)
 
-    def _chosen(self, request: Request, exact: Any) -> Array:
+    def _chosen(self, request: Request, exact: Runs) -> Array:
         before = self.drawn.setdefault(request.label, [])
-        scores = [None if place in before else int(score) for place, score in enumerate(exact)]
-        moved = int(request.sensitivity[0])
-        place = request.session.choose(scores, moved, self._bits)  # type: ignore[attr-defined]
+        for place in before:
+            exact = exact.without(place)
+        moved, session = int(request.sensitivity[0]), request.session
+        (run,) = session.choices(exact.scores, exact.sizes, moved, 1, self._bits)  # type: ignore[attr-defined]
+        # All candidates of a run have the same score.
+        within = uniform_below(exact.sizes[[run]], self._bits)[0]
+        place = int(exact.firsts[run] + within)
         before.append(place)
-        return np.eye(len(exact))[[place]]
+        return np.array([[place]], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +126,11 @@ class BoundValues:
         return self.found
 
     def keys(self, label: str) -> tuple[str, ...]:
-        return tuple(map(str, self.found[label]))
+        found = self.found[label]
+        return tuple(found) if isinstance(found, dict) else ()
+
+    def starts(self, part: Choice) -> Whole:
+        raise InvalidParameter("a choice of a release is drawn from its own runs")
 
     def records(self, columns: Sequence[str], records: Records) -> Records:
         raise InvalidParameter("a program is run on rows")

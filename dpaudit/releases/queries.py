@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
 from typing import Any, ClassVar, TypeAlias
@@ -20,11 +21,13 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
 from dpaudit.families.selection import Scores
 from dpaudit.releases.contributions import Contribution, Moves, together
+from dpaudit.releases.runs import Runs, counts_of, rank_scores
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import (
     ROWS,
     Bins,
     Category,
+    Counted,
     Keys,
     Number,
     Schema,
@@ -33,14 +36,15 @@ from dpaudit.tabular import (
     Total,
     Within,
     rounded,
+    sizes_of,
 )
 from dpaudit.tabular.schema import DROP, refuse_unknown, whole_number
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
-MOST_CANDIDATES = 1_000_000
 LARGEST_SUM = 2**52
 SQUARES = 2**10  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
+Exact: TypeAlias = Keys | Runs
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,13 @@ class Vector:
 class Choice:
     """A part that names one of ``candidates``, or ``times`` different ones in turn.
 
+    They are the codes of ``column``.
     ``moved``: how far one unit moves one score, by adjacency; ``monotone``: whether all scores go
     one way when a unit comes or goes; ``row``: how much of a score is one row.
     """
 
     label: str
+    column: str
     candidates: int
     moved: int
     moved_by_replacement: int
@@ -170,7 +176,7 @@ class Item(ABC):
         """What is read from the table."""
 
     @abstractmethod
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         """The exact whole numbers, or scores, of each part, by label."""
 
     @abstractmethod
@@ -325,10 +331,7 @@ class Grouped(Item):
             raise InvalidParameter(f"{place}: the keys of {name!r} are not public; use groups")
         if name not in self.edges:
             raise InvalidParameter(f"{place}: {name!r} holds numbers; give edges.{name}")
-        codes = [on_grid(column, e, f"item {self.name!r}: edges.{name}") for e in self.edges[name]]
-        if not codes or any(a >= b for a, b in pairwise(codes)):
-            raise InvalidParameter(f"item {self.name!r}: edges.{name}: expected growing numbers")
-        return Bins(name, tuple(codes))
+        return _bins(name, column, tuple(self.edges[name]), f"item {self.name!r}: edges.{name}")
 
     def domain(self, schema: Schema) -> list[tuple[tuple[str, str], ...]]:
         """The keys of every cell, in the order of the cells."""
@@ -337,7 +340,7 @@ class Grouped(Item):
 
     def cells(self, schema: Schema) -> int:
         """How many cells there are."""
-        return prod(len(_labels(schema, key)) for key in self.keys(schema))
+        return prod(sizes_of(schema, Total(self.name, (ROWS,), self.keys(schema))) or ())
 
     def total(self, schema: Schema, *terms: Term, needed: tuple[str, ...] = ()) -> Total:
         """One grouped total of several terms."""
@@ -369,6 +372,15 @@ class Grouped(Item):
         )
 
 
+@lru_cache(maxsize=64)
+def _bins(name: str, column: Number, edges: tuple[Any, ...], place: str) -> Bins:
+    """The bins of a column between edges; kept, because many may be asked for many times."""
+    codes = tuple(on_grid(column, edge, place) for edge in edges)
+    if not codes or any(a >= b for a, b in pairwise(codes)):
+        raise InvalidParameter(f"{place}: expected growing numbers")
+    return Bins(name, codes)
+
+
 def _labels(schema: Schema, key: str | Bins) -> list[tuple[str, str]]:
     if isinstance(key, Bins):
         column = schema.number(key.column, "by")
@@ -391,7 +403,7 @@ class Count(Grouped):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return (self.total(schema, ROWS),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {self.name: found[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
@@ -417,7 +429,7 @@ class Sum(Grouped):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return (self.total(schema, Term(((self.column, 1, 0),))),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {self.name: found[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
@@ -478,7 +490,7 @@ class Mean(Grouped):
         term = Term(((self.column, times, offset),))
         return (self.total(schema, term, ROWS, needed=(self.column,)),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {f"{self.name}/sum": found[0][0], f"{self.name}/count": found[0][1]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
@@ -563,7 +575,7 @@ class Variance(Grouped):
         terms = (Term((factor, factor), divisor), Term((factor,)), ROWS)
         return (self.total(schema, *terms, needed=(self.column,)),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         names = ("squares", "sum", "count")
         return {f"{self.name}/{name}": found[0][i] for i, name in enumerate(names)}
 
@@ -625,17 +637,12 @@ class Quantiles(Item):
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         column = schema.number(self.column, f"item {self.name!r}")
-        candidates = column.high - column.low + 1
-        if candidates > MOST_CANDIDATES:
-            raise InvalidParameter(
-                f"item {self.name!r}: {candidates} points on the grid of {self.column!r}; "
-                f"at most {MOST_CANDIDATES}, choose a larger step"
-            )
         share = Fraction(1, len(self.at))
         return tuple(
             Choice(
                 label,
-                candidates,
+                self.column,
+                column.high - column.low + 1,
                 schema.rows * max(q.numerator, q.denominator - q.numerator),
                 schema.rows * q.denominator,
                 monotone=False,
@@ -646,12 +653,13 @@ class Quantiles(Item):
         )
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
-        return (Total(self.name, (ROWS,), (self.column,), self.conditions(schema)),)
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), (self.column,), where, sparse=True),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
-        counts = found[0][0]
-        assert isinstance(counts, tuple)  # noqa: S101  (a column of numbers has public places)
-        return {label: _rank_scores(counts, q) for label, q in self._labels()}
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+        counted = found[0][0]
+        assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
+        return {label: rank_scores(counted, q) for label, q in self._labels()}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column = schema.number(self.column, "")
@@ -670,16 +678,6 @@ class Quantiles(Item):
                 )
             )
         return rows
-
-
-def _rank_scores(counts: Sequence[int], q: Fraction) -> tuple[int, ...]:
-    below, scores = 0, []
-    wanted = q.numerator * sum(counts)
-    for count in counts:
-        first, last = q.denominator * below, q.denominator * (below + count)
-        scores.append(-max(first - wanted, wanted - last, 0))
-        below += count
-    return tuple(scores)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -704,16 +702,18 @@ class Top(Item):
         if self.k >= len(keys):
             raise InvalidParameter(f"item {self.name!r}: k = {self.k} of {len(keys)} keys")
         rows = min(self.per_group or schema.rows, schema.rows)
-        return (Choice(self.name, len(keys), rows, rows, monotone=True, times=self.k),)
+        return (Choice(self.name, self.column, len(keys), rows, rows, monotone=True, times=self.k),)
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         cells = len(schema.category(self.column, "").domain)
         _, per_group = self.bounding(schema, cells)
         where = self.conditions(schema)
-        return (Total(self.name, (ROWS,), (self.column,), where, per_group=per_group),)
+        return (Total(self.name, (ROWS,), (self.column,), where, per_group=per_group, sparse=True),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
-        return {self.name: found[0][0]}
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+        counted = found[0][0]
+        assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
+        return {self.name: counts_of(counted)}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         keys = schema.category(self.column, "").domain
@@ -763,7 +763,7 @@ class Groups(Item):
         where = self.conditions(schema)
         return (Total(self.name, (ROWS,), (self.column,), where, (), *limits),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {self.name: found[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
@@ -798,10 +798,7 @@ class Ranges(Item):
 
     def _bins(self, schema: Schema) -> Bins:
         column = schema.number(self.column, f"item {self.name!r}")
-        codes = [on_grid(column, edge, f"item {self.name!r}: edges") for edge in self.edges]
-        if not codes or any(a >= b for a, b in pairwise(codes)):
-            raise InvalidParameter(f"item {self.name!r}: edges: expected growing numbers")
-        return Bins(self.column, tuple(codes))
+        return _bins(self.column, column, self.edges, f"item {self.name!r}: edges")
 
     def levels(self, schema: Schema) -> list[int]:
         """How many ranges each level of the tree has, leaves first, the root left out."""
@@ -823,7 +820,7 @@ class Ranges(Item):
         limits = self.bounding(schema, bins.cells)
         return (Total(self.name, (ROWS,), (bins,), self.conditions(schema), (), *limits),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         levels = self.levels(schema)
         counts = found[0][0]
         assert isinstance(counts, tuple)  # noqa: S101  (bins have public places)
@@ -957,7 +954,7 @@ class Regression(Item):
         needed = (*self.features, self.target)
         return (Total(self.name, terms, (), self.conditions(schema), needed),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         count, *rest = found[0]
         return {
             f"{self.name}/count": count,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dpaudit.tabular.engine import (
+    MOST_CELLS,
     ROWS,
     Bins,
+    Counted,
     DataRefused,
     Keys,
     OpenTable,
@@ -12,15 +14,18 @@ from dpaudit.tabular.engine import (
     Term,
     Total,
     Within,
+    refuse_groups,
     rounded,
     sizes_of,
 )
 from dpaudit.tabular.schema import Category, Number, Schema, Text, schema_of
 
 __all__ = [
+    "MOST_CELLS",
     "ROWS",
     "Bins",
     "Category",
+    "Counted",
     "DataRefused",
     "Keys",
     "Number",
@@ -31,6 +36,7 @@ __all__ = [
     "Text",
     "Total",
     "Within",
+    "refuse_groups",
     "rounded",
     "schema_of",
     "sizes_of",

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
@@ -23,12 +28,26 @@ from dpaudit.tabular.source import VIEW, Source, open_source, readable
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
-MOST_CELLS = 10_000_000
+MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
+MOST_PLACES = 10_000_000  # groups that only those with rows take memory for
 MOST_PACKED = 2**40  # the other bits of 64 are of a hash
 MOST_COUNTED = 2**20  # so few codes have 32 bits with their hash, and 32 are left for a unit
 KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
 COUNTED, BEFORE = "dpaudit_counted", "dpaudit_before"
-Keys: TypeAlias = tuple[int, ...] | dict[str, int]
+EDGES, EDGE, BIN = "dpaudit_edges", "dpaudit_edge", "dpaudit_bin"
+Places: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Rows by place among ``size`` groups; ``places`` (groups with rows,) grow."""
+
+    places: Places
+    counts: Places
+    size: int
+
+
+Keys: TypeAlias = tuple[int, ...] | dict[str, int] | Counted
 
 
 class DataRefused(DpauditError):
@@ -77,7 +96,7 @@ class Total:
     ``terms``: one total each.  ``by``: columns of public keys, bins, or one column of text.
     ``needed``: columns without which a row is left out.  ``groups`` and ``per_group``: how many
     groups of one unit count, and how many of its rows in each; None where ``schema.rows`` is limit
-    enough.
+    enough.  ``sparse``: of one count of rows, the groups that have some alone, as :class:`Counted`.
     """
 
     name: str
@@ -87,6 +106,7 @@ class Total:
     needed: tuple[str, ...] = ()
     groups: int | None = None
     per_group: int | None = None
+    sparse: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,23 +161,23 @@ class OpenTable:
         """The totals, one list of terms each: whole numbers by place of the group, or by its text.
 
         Parts are summed where they are, and their sums, whole numbers, are added here.
-        Errors: InvalidParameter for more than 10^7 groups.
+        Errors: InvalidParameter for more groups than a plan allows.
         """
-        shapes = [sizes_of(self.schema, total) for total in asked]
-        for total, sizes in zip(asked, shapes, strict=True):
-            if sizes is not None and prod(sizes) > MOST_CELLS:
-                raise InvalidParameter(f"{total.name}: {prod(sizes)} groups; at most {MOST_CELLS}")
-        added: list[list[dict[Any, int]]] = [[{} for _ in total.terms] for total in asked]
+        refuse_groups(self.schema, asked)
         with readable(self.schema.name):
-            for sums in self._source.each(partial(self._work.sums, asked=tuple(asked))):
-                for rows, into in zip(sums, added, strict=True):
-                    for group, *values in rows:
-                        for place, value in enumerate(values):
-                            into[place][group] = into[place].get(group, 0) + int(value or 0)
-        return [
-            [_dense(term, sizes) for term in terms]
-            for terms, sizes in zip(added, shapes, strict=True)
-        ]
+            parts = list(self._source.each(partial(self._work.sums, asked=tuple(asked))))
+        found: list[list[Keys]] = []
+        for total, *rows in zip(asked, *parts, strict=True):
+            sizes = sizes_of(self.schema, total)
+            if total.sparse and sizes is not None:
+                found.append([_counted(rows, prod(sizes))])
+                continue
+            added: list[dict[Any, int]] = [{} for _ in total.terms]
+            for group, *values in chain.from_iterable(rows):
+                for term, value in zip(added, values, strict=True):
+                    term[group] = term.get(group, 0) + int(value or 0)
+            found.append([_dense(term, sizes) for term in added])
+        return found
 
     def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """The rows that count, as (unit, code of each column), without those that miss one."""
@@ -185,13 +205,18 @@ class _Work:
         found = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
         return {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
 
-    def sums(self, part: Any, asked: Sequence[Total]) -> list[list[tuple[Any, ...]]]:
-        """The rows (group, total of each term) of every total."""
+    def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
+        """Of every total the rows (group, total of each term); of a sparse one two arrays."""
         limited = any(t.groups is not None or t.per_group is not None for t in asked)
         cells = self._cells()
         counted = not limited and cells is not None and prod(cells) <= MOST_COUNTED
         weight = self._bound(part, cells, counted=counted)
-        return [part.execute(self._query(total, weight)).fetchall() for total in asked]
+        found = []
+        for total in asked:
+            with _edges(part, total):
+                answer = part.execute(self._query(total, weight))
+                found.append(_arrays(answer) if total.sparse else answer.fetchall())
+        return found
 
     def rows(self, part: Any, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """As :meth:`OpenTable.rows`."""
@@ -313,6 +338,10 @@ class _Work:
         needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(_needs(total))]
         needed += [_within(columns[w.column], places[w.column], w.codes) for w in total.where]
         rows = f"SELECT *, {group} AS g FROM {KEPT}"
+        for number, key in enumerate(total.by):
+            if isinstance(key, Bins):
+                edge = f"{places[key.column]} >= {EDGES}{number}.{EDGE}{number}"
+                rows += f" ASOF LEFT JOIN {EDGES}{number} ON {edge}"
         rows += f" WHERE {' AND '.join(needed)}" if needed else ""
         if total.per_group is not None:
             order = self._order(f"{total.name} within", list(places.values()))
@@ -327,6 +356,7 @@ class _Work:
                 f"(PARTITION BY {UNIT} ORDER BY {order}) <= {total.groups}"
             )
         sums = ", ".join(_sum(term, places, weight) for term in total.terms)
+        sums = f"CAST({sums} AS BIGINT)" if total.sparse else sums
         return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
 
 
@@ -345,6 +375,32 @@ def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
         else:
             sizes.append(len(column.domain))
     return tuple(sizes)
+
+
+def refuse_groups(schema: Schema, asked: Sequence[Total]) -> None:
+    """Errors: InvalidParameter for more groups than fit into memory; a plan asks before data."""
+    for total in asked:
+        sizes = sizes_of(schema, total)
+        most = MOST_PLACES if total.sparse else MOST_CELLS
+        if sizes is not None and prod(sizes) > most:
+            raise InvalidParameter(
+                f"{total.name}: {prod(sizes)} groups; at most {most}, choose larger steps or fewer "
+                "keys"
+            )
+
+
+def _arrays(answer: Any) -> tuple[Places, Places]:
+    group, counts = answer.fetchnumpy().values()
+    return np.asarray(group, dtype=np.int64), np.asarray(counts, dtype=np.int64)
+
+
+def _counted(parts: Sequence[tuple[Places, Places]], size: int) -> Counted:
+    """The counts of all parts, by place."""
+    given = np.concatenate([places for places, _ in parts])
+    places, which = np.unique(given, return_inverse=True)
+    counts = np.zeros(len(places), dtype=np.int64)
+    np.add.at(counts, which, np.concatenate([counts for _, counts in parts]))
+    return Counted(places, counts, size)
 
 
 def _dense(found: Mapping[Any, int], sizes: tuple[int, ...] | None) -> Keys:
@@ -508,20 +564,35 @@ def _group(schema: Schema, total: Total, places: Mapping[str, str]) -> str:
             raise InvalidParameter(f"{total.name}: keys that are not public are counted alone")
         return places[str(total.by[0])]
     code = "0"
-    for key, size in zip(total.by, sizes, strict=True):
-        code = f"({code}) * {size} + ({_key_code(schema, key, places)})"
+    for number, (key, size) in enumerate(zip(total.by, sizes, strict=True)):
+        code = f"({code}) * {size} + ({_key_code(schema, key, places, number)})"
     return f"CAST({code} AS BIGINT)"
 
 
-def _key_code(schema: Schema, key: str | Bins, places: Mapping[str, str]) -> str:
+def _key_code(schema: Schema, key: str | Bins, places: Mapping[str, str], number: int) -> str:
     if isinstance(key, Bins):
-        cut = " ".join(
-            f"WHEN {places[key.column]} < {edge} THEN {place}"
-            for place, edge in enumerate(key.edges)
-        )
-        return f"CASE {cut} ELSE {len(key.edges)} END" if cut else "0"
+        return f"coalesce({BIN}{number}, 0)"
     column = schema.columns[key]
     return f"{places[key]} - ({column.low})" if isinstance(column, Number) else places[key]
+
+
+@contextmanager
+def _edges(part: Any, total: Total) -> Iterator[None]:
+    """Tables of the edges of bins, to be joined: a text of many edges takes seconds to parse."""
+    import pyarrow as pa
+
+    names = []
+    for number, key in enumerate(total.by):
+        if isinstance(key, Bins):
+            edges = pa.array(key.edges, pa.int64())
+            bins = pa.array(range(1, key.cells), pa.int64())
+            names.append(f"{EDGES}{number}")
+            part.register(names[-1], pa.table({f"{EDGE}{number}": edges, f"{BIN}{number}": bins}))
+    try:
+        yield
+    finally:
+        for name in names:
+            part.unregister(name)
 
 
 def _within(column: Column, place: str, codes: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -58,12 +59,12 @@ class Number:
             raise InvalidParameter("Number: over 2^52 steps from 0; choose a larger step")
         _policy(self.missing, "Number.missing", (ERROR, DROP))
 
-    @property
+    @cached_property
     def low(self) -> int:
         """The lower bound in steps."""
         return int(self.lower / self.step)
 
-    @property
+    @cached_property
     def high(self) -> int:
         """The upper bound in steps."""
         return int(self.upper / self.step)

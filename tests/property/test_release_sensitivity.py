@@ -31,6 +31,7 @@ from dpaudit.releases.queries import (
     Top,
     Variance,
 )
+from dpaudit.releases.runs import Runs
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 
@@ -106,6 +107,8 @@ def values_of(
 def vector(values: object, keys: list[str]) -> np.ndarray:
     if isinstance(values, dict):
         return np.array([values.get(k, 0) for k in keys], dtype=float)
+    if isinstance(values, Runs):
+        return values.at(np.arange(values.sizes.sum())).astype(float)
     return np.array(values, dtype=float)
 
 

@@ -14,8 +14,9 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, published_rows
 from dpaudit.releases.queries import Choice, Quantiles, Regression, Top, item_of
+from dpaudit.releases.runs import counts_of
 from dpaudit.scope import central
-from dpaudit.tabular import Category, Number, Schema, Table
+from dpaudit.tabular import Category, Counted, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -24,6 +25,11 @@ SCOPE = central("add_remove")
 SCHEMA = Schema(
     "t", {"x": Number(0, 100), "y": Number(-500, 500), "key": Category(("a", "b", "c", "d"))}
 )
+
+
+def counted(counts: tuple[int, ...]) -> Counted:
+    places = np.flatnonzero(counts)
+    return Counted(places, np.array(counts)[places], len(counts))
 
 
 def planned(*items: Any) -> Plan:
@@ -43,7 +49,7 @@ def test_extremes_are_quantiles_near_the_ends_and_found_among_many_rows() -> Non
     assert far.at == (Fraction(999, 1000),)
     plan = planned(low, high)
     counts = tuple(10**7 // 61 if 20 <= x <= 80 else 0 for x in range(101))
-    found = [item.values(SCHEMA, [[counts]]) for item in (low, high)]
+    found = [item.values(SCHEMA, [[counted(counts)]]) for item in (low, high)]
     rows = published_rows(plan, draw(plan, {**found[0], **found[1]}))
     assert [row.value for row in rows] == [20, 80]
     with pytest.raises(InvalidParameter, match="share"):
@@ -52,7 +58,7 @@ def test_extremes_are_quantiles_near_the_ends_and_found_among_many_rows() -> Non
 
 def test_the_largest_keys_come_in_order_and_none_twice() -> None:
     plan = planned(Top(name="top", column="key", k=3))
-    drawn = draw(plan, {"top": (10**6, 4 * 10**6, 0, 2 * 10**6)})
+    drawn = draw(plan, {"top": counts_of(counted((10**6, 4 * 10**6, 0, 2 * 10**6)))})
     rows = published_rows(plan, drawn)
     assert [(row.keys[0][1], row.value) for row in rows] == [("b", 1), ("d", 2), ("a", 3)]
 
@@ -79,8 +85,8 @@ def test_how_far_behind_a_choice_may_be_holds_19_times_in_20() -> None:
     plan = planned(item)
     (part,), (leaf,) = plan.parts.values(), plan.leaves.values()
     assert isinstance(part, Choice)
-    (ranks,) = item.values(SCHEMA, [[(1,) * 101]]).values()
-    scores = np.array(ranks, dtype=float)
+    (ranks,) = item.values(SCHEMA, [[counted((1,) * 101)]]).values()
+    scores = ranks.at(np.arange(101)).astype(float)
     law = np.exp(float(leaf.parameters["epsilon"]) * scores / (2 * part.by(SCOPE.adjacency)))
     behind, rows = (scores.max() - scores) / 4, part.within(plan.margins)
     assert (law * (behind > rows)).sum() <= 0.05 * law.sum()

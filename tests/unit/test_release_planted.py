@@ -81,12 +81,14 @@ def moved(pair: Any, release: Release, read: Release) -> dict[str, float]:
     found = {}
     for part in release.items[0].parts(release.schema):
         one, two = (values[part.label] for values in both)
+        if isinstance(part, Choice):
+            places = np.arange(part.candidates)
+            gap = (one.at(places) - two.at(places)).astype(float)
+            found[part.label] = float(np.abs(gap).max() / part.by(Adjacency.ADD_REMOVE))
+            continue
         keys = sorted({*one, *two}) if isinstance(one, dict) else range(len(one))
         get = [v.get if isinstance(v, dict) else dict(enumerate(v)).get for v in (one, two)]
         gap = np.array([(get[0](k) or 0) - (get[1](k) or 0) for k in keys], dtype=float)
-        if isinstance(part, Choice):
-            found[part.label] = float(np.abs(gap).max() / part.by(Adjacency.ADD_REMOVE))
-            continue
         moves = part.moves(Adjacency.ADD_REMOVE)
         ratios = np.abs(gap).sum() / moves.absolute, (gap @ gap / moves.squared) ** 0.5
         found[part.label] = float(max(ratios))

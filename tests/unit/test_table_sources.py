@@ -76,7 +76,9 @@ def people(size: int = 4000) -> Any:
 def sums(data: Any) -> dict[str, Any]:
     table = Table(SCHEMA, data).opened("key")
     table.check()
-    return exact_values(RELEASE, table)
+    found: dict[str, Any] = exact_values(RELEASE, table)
+    ranks = found["median/1of2"]
+    return found | {"median/1of2": tuple(ranks.at(np.arange(101)))}
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscrete
 from dpaudit.families.tabular.kernel import (
     DiscreteGaussianVectorKernel,
     ExactChoiceKernel,
+    ExactRunsKernel,
     ThresholdedDiscreteLaplaceKernel,
 )
 from dpaudit.kernels import random_bits
@@ -174,11 +175,11 @@ def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
     from scipy.stats import chisquare, kstest
 
     scores, epsilon, moved = [0, -1, -3, 2, 2], Fraction(3, 2), 2
-    kernel = ExactChoiceKernel(IntegerExponentialMechanism("q", epsilon), 20_000)
-    values = np.broadcast_to(np.array([scores], dtype=float), (20_000, 5))
+    kernel = ExactRunsKernel(IntegerExponentialMechanism("q", epsilon), 20_000)
+    values = np.broadcast_to(np.array([scores + [1] * 5], dtype=float), (20_000, 10))
     scale = np.full(20_000, float(2 * moved / epsilon))
     chosen = kernel.sample(values, scale, np.random.default_rng(5))
-    drawn = chosen.sum(axis=0)
+    drawn = np.bincount(chosen[:, 0].astype(int), minlength=5)
 
     def law(rate: float) -> np.ndarray:
         weights = np.exp(rate * np.array(scores))
@@ -192,7 +193,7 @@ def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
 
 def test_what_a_float_leaves_open_about_a_choice_is_decided_exactly(monkeypatch) -> None:
     """With a window so wide that balls decide every coin, the same draws come out."""
-    gaps, rate = [0, 1, 3, 90, 10**7], Fraction(1, 7)
+    gaps, rate = np.array([0, 1, 3, 90, 10**7]), Fraction(1, 7)
     known = chosen_places(gaps, rate, 300, bits_of(np.random.default_rng(1)))
     asked: list[Fraction] = []
     real = random_bits._below_exp
@@ -218,4 +219,5 @@ def test_an_exact_choice_leaves_out_what_is_not_there_and_refuses_halves() -> No
     with pytest.raises(InvalidParameter, match="whole numbers"):
         kernel.admit(np.array([1.0]), 3)
     # A choice that is all but certain, among many.
-    assert kernel.choose([-(10**6)] * 5000 + [0], 1, bits_of(rng)) == 5000
+    scores = np.array([-(10**6)] * 5000 + [0])
+    assert kernel.choices(scores, np.ones_like(scores), 1, 1, bits_of(rng)) == [5000]

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri, softmax
+from scipy.special import log_softmax, ndtri
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
@@ -137,8 +137,6 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         return np.asarray(np.where(far, np.inf, moved.sum(axis=-1)))
 
 
-@kernel(IntegerExponentialMechanism)
-@exact_kernel(IntegerExponentialMechanism)
 @exact_kernel(ExponentialMechanism)
 class ExactChoiceKernel(ExponentialMechanismKernel):
     """Chooses i with probability proportional to exp(epsilon score_i / (2 moved)), exactly.
@@ -165,39 +163,114 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
             )
         return [int(w) for w in whole]
 
+    def _read(self, values: Array) -> tuple[Array, Array]:
+        """The scores, and how many candidates have each."""
+        there = np.isfinite(values)
+        return np.where(there, values, 0.0), there.astype(np.float64)
+
+    def _shown(self, places: Whole, values: Array) -> Array:
+        """What is released where these were chosen."""
+        return np.asarray(np.eye(values.shape[-1])[places])
+
+    def _chances(self, values: Array, scale: Array) -> Array:
+        """The logarithm of each one's chance; one row where those of all trials are the same."""
+        if values.strides[0] == 0 and (scale == scale[:1]).all():
+            values, scale = values[:1], scale[:1]
+        scores, sizes = self._read(values)
+        with np.errstate(divide="ignore"):
+            logits = np.log(sizes) + logits_of(scores, scale)
+        found = log_softmax(logits, axis=-1)
+        return np.asarray(found)
+
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         bits, moved = bits_of(rng), np.array(self._moved(scale), dtype=np.int64)
         found = np.zeros(len(values), dtype=np.int64)
-        for places in _alike(values, moved):
-            row = values[places[0]]
-            scores = [int(v) if math.isfinite(v) else None for v in row]
-            found[places] = self._choices(scores, int(moved[places[0]]), len(places), bits)
-        return np.asarray(np.eye(values.shape[-1])[found])
+        for trials in _alike(values, moved):
+            scores, sizes = self._read(values[trials[:1]])
+            whole = scores[0].astype(np.int64), sizes[0].astype(np.int64)
+            found[trials] = self.choices(*whole, int(moved[trials[0]]), len(trials), bits)
+        return self._shown(found, values)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The chance of an earlier place, and a share of the chosen one's own; (trials, 1)."""
+<<<<<<< HEAD
         chances = softmax(logits_of(values, scale), axis=-1)
         place = np.argmax(released, axis=-1)[:, None]
         own = np.take_along_axis(chances, place, axis=-1)
         before = np.take_along_axis(np.cumsum(chances, axis=-1), place, axis=-1) - own
         share = before + own * self.uniforms(len(released), 1)
         return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))
+=======
+        chances = np.exp(self._chances(values, scale))
+        place = self._places(released)
+        own = _picked(chances, place)
+        before = _picked(np.cumsum(chances, axis=-1), place) - own
+        share = before + own * shares_of(released)[:, 0]
+        return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))[:, None]
+>>>>>>> cf7e4255 (Keep scores of choices where they change, and refuse in the plan what is too large for a release)
 
-    def choose(self, scores: list[int | None], moved: int, bits: Bits) -> int:
-        """The place of the candidate; None is one that is not there."""
-        return int(self._choices(scores, moved, 1, bits)[0])
+    def _places(self, released: Array) -> Whole:
+        return np.asarray(np.argmax(released, axis=-1), dtype=np.int64)
 
-    def _choices(self, scores: list[int | None], moved: int, count: int, bits: Bits) -> Whole:
-        known = [(place, score) for place, score in enumerate(scores) if score is not None]
-        best = max(score for _, score in known)
-        gaps = [best - score for _, score in known]
-        drawn = chosen_places(gaps, self.leaf.epsilon / (2 * moved), count, bits)
-        return np.array([place for place, _ in known], dtype=np.int64)[drawn]
+    def choices(self, scores: Whole, sizes: Whole, moved: int, count: int, bits: Bits) -> Whole:
+        """``count`` draws of which of several runs of candidates the chosen one is in.
+
+        ``scores``: of the candidates of each run; ``sizes``: how many there are, 0 for none.
+        """
+        there = np.flatnonzero(sizes)
+        known = scores[there]
+        gaps = known.max() - known
+        rate = self.leaf.epsilon / (2 * moved)
+        return there[chosen_places(gaps, rate, count, bits, sizes[there])].astype(np.int64)
+
+
+@kernel(IntegerExponentialMechanism)
+@exact_kernel(IntegerExponentialMechanism)
+class ExactRunsKernel(ExactChoiceKernel):
+    """An exact choice among candidates of which many in a row may have the same score.
+
+    A value is 2 m numbers: the scores of m runs of candidates, and how many candidates each run
+    has, 0 for one that is not there.  Released: the run of the chosen candidate, (trials, 1).  All
+    candidates of a run are equally likely, whatever the data, so that which one it is tells nothing
+    more.
+    """
+
+    def _read(self, values: Array) -> tuple[Array, Array]:
+        half = values.shape[-1] // 2
+        return values[:, :half], values[:, half:]
+
+    def _shown(self, places: Whole, values: Array) -> Array:
+        return places.astype(np.float64)[:, None]
+
+    def _places(self, released: Array) -> Whole:
+        return released[:, 0].astype(np.int64)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        return _picked(self._chances(values, scale), self._places(released))
+
+    def centre(self, values: Array) -> Array:
+        """The best run."""
+        scores, sizes = self._read(values)
+        best = np.argmax(np.where(sizes > 0, scores, -np.inf), axis=-1)
+        return np.asarray(best, dtype=np.float64)[:, None]
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """The most that a score differs by; infinite where the candidates differ."""
+        (scores, sizes), (beside, theirs) = self._read(values), self._read(others)
+        there = sizes > 0
+        far = super().apart(np.where(there, scores, 0.0), np.where(there, beside, 0.0), stated)
+        return np.asarray(np.where((sizes != theirs).any(axis=-1), np.inf, far))
+
+
+def _picked(rows: Array, places: Whole) -> Array:
+    """Of each row, or of the one that stands for all, the number at a place; (trials,)."""
+    return np.asarray(rows[np.arange(len(places)) % len(rows), places])
 
 
 def _alike(values: Array, moved: Whole) -> list[Whole]:
     """The places of rows that are the same."""
-    if (values == values[:1]).all() and (moved == moved[:1]).all():
+    alike = values.strides[0] == 0 or (values == values[:1]).all()
+    if alike and (moved == moved[:1]).all():
         return [np.arange(len(values), dtype=np.int64)]
     rows = np.column_stack([moved, values])
     which = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
