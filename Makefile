@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test quality quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -55,8 +55,12 @@ test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(ARGS)
 
 # Single tests take minutes: an idle worker takes over what another has not begun.
-quality: $(READY)  ## power and coverage of the audits, the long tests (an hour)
+quality: $(READY)  ## power and coverage of the audits, the long tests, 10^5 forged declarations (two hours)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quality $(ARGS)
+	$(MAKE) quality-forged
+
+quality-forged: $(READY)  ## 10^5 forged declarations, accountant and checker against an oracle (an hour; resumable)
+	$(BIN)/python -m tests.tree_blocks --kind forged --jobs $(WORKERS)
 
 quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
