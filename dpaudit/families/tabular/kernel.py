@@ -193,21 +193,12 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The chance of an earlier place, and a share of the chosen one's own; (trials, 1)."""
-<<<<<<< HEAD
-        chances = softmax(logits_of(values, scale), axis=-1)
-        place = np.argmax(released, axis=-1)[:, None]
-        own = np.take_along_axis(chances, place, axis=-1)
-        before = np.take_along_axis(np.cumsum(chances, axis=-1), place, axis=-1) - own
-        share = before + own * self.uniforms(len(released), 1)
-        return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))
-=======
         chances = np.exp(self._chances(values, scale))
         place = self._places(released)
         own = _picked(chances, place)
         before = _picked(np.cumsum(chances, axis=-1), place) - own
-        share = before + own * shares_of(released)[:, 0]
+        share = before + own * self.uniforms(len(released), 1)[:, 0]
         return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))[:, None]
->>>>>>> cf7e4255 (Keep scores of choices where they change, and refuse in the plan what is too large for a release)
 
     def _places(self, released: Array) -> Whole:
         return np.asarray(np.argmax(released, axis=-1), dtype=np.int64)
