@@ -30,6 +30,15 @@ from dpaudit.check.file import schema, validate
 from dpaudit.check.measures import MEASURES
 from dpaudit.check.profile import conversions
 from dpaudit.check.profile.cells import NotConfirmed
+from dpaudit.check.unchecked import (
+    APART,
+    CHOSEN,
+    OBSERVED,
+    ROUNDED,
+    ROUNDING,
+    SIGNERS_WORD,
+    WEAKER,
+)
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import decode_number, digest
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
@@ -46,54 +55,8 @@ STEPS = ("1/1000000000", "1/1000000", "1/7", "1/1", "9/1", "19/1", "1/1048576")
 NONSENSE = (DpauditError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError)
 KINDS = {"PureDP": PureDP, "ApproxDP": ApproxDP, "ZCDP": ZCDP, "GDP": GDP}
 
-# What nobody can derive again: the signer answers for it, and `dpaudit verify` says so.  Fields are
-# named without the numbers of their rows.
-SIGNERS_WORD = (
-    "issued",
-    "fields",
-    "scope",
-    "mechanism name",
-    "mechanism title",
-    "mechanism source",
-    "mechanism program",
-    "mechanism root",
-    "mechanism place",
-    "mechanism implementation",
-    "claims by",
-    "claims source",
-    "claims reading",
-    "claims reason",
-    "claims id",
-    "derivation accountant",
-    "derivation steps cite",
-    "audits threat_model",
-    "audits attack",
-    "audits neighbours",
-    "audits neighbours_text",
-    "audits training_trials",
-    "audits threshold",
-    "audits estimator",
-    "audits program",
-    "conformance detail",
-    "conformance tried",
-    "examination",
-    "run",
-    "caveats",
-    "environment",
-    "reproduce command",
-    "verdict reasons",
-)
-# Another value is as good: any order, step and tilt at which the theorem gives the stated number,
-# what the accountant notes of its own sums, a statistic whose p-value stays 1, the share of a run
-# of more audits, or a declaration of which the claims hold as well.
+# The order of rows is any, and the claims may hold of another declaration as well.
 AS_GOOD = (
-    "derivation steps witness",
-    "conformance statistic",
-    "conformance size",
-    "conformance among",
-    "conformance parameter",
-    "conformance check",
-    "conformance error_rate",
     "assumptions order",
     "audits order",
     "mechanism declaration",
@@ -526,42 +489,11 @@ def kind_of(tried: Tried) -> str:
     others = [name for name in tried.fields if not _within(name, SIGNERS_WORD)]
     if not others:
         return "the signer's word"
-    known = (*AS_GOOD, *TRUE, *(ROUNDED if tried.moved <= ROUNDING else ()))
+    known = (*AS_GOOD, *OBSERVED, *CHOSEN, *APART, *(ROUNDED if tried.moved <= ROUNDING else ()))
     known = (*known, *(WEAKER if tried.lowered <= ROUNDING else ()))
     if all(_within(name, known) for name in others):
         return "true"
     return "NOT LISTED: " + ", ".join(others)
-
-
-# Every curve, each of its points and every prior's posterior is confirmed by itself, so that one
-# may be left out, or a point stand there twice.
-TRUE = (
-    "derivation upper_bounds",
-    "in_plain_words posterior",
-    "audits roc",
-)
-
-
-# Numbers that are rounded outward when they are written may be so a little more.
-ROUNDED = (
-    "audits witness",
-    "audits strongest",
-    "audits lower_bounds",
-    "claims lower",
-    "claims lower_conditional",
-    "conformance p_value",
-    "in_plain_words membership_guess_upper",
-    "in_plain_words true_positive_rate_at_0.001_upper",
-)
-ROUNDING = 1.2e-5
-# A larger upper bound is a weaker one.
-WEAKER = (
-    "claims upper",
-    "derivation steps conclusion",
-    "derivation steps expression",
-    "derivation upper_bounds",
-    "verdict margin",
-)
 
 
 def _within(name: str, fields: tuple[str, ...]) -> bool:

@@ -204,7 +204,8 @@ def verify(certificate: Certificate | Mapping[str, Any] | str | Path) -> Verifie
         content = certificate.content if isinstance(certificate, Certificate) else dict(certificate)
     validate(content)
     found, one = check(content), Certificate(content)
-    return Verified(one.name, one.verdict, found.confirmed, found.on_trust)
+    unchecked = (f"{', '.join(part.fields)}: {part.why}" for part in found.unchecked)
+    return Verified(one.name, one.verdict, found.confirmed, (*found.on_trust, *unchecked))
 
 
 def _implementation(mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:

@@ -16,11 +16,13 @@ from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.conformance import check_conformance
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
+from dpaudit.check.empirical import UNCHECKED as UNCHECKED_OF_AUDITS
 from dpaudit.check.empirical import check_empirical
 from dpaudit.check.file import NotACertificate, NotDone, is_empirical
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
+from dpaudit.check.unchecked import UNCHECKED, Unchecked
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.effort import TooMuch, limited
 from dpaudit.exact.wire import digest
@@ -47,10 +49,7 @@ _MALFORMED = (
     ValueError,
 )
 SECONDS, MEMORY = 20.0, 500 * 2**20
-ON_TRUST = (
-    "counts, thresholds, conformance checks and the run: replay them from the seed",
-    "the scope, the program and its files, and all words: read them",
-)
+ON_TRUST = ("counts, conformance checks and the run: replay them from the seed",)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Confirmed:
 
     ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
     accounted epsilon of each claim of one, and its delta, by its text.  ``powerless``: claims that
-    no audit here could have refuted, with the reason.
+    no audit here could have refuted, with the reason.  ``unchecked``: the fields of the file that
+    may hold something else.
     """
 
     confirmed: tuple[str, ...]
@@ -67,6 +67,7 @@ class Confirmed:
     unconfirmed: tuple[str, ...] = ()
     epsilons: tuple[tuple[str, str, str], ...] = ()
     powerless: tuple[str, ...] = ()
+    unchecked: tuple[Unchecked, ...] = UNCHECKED
 
 
 def check(certificate: Json, seconds: float = SECONDS) -> Confirmed:
@@ -112,7 +113,7 @@ def declared_digest(root: Node, scope: Json) -> str:
 
 def _check(certificate: Json) -> Confirmed:
     if is_empirical(certificate):
-        return Confirmed(*check_empirical(certificate))
+        return Confirmed(*check_empirical(certificate), unchecked=UNCHECKED_OF_AUDITS)
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]

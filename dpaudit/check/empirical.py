@@ -21,16 +21,54 @@ from fractions import Fraction
 from dpaudit.check.normal import normal_cdf, quantile
 from dpaudit.check.rates import HELD_BITS, implied, is_upper
 from dpaudit.check.reading import Json, decimal, require
+from dpaudit.check.unchecked import Unchecked
 from dpaudit.exact import enclose, working_precision
 from dpaudit.exact.effort import poll
 from dpaudit.exact.wire import digest
 
+UNCHECKED = (
+    Unchecked(
+        "nobody can derive them from the file; the signer answers for them",
+        (
+            "issued",
+            "tool",
+            "target",
+            "data",
+            "scope",
+            "study",
+            "claim",
+            "confidence",
+            "estimates",
+            "exposure",
+            "findings",
+            "best",
+            "lower_bounds attack",
+            "lower_bounds words",
+            "verdict reason",
+            "verdict underpowered",
+        ),
+    ),
+    Unchecked(
+        "lower bounds, which follow from more right guesses, at a larger error or delta too",
+        (
+            "lower_bounds counts",
+            "lower_bounds value",
+            "lower_bounds error",
+            "lower_bounds delta",
+            "lower_bounds role",
+            "epochs",
+        ),
+    ),
+    Unchecked(
+        "a prover's choice: the conclusion was derived from what stands here",
+        ("lower_bounds witness",),
+    ),
+)
 MOST_GUESSES = 200_000
 LARGEST_ERROR = Fraction(1, 20)
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
     "counts, estimates, intervals, exposure and findings: run the study again",
-    "the training code, its data, and all words: read them",
 )
 
 

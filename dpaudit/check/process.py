@@ -168,6 +168,7 @@ def row_of(file: Evidence, seconds: float = SECONDS) -> Row:
         "unconfirmed": list(report.unconfirmed),
         "epsilons": list(map(list, report.epsilons)),
         "powerless": list(report.powerless),
+        "unchecked": [one._asdict() for one in report.unchecked],
     }
 
 
@@ -184,4 +185,5 @@ def _failed(file: Evidence, failure: str, reason: str) -> Row:
         "unconfirmed": [],
         "epsilons": [],
         "powerless": [],
+        "unchecked": [],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,9 +173,12 @@ def known_signers(
     return Signers(tuple(found.values()), accounts, trusted_root, roots)
 
 
-def signed_row(one: Verified, signers: Signers, threshold: int | None) -> dict[str, Any]:
+def signed_row(
+    one: Verified, signers: Signers, threshold: int | None, also: Sequence[Key] = ()
+) -> dict[str, Any]:
     """A row of `dpaudit verify` with its signatures: fewer valid ones than asked for fail it.
 
+    ``also``: keys whose signatures are told, and need not be there.
     Errors: InvalidParameter for a threshold that no set of these keys can reach.
     """
     from dpaudit.certificate.rendering import expired, signed_by
@@ -193,7 +196,9 @@ def signed_row(one: Verified, signers: Signers, threshold: int | None) -> dict[s
         certificate = one.certificate
         if expired(certificate):
             raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
-        found = signed_by(one.file, signers, certificate)
+        more = [key for key in also if key.id not in known]
+        asked = replace(signers, keys=(*signers.keys, *more))
+        found = signed_by(one.file, asked, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     names = (
@@ -204,7 +209,7 @@ def signed_row(one: Verified, signers: Signers, threshold: int | None) -> dict[s
         "on_trust": [*row["on_trust"], *(f"{text}: on the word of {names}" for text in SIGNED_FOR)],
         "signatures": [asdict(one) for one in found],
     }
-    valid = {one.key_id for one in found if one.state == "valid"}
+    valid = {one.key_id for one in found if one.state == "valid" and one.key_id in known}
     missing = ", ".join(name for one, name in known.items() if one not in valid)
     if len(valid) >= wanted:
         return row

@@ -271,6 +271,9 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         lines += [f"  missing: {line}" for line in row["missing"] if row["verified"]]
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
+        lines += [
+            f"  not checked: {', '.join(one['fields'])} ({one['why']})" for one in row["unchecked"]
+        ]
         lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
         shown = "\n".join(map(plain, lines))
         _console().print(shown, markup=False, highlight=False, soft_wrap=True)

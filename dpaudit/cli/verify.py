@@ -39,21 +39,27 @@ EXIT_CODES = {
     "signature": 13,
     "unconfirmed": 6,
     "required": 14,
+    "policy": 1,
 }
 
 
 @click.command(
     epilog="Exit status: 0 verified, with all that is required; 10 no certificate, or changed "
     "bytes; 11 not within the limits of time and memory; 12 it does not follow; 13 a signature is "
-    "missing; 6 a bound that only the accountant computed; 14 another verdict or requirement."
+    "missing; 6 a bound that only the accountant computed; 14 another verdict or requirement; 1 a "
+    "rule of the policy fails."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
+    "--policy",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file of rules: who may certify what, with which verdict, up to which loss and age. A "
+    "certificate of no rule is refused.",
+)
+@click.option(
     "--require",
     type=click.Choice(VERDICTS),
-    default="certified_under_assumptions",
-    show_default=True,
-    help="The weakest verdict that passes.",
+    help="The weakest verdict that passes; certified_under_assumptions, unless a policy says.",
 )
 @click.option(
     "--require-audit",
@@ -113,7 +119,8 @@ EXIT_CODES = {
 def verify(
     files: tuple[Path, ...],
     *,
-    require: str,
+    policy: Path | None,
+    require: str | None,
     require_audit: bool,
     max_epsilon: str | None,
     max_delta: str,
@@ -131,6 +138,7 @@ def verify(
 
     Each file is read in a process of its own that imports neither the accountant nor any rule.
     """
+    from dpaudit.certificate.policy import LEAST, read_policy
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
     from dpaudit.cli import terminal
@@ -138,16 +146,20 @@ def verify(
     most = _number(max_epsilon, "--max-epsilon")
     largest = _number(max_delta, "--max-delta")
     known = known_signers(**given)
+    rules = None if policy is None else read_policy(policy)
+    least = require or (LEAST if rules is None else VERDICTS[0])
     rows = []
     for one in verify_files(list(map(read, files)), seconds):
-        row = signed_row(one, known, threshold)
+        row = signed_row(one, known, threshold, () if rules is None else rules.keys)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
-        missing = _missing(row, require, limits, audit=require_audit, confirmed=no_unconfirmed)
+        missing = _missing(row, least, limits, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
             other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
+            refused = [] if rules is None else rules.refusals(row, one.certificate)
+            missing += [("policy", text) for text in refused]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
     echo_json(rows) if as_json else terminal.verified(rows)
