@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -135,8 +136,12 @@ def _viewed(values: Array, present: NDArray[np.bool_]) -> Records:
 
 def _numbers(values: Any) -> Array:
     try:
-        return np.array(values, dtype=np.float64) + 0.0
-    except (TypeError, ValueError):
+        given = np.asarray(values)
+        # NumPy would read numbers into texts, dates and None.
+        objects = given.ravel().tolist() if given.dtype == object else []
+        if given.dtype.kind in "biufO" and all(isinstance(one, Real) for one in objects):
+            return np.array(given, dtype=np.float64) + 0.0
+    except (TypeError, ValueError, OverflowError):
         pass
     # Outside the handler: what NumPy says quotes a record.
     raise InvalidParameter("Records.values: not an array of numbers, one shape for every record")

@@ -340,3 +340,14 @@ def test_a_reader_in_which_a_text_means_another_number_is_found(
     monkeypatch.setattr(columns, "_read_text", negated)
     with pytest.raises(AssertionError):
         test_every_reader_gives_the_same_numbers_of_every_format("training", "csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[["1", "2"]], [[None, 1.0]], [[DATED]], np.array([["1815-12-10"]], dtype="M8[D]"), [[1j]]],
+)
+def test_records_are_numbers_as_they_stand(values: Any) -> None:
+    """NumPy would read texts, dates and None into them."""
+    with pytest.raises(dp.InvalidParameter, match=r"Records\.values: not an array of numbers"):
+        dp.Records(values)
+    assert dp.Records([[True, 2]]).values.tolist() == [[1.0, 2.0]]

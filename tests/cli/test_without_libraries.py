@@ -83,3 +83,16 @@ def test_a_library_that_is_needed_would_be_noticed(checkout: Path) -> None:
     found = run("account", "noisy_count", cwd=checkout, blocked=("flint",))
     assert found.returncode != 0
     assert "ModuleNotFoundError" in found.stderr or "blocked" in found.stderr
+
+
+def test_tables_are_read_without_libraries_of_tables(tmp_path: Path) -> None:
+    """Text, JSON and arrays; a Parquet file says what to install."""
+    (tmp_path / "in.csv").write_text("who,score\nu,1.5\nv,2.5\n")
+    (tmp_path / "out.json").write_text('[{"who": "x", "score": 0.5}, {"who": "y", "score": 1}]')
+    found = run("audit", "--scores", "in.csv", "out.json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert "AUC 1" in found.stdout
+    (tmp_path / "in.parquet").write_bytes(b"PAR1")
+    found = run("audit", "--scores", "in.parquet", "out.json", cwd=tmp_path)
+    assert found.returncode == 2
+    assert "pip install 'dpaudit[tables]'" in found.stderr
