@@ -25,7 +25,7 @@ import pytest
 import dpaudit.check as check_module
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
-from dpaudit.check import bounds, check, conformance, curves, declared_digest
+from dpaudit.check import check, curves, declared_digest, laws, rates
 from dpaudit.check.file import schema, validate
 from dpaudit.check.measures import MEASURES
 from dpaudit.check.profile import conversions
@@ -88,8 +88,8 @@ def remembered(*, sealed: bool = False) -> Iterator[None]:
 
     ``sealed``: the digest of a predicate is taken to have been made again, as a forger would.
     """
-    slow = [(bounds, "_tail"), (curves, "_mean_posterior"), (curves, "gaussian_delta")]
-    slow += [(conformance, name) for name in ("_variance", "_binomial", "_log_normal_tail")]
+    slow = [(rates, "tail"), (curves, "_mean_posterior"), (curves, "gaussian_delta")]
+    slow += [(laws, name) for name in ("_variance", "_binomial", "_log_normal_tail")]
     with pytest.MonkeyPatch.context() as patch:
         for module, name in slow:
             patch.setattr(module, name, remembering(getattr(module, name)))
@@ -97,7 +97,7 @@ def remembered(*, sealed: bool = False) -> Iterator[None]:
         if sealed:
             patch.setattr(check_module, "digest", lambda v: SEALED if "claims" in v else digest(v))
         for law in ("variance", "binomial"):
-            for table in (conformance.LAWS, conformance.BY_PARAMETER):
+            for table in (laws.LAWS, laws.BY_PARAMETER):
                 if law in table:
                     patch.setitem(table, law, remembering(table[law]))
         for name, measure in MEASURES.items():
