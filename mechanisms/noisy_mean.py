@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
-
 import dpaudit as dp
+from dpaudit.curator.files import read_records
 from dpaudit.kernels.query import Array
 
 
@@ -23,7 +22,7 @@ class NoisyMean:
 def people() -> dp.Records:
     """The rows of the file below its line of names."""
     path = Path(__file__).with_name("people.csv")
-    return dp.Records(np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2))
+    return read_records(path)
 
 
 claims = [dp.Claim(dp.GDP("0.5"), by="this file"), dp.Claim(dp.ApproxDP(2, "1e-5"), by="this file")]
