@@ -142,6 +142,18 @@ def test_the_gate_opens_each_certificate_once(
     assert watched.opened == 1
 
 
+@pytest.mark.quality
+def test_a_replay_is_of_the_certificate_that_was_checked(project: Path, dpaudit: Invoke) -> None:
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    file = project / "reports" / "held.json"
+    lie = canonical_bytes(forged(json.loads(file.read_bytes()), other))
+    watched = Swap(file, lie, after=1)
+    with swapping(watched):
+        dpaudit("verify", file, "--replay")
+    assert (watched.opened, watched.swapped) == (1, True)
+    assert file.read_bytes() == lie
+
+
 def test_modules_of_the_working_folder_do_not_stand_in_for_the_checkers(
     tmp_path: Path, checkout: Path
 ) -> None:
