@@ -34,6 +34,7 @@ MOST_PACKED = 2**40  # the other bits of 64 are of a hash
 MOST_COUNTED = 2**20  # so few codes have 32 bits with their hash, and 32 are left for a unit
 KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
 COUNTED, BEFORE = "dpaudit_counted", "dpaudit_before"
+KEYS, KEY, KEY_CODE = "dpaudit_keys", "dpaudit_key", "dpaudit_key_code"
 EDGES, EDGE, BIN = "dpaudit_edges", "dpaudit_edge", "dpaudit_bin"
 Places: TypeAlias = NDArray[np.int64]
 
@@ -202,7 +203,9 @@ class _Work:
         if not tests:
             return {}
         asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
-        found = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
+        with _registered(part, _keys(self.schema)):
+            view = _joined(self.schema, types)
+            (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
         return {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
 
     def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
@@ -213,7 +216,7 @@ class _Work:
         weight = self._bound(part, cells, counted=counted)
         found = []
         for total in asked:
-            with _edges(part, total):
+            with _registered(part, _edges(total)):
                 answer = part.execute(self._query(total, weight))
                 found.append(_arrays(answer) if total.sparse else answer.fetchall())
         return found
@@ -253,13 +256,16 @@ class _Work:
         schema, types = self.schema, self.types or _types(part)
         places = [_place(place) for place in range(len(schema.columns))]
         codes = ", ".join(
-            f"{_code(column, _quoted(name), types[name])} AS {place}"
-            for place, (name, column) in zip(places, schema.columns.items(), strict=True)
+            f"{_code(column, _quoted(name), types[name], number)} AS {place}"
+            for number, (place, (name, column)) in enumerate(
+                zip(places, schema.columns.items(), strict=True)
+            )
         )
+        view = _joined(schema, types)
         unit = None if schema.unit is None else _quoted(schema.unit)
-        rows = f"SELECT {codes} FROM {VIEW}"
+        rows = f"SELECT {codes} FROM {view}"
         if unit is not None:
-            rows = f"SELECT {unit} AS {UNIT}, {codes} FROM {VIEW} WHERE {unit} IS NOT NULL"
+            rows = f"SELECT {unit} AS {UNIT}, {codes} FROM {view} WHERE {unit} IS NOT NULL"
         if cells is None:
             kept = places
             if unit is not None:
@@ -267,7 +273,9 @@ class _Work:
         else:
             rows, kept = self._packed(part, rows, cells, counted=counted)
         named = [*([] if unit is None or counted else [UNIT]), *kept, *([COUNTED] * counted)]
-        part.execute(f"CREATE OR REPLACE TABLE {KEPT} AS SELECT {', '.join(named)} FROM ({rows})")
+        with _registered(part, _keys(schema)):
+            made = f"CREATE OR REPLACE TABLE {KEPT} AS SELECT {', '.join(named)} FROM ({rows})"
+            part.execute(made).fetchall()
         return COUNTED if counted else ""
 
     def _packed(
@@ -427,8 +435,31 @@ def _place(place: int) -> str:
     return f"dpaudit_c{place}"
 
 
-def _enum(column: Category) -> str:
-    return f"ENUM ({', '.join(map(_text, column.keys))})"
+def _joined(schema: Schema, types: Mapping[str, str]) -> str:
+    """The rows, with the code of each category's key beside it; NULL for a text that is none."""
+    view = VIEW
+    for number, (name, column) in enumerate(schema.columns.items()):
+        if isinstance(column, Category):
+            value, keys = _read(column, _quoted(name), types[name]), f"{KEYS}{number}"
+            for table, text in ((keys, value), (f"{keys}_typed", _typed(value))):
+                view += f" LEFT JOIN {keys} AS {table} ON {text} = {table}.{KEY}"
+    return view
+
+
+def _keys(schema: Schema) -> dict[str, Any]:
+    """Tables of categories' keys and codes: a text of many keys takes seconds to parse."""
+    import pyarrow as pa
+
+    return {
+        f"{KEYS}{number}": pa.table(
+            {
+                KEY: pa.array(column.keys, pa.string()),
+                KEY_CODE: pa.array(range(len(column.keys)), pa.int32()),
+            }
+        )
+        for number, column in enumerate(schema.columns.values())
+        if isinstance(column, Category)
+    }
 
 
 def _types(part: Any) -> dict[str, str]:
@@ -476,14 +507,13 @@ def _read(column: Column, name: str, kind: str) -> str:
     return f"nullif(CAST({name} AS VARCHAR), '')"
 
 
-def _code(column: Column, name: str, kind: str) -> str:
+def _code(column: Column, name: str, kind: str, number: int) -> str:
     value = _read(column, name, kind)
     if isinstance(column, Text):
         return value
     if isinstance(column, Number):
         return _number_code(column, value)
-    value = _key_of(column, value)
-    code = f"CAST(enum_code(TRY_CAST({value} AS {_enum(column)})) AS INTEGER)"
+    code = _of_key(number)
     if column.other in column.keys:
         other = column.keys.index(column.other)
         code = f"CASE WHEN {value} IS NULL THEN NULL ELSE coalesce({code}, {other}) END"
@@ -492,16 +522,20 @@ def _code(column: Column, name: str, kind: str) -> str:
     return code
 
 
-def _key_of(column: Category, value: str) -> str:
-    """A value as a key: "True" and "1.0" are true and 1, as of typed columns, where no key is so.
+def _of_key(number: int) -> str:
+    """The code of a category's key; NULL where the text is none."""
+    return f"coalesce({KEYS}{number}.{KEY_CODE}, {KEYS}{number}_typed.{KEY_CODE})"
+
+
+def _typed(value: str) -> str:
+    """A text as a key: "True" and "1.0" are true and 1, as of typed columns, where no key is so.
 
     So CSV counts as the frame does that it was written from, whoever wrote it.
     """
-    typed = (
+    return (
         f"CASE WHEN lower({value}) IN ('true', 'false') THEN lower({value}) "
         f"ELSE regexp_replace({value}, '^(-?[0-9]+)[.]0+$', '\\1') END"
     )
-    return f"CASE WHEN TRY_CAST({value} AS {_enum(column)}) IS NULL THEN {typed} ELSE {value} END"
 
 
 def _number_code(column: Number, value: str) -> str:
@@ -523,7 +557,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
         unit = _read(Text(), _quoted(schema.unit), types[schema.unit])
         spelled = f" OR lower({unit}) = 'nan'" if texts else ""
         yield f"column {schema.unit!r} has no unit", f"({unit}) IS NULL{spelled}"
-    for name, column in schema.columns.items():
+    for number, (name, column) in enumerate(schema.columns.items()):
         quoted = _quoted(name)
         value = _read(column, quoted, types[name])
         if texts and isinstance(column, Number):
@@ -539,8 +573,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
                 empty = f"({empty} OR isnan(TRY_CAST({quoted} AS DOUBLE)))"
             yield f"column {name!r} has no value", empty
         if isinstance(column, Category) and column.other == ERROR:
-            key = _key_of(column, value)
-            unknown = f"({value}) IS NOT NULL AND TRY_CAST({key} AS {_enum(column)}) IS NULL"
+            unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
             yield f"column {name!r} holds a key that is not in the schema", unknown
 
 
@@ -576,22 +609,31 @@ def _key_code(schema: Schema, key: str | Bins, places: Mapping[str, str], number
     return f"{places[key]} - ({column.low})" if isinstance(column, Number) else places[key]
 
 
-@contextmanager
-def _edges(part: Any, total: Total) -> Iterator[None]:
+def _edges(total: Total) -> dict[str, Any]:
     """Tables of the edges of bins, to be joined: a text of many edges takes seconds to parse."""
     import pyarrow as pa
 
-    names = []
-    for number, key in enumerate(total.by):
-        if isinstance(key, Bins):
-            edges = pa.array(key.edges, pa.int64())
-            bins = pa.array(range(1, key.cells), pa.int64())
-            names.append(f"{EDGES}{number}")
-            part.register(names[-1], pa.table({f"{EDGE}{number}": edges, f"{BIN}{number}": bins}))
+    return {
+        f"{EDGES}{number}": pa.table(
+            {
+                f"{EDGE}{number}": pa.array(key.edges, pa.int64()),
+                f"{BIN}{number}": pa.array(range(1, key.cells), pa.int64()),
+            }
+        )
+        for number, key in enumerate(total.by)
+        if isinstance(key, Bins)
+    }
+
+
+@contextmanager
+def _registered(part: Any, tables: Mapping[str, Any]) -> Iterator[None]:
+    """Public tables that a query joins."""
+    for name, table in tables.items():
+        part.register(name, table)
     try:
         yield
     finally:
-        for name in names:
+        for name in tables:
             part.unregister(name)
 
 

@@ -95,7 +95,7 @@ class Category:
         keys = tuple(map(_key, given))
         if not 0 < len(keys) <= MOST_KEYS:
             raise InvalidParameter(f"Category.keys: {len(keys)} keys; expected 1 to {MOST_KEYS}")
-        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 10_000 else []
+        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 100 else []
         if len(set(keys)) != len(keys) or MISSING in keys:
             raise InvalidParameter(f"Category.keys: {', '.join(twice) or MISSING!r} occurs twice")
         object.__setattr__(self, "keys", keys)
