@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -21,15 +23,21 @@ from typing import Any
 
 import pytest
 
+import dpaudit.check.derivation as derivation
 from dpaudit.accountant.account import Account
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import own_bound, rederive
+from dpaudit.check.measures import MEASURES
 from dpaudit.check.pairs import worst
+from dpaudit.check.profile.conversions import confirm_conversion
+from dpaudit.check.reading import value_text
 from dpaudit.check.theorem import THEOREMS, Theorem, rule_name
 from dpaudit.errors import DpauditError
-from dpaudit.exact import is_infinite
+from dpaudit.exact import decimal_upper, is_infinite
 from dpaudit.families.adaptive import Select
-from dpaudit.families.composition import Assuming, Repeat
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Repeat
+from dpaudit.families.opaque import ZCDP, ApproxDP, RenyiCurve
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node, free_unknowns, postorder
 from dpaudit.nodes.pairs import Branched, Losses, Normal
@@ -38,7 +46,7 @@ from dpaudit.nodes.tables import from_table
 from dpaudit.profiles import delta_interval
 from dpaudit.scope import central
 from tests.coarse import delta_lower
-from tests.every_node import IN_NUMBERS, LIPSCHITZ, G, L
+from tests.every_node import ALPHA, IN_NUMBERS, LIPSCHITZ, G, L
 from tests.wire_draws import ADJACENCIES, Draws, Json, table_of, tree_of
 from tests.wire_fuzz import TooLong, at_order, ends, limited, too_small
 from tests.wire_oracle import Reader, Truth
@@ -140,7 +148,8 @@ class Case:
             step = self.account.step(calculus)
         except DpauditError:
             return ""
-        if _is_less(value, step.value):
+        # Pairs may depend on what the step's witness chose.
+        if not isinstance(value, Losses) and _is_less(value, step.value):
             return "accountant"
         rows = step_rows(steps_of([step]))
         predicate = {"derivation": {"steps": rows}, "scope": {"adjacency": self.adjacency}}
@@ -229,6 +238,69 @@ def survivors(calculus: str, known: list[Case]) -> tuple[dict[str, str], list[st
         else:
             unseen.append(f"{rule.text}: {len(tried)} declarations")
     return seen, unseen
+
+
+# --- conversions ----------------------------------------------------------------------------------
+
+CONVERTED: dict[str, Node] = {
+    "pure": Laplace("l", 2),
+    "approx": ApproxDP(1, DELTA),
+    "zcdp": ZCDP("0.1"),
+    "rdp": RenyiCurve(ALPHA / 8),
+    "gdp": Gaussian("g", 4),
+    "profile": Compose(Laplace("l", 2), Gaussian("g", 4)),
+}
+
+
+def converted(calculus: str) -> list[Json]:
+    """An honest derivation that ends in a conversion."""
+    node = CONVERTED[calculus]
+    step = Account(node, central("add_remove")).converted(calculus, DELTA)
+    return step_rows(steps_of([step]))
+
+
+def accepts_less(calculus: str) -> bool:
+    """Whether the checker confirms an epsilon a tenth below what the accountant found."""
+    node, rows = CONVERTED[calculus], converted(calculus)
+    predicate = {"derivation": {"steps": rows}, "scope": {"adjacency": "add_remove"}}
+    last = rows[-1]
+    text = decimal_upper(Fraction(last["conclusion"]["epsilon"]) * LESS)
+    last["conclusion"]["epsilon"] = text
+    last["expression"] = value_text((Fraction(text), DELTA))
+    last["witness"] = last["witness"] | ({"epsilon": text} if "epsilon" in last["witness"] else {})
+    try:
+        rederive(predicate, node)
+    except DpauditError:
+        return False
+    return True
+
+
+@contextmanager
+def weaker_conversion(calculus: str) -> Iterator[None]:
+    """A conversion that accepts a tenth less than it did."""
+
+    honest = str(converted(calculus)[-1]["conclusion"]["epsilon"])
+
+    def raised(text: str) -> str:
+        return honest if Fraction(text) >= LESS * Fraction(honest) else text
+
+    def number(premise: Any, delta: Any, text: str, witness: Any) -> Any:
+        more = raised(text)
+        own = witness | ({"epsilon": more} if "epsilon" in witness else {})
+        held = own_conversion(premise, delta, more, own)
+        return held if held[0] is None else (Fraction(text), held[1])
+
+    def pairs(losses: Any, delta: Any, text: str, witness: Any) -> Any:
+        found = confirm_conversion(losses, delta, raised(text), witness)
+        return None if found is None else replace(found, epsilon=Fraction(text))
+
+    own_conversion: Any = MEASURES[calculus].to_approx
+    with pytest.MonkeyPatch.context() as patch:
+        if own_conversion is None:
+            patch.setattr(derivation, "confirm_conversion", pairs)
+        else:
+            patch.setitem(MEASURES, calculus, replace(MEASURES[calculus], to_approx=number))
+        yield
 
 
 def main() -> int:
