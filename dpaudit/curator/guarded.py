@@ -1,7 +1,8 @@
-"""The curator of a run on the data: what it holds is out of the program's reach by name.
+"""The curator of a run on the data: it refuses what a program reads of it by mistake.
 
-Python hides nothing from code in the same process that looks for it (frames, the garbage collector,
-the queries themselves, which see every row): ``docs/sharp_edges.md`` says what is left.
+Records, batches and generators are private attributes, and a program that names one is stopped at
+that line.  This is no boundary: Python hides nothing from code in the same process that looks for
+it (``SECURITY.md``).
 :class:`Withheld` answers from a transcript and holds no record at all: what a program and its
 metrics give on it, they give of what was released.
 """
@@ -11,56 +12,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from dpaudit.curator.curator import Event, Request, Sampler, Told
-from dpaudit.curator.locations import at, is_program, line_of_error, program_line
+from dpaudit.curator.locations import at, line_of_error, private_read
 from dpaudit.errors import DpauditError, InvalidParameter, Undeclared
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
-Generator = np.random.Generator
-
-
-class _Hidden:
-    """An attribute that is in no instance's ``__dict__``, and that a program's code cannot read."""
-
-    def __init__(self) -> None:
-        held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        self._read, self._write = held.__getitem__, held.__setitem__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, curator: Any, owner: type | None = None) -> Any:
-        if curator is None:
-            return self
-        if is_program(sys._getframe(1)):
-            raise Undeclared(
-                f"the program reads the curator's private {self._name!r}{at(program_line())}: "
-                "records are for its queries alone; ask for a release"
-            )
-        return self._read(curator)
-
-    def __set__(self, curator: Any, value: Any) -> None:
-        self._write(curator, value)
-
 
 class Guarded(Sampler):
-    """The sampler of a run on the data: records, batches and generators are hidden.
+    """The sampler of a run on the data.
 
-    Errors: Undeclared, naming the line, where the program's own code reads one of them.
+    Errors: Undeclared, naming the line, where a line of the program reads a private attribute, by
+    its name, by ``getattr`` or by ``vars``.
     """
 
-    _records = _Hidden()
-    _parts = _Hidden()
-    _latent = _Hidden()
-    _passes = _Hidden()
-    _rng = _Hidden()
-    _sessions = _Hidden()
+    def __getattribute__(self, name: str) -> Any:
+        if (line := private_read(name, sys._getframe(1))) is not None:
+            raise Undeclared(
+                f"the program reads the curator's private {name!r}{line}: records are for its "
+                "queries alone; ask for a release"
+            )
+        return super().__getattribute__(name)
 
     def _rehearse(self, request: Request) -> None:
         """As a sampler's; a query that fails on zeros is refused by name, before data is touched.

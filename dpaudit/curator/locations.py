@@ -60,6 +60,15 @@ def is_program(frame: FrameType) -> bool:
     return _is_programs(str(frame.f_globals.get("__name__", "")))
 
 
+def private_read(name: str, caller: FrameType) -> str | None:
+    """The program's line, as :func:`at` says it, where its own frame reads a private attribute.
+
+    What a library reads for it is not seen (``SECURITY.md``).
+    """
+    private = name == "__dict__" or (name.startswith("_") and not name.startswith("__"))
+    return at(program_line()) if private and is_program(caller) else None
+
+
 @cache
 def _is_programs(module: str) -> bool:
     top = module.partition(".")[0]

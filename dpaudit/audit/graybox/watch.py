@@ -11,7 +11,7 @@ import numpy as np
 from dpaudit.audit.graybox.frequencies import Frequencies
 from dpaudit.curator.curator import Batch, Request, Sampler
 from dpaudit.curator.entitlement import Mask
-from dpaudit.curator.locations import at, is_program, program_line
+from dpaudit.curator.locations import private_read, program_line
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.batches import batches_of
 from dpaudit.kernels.query import Array, Query, Records
@@ -63,11 +63,8 @@ class Watched(Sampler):
         (self._spreading,) = self._rng.spawn(1)
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "__dict__" or (name.startswith("_") and not name.startswith("__")):
-            caller = sys._getframe(1)
-            if is_program(caller):
-                place = at(program_line())
-                self.touched[f"the program reads the curator's private {name!r}{place}"] = None
+        if (line := private_read(name, sys._getframe(1))) is not None:
+            self.touched[f"the program reads the curator's private {name!r}{line}"] = None
         return super().__getattribute__(name)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
