@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
+import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +19,8 @@ PAGE = Path(__file__).parents[2] / "SECURITY.md"
 def test_an_older_copy_of_a_ledger_shows_against_a_kept_head_alone(tmp_path: Path) -> None:
     place, older = tmp_path / "ledger.sqlite", tmp_path / "older.sqlite"
     open_ledger(place).create("people", terms(1))
-    shutil.copy(place, older)
+    with sqlite3.connect(place) as source, sqlite3.connect(older) as copy:
+        source.backup(copy)
     cost = (Fraction(1, 10), Fraction(0))
     head = open_ledger(place).charge("people", "person", SCOPE, cost, "a", "a", None).head
     assert open_ledger(older).verify("people").spent == (0, 0)
