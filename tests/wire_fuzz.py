@@ -282,10 +282,10 @@ class Judge:
         if free_unknowns(root):
             self._symbolic(root, guarded)
             return
+        if self.nonsense:
+            self._violated("read", self.reader.wrong[0])
         rows = self._accounted(root)
         self._checked(root, rows)
-        if self.nonsense and not self.found.violations:
-            self.found.outcome = "refused where it is folded"
 
     def _calculi(self) -> list[str]:
         """All, where anything is wrong; else one of the two that take long, by turns."""

@@ -262,7 +262,7 @@ def postorder(root: Node) -> Iterator[Node]:
 def examine(root: Node) -> None:
     """Ask anew whether every parameter of a declaration is in its domain, as :meth:`Node.examine`.
 
-    A Repeat with an index asks for what is below it, for each of its rounds, by itself.
+    A Repeat asks for what is below it by itself, if that depends on its own index.
     """
     seen: set[int] = set()
     stack = [root]
@@ -271,7 +271,9 @@ def examine(root: Node) -> None:
         if id(node) not in seen:
             seen.add(id(node))
             node.examine()
-            stack.extend(() if getattr(node, "index", None) is not None else node.children)
+            own = getattr(node, "index", None)
+            asks = own is not None and any(own in free_unknowns(child) for child in node.children)
+            stack.extend(() if asks else node.children)
 
 
 def hiding(root: Node) -> Node | None:

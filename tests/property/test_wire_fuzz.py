@@ -8,6 +8,7 @@ import sympy
 import dpaudit.check.derivation as derivation
 import dpaudit.measures.calculus as calculus
 import dpaudit.nodes.core as core
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact
 from dpaudit.families.additive import Laplace
 from dpaudit.families.composition import Compose, Repeat
@@ -65,6 +66,14 @@ def test_the_first_schedule_below_zero_is_found(monkeypatch: pytest.MonkeyPatch)
         found = Judge(table, "add_remove", converted=None).judge().violations
     assert any("accountant pure 0.1 for 10.0" in text for text in found)
     assert any("checker pure 0.1 for 10.0" in text for text in found)
+
+
+def test_an_index_is_asked_about_below_another_one() -> None:
+    """What is inside depends on the outer index alone."""
+    i, j = sympy.symbols("i j", integer=True, positive=True)
+    with pytest.raises(InvalidParameter, match="was not shown for every i"):
+        Repeat(Repeat(Laplace("a", i - 3), 2, j), 8, i)
+    Repeat(Repeat(Laplace("a", i), 2, j), 8, i)
 
 
 def shipped() -> set[str]:
