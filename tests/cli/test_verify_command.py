@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -193,6 +194,22 @@ def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, proje
     (project / "mechanisms" / "cases.py").open("a").write("\n")
     roots._ran.clear()  # as a process that starts now
     assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
+
+
+@pytest.mark.parametrize(("options", "runs"), [([], False), (["--replay"], True)])
+def test_the_projects_code_runs_for_a_replay_alone(
+    dpaudit: Invoke, project: Path, tmp_path: Path, options: list[str], runs: bool
+) -> None:
+    """The threat model: who verifies without a replay runs nobody's program."""
+    cases, mark = project / "mechanisms" / "cases.py", tmp_path / "imported"
+    cases.open("a").write(f"\nopen({str(mark)!r}, 'a').close()\n")
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    mark.unlink()
+    roots._ran.clear()  # as a process that starts now
+    for name in [name for name in sys.modules if name.startswith(("mechanisms", "audits"))]:
+        del sys.modules[name]
+    dpaudit("verify", project / "reports" / "held.json", *options)
+    assert mark.exists() == runs
 
 
 @pytest.mark.quality

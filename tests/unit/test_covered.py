@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
+import pickle
 import string
 import sys
 from collections.abc import Callable
@@ -269,6 +271,12 @@ def test_a_program_that_reads_a_private_attribute_is_stopped(read: Any) -> None:
     with pytest.raises(Undeclared, match="reads the curator's private"):
         read(curator)
     curator.release("mean", ClippedMean(rows, radius=1.0))
+
+
+@pytest.mark.parametrize("keep", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_curator_is_neither_copied_nor_saved(keep: Any) -> None:
+    with pytest.raises(Undeclared, match="keep what was released"):
+        keep(guarded())
 
 
 def found_by_a_library(curator: Guarded) -> Any:
