@@ -32,9 +32,9 @@ from dpaudit.exact import (
 Domain = Callable[[Number, str], None]
 SHOWN = 200
 LONG = 50
-# How many boxes of a subdivision are looked at for one sign: about a second of work, and enough for
-# each of 10,000 rounds by itself.
-MOST_BOXES = 20_000
+# How many boxes of a subdivision are looked at for one sign: a second of work at most, and enough
+# for each of 2,000 rounds by itself.
+MOST_BOXES = 4_000
 
 
 @dataclass(frozen=True)

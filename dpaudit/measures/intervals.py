@@ -6,7 +6,8 @@ the mechanism without it, since each of its two runs moves by at most s in total
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -69,17 +70,34 @@ def losses_of(step: Step) -> Losses:
 def epsilon_two_sided(step: Step, delta: Fraction, width: float = profiles.WIDTH) -> TwoSided:
     """The smallest certified epsilon at ``delta``, and one that is certainly reached."""
     losses = losses_of(step)
-    if losses.slack != 0:
-        return _with_slack(losses, delta, width)
-    return _collected(losses, _epsilon(delta), width)
+    with _in_floats(step):
+        if losses.slack != 0:
+            return _with_slack(losses, delta, width)
+        return _collected(losses, _epsilon(delta), width)
 
 
 def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
     losses = losses_of(step)
-    if losses.slack == 0:
-        return _collected(losses, _delta(epsilon), profiles.RELATIVE_WIDTH)
-    return _delta_with_slack(losses, epsilon)
+    with _in_floats(step):
+        if losses.slack == 0:
+            return _collected(losses, _delta(epsilon), profiles.RELATIVE_WIDTH)
+        return _delta_with_slack(losses, epsilon)
+
+
+@contextmanager
+def _in_floats(step: Step) -> Iterator[None]:
+    """The engines compute in floats: whose loss is too large for them has other bounds.
+
+    Errors: Unsupported.
+    """
+    try:
+        yield
+    except OverflowError:
+        raise Unsupported(
+            f"{step.node.head}: its privacy loss is too large for floats, in which profiles are "
+            "computed; the other calculi bound it"
+        ) from None
 
 
 def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:

@@ -76,10 +76,7 @@ class _Derivation:
         key = id(step), tuple((s, k) for s, k in values.items() if s in own)
         if key not in self._numbers:
             if len(self._numbers) >= MOST_STEPS:
-                raise Unsupported(
-                    f"{step.node.head}: {step.calculus} was asked for more than {MOST_STEPS} "
-                    "different rounds, each of which would have to be looked at"
-                )
+                raise _too_many(step)
             self._numbers[key] = self._looked_at(step, dict(key[1]))
         return self._numbers[key]
 
@@ -110,6 +107,8 @@ class _Derivation:
         times = _at(step.node.times, values)
         if is_symbolic(times):
             return []
+        if times > MOST_STEPS:
+            raise _too_many(step)
         rounds = range(1, int(times) + 1)
         return [self._once(p, {**values, index: k}) for k in rounds for p in step.premises]
 
@@ -124,6 +123,13 @@ class _Derivation:
         amplified = kind in AT_MOST_ITS_BASE and step.calculus == "pure"
         if amplified and any(map(_is_below, inside, numbers)):
             raise _impossible(step, values, "is above that of the mechanism it samples for")
+
+
+def _too_many(step: Any) -> Unsupported:
+    return Unsupported(
+        f"{step.node.head}: {step.calculus} was asked for more than {MOST_STEPS} different rounds, "
+        "each of which would have to be looked at"
+    )
 
 
 def _impossible(step: Any, values: Values, why: str) -> InternalError:

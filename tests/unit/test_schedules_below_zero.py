@@ -288,3 +288,8 @@ def test_a_loss_next_to_infinity_is_no_contradiction() -> None:
     """Arb knows erfinv(tanh(5e299)) at no precision: the account is infinite, and says so."""
     opened = account(Group(Repeat(Laplace("a", "1e-300"), 2), 4), central("replace_one"))
     assert opened.epsilon("1e-5").upper > 10**300
+
+
+def test_a_loss_beyond_floats_is_answered_by_the_other_calculi() -> None:
+    opened = account(Compose(GDP(10**300), Laplace("x", 1)), SCOPE)
+    assert opened.epsilon("1e-5").upper > 10**300
