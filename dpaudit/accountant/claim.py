@@ -28,12 +28,11 @@ from dpaudit.exact import (
     sympify,
     unknowns,
 )
-from dpaudit.exact.domains import Span, for_each
 from dpaudit.exact.inequality import POINTS, at_most, balls_at, covered, ends_of, points, simple
 from dpaudit.families.opaque import ApproxDP, RenyiDP
 from dpaudit.measures.calculus import CALCULI, Step, measure_of, measures
 from dpaudit.measures.renyi import order
-from dpaudit.nodes import Node, Status, examine, postorder
+from dpaudit.nodes import Node, Status, postorder
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Scope
 
@@ -118,16 +117,7 @@ class Claim:
         return self.check_account(Account(node, scope))
 
     def check_account(self, account: Account) -> Checked:
-        """As :meth:`check`, on an account that is already open.
-
-        Errors: InvalidParameter for a declaration with a parameter outside its domain at some
-        values of the claim's ranges.
-        """
-        with for_each(
-            {s: Span(*ends, whole=bool(s.is_integer)) for s, ends in self.ranges.items()}
-        ):
-            if self.ranges:
-                examine(account.node)
+        """As :meth:`check`, on an account that is already open."""
         try:
             if isinstance(self.guarantee, ApproxDP):
                 return _check_approximate(self, account)

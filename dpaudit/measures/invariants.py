@@ -34,7 +34,8 @@ AT_LEAST_EACH_CHILD = (
     "Group",
     "Tuned",
 )
-AT_MOST_ITS_BASE = ("PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement")
+# Not with replacement: a record that is drawn twice counts as two.
+AT_MOST_ITS_BASE = ("PoissonSampled", "SampledWithoutReplacement")
 COUNTS = frozenset(
     "times size draws population batch_size slots rounds steps answers choices clients groups "
     "sensitivity".split()

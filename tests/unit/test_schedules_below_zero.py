@@ -265,14 +265,6 @@ def test_every_refusal_is_one_of_ours() -> None:
             declare()
 
 
-def test_a_claim_over_a_range_needs_a_declaration_that_holds_there() -> None:
-    sigma = sympy.Symbol("sigma", real=True)
-    node, claim = PureDP(1 / sigma), PureDP(1)
-    Claim(claim, by="an author", ranges={sigma: (1, 2)}).check(node, SCOPE)
-    with pytest.raises(InvalidParameter, match=r"every sigma in -2\.\.-1"):
-        Claim(claim, by="an author", ranges={sigma: (-2, -1)}).check(node, SCOPE)
-
-
 @pytest.mark.parametrize("first", [-5, 0])
 def test_a_sums_index_has_only_values_that_its_assumptions_allow(first: int) -> None:
     """SymPy calls the sum of a positive symbol positive, whatever its limits."""

@@ -18,8 +18,8 @@ from reprlib import repr as short
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number, exact, is_symbolic
-from dpaudit.exact.domains import count, is_bound, number, positive, refuse
+from dpaudit.exact import Number, exact, is_symbolic, readable
+from dpaudit.exact.domains import count, known_sign, number, positive, refuse
 from dpaudit.nodes.core import VALUES, Leaf, labelled
 from dpaudit.scope import choose
 
@@ -200,29 +200,30 @@ class CorrelatedGaussian(Leaf):
             size = len(self.strategy.entries)
             if self.rounds != size:
                 refuse(self.rounds, f"{self.name}.rounds", f"{size}, the rows of its strategy")
-        if is_bound(self.rounds):
-            refuse(self.rounds, f"{self.name}.rounds", "a number that is the same in every round")
-        if not is_symbolic(self.rounds):
-            self._within(int(self.rounds))
+        self._within(self.rounds)
 
-    def _within(self, rounds: int) -> None:
+    def _within(self, rounds: Number) -> None:
         """Errors: InvalidParameter for bands, or participations, that so many rounds do not hold.
 
-        Rounds 1, 1 + b, 1 + 2 b, ... are the most that are b apart: ceil(rounds / b) of them.
+        Rounds 1, 1 + b, 1 + 2 b, ... are the most that are b apart: m of them need (m - 1) b + 1.
         """
         if isinstance(self.strategy, BandedToeplitz):
             bands = len(self.strategy.entries)
-            if bands > rounds:
+            if known_sign(rounds - bands, strict=False) is False:
                 raise InvalidParameter(
                     f"{self.name}.strategy = {self.strategy}: {bands} bands, longer than "
                     f"{self.name}.rounds = {rounds}: expected at most {rounds} coefficients"
                 )
         who = self.participation
-        fit = -(-rounds // int(who.separation))
-        if who.at_most > fit:
+        needed = (who.at_most - 1) * who.separation + 1
+        if known_sign(rounds - needed, strict=False) is False:
+            held = "too few for them in some round"
+            if not is_symbolic(rounds):
+                fit = -(-rounds // who.separation)
+                held = f"at most {fit} of them; declare Participation({fit}, {who.separation})"
             raise InvalidParameter(
-                f"{self.name}.participation = {who}: {self.name}.rounds = {rounds} hold at most "
-                f"{fit} of them; declare Participation({fit}, {who.separation})"
+                f"{self.name}.participation = {who}: {self.name}.rounds = {readable(rounds)} hold "
+                f"{held}"
             )
 
 
