@@ -257,6 +257,20 @@ def write_one(result: Certified, out: Path) -> Files:
     return files
 
 
+def with_output(result: Certified, out: Path) -> None:
+    """That the output which a certificate names lies beside it.
+
+    Errors: OutputNotWritable where it had to be put elsewhere.
+    """
+    run = result.certificate["predicate"]["run"]
+    kept = run.get("output") if run else None
+    if kept and not (out / kept["name"]).exists():
+        raise OutputNotWritable(
+            f"{out / kept['name']}: it could not be written when it was drawn; move it there from "
+            "where it was put instead, as was said above"
+        )
+
+
 def certify_each(run: Run, out: Path) -> Iterator[Finished | Failed]:
     """Every mechanism of a run: first what an earlier run made and still verifies, then the rest.
 
@@ -307,6 +321,7 @@ def _make(run: Run, index: int, out: Path) -> Finished:
     result = run.certify(index)
     check_own(result.certificate, run.options.store)
     files = write_one(result, out)
+    with_output(result, out)
     remember(files, made_from)
     if run.options.store is not None:
         clean([result], run.options.store)

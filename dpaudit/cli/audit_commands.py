@@ -140,6 +140,8 @@ def certify(
     results = _certify(targets, orders, given, out / ".audits")
     written = publish.write(results, out, out / ".audits")
     publish.clean(results, out / ".audits")
+    for result in results:
+        publish.with_output(result, out)
     certificates = [result.certificate for result in results]
     if as_json:
         files = [{"certificate": str(w.certificate), "page": str(w.page)} for w in written]

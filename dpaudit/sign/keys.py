@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,9 +83,11 @@ def make_keys(path: Path) -> tuple[Path, Path]:
     try:
         write_new(public, shared)
     except (FileExistsError, OutputNotWritable) as error:
-        path.unlink(missing_ok=True)  # nobody has used it yet
+        with suppress(OSError):  # a disk that takes no change keeps it
+            path.unlink()  # nobody has used it yet
         said = str(error) if isinstance(error, OutputNotWritable) else f"{public} exists"
-        raise OutputNotWritable(f"{said}; no key was made") from None
+        left = f"remove {path}, which has no public key" if path.exists() else "no key was made"
+        raise OutputNotWritable(f"{said}; {left}") from None
     return path, public
 
 

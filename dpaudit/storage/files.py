@@ -51,7 +51,13 @@ def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
     """
     with _reasoned(path), _staged(path, content, mode) as staged:
         taken = not _linked(staged, path)
-        _synchronise(path.parent)
+        try:
+            _synchronise(path.parent)
+        except OSError:
+            if not taken:  # what may not last is not there for whoever is told so
+                with suppress(OSError):
+                    path.unlink()
+            raise
     if taken:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 

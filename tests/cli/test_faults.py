@@ -50,7 +50,7 @@ def test_every_fault_of_every_command(name: str, tmp_path: Path) -> None:
     ("guard", "command", "said"),
     [
         ("files_in_place", "sign", "is not whole"),
-        ("errors_unheard", "sign", "no keys"),
+        ("errors_unheard", "sign", "no signature"),
         ("unsynchronised", "sign", "no keys"),
         ("charges_unsynchronised", "release", "published, charged 0 times"),
     ],

@@ -374,7 +374,11 @@ class Trial:
 
     def say(self, where: str, found: Iterator[str]) -> None:
         """Note what does not hold."""
-        self.problems += [f"{self.command.name}, {where}: {what}" for what in found]
+        try:
+            for what in found:
+                self.problems.append(f"{self.command.name}, {where}: {what}")
+        except Exception as error:  # noqa: BLE001  (of files that are not whole, anything)
+            self.problems.append(f"{self.command.name}, {where}: not read: {error!r:.200}")
 
     def faults(self) -> list[tuple[int, int]]:
         """Every call and every way in which it can go wrong: (k, how)."""
@@ -464,7 +468,8 @@ def redrawn(before: Files, after: Files) -> Iterator[str]:
 def leftover(files: Files) -> Iterator[str]:
     """Nothing temporary is left where a command succeeded."""
     for name in files:
-        if name.endswith((".tmp", "probe")):
+        # Batches of another seed are kept for the run that resumes with it.
+        if name.endswith((".tmp", "probe")) and ".audits/" not in name:
             yield f"{name} is left"
 
 
