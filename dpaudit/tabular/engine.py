@@ -322,7 +322,7 @@ class _Work:
         if types[unit] not in WHOLE:
             return None
         ends = f"SELECT min({_quoted(unit)}), max({_quoted(unit)}) FROM {VIEW}"
-        low, high = part.execute(ends).fetchone()
+        ((low, high),) = part.execute(ends).fetchall()
         return None if low is None or high - low >= 2**32 else int(low)
 
     def _first_of_whole(self, rows: str, least: int) -> str:

@@ -147,6 +147,16 @@ def test_the_type_of_a_unit_does_not_decide_which_of_its_rows_are_kept(most: int
         assert two_of_each(most, data.astype({"unit": kind})) == known
 
 
+@pytest.mark.parametrize("kind", ["int64", "str"])
+def test_totals_by_key_are_the_same_for_units_of_either_type(kind: str) -> None:
+    """The smallest whole unit is asked for, and answered to the end, before keys are joined."""
+    frame = pd.DataFrame({"unit": [1, 1, 2, 3], "key": ["a", "b", "a", "a"]})
+    schema = Schema("t", {"key": Category(("a", "b"))}, unit="unit", rows=2)
+    table = Table(schema, frame.astype({"unit": kind})).opened("k")
+    assert table.totals([Total("n", (ROWS,), ("key",))]) == [[(3, 1)]]
+    assert len(table.rows(["key"])) == 4
+
+
 @pytest.mark.parametrize("far", [2**40, -(2**63), 2**63 - 1])
 def test_a_unit_far_from_all_others_changes_none_of_their_rows(far: int) -> None:
     """Units beyond 32 bits leave no room beside a code; ties of 12 bits of a hash are a dozen here.
