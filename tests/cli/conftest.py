@@ -87,22 +87,22 @@ def environment() -> dict[str, str]:
     return os.environ | {"SOURCE_DATE_EPOCH": EPOCH, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
-def _interruptible() -> None:
-    """A shell starts its background jobs, and so their children, deaf to SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def spawn(*arguments: Any, cwd: Path, module: str = "dpaudit") -> subprocess.Popen[str]:
     """A command in a process of its own, which can be interrupted."""
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=cwd,
-        env=environment(),
-        preexec_fn=_interruptible,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # A shell starts its background jobs, and so their children, deaf to SIGINT.  It is set here:
+    # Python that runs in the child before the command crashes where this process used DuckDB.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def call(

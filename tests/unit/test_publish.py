@@ -28,7 +28,7 @@ from dpaudit.certificate.publish import (
     write,
 )
 from dpaudit.check.process import verify_file
-from dpaudit.errors import CertificateRejected, OutputNotWritable, ReleaseInterrupted
+from dpaudit.errors import CertificateRejected, InternalError, OutputNotWritable, ReleaseInterrupted
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.kernels.query import Records
@@ -75,10 +75,18 @@ def test_the_index_lists_what_verifies_and_nothing_else(tmp_path: Path) -> None:
     assert "notes.html" not in index
 
 
-def test_nothing_is_written_unless_everything_verifies(tmp_path: Path) -> None:
-    with pytest.raises(CertificateRejected):
-        write([certified(CASE), forgery(certified(CASE))], tmp_path)
-    assert names(tmp_path) == []
+def test_nothing_is_written_unless_everything_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate that fails is kept apart, for a report."""
+    out, apart = tmp_path / "out", tmp_path / "apart"
+    out.mkdir()
+    apart.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(apart))
+    with pytest.raises(InternalError, match="the verdict would be"):
+        write([certified(CASE), forgery(certified(CASE))], out)
+    assert names(out) == []
+    assert [path.name for path in apart.rglob("*.*")] == ["case.json"]
 
 
 def released(out: Path, seed: int | None = None) -> Certified:
@@ -304,7 +312,7 @@ def test_an_output_nested_without_end_is_kept(tmp_path: Path) -> None:
 
 
 def test_nothing_private_is_touched_before_the_certificate_is_valid(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the schema, the checker or a broken program would refuse is refused without records."""
     read = []
@@ -318,11 +326,17 @@ def test_nothing_private_is_touched_before_the_certificate_is_valid(
 
     case = replace(CASE, records=records)
     order = Order(case, None, "project", DIGESTS)
-    for name in ("check", "validate"):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    refusals: dict[str, type[Exception]] = {
+        "own_check.check": InternalError,
+        "certify.validate": CertificateRejected,
+    }
+    for place, error in refusals.items():
         with monkeypatch.context() as patched:
-            patched.setattr(f"dpaudit.certificate.certify.{name}", refuse)
-            with pytest.raises(CertificateRejected):
+            patched.setattr(f"dpaudit.certificate.{place}", refuse)
+            with pytest.raises(error, match="no"):
                 certify([order], Options(seed=1))
+        assert read == []
     claims = replace(case, claims=(replace(CASE.claims[0], guarantee=GDP(0.1)),))
     (found,) = certify([replace(order, mechanism=claims)], Options(seed=1))
     assert found.certificate["predicate"]["run"] is None
