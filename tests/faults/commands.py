@@ -1,7 +1,7 @@
 """The commands that write, run on disks that fail; and what has to hold of the files each time.
 
 ``python -m tests.faults.commands [NAME...]`` runs every fault of all commands, or of those named,
-and prints the table of ``docs/releases.md``; with ``--every N`` each N-th of them.
+and prints a table of what was tried; with ``--every N`` each N-th of them.
 """
 
 from __future__ import annotations
