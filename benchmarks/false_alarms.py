@@ -85,8 +85,9 @@ CASES: dict[str, Case] = {
         lambda e: dp.DistributedGaussianVector("a", _no_less(e), clients=3, modulus=16),
         (7.0, -8.0),
     ),
+    # Scores of four runs, and how many candidates each has; the last run is not there.
     "exponential mechanism": Case(
-        lambda e: IntegerExponentialMechanism("a", e), (3.0, 2.0, 0.0, -math.inf)
+        lambda e: IntegerExponentialMechanism("a", e), (3.0, 2.0, 0.0, 9.0, 1.0, 2.0, 5.0, 0.0)
     ),
     "AboveThreshold": Case(lambda e: dp.AboveThreshold("a", e / 2, e / 2, answers=4), (0.25,)),
     "StableRelease": Case(lambda e: StableRelease("a", min(e, 8), 2, 1 / e), (2.0, 1.0)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.attack import _padded, attack, program_text
+from dpaudit.audit.attack import attack, padded, program_text
 from dpaudit.audit.attacked import LARGEST_SCORE, Attacked
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator.curator import Curator
@@ -246,7 +246,7 @@ def test_a_program_reads_the_same_in_every_process() -> None:
 def test_batches_of_other_uses_and_widths_are_filled_up() -> None:
     """A selection among fewer candidates, and a batch that never released a label."""
     first, second = np.ones((2, 1, 3)), np.full((3, 2, 2), 2.0)
-    whole = _padded([first, None, second], [2, 4, 3])
+    whole = padded([first, None, second], [2, 4, 3])
     assert whole.shape == (9, 2, 3)
     assert np.array_equal(whole[:2, :1], first)
     assert np.array_equal(whole[6:, :, :2], second)

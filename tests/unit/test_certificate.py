@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,14 @@ def test_writing_replaces_all_or_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == ["page.html"]
 
 
+@pytest.mark.parametrize(("module", "call"), [(os, "fchmod"), (os, "fsync"), (Path, "replace")])
 def test_an_interruption_while_writing_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: Any, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "chmod", interrupted)
+    monkeypatch.setattr(module, call, interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "page.html", b"new")
     assert names(tmp_path) == []

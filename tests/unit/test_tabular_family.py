@@ -191,6 +191,28 @@ def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
     assert kstest(kernel.residual(chosen, values, scale / 2)[:, 0], "norm").pvalue < 1e-6
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3.0, 2.0, 0.0],
+        [3.0, 2.0, 0.0, -np.inf],
+        [3.0, 2.0, 0.0, 0.0],
+        [3.0, 2.0, 0.5, 1.0],
+        [3.0, 2.0, -1.0, 2.0],
+        [3.0, 2.0, 2.0**52, 1.0],
+        [3.0, -np.inf, 1.0, 1.0],
+    ],
+)
+def test_a_choice_among_runs_refuses_values_of_another_form(values: list[float]) -> None:
+    """Scores alone, no candidate, halves of one, fewer than none, too many, and no score."""
+    kernel = ExactRunsKernel(IntegerExponentialMechanism("q", Fraction(1)), 2)
+    scale = np.full(2, 2.0)
+    with pytest.raises(InvalidParameter, match="choice among runs"):
+        kernel.sample(np.array([values] * 2), scale, np.random.default_rng(1))
+    with pytest.raises(InvalidParameter, match="choice among runs"):
+        kernel.centre(np.array([values]))
+
+
 def test_what_a_float_leaves_open_about_a_choice_is_decided_exactly(monkeypatch) -> None:
     """With a window so wide that balls decide every coin, the same draws come out."""
     gaps, rate = np.array([0, 1, 3, 90, 10**7]), Fraction(1, 7)

@@ -224,11 +224,19 @@ class ExactRunsKernel(ExactChoiceKernel):
     has, 0 for one that is not there.  Released: the run of the chosen candidate, (trials, 1).  All
     candidates of a run are equally likely, whatever the data, so that which one it is tells nothing
     more.
+    Errors: also InvalidParameter for values of another form, such as scores alone.
     """
 
     def _read(self, values: Array) -> tuple[Array, Array]:
-        half = values.shape[-1] // 2
-        return values[:, :half], values[:, half:]
+        half, odd = divmod(values.shape[-1], 2)
+        scores, sizes = values[:, :half], values[:, half:]
+        if odd or not _are_runs(scores, sizes):
+            raise InvalidParameter(
+                f"{self.leaf.head}: a choice among runs of candidates needs the score of each run, "
+                "and then how many candidates each run has: whole numbers from 0, together from 1 "
+                f"to {LARGEST}"
+            )
+        return scores, sizes
 
     def _shown(self, places: Whole, values: Array) -> Array:
         return places.astype(np.float64)[:, None]
@@ -251,6 +259,15 @@ class ExactRunsKernel(ExactChoiceKernel):
         there = sizes > 0
         far = super().apart(np.where(there, scores, 0.0), np.where(there, beside, 0.0), stated)
         return np.asarray(np.where((sizes != theirs).any(axis=-1), np.inf, far))
+
+
+def _are_runs(scores: Array, sizes: Array) -> bool:
+    """Whether every run that is there has a score and a number of candidates; (trials, m) each."""
+    if scores.strides[0] == 0:
+        scores, sizes = scores[:1], sizes[:1]
+    total = sizes.sum(axis=-1)
+    counted = (sizes >= 0) & (sizes == np.rint(sizes)) & (np.isfinite(scores) | (sizes == 0))
+    return bool(counted.all() and ((total >= 1) & (total <= LARGEST)).all())
 
 
 def _picked(rows: Array, places: Whole) -> Array:
