@@ -603,7 +603,9 @@ def _discrete_gaussian(p: Any, group: int) -> Truth:
 
 
 def _response(p: Any, group: int) -> Truth:
-    choices = int(min(p["choices"], 10**6))
+    choices = int(p["choices"])
+    if choices > 10**6:
+        return alone(p["epsilon"])
     if choices == 2:
         return _pure_leaf(p["epsilon"], coarse.response)
     return _pure_leaf(p["epsilon"], lambda e: coarse.shuffled(e, choices, 1))

@@ -126,15 +126,20 @@ def _is_known(part: Any) -> bool:
 
 
 def _runs_over_its_values(limits: Any) -> bool:
-    """Whether a sum's index is only given values that its assumptions allow.
+    """Whether a sum's index has only values that its assumptions allow, and no namesake outside.
 
-    SymPy believes the assumptions: it calls a sum of a positive symbol from -5 to -1 positive.
+    SymPy believes the assumptions: it calls a sum of a positive symbol from -5 to -1 positive.  A
+    limit that holds the index itself means another symbol of that name, which is read two ways.
     """
-    index, first, _ = limits if len(limits) == 3 else (limits[0], None, None)
-    known = {fact for fact, held in index.assumptions0.items() if held} - {"commutative"}
-    least = 1 if "positive" in known else 0 if "nonnegative" in known else None
-    if first is None or known & {"negative", "nonpositive", "even", "odd", "prime", "composite"}:
+    if len(limits) != 3:
         return False
+    index, first, last = limits
+    known = {fact for fact, held in index.assumptions0.items() if held} - {"commutative"}
+    if known & {"negative", "nonpositive", "even", "odd", "prime", "composite"}:
+        return False
+    if index in first.free_symbols | last.free_symbols:
+        return False
+    least = 1 if "positive" in known else 0 if "nonnegative" in known else None
     return bool(least is None or (first - least).is_nonnegative)
 
 

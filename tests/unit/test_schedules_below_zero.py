@@ -285,3 +285,9 @@ def test_a_loss_next_to_infinity_is_no_contradiction() -> None:
 def test_a_loss_beyond_floats_is_answered_by_the_other_calculi() -> None:
     opened = account(Compose(GDP(10**300), Laplace("x", 1)), SCOPE)
     assert opened.epsilon("1e-5").upper > 10**300
+
+
+def test_a_sum_does_not_run_to_a_namesake_of_its_own_index() -> None:
+    with pytest.raises(InvalidParameter, match="expected a real, finite expression"):
+        Laplace("x", sympy.Sum(j, (j, 1, j)))
+    Repeat(Laplace("x", sympy.Sum(j, (j, 1, i))), 3, i)
