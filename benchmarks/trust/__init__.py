@@ -1,1 +1,1 @@
-"""What a verifier, a ledger and a reader of files did at an earlier revision, and do now."""
+"""Attempts on the verifier, the ledger and the readers, at an earlier revision and at this one."""

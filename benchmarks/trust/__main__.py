@@ -88,7 +88,7 @@ def page(lines: list[str], revision: str) -> str:
     """The page around the table."""
     return "\n".join(
         [
-            "# What is refused, and was not",
+            "# Attempts to get something false accepted, before and now",
             "",
             "Each row is one attempt to get something false verified, published or charged. It was",
             f"run on revision {revision} and on the code of this page by",
