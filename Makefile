@@ -66,12 +66,11 @@ quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
 	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
 
-bench: $(READY)  ## time the audits, clipped gradients, a million users, hot kernels beside loops in C
+bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a million users
 	$(BIN)/python -m benchmarks.audit $(ARGS)
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
-	$(BIN)/python -m benchmarks.loops --page docs/loops.md
 
 docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -56,6 +56,33 @@ def graph() -> grimp.ImportGraph:
     )
 
 
+def circles(graph: grimp.ImportGraph) -> list[tuple[str, str]]:
+    """Pairs of modules of which each imports the other, directly or by way of others."""
+    above = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    return [
+        (module, other)
+        for module in sorted(above)
+        for other in sorted(above[module])
+        if module < other and module in above[other]
+    ]
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports that only a type checker reads are left out."""
+    graph = grimp.build_graph("dpaudit", exclude_type_checking_imports=True, cache_dir=None)
+    assert circles(graph) == []
+
+
+def test_a_circle_of_three_modules_is_found() -> None:
+    graph = grimp.ImportGraph()
+    names = ["a", "b", "c"]
+    for name in names:
+        graph.add_module(name)
+    for importer, imported in zip(names, ["b", "c", "a"], strict=True):
+        graph.add_import(importer=importer, imported=imported)
+    assert circles(graph) == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     """The import contracts of the pyproject.toml in a folder, checked in a process of their own."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
