@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -121,6 +121,10 @@ mutants-certify: $(READY)  ## what certify notices: mutants of every mechanism o
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl
 	$(BIN)/dpaudit rules --markdown > docs/rules.md
+
+changelog: $(READY)  ## sentences of changelog.d into CHANGELOG.md, for VERSION
+	test -n "$(VERSION)" || { echo "which version? make changelog VERSION=0.2.0" >&2; exit 2; }
+	$(BIN)/python -m towncrier build --yes --version $(VERSION)
 
 lock:  ## resolve pyproject.toml anew into requirements-dev.lock, with the digests of all files
 	rm -rf $(LOCK_VENV)

@@ -40,7 +40,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = "dpaudit mechanisms audits tests docs reports experiments lab benchmarks".split()
+PARTS = (
+    "dpaudit mechanisms audits tests docs reports experiments lab benchmarks changelog.d".split()
+)
 FILES = ("pyproject.toml", "README.md", "dpaudit.toml", "CHANGELOG.md")
 TOOL = ROOT / "build" / "cosmic-ray"
 RESULTS = ROOT / "docs" / "mutation" / "tests.json"
