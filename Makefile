@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify changelog corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -40,19 +40,22 @@ certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
 	$(BIN)/dpaudit certify --all --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
-experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
-	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
+experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into experiments/results (an hour of two cores; resumes)
+	$(BIN)/python -m experiments run --all --jobs $(WORKERS) --out experiments/results $(ARGS)
 
 experiments-time: $(READY)  ## what the experiments take, and what is left of them; runs nothing
-	$(BIN)/python -m lab time --out docs/utility $(ARGS)
+	$(BIN)/python -m experiments time --out experiments/results $(ARGS)
 
 # Commands in processes of their own would compile every module anew; a file is one worker's, so that
 # what its tests share is made once; in this order those that fork come before those that start threads.
-test quality: export PYTHONDONTWRITEBYTECODE :=
+test test-research quality: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
+test: $(READY)  ## the tests of library and catalogue but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),tests/library tests/catalogue)
+
+test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECTED)" $(or $(ARGS),tests/research)
 
 # Single tests take minutes: an idle worker takes over what another has not begun.
 quality: $(READY)  ## power and coverage of the audits, the long tests, 10^5 forged declarations (two hours)
@@ -60,11 +63,11 @@ quality: $(READY)  ## power and coverage of the audits, the long tests, 10^5 for
 	$(MAKE) quality-forged
 
 quality-forged: $(READY)  ## 10^5 forged declarations, accountant and checker against an oracle (an hour; resumable)
-	$(BIN)/python -m tests.tree_blocks --kind forged --jobs $(WORKERS)
+	$(BIN)/python -m tests.support.tree_blocks --kind forged --jobs $(WORKERS)
 
 quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
-	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.support.tree_blocks --jobs $(WORKERS) $(ARGS)
 
 bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a million users
 	$(BIN)/python -m benchmarks.audit $(ARGS)
@@ -111,8 +114,8 @@ membership-reports: $(READY)  ## membership audits of real training into reports
 COSMIC_RAY := build/cosmic-ray
 mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (resumes)
 	test -d $(COSMIC_RAY) || $(BIN)/python -m pip install --quiet --target $(COSMIC_RAY) cosmic-ray==8.7.0
-	$(BIN)/python -m tests.mutants run $(ARGS)
-	$(BIN)/python -m tests.mutants survivors $(ARGS)
+	$(BIN)/python -m tests.support.mutants run $(ARGS)
+	$(BIN)/python -m tests.support.mutants survivors $(ARGS)
 	$(BIN)/python -m benchmarks.mutation page
 
 mutants-certify: $(READY)  ## what certify notices: mutants of every mechanism of the catalogue (an hour; resumes)

@@ -2,8 +2,8 @@
 
 Every row is asked once, each accountant in a process of its own (so that its memory is its own);
 rows that a log holds are not asked again.  ``--write`` puts the table, with a summary of the grid
-(:mod:`benchmarks.account_grid`) and of the random trees (:mod:`tests.tree_blocks`) where their logs
-are named, into docs/accountant.md.
+(:mod:`benchmarks.account_grid`) and of the random trees (:mod:`tests.support.tree_blocks`) where
+their logs are named, into docs/accountant.md.
 """
 
 from __future__ import annotations
@@ -383,7 +383,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument("--log", type=Path, default=LOG)
     parser.add_argument("--grid", type=Path, help="a log of benchmarks.account_grid")
-    parser.add_argument("--trees", type=Path, help="a log of tests.tree_blocks")
+    parser.add_argument("--trees", type=Path, help="a log of tests.support.tree_blocks")
     parser.add_argument("--write", action="store_true", help="into docs/accountant.md")
     options = parser.parse_args()
     if options.one:

@@ -1,8 +1,8 @@
 """What an examination reaches of every program of the catalogue, and which bugs it refuses.
 
 ``python -m benchmarks.examination run`` examines each mechanism, then certifies the wrong programs
-of ``tests/unseen_bugs.py`` with no suite; it keeps what it has in docs/examination/ and resumes
-there.  ``verdicts`` keeps what ``make certify-all`` said of every claim.  ``page`` writes
+of ``tests/support/unseen_bugs.py`` with no suite; it keeps what it has in docs/examination/ and
+resumes there.  ``verdicts`` keeps what ``make certify-all`` said of every claim.  ``page`` writes
 docs/examination.md from those files.
 """
 
@@ -67,7 +67,7 @@ def measure(minutes: float) -> None:
 
 def _bugs(stop: float) -> None:
     import dpaudit as dp
-    from tests.unseen_bugs import SHAPES, mechanism
+    from tests.support.unseen_bugs import SHAPES, mechanism
 
     found = _kept(BUGS)
     for kind, adjacency, bugs in SHAPES:

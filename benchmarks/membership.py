@@ -29,7 +29,7 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership import Data, Study
 from dpaudit.membership.bounds import Known, bound_of
 from dpaudit.membership.data import without_duplicates
-from tests.membership_for_tests import gaussian, laplace, response, shared
+from tests.support.membership import gaussian, laplace, response, shared
 
 METER = Path(__file__).resolve().parent.parent / "build" / "meter"
 PINNED = "privacy-meter==1.0.1"

@@ -1,6 +1,6 @@
 """How many of each paper's claims of privacy are proved and refuted, for the papers' pages.
 
-The rows are those of ``docs/papers.md``, counted: nothing is decided here.
+The rows are those of ``mechanisms/papers/README.md``, counted: nothing is decided here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from lab.papers import Claims
+from experiments.lab.papers import Claims
 from mechanisms.papers import claims_page
 
 DECIDED = ("proved", "refuted")
@@ -17,7 +17,7 @@ UNDECIDED = "not decided"
 
 
 def counted(package: str) -> Mapping[str, int]:
-    """The rows of a paper in ``docs/papers.md`` by outcome; what is in doubt is not decided."""
+    """The rows of a paper in ``mechanisms/papers/README.md``, counted by outcome."""
     outcomes = [row.outcome for row in claims_page.printed() if row.paper == package]
     found = {word: outcomes.count(word) for word in DECIDED}
     return {**found, UNDECIDED: len(outcomes) - sum(found.values())}
@@ -25,7 +25,7 @@ def counted(package: str) -> Mapping[str, int]:
 
 def _claims(paper: str, package: str) -> Claims:
     heading = re.sub(r"[^\w -]", "", claims_page.NAMES[package].lower()).replace(" ", "-")
-    return Claims(paper, f"../papers.md#{heading}", partial(counted, package))
+    return Claims(paper, f"../../mechanisms/papers/README.md#{heading}", partial(counted, package))
 
 
 DIFF2 = _claims("diff2", "diff2")

@@ -46,7 +46,7 @@ def checkout() -> Path:
 def scratch(checkout: Path, tmp_path: Path) -> Path:
     """A project of its own with one mechanism, ``noisy_mean``, and its suite."""
     return shutil.copytree(
-        checkout / "tests" / "packaging" / "scratch",
+        checkout / "tests" / "library" / "packaging" / "scratch",
         tmp_path / "scratch",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
@@ -56,7 +56,8 @@ def scratch(checkout: Path, tmp_path: Path) -> Path:
 def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are verified in this process: one of its own takes a second to start.
 
-    `tests/cli/test_verify_command.py` and all that runs commands as processes has it started.
+    `tests/library/cli/test_verify_command.py` and all that runs commands as processes has it
+    started.
     """
 
     def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterator[Verified]:
@@ -107,7 +108,12 @@ def unserved(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _catalogue_modules() -> list[str]:
     packages = (*roots.PACKAGES, roots.EXPERIMENTS)
-    return [name for name in sys.modules if name.partition(".")[0] in packages]
+    laboratory = "experiments.lab"  # serves any project's experiments
+    return [
+        name
+        for name in sys.modules
+        if name.partition(".")[0] in packages and not f"{name}.".startswith(f"{laboratory}.")
+    ]
 
 
 @pytest.fixture(scope="session")

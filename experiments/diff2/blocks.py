@@ -10,10 +10,9 @@ import numpy as np
 from experiments.diff2 import problem
 from experiments.diff2.runs import visits
 from experiments.diff2.stationarity import at_start
-from experiments.objectives import mean_square
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -26,6 +25,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.objectives import mean_square
 
 SHARE, TRIALS = 1.25, 8
 STEP_SIZE = 1 / (2 * problem.SMOOTHNESS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.diff2 import problem
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -14,7 +14,18 @@ from dpaudit.accountant.account import account
 from dpaudit.exact import enclose
 from experiments.diff2 import problem
 from experiments.diff2.runs import SCOPE
-from lab.model import Cell, Check, Experiment, Findings, Panel, Results, Series, Size, Table, Values
+from experiments.lab.model import (
+    Cell,
+    Check,
+    Experiment,
+    Findings,
+    Panel,
+    Results,
+    Series,
+    Size,
+    Table,
+    Values,
+)
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.noise import diff2_noise_paper
 

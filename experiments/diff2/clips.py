@@ -16,9 +16,9 @@ from dpaudit.kernels.query import Array
 from experiments.diff2 import network
 from experiments.diff2.network import BLOCKS, DATA, EVALUATIONS, LOSS, ROUNDS, Setting, load
 from experiments.diff2.runs import SCOPE
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -17,8 +17,8 @@ from dpaudit.curator.curator import Program, Sampler
 from dpaudit.kernels.query import Array, Records
 from experiments.diff2 import problem
 from experiments.diff2.runs import SCOPE
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

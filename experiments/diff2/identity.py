@@ -6,8 +6,7 @@ import numpy as np
 
 from dpaudit.kernels.query import Records
 from experiments.diff2.runs import visits
-from experiments.objectives import PenalisedLogistic, mean_square, unit_rows
-from lab.model import (
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -19,6 +18,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.objectives import PenalisedLogistic, mean_square, unit_rows
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.noise import Noise
 

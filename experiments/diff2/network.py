@@ -17,9 +17,9 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
 from experiments.diff2 import problem
 from experiments.diff2.runs import SCOPE
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

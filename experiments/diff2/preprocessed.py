@@ -22,7 +22,7 @@ from experiments.diff2 import network, problem
 from experiments.diff2.data import Layout, Prepared, prepared
 from experiments.diff2.network import LOSS, NAMES, UNCLIPPED, Setting
 from experiments.diff2.runs import SCOPE
-from lab.model import Cell, Experiment, Findings, Results, Size, Table, Values
+from experiments.lab.model import Cell, Experiment, Findings, Results, Size, Table, Values
 from mechanisms.papers.common import randhie
 from mechanisms.papers.common.losses import mean_value
 from mechanisms.papers.diff2.framework import Diff2, schedule

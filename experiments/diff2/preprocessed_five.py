@@ -16,7 +16,7 @@ from dpaudit.kernels.query import Array
 from experiments.diff2 import network, preprocessed, problem
 from experiments.diff2.network import NAMES, Setting
 from experiments.diff2.runs import SCOPE
-from lab.model import Cell, Experiment, Findings, Results, Size, Values
+from experiments.lab.model import Cell, Experiment, Findings, Results, Size, Values
 from mechanisms.papers.diff2.framework import Diff2, schedule
 from mechanisms.papers.diff2.theory import Budget
 from mechanisms.papers.diff2.tuning import Patience, paper_grid_search, path_of

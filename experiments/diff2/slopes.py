@@ -10,10 +10,9 @@ from experiments.diff2 import problem
 from experiments.diff2.bounds import NAMES
 from experiments.diff2.runs import visits
 from experiments.diff2.stationarity import at_start
-from experiments.objectives import mean_square
-from lab.fits import fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -26,6 +25,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.objectives import mean_square
 
 TRIALS = 3
 BANDS = {"dp_gd": (-1.1, -0.9), "diff2": (-1.45, -1.15)}

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 
 from experiments.diff2 import network, search
-from lab.fits import mean_and_error
-from lab.learning import Learnt
-from lab.model import Check, Results
-from lab.papers import Paper, Statement
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt
+from experiments.lab.model import Check, Results
+from experiments.lab.papers import Paper, Statement
 
 # Of the specification that the experiments were built to, in its words; what is ours is said.
 BANDS = {

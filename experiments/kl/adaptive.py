@@ -10,8 +10,8 @@ import numpy as np
 from dpaudit.kernels.query import Array
 from experiments.kl.problem import Landscape, decay, power, replicas, sampler
 from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

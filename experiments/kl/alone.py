@@ -18,7 +18,7 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.families.opaque import ZCDP
 from dpaudit.kernels.query import Array, Records
 from experiments.kl.problem import SCOPE
-from lab.model import (
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -16,9 +16,9 @@ import numpy as np
 
 from experiments.kl.problem import power, replicas, sampler
 from experiments.kl.reading import ahead
-from lab.fits import fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

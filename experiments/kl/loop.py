@@ -7,8 +7,8 @@ import numpy as np
 from experiments.kl.problem import replicas, sampler
 from experiments.kl.reading import line, median_and_error, sizes
 from experiments.kl.spider import BETA, DIMENSION, PROVED, landscape, schedule
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -10,9 +10,9 @@ import numpy as np
 from dpaudit.kernels.query import Records
 from experiments.kl.problem import power, replicas, sampler
 from experiments.kl.reading import columns, fitted, line, sizes
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

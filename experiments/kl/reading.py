@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from lab.fits import Fit, fit_power_law
-from lab.model import Check, Results, Series
+from experiments.lab.fits import Fit, fit_power_law
+from experiments.lab.model import Check, Results, Series
 from mechanisms.papers.kl.bounds import kl_lower
 from mechanisms.papers.kl.condition import KLCondition
 

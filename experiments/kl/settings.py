@@ -20,9 +20,9 @@ from experiments.kl.problem import Landscape, decay, logarithm, power, replicas,
 from experiments.kl.proximal import method as proximal
 from experiments.kl.reading import ahead
 from experiments.kl.spider import landscape, schedule
-from lab.fits import fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

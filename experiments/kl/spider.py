@@ -8,9 +8,9 @@ import numpy as np
 
 from experiments.kl.problem import Landscape, decay, power, replicas, sampler
 from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line, sizes
-from lab.fits import fit_power_law
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from experiments.kl import baselines
 from experiments.kl.settings import EPOCHS, FIXED, PAPERS, PL, SETTINGS
-from lab.papers import Agreement, Paper, Statement
+from experiments.lab.papers import Agreement, Paper, Statement
 
 
 def beside_baselines() -> Iterator[Statement]:

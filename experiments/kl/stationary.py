@@ -17,8 +17,8 @@ from dpaudit.curator.curator import Event
 from dpaudit.kernels.query import Array
 from experiments.kl.problem import logarithm, replicas, sampler
 from experiments.kl.reading import columns, fitted, line, sizes
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpaudit.kernels.query import Array
-from lab.fits import fit_power_law
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -20,9 +20,8 @@ from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
-from experiments.srgd import problem
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -35,6 +34,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd import problem
 from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.online import DPOnlineToBatch, online_to_batch_clip

@@ -10,10 +10,9 @@ import numpy as np
 from dpaudit.curator.curator import Sampler
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array, Records
-from experiments.srgd.problem import NEXT_TO_NONE, SCOPE
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -26,6 +25,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd.problem import NEXT_TO_NONE, SCOPE
 from mechanisms.papers.common.losses import Logistic, Loss, SoftplusNetwork, mean_value
 from mechanisms.papers.common.randhie import DataUnavailable
 from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD

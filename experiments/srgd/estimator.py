@@ -7,10 +7,8 @@ import math
 import numpy as np
 
 from dpaudit.kernels.query import Array
-from experiments.objectives import mean_square
-from experiments.srgd import problem
-from lab.fits import Fit, fit_power_law, mean_and_error
-from lab.model import (
+from experiments.lab.fits import Fit, fit_power_law, mean_and_error
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -22,6 +20,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.objectives import mean_square
+from experiments.srgd import problem
 from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.papers.srgd.constants import as_float, noised
 from mechanisms.papers.srgd.gradient import LABEL, of_constants

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from experiments.lab.fits import Fit, fit_power_law, mean_and_error
+from experiments.lab.model import Check, Findings, Panel, Result, Results, Series, Table
+from experiments.lab.papers import Together
 from experiments.srgd import one_pass, turn
 from experiments.srgd.one_pass import BOUNDARY, INSIDE, ROOT, SCALES, SGD, TREE
-from lab.fits import Fit, fit_power_law, mean_and_error
-from lab.model import Check, Findings, Panel, Result, Results, Series, Table
-from lab.papers import Together
 
 CITED = "GLZW24"
 UNIFORMLY = (

@@ -23,11 +23,9 @@ from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import PoissonSampled
-from experiments.srgd import one_pass, problem
-from experiments.srgd.one_pass import INSIDE, LIPSCHITZ, SCALES, SEEDS, SMOOTHNESS
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Experiment,
     Findings,
@@ -39,6 +37,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd import one_pass, problem
+from experiments.srgd.one_pass import INSIDE, LIPSCHITZ, SCALES, SEEDS, SMOOTHNESS
 from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.phases import all_phases, cited_step_size
 from mechanisms.papers.srgd.problem import Problem

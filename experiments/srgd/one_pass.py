@@ -21,10 +21,9 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
-from experiments.srgd import problem
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -37,6 +36,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd import problem
 from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
 from mechanisms.papers.srgd.baselines import AcceleratedDPSGD, DPSGDOnePass
 from mechanisms.papers.srgd.baselines_catalogue import tree_noise

@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 from dpaudit.families.correlated.node import Factorisation
-from experiments.srgd import problem
-from lab.fits import Fit, fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import Fit, fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -24,6 +23,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd import problem
 from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.papers.srgd.constants import theorem_5_12
 from mechanisms.papers.srgd.gradient import of_constants

@@ -1,7 +1,7 @@
 """What the paper claims, and which checks of which experiment decide it."""
 
+from experiments.lab.papers import Paper, Statement
 from experiments.srgd.every import EVERY
-from lab.papers import Paper, Statement
 
 LEAST = 1_425_255  # the first n at which Equation 19 gives a batch a record, at delta = 1e-6
 ROUNDS = 748_064  # what it asks for at n = 2^18

@@ -13,11 +13,9 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array
-from experiments.srgd import one_pass, problem
-from experiments.srgd.one_pass import BESIDE, BOUNDARY, INSIDE, SCALES, SGD, SMOOTHNESS, TREE
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -29,6 +27,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.srgd import one_pass, problem
+from experiments.srgd.one_pass import BESIDE, BOUNDARY, INSIDE, SCALES, SGD, SMOOTHNESS, TREE
 
 METHODS = (TREE, SGD)
 SIZES: dict[Size, dict[str, tuple[int, ...]]] = {

@@ -17,11 +17,9 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.stable_erm.never import Never
-from experiments.stable_erm.rates import NAMES, PASSES, STRONG
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -33,6 +31,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.stable_erm.never import Never
+from experiments.stable_erm.rates import NAMES, PASSES, STRONG
 from mechanisms.papers.stable_erm import build
 from mechanisms.papers.stable_erm.bounds import Size as Counts
 from mechanisms.papers.stable_erm.bounds import gradient_radius

@@ -19,10 +19,9 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.exact import enclose
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
-from experiments.stable_erm.never import Never
-from lab.fits import fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -35,6 +34,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.stable_erm.never import Never
 from mechanisms.papers.stable_erm.bounds import Size as Counts
 from mechanisms.papers.stable_erm.bounds import break_even_items, gradient_radius
 from mechanisms.papers.stable_erm.calibration import USERS, Constants

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,

@@ -1,9 +1,9 @@
 """What the paper claims, and which checks of which experiment decide it."""
 
+from experiments.lab.papers import Paper, Statement
 from experiments.stable_erm.data import ITEMS, NOISES
 from experiments.stable_erm.rates import NAMES
 from experiments.stable_erm.risk import NAMES as RELEASES
-from lab.papers import Paper, Statement
 
 PRINTED = RELEASES["printed"]
 SCALED = (

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.stable_erm import rates
-from experiments.stable_erm.never import Never
-from lab.fits import fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -33,6 +31,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.stable_erm import rates
+from experiments.stable_erm.never import Never
 from mechanisms.papers.stable_erm import build
 from mechanisms.papers.stable_erm.bounds import Size as Counts
 from mechanisms.papers.stable_erm.bounds import gaussian_norm_bound, gradient_radius

@@ -16,10 +16,8 @@ from numpy.typing import ArrayLike
 
 from dpaudit.curator.curator import Program, Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA, DIMENSION, LIPSCHITZ, RADIUS, SMOOTHNESS
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -32,6 +30,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA, DIMENSION, LIPSCHITZ, RADIUS, SMOOTHNESS
 from mechanisms.papers.common.losses import Loss
 from mechanisms.papers.user_level.baselines import FullBatchOutlierRemovedDPSGD
 from mechanisms.papers.user_level.batches import calibrate_batches

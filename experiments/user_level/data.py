@@ -18,11 +18,9 @@ import numpy as np
 from dpaudit.curator.curator import Sampler
 from dpaudit.errors import DpauditError
 from dpaudit.kernels.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA
-from lab.fits import mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -36,6 +34,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA
 from mechanisms.papers.common import randhie
 from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline

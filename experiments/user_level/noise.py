@@ -15,10 +15,8 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA, DIMENSION, EPSILON
-from lab.fits import Fit, fit_power_law
-from lab.model import (
+from experiments.lab.fits import Fit, fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -32,6 +30,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA, DIMENSION, EPSILON
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.papers.user_level.batches import calibrate_batches

@@ -13,8 +13,7 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.user_level import problem
-from lab.model import (
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -27,6 +26,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
 from mechanisms.papers.user_level.constants import HALT
 from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD
 from mechanisms.papers.user_level.points import counts_within, inlier_probabilities

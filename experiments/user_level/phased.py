@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.user_level import problem
-from lab.fits import Fit, fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import Fit, fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -34,6 +33,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
 from mechanisms.papers.user_level.formulas import Sizes, excess_risk_bound
 from mechanisms.papers.user_level.phased_erm import (
     UserLevelPhasedERM,

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.user_level import problem
-from lab.fits import Fit, fit_power_law, mean_and_error
-from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import (
+from experiments.lab.fits import Fit, fit_power_law, mean_and_error
+from experiments.lab.learning import Learnt, learning_checks, learning_table
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -23,6 +22,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
 from mechanisms.papers.user_level.formulas import Sizes, excess_risk_bound
 
 NAMES = {

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.kernels.query import Array
-from experiments.user_level import problem
-from lab.model import (
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -26,6 +25,7 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
 from mechanisms.papers.user_level.smoothing import BallSmoothedLoss
 
 DIMENSION, RADIUS, LIPSCHITZ = 3, 0.5, 1.0

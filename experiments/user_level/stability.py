@@ -12,10 +12,8 @@ import math
 import numpy as np
 
 from dpaudit.kernels.query import Array
-from experiments.user_level import problem
-from experiments.user_level.problem import DIMENSION
-from lab.fits import fit_power_law
-from lab.model import (
+from experiments.lab.fits import fit_power_law
+from experiments.lab.model import (
     Cell,
     Check,
     Experiment,
@@ -28,6 +26,8 @@ from lab.model import (
     Table,
     Values,
 )
+from experiments.user_level import problem
+from experiments.user_level.problem import DIMENSION
 from mechanisms.papers.common.losses import Loss
 from mechanisms.papers.user_level.problem import LinearLoss, Problem, SquaredDistance
 from mechanisms.papers.user_level.sgd import one_pass_sgd, sgd_two_run_radius

@@ -1,6 +1,6 @@
 """What the paper claims, and which checks of which experiment decide it."""
 
-from lab.papers import Paper, Statement
+from experiments.lab.papers import Paper, Statement
 
 HALF, SHARP = "half the squared distance", "the distance, smoothed"
 LINEAR = "1/sqrt(n m eps) + sqrt(d log(1/delta))/sqrt(n eps m), as Theorem B.1 prints it"

@@ -1,4 +1,4 @@
-"""What the papers print and what its certificates say of it: docs/papers.md, and README's table.
+"""What the papers print and what its certificates say of it: two README pages of the catalogue.
 
 Made from the claims of the catalogue and the outcomes that certificates must have: `dpaudit certify
 --all` fails where a certificate says otherwise.  No row is written by hand.
@@ -73,7 +73,7 @@ def printed() -> Iterator[Printed]:
 
 
 def page() -> str:
-    """docs/papers.md."""
+    """mechanisms/papers/README.md."""
     lines = [
         "# What the papers print",
         "",
@@ -138,19 +138,20 @@ def _counted(outcomes: Counter[str]) -> str:
 
 
 def inserted(readme: str) -> str:
-    """The README with its table made anew.
+    """The catalogue's README with its table made anew.
 
     Errors: ValueError where its markers are missing.
     """
     if BEGIN not in readme or END not in readme:
-        raise ValueError(f"README.md: expected {BEGIN} and {END}")
+        raise ValueError(f"mechanisms/README.md: expected {BEGIN} and {END}")
     return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: table(), readme, flags=re.S)
 
 
 def main(root: Path) -> None:
     """Write both files."""
-    (root / "docs" / "papers.md").write_text(page(), "utf-8")
-    readme = root / "README.md"
+    folder = root / "mechanisms"
+    (folder / "papers" / "README.md").write_text(page(), "utf-8")
+    readme = folder / "README.md"
     readme.write_text(inserted(readme.read_text("utf-8")), "utf-8")
 
 

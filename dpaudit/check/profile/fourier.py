@@ -18,8 +18,8 @@ phi is summed directly at the frequencies that matter.  The others are bounded b
 very many matter the FFT gives the sums too.
 
 Rounding, with u = 2^-53: one operation is within u of its value, an elementary function of NumPy
-within 4 u (``tests/reference/test_fourier_enclosure.py`` asks NumPy).  The floats w are what they
-are; what is bounded is how far each number is from the one that they define:
+within 4 u (``tests/library/reference/test_fourier_enclosure.py`` asks NumPy).  The floats w are
+what they are; what is bounded is how far each number is from the one that they define:
 
     w           3 u t |n h| and u (t |n h| + |shift|) in the exponent, 5 u outside of it; where the
                 exponent takes log m, another 5 u |log m| <= 5 u 745              (``_tilted``)

@@ -1,0 +1,294 @@
+"""The command ``python -m experiments run``."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpaudit.cli.commands import as_json_option
+from dpaudit.cli.main import Interface
+from dpaudit.errors import DpauditError, InvalidParameter
+
+if TYPE_CHECKING:
+    from experiments.lab.model import Cell, Size
+    from experiments.lab.running import Order
+
+SECONDS = 5.0
+TICKS = 10**6
+STORE = ".experiments"
+
+
+class _Progress:
+    """A line on standard error at the start, every few seconds and at the end, with time left."""
+
+    def __init__(self) -> None:
+        from dpaudit.cli.terminal import Pace
+
+        self.pace, self.last = Pace(), -math.inf
+
+    def __call__(self, name: str, done: Sequence[Cell], cells: Sequence[Cell]) -> None:
+        total = sum(cell.cost for cell in cells)
+        share = round(TICKS * sum(cell.cost for cell in done) / total)
+        left = self.pace.left(share, TICKS) if len(done) < len(cells) else ""
+        now = time.monotonic()
+        if len(done) in (0, len(cells)) or now - self.last > SECONDS:
+            self.last = now
+            click.echo(f"{name}: {len(done)} of {len(cells)} cells{left}", err=True)
+
+
+@click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Utility experiments: grids of cells, checks against bands, tables and plots."""
+
+
+@main.command("run")
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every experiment, and a README.md of all.")
+@click.option(
+    "--size",
+    type=click.Choice(["quick", "full"]),
+    default="full",
+    show_default=True,
+    help="All cells, in minutes, or a corner of the grid, in seconds.",
+)
+@click.option("--quick", "size", flag_value="quick", help="The same as --size quick.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**128 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of every draw; an interrupted run resumes under the same seed.",
+)
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports/experiments"),
+    show_default=True,
+    help="Folder for NAME.json, NAME.md and NAME.svg; finished cells are kept here until the end.",
+)
+@click.option("--anew", is_flag=True, help="With --all: also what is there, of these sources.")
+@as_json_option
+def run_command(
+    names: tuple[str, ...],
+    *,
+    every: bool,
+    size: str,
+    seed: int,
+    jobs: int,
+    out: Path,
+    anew: bool,
+    as_json: bool,
+) -> None:
+    """Run the experiments NAMES of this project and judge their checks; without NAMES, list them.
+
+    With --all, a full result in --out of the same seed, grid and sources is kept as it is.
+
+    Exits with 0 where every check held, 1 where one was missed, 3 where one is inconclusive, 2
+    where one could not run: the others of the same command run all the same.
+    """
+    from dpaudit.project.project import find_root
+    from dpaudit.storage.files import writable, write_atomically
+    from experiments.lab.found import load, named
+    from experiments.lab.model import Size
+    from experiments.lab.pages import index
+    from experiments.lab.running import Order
+
+    root = find_root(Path.cwd())
+    found = load(root)
+    if every and names:
+        raise InvalidParameter("--all runs every experiment: leave out the names")
+    if not names and not every:
+        _list(found, as_json=as_json)
+        return
+    for name in names:
+        named(found, name, root)
+    writable(out)
+    made, code = [], 0
+    for name in dict.fromkeys(names) or sorted(found):
+        try:
+            order = Order(root, name, Size(size), seed)
+            there = _there(order, out) if every and not anew else None
+            made.append(there or _one(order, jobs, out, as_json=as_json))
+        except DpauditError as error:
+            code = error.exit_code
+            click.echo(f"dpaudit: {name}: {' '.join(str(error).split())}", err=True)
+    if every:
+        write_atomically(out / "README.md", index(made, {}).encode())
+        if size == Size.FULL:
+            _write_pages(root, out)
+        click.echo("\n".join(_bill_lines(root, Size(size), seed, out)), err=True)
+    if as_json:
+        click.echo(json.dumps(made, ensure_ascii=False, allow_nan=False))
+    sys.exit(code or _exit_code([document["verdict"] for document in made]))
+
+
+@main.command("time")
+@click.option(
+    "--size",
+    type=click.Choice(["quick", "full"]),
+    default="full",
+    show_default=True,
+    help="Of all cells, or of the corner of every grid.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**128 - 1), default=1, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("experiments/results"),
+    show_default=True,
+    help="Folder of the results.",
+)
+def time_command(*, size: str, seed: int, out: Path) -> None:
+    """Print what every experiment takes, and what is left for run --all in --out.
+
+    Seconds are of the processor, each cell's as it was last run (seconds.csv); cells that no run
+    has timed are estimated by their declared costs at the pace of the others.  Nothing is run.
+    """
+    from dpaudit.project.project import find_root
+    from experiments.lab.model import Size
+
+    for line in _bill_lines(find_root(Path.cwd()), Size(size), seed, out):
+        click.echo(line)
+
+
+def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
+    from experiments.lab.found import load
+    from experiments.lab.model import Size
+    from experiments.lab.pages import table_lines
+    from experiments.lab.running import Order, distinct, kept_cells
+    from experiments.lab.times import FILE, Times, bill, bills_table
+
+    found = []
+    for name, experiment in load(root).items():
+        order, cells = Order(root, name, size, seed), distinct(experiment.cells(size))
+        kept = kept_cells(order, experiment, out / STORE)
+        whole = _there(order, out) is not None
+        done = {cell.name for cell in cells if whole or kept.get(cell.name) is not None}
+        found.append(bill(name, cells, done, Times(out / FILE), experiment.cells(Size.QUICK)))
+    return list(table_lines(bills_table(found)))
+
+
+def _there(order: Order, out: Path) -> dict[str, Any] | None:
+    """The full result in a folder, of this seed, grid and sources, if it is there."""
+    from experiments.lab import pages
+    from experiments.lab.found import load
+    from experiments.lab.model import Size
+    from experiments.lab.papers import read_file
+    from experiments.lab.running import sources_of
+
+    experiment = load(order.root)[order.name]
+    read = read_file(experiment, out)
+    if order.size is not Size.FULL or read.findings is None or read.results is None:
+        return None
+    if (read.seed, read.sources) != (order.seed, sources_of(order.root, experiment)):
+        return None
+    return pages.document(order, experiment, read.results, read.findings, read.sources)
+
+
+@main.command("pages")
+@click.option(
+    "--out",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("experiments/results"),
+    show_default=True,
+    help="Folder of the results; the pages go there too.",
+)
+def pages_command(out: Path) -> None:
+    """Make every page anew from the results in --out: of each experiment, and of each paper.
+
+    Nothing is run.  Results of another grid than an experiment now has are left as they are, and
+    read *not run* on the page of their paper.  The count of bands in the README.md beside --out is
+    made too.
+    """
+    from dpaudit.project.project import find_root
+
+    for path in _write_pages(find_root(Path.cwd()), out):
+        click.echo(path)
+
+
+def _write_pages(root: Path, out: Path) -> list[Path]:
+    from dpaudit.storage.files import write_atomically
+    from experiments.lab import pages
+    from experiments.lab.found import load
+    from experiments.lab.papers import load_claims, load_papers, page, read_all, read_together
+    from experiments.lab.running import Order, sources_of
+
+    experiments = load(root)
+    reads = read_all(experiments.values(), out)
+    written, documents = [], []
+    for name, read in reads.items():
+        if read.findings is not None and read.results is not None:
+            order = Order(root, name, seed=read.seed)
+            given = (order, experiments[name], read.results, read.findings)
+            written += pages.write(*given, out, read.sources)
+            documents.append(pages.document(*given))
+            if read.sources != sources_of(root, experiments[name]):
+                of = "other sources than there are now" if read.sources else "sources not recorded"
+                click.echo(f"{name}: made by {of}", err=True)
+    papers, claims = load_papers(root), load_claims(root)
+    reads |= read_together(papers.values(), reads)
+    for paper in papers.values():
+        for one in paper.together:
+            if (found := reads[one.name].findings) is not None:
+                written += pages.write_together(one, found, out)
+                documents.append(pages.entry(one, found))
+        path = out / f"paper_{paper.name}.md"
+        write_atomically(path, page(paper, reads, claims.get(paper.name)).encode())
+        written.append(path)
+    missing = {name: read.why for name, read in reads.items() if read.findings is None}
+    write_atomically(out / "README.md", pages.index(documents, missing).encode())
+    written.append(out / "README.md")
+    beside = out.parent / "README.md"
+    if beside.is_file():
+        text = pages.counted(beside.read_text("utf-8"), pages.seen(documents))
+        write_atomically(beside, text.encode())
+        written.append(beside)
+    return written
+
+
+def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
+    from experiments.lab import pages
+    from experiments.lab.found import load
+    from experiments.lab.running import run, sources_of
+    from experiments.lab.times import FILE, Times
+
+    experiment = load(order.root)[order.name]
+    times = Times(out / FILE)
+    results = run(order, jobs=jobs, store=out / STORE, progress=_Progress(), times=times)
+    findings = experiment.read(results)
+    sources = sources_of(order.root, experiment)
+    given = (order, experiment, results, findings)
+    paths = [str(path) for path in pages.write(*given, out, sources)]
+    if not as_json:
+        click.echo("\n".join([*pages.lines(experiment, findings), "", *paths, ""]))
+    return pages.document(*given, sources) | {"files": paths}
+
+
+def _exit_code(verdicts: Sequence[str]) -> int:
+    from experiments.lab.pages import EXIT_CODES
+
+    codes = {EXIT_CODES[verdict] for verdict in verdicts}
+    return next((code for code in (1, 3) if code in codes), 0)
+
+
+def _list(found: Any, *, as_json: bool) -> None:
+    rows = [
+        {"name": e.name, "title": e.title, "source": e.source}
+        for e in sorted(found.values(), key=lambda e: e.name)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        click.echo(f"{row['name']:{width}}  {row['title']} ({row['source']})")
+    if not rows:
+        click.echo("no experiments: add a module to experiments/, beside an __init__.py", err=True)

@@ -1,0 +1,419 @@
+"""A page for each paper, made of result files: what it claims, what was measured, what was not run.
+
+A statement is decided by checks of one experiment, or of several read together; each says where its
+band is from.  A check that did not hold and decides no statement is named too.  Nothing here is
+written about a result by hand: a result that is missing, of a corner of the grid, or of another
+grid than the experiment now has, reads *not run*.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.storage import roots
+from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
+from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
+
+Kind = TypeVar("Kind")
+UNREAD = "Missed or inconclusive, and read by no statement"
+# What sources of checks may name that the specification of the experiments says in words.
+NAMED = re.compile(r"\b(?:E[1-9]\d*|acceptance [1-9]\d*)\b")
+ANCHOR = "#missed-or-inconclusive-and-read-by-no-statement"
+
+
+class Agreement(StrEnum):
+    """What was found of a statement."""
+
+    AGREES = "agrees"
+    DOES_NOT = "does not agree"
+    INCONCLUSIVE = "inconclusive"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a paper says at ``place``, and the checks of an experiment that decide it.
+
+    ``says``: the paper's own figure or rate.  ``checks``: how the names of its checks begin; all
+    of them must be there.  ``held``: what is found where they hold; where bands are those of a
+    refutation, that is no agreement.  ``experiment`` empty: nothing measures it, ``why`` says so.
+    """
+
+    place: str
+    says: str
+    experiment: str = ""
+    checks: tuple[str, ...] = ()
+    why: str = ""
+    held: Agreement = Agreement.AGREES
+
+    def __post_init__(self) -> None:
+        if bool(self.experiment) != bool(self.checks) or not (self.experiment or self.why):
+            raise InvalidParameter(
+                f"{self.place}: name an experiment and its checks, or say why there is none"
+            )
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the results of several experiments say that none of them says alone; it runs nothing.
+
+    ``name``: its page's and its figure's, which begins as its paper's experiments' do.  ``of``: the
+    experiments; ``read`` takes their results by name.
+    """
+
+    name: str
+    title: str
+    source: str
+    of: tuple[str, ...]
+    read: Callable[[Mapping[str, Results]], Findings]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's page: ``name`` is its file's, and how the names of its experiments begin.
+
+    ``bands``: by what the sources of checks call it (E4, acceptance 1, Table 1), what the paper or
+    the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
+    experiment, of its results, all that should stand beside its start where its own reading, which
+    cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
+    of its results.  ``together``: readings of several experiments' results.
+    """
+
+    name: str
+    title: str
+    statements: tuple[Statement, ...]
+    setting: str = ""
+    bands: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
+    asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
+    together: tuple[Together, ...] = ()
+
+    def reads(self, experiment: Experiment) -> Experiment:
+        """An experiment of this paper, whose checks quote their bands."""
+        return replace(experiment, read=partial(self._read, experiment))
+
+    def _read(self, experiment: Experiment, results: Results) -> Findings:
+        found = experiment.read(results)
+        if experiment.name in self.starts:
+            found = _beside_starts(found, self.starts[experiment.name](results))
+        asked = self.asks[experiment.name](results) if experiment.name in self.asks else ()
+        checks = (quoted(check, self.bands) for check in (*found.checks, *asked))
+        return replace(found, checks=tuple(checks))
+
+
+def quoted(check: Check, bands: Mapping[str, str]) -> Check:
+    """A check whose source says in words what it names.
+
+    Errors: InvalidParameter for a name of the specification's that has no words.
+    """
+    names = list(dict.fromkeys(NAMED.findall(check.source)))
+    missing = [name for name in names if name not in bands]
+    if missing:
+        raise InvalidParameter(f"{check.name}: {missing[0]}: what does it accept, in words?")
+    if check.source in bands:
+        return replace(check, source=f"{check.source}: {bands[check.source]}")
+    words = [f"{name}: {bands[name]}" for name in names]
+    return replace(check, source=f"{check.source} ({'; '.join(words)})") if words else check
+
+
+def _beside_starts(found: Findings, rows: Sequence[Learnt]) -> Findings:
+    """The findings with these rows beside their starts, in the place of their own."""
+    kept = [check for check in found.checks if check.source != BAND]
+    table = learning_table(rows, next(t for t in found.tables if t.title == TITLE).columns[1])
+    tables = tuple(table if t.title == TITLE else t for t in found.tables)
+    return replace(found, tables=tables, checks=(*kept, *learning_checks(rows)))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What certificates say of the privacy that the paper of the page ``paper`` claims.
+
+    ``counted``: how many instances of its claims came out how, by outcome; called for a page alone,
+    as it imports what the claims are declared by.  ``link``: from the page to the list of them.
+    """
+
+    paper: str
+    link: str
+    counted: Callable[[], Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """The results of a file, read by the experiment as it now is; ``why`` there are none.
+
+    ``title``: the experiment's.  ``of``: the experiments, where it reads several together.
+    """
+
+    experiment: str
+    findings: Findings | None = None
+    results: Results | None = None
+    seed: int = 1
+    why: str = ""
+    sources: str = ""
+    title: str = ""
+    of: tuple[str, ...] = ()
+
+
+def load_papers(root: Path) -> dict[str, Paper]:
+    """The papers that ``experiments/`` defines, by name.
+
+    Errors: UnknownTarget for a module that does not import.
+    """
+    return {paper.name: paper for paper in _defined(root, Paper)}
+
+
+def load_claims(root: Path) -> dict[str, Claims]:
+    """The claims that ``experiments/`` counts, by the name of their paper.
+
+    Errors: as :func:`load_papers`.
+    """
+    return {claims.paper: claims for claims in _defined(root, Claims)}
+
+
+def _defined(root: Path, kind: type[Kind]) -> list[Kind]:
+    modules = roots.import_all(roots.serve(root), roots.optional(root))
+    return [v for module in modules for v in vars(module).values() if isinstance(v, kind)]
+
+
+def read_file(experiment: Experiment, folder: Path) -> Read:
+    """The full result of an experiment, if the folder holds one of the grid that it has now."""
+    path = folder / f"{experiment.name}.json"
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        rows = [(row["parameters"], row["values"]) for row in document["cells"]]
+        size, seed = document["size"], int(document["seed"])
+    except FileNotFoundError:
+        return Read(experiment.name, why="no result")
+    except (OSError, ValueError, LookupError, TypeError):
+        return Read(experiment.name, why="a file that cannot be read")
+    if size != Size.FULL:
+        return Read(experiment.name, why=f"a result of the {size} grid only")
+    found = {tuple(parameters.items()): values for parameters, values in rows}
+    cells = list(experiment.cells(Size.FULL))
+    if set(found) != {cell.parameters for cell in cells}:
+        return Read(experiment.name, why="a result of another grid than the experiment now has")
+    results = Results(tuple(Result(cell, _values(found, cell)) for cell in cells))
+    try:
+        read = experiment.read(results)
+        sources = str(document.get("sources", ""))
+        return Read(experiment.name, read, results, seed, "", sources, experiment.title)
+    except (DpauditError, LookupError, ValueError, TypeError):
+        return Read(experiment.name, why="a result without what the experiment now measures")
+
+
+def _values(found: Mapping[Any, Mapping[str, Any]], cell: Cell) -> dict[str, Any]:
+    """A cell's values: words such as inf are numbers again."""
+    values = found[cell.parameters]
+    return {
+        name: [_number(v) for v in value] if isinstance(value, list) else _number(value)
+        for name, value in values.items()
+    }
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[Check]]:
+    """What was found of a statement, and the checks that say it.
+
+    Errors: InvalidParameter for a check that the experiment does not make.
+    """
+    if read is None or read.findings is None:
+        return Agreement.NOT_RUN, []
+    found: list[Check] = []
+    for begins in statement.checks:
+        own = [check for check in read.findings.checks if check.name.startswith(begins)]
+        if not own:
+            raise InvalidParameter(
+                f"{statement.place}: {statement.experiment} makes no check {begins!r}"
+            )
+        found += own
+    statuses = {check.status for check in found}
+    if statuses == {Status.HELD}:
+        return statement.held, found
+    if Status.MISSED not in statuses or statement.held is not Agreement.AGREES:
+        return Agreement.INCONCLUSIVE, found
+    return Agreement.DOES_NOT, found
+
+
+def unread(paper: Paper, reads: Mapping[str, Read]) -> list[tuple[str, Check]]:
+    """The checks that did not hold and that no statement reads, by experiment."""
+    begins: dict[str, tuple[str, ...]] = {}
+    for statement in paper.statements:
+        begins[statement.experiment] = begins.get(statement.experiment, ()) + statement.checks
+    return [
+        (name, check)
+        for name, read in sorted(reads.items())
+        for check in (read.findings.checks if read.findings else ())
+        if check.status is not Status.HELD and not check.name.startswith(begins.get(name, ()))
+    ]
+
+
+def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) -> str:
+    """A paper's page, of its results alone, and of what certificates say of its claims.
+
+    Errors: as :func:`agreement`; InvalidParameter for a check whose band has no source.
+    """
+    own = {name: read for name, read in reads.items() if name.startswith(f"{paper.name}_")}
+    _sources(own.values())
+    counts = dict.fromkeys(Agreement, 0)
+    rows = []
+    for statement in paper.statements:
+        kind, checks = agreement(statement, reads.get(statement.experiment))
+        counts[kind] += 1
+        rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
+    said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    beside = unread(paper, own)
+    head = f"Of {len(rows)} statements: {said}. {_beside(beside)}"
+    lines = [f"# {paper.title}", "", head, ""]
+    lines += [_privacy(claims), ""] if claims else []
+    lines += [paper.setting, ""] if paper.setting else []
+    lines += [
+        "| place | the paper says | measured | band | found |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
+    lines += [*_unread(beside), *_figures(paper, own), *_learning(own), *_experiments(own)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _beside(found: Sequence[tuple[str, Check]]) -> str:
+    if not found:
+        return "Every other check of its experiments that were run held."
+    counts = [
+        f"{number} {status}"
+        for status in (Status.MISSED, Status.INCONCLUSIVE)
+        if (number := sum(check.status is status for _, check in found))
+    ]
+    return f"Of the checks that none of them reads: {', '.join(counts)}, [listed below]({ANCHOR})."
+
+
+def _privacy(claims: Claims) -> str:
+    outcomes = claims.counted()
+    said = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+    return (
+        "Of the privacy that it claims, in instances and readings, by certificates: "
+        f"{said} ([What the papers print]({claims.link}))."
+    )
+
+
+def _unread(found: Sequence[tuple[str, Check]]) -> list[str]:
+    from experiments.lab.pages import band, escaped, shown
+
+    if not found:
+        return []
+    lines = [f"## {UNREAD}", "", "| experiment | check | value | band | found |"]
+    lines.append("|---|---|---|---|---|")
+    for name, check in found:
+        bands = f"{band(check)}: {check.source}"
+        cells = map(escaped, (check.name, shown(float(check.value)), bands, str(check.status)))
+        lines.append(f"| [{name}]({name}.md) | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _figures(paper: Paper, reads: Mapping[str, Read]) -> list[str]:
+    """The plot of every experiment that a statement reads, once, where its result is there."""
+    lines: list[str] = []
+    for name in dict.fromkeys(statement.experiment for statement in paper.statements):
+        read = reads.get(name)
+        if read is not None and read.findings is not None and read.findings.panels:
+            image = f"[![{read.title}]({name}.svg)]({name}.md)"
+            lines += [image, "", f"[{name}]({name}.md): {read.title}.", ""]
+    return ["## Figures", "", *lines] if lines else []
+
+
+def _sources(reads: Iterable[Read]) -> None:
+    for read in reads:
+        for check in read.findings.checks if read.findings else ():
+            if not check.source:
+                raise InvalidParameter(f"{read.experiment}: {check.name}: who set its band?")
+
+
+def _row(statement: Statement, kind: Agreement, checks: list[Check], read: Read | None) -> str:
+    from experiments.lab.pages import band, escaped, shown
+
+    if kind is Agreement.NOT_RUN:
+        why = statement.why or (read.why if read is not None else "no such experiment")
+        measured, bands = f"{statement.experiment}: {why}" if statement.experiment else why, ""
+    else:
+        worst = max(checks, key=_beyond)
+        more = "" if len(checks) == 1 else f" (the worst of {len(checks)} checks: {worst.name})"
+        measured, bands = f"{shown(float(worst.value))}{more}", f"{band(worst)}: {worst.source}"
+    cells = (statement.place, statement.says, measured, bands, str(kind))
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def _beyond(check: Check) -> float:
+    """How far a value is outside its band, or inside it (negative), in the band's own terms."""
+    outside = max(check.lower - check.value, check.value - check.upper)
+    return outside if outside == outside else float("inf")
+
+
+def _learning(reads: Mapping[str, Read]) -> list[str]:
+    from experiments.lab.pages import markdown_table
+
+    lines: list[str] = []
+    for name, read in reads.items():
+        for table in read.findings.tables if read.findings else ():
+            if table.title == TITLE:
+                lines += [f"From `{name}`:", "", *markdown_table(table)[2:]]
+    if lines:
+        return [f"## {TITLE}", "", *lines]
+    return [f"## {TITLE}", "", "No result that was run in full measures it.", ""]
+
+
+def _experiments(reads: Mapping[str, Read]) -> list[str]:
+    lines = [
+        "## Experiments",
+        "",
+        "| experiment | result | digest of what made it |",
+        "|---|---|---|",
+    ]
+    for name, read in sorted(reads.items()):
+        link = f"[{name}]({name}.md)" if read.findings else name
+        if read.findings is None:
+            lines.append(f"| {link} | not run: {read.why} | |")
+            continue
+        made = ", ".join(read.of) or read.sources[:12] or "not recorded"
+        held = sum(check.status is Status.HELD for check in read.findings.checks)
+        share = f"{held} of {len(read.findings.checks)} checks held"
+        lines.append(f"| {link} | {share} | {made} |")
+    return [*lines, ""]
+
+
+def read_all(experiments: Iterable[Experiment], folder: Path) -> dict[str, Read]:
+    """Every experiment's result in a folder, by name."""
+    return {one.name: read_file(one, folder) for one in experiments}
+
+
+def read_together(papers: Iterable[Paper], reads: Mapping[str, Read]) -> dict[str, Read]:
+    """What the papers read of several results, by name; not run where one of them is missing."""
+    found = {}
+    for paper in papers:
+        for one in paper.together:
+            missing = [f"{name}: {reads[name].why}" for name in one.of if not reads[name].results]
+            if missing:
+                found[one.name] = Read(one.name, why="; ".join(missing), of=one.of)
+                continue
+            read = one.read({name: results for name in one.of if (results := reads[name].results)})
+            checks = tuple(quoted(check, paper.bands) for check in read.checks)
+            found[one.name] = Read(
+                one.name, replace(read, checks=checks), title=one.title, of=one.of
+            )
+    return found
+
+
+def undecided(papers: Sequence[Paper], experiments: Iterable[str]) -> list[str]:
+    """Experiments that belong to no paper's page."""
+    names = [paper.name for paper in papers]
+    return [name for name in experiments if not any(name.startswith(f"{p}_") for p in names)]

@@ -1,0 +1,106 @@
+"""Passes that take their records one by one: later rows can widen what one record moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.audit.examine import examination, later, study
+from dpaudit.audit.examine.examination import examine
+from dpaudit.curator.curator import Curator
+from dpaudit.kernels.query import Array
+from mechanisms.papers.common.losses import LeastSquares
+from mechanisms.papers.srgd.phased_sgd import OnePassAverage
+from mechanisms.papers.srgd.problem import Problem
+from tests.support.examined import Descent, mechanism
+
+SIZE = 20
+
+
+@dataclass(frozen=True)
+class Short(LeastSquares):
+    """Squared error of rows at most ``most`` long, r: 2 r^2 smooth, for steps up to 1/r^2."""
+
+    most: float = 0.5
+
+    def slopes(self, parameters: Any, records: Any) -> Array:
+        return super().slopes(parameters, self._short(records))
+
+    def gradients(self, parameters: Any, records: Any) -> Array:
+        return super().gradients(parameters, self._short(records))
+
+    def _short(self, records: Any) -> Array:
+        rows = np.array(records, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            length = np.linalg.norm(rows[..., :-1], axis=-1, keepdims=True)
+            rows[..., :-1] /= np.maximum(1.0, length / self.most)
+        return rows
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The mean iterate of one pass of clipped gradient steps of length ``step``."""
+
+    loss: Any
+    step: float = 1.0
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("mean", 2)
+
+    def run(self, curator: Curator) -> Array:
+        problem = Problem(self.loss, 4, SIZE, radius=100.0, clip=1.0)
+        query = OnePassAverage(problem, np.zeros((curator.trials, 4)), self.step)
+        return curator.release("mean", query)
+
+
+def moved(program: Any, adjacency: str = "replace_one") -> list[str]:
+    found = examine(mechanism("pass", program, adjacency), seed=1, seconds=2)
+    assert not found.not_examined
+    return [f.detail for f in found.broken if f.check == examination.MOVED]
+
+
+ADJACENCIES = ["replace_one", pytest.param("zero_out", marks=pytest.mark.quality)]
+WIDE = Pass(Short(3.0), 0.2)  # 1.8 times too long a step
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_steps_that_widen_are_found_by_rows_that_follow(
+    adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients are clipped, so that a step moves by what is stated; only a later one widens it."""
+    told = moved(WIDE, adjacency)
+    assert any("later rows one after another" in text for text in told), told
+    monkeypatch.setattr(study, "in_order", lambda asking, records: False)
+    assert not moved(WIDE, adjacency)
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_steps_short_enough_are_left_alone(adjacency: str) -> None:
+    assert not moved(Pass(Short(3.0), 0.1), adjacency)
+
+
+@pytest.mark.quality
+def test_what_few_rows_show_is_tried_on_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search on ten rows of twenty finds it; where nothing is read, nothing is told."""
+    monkeypatch.setattr(later, "ROWS", 10)
+    assert any("later rows" in text for text in moved(WIDE))
+    monkeypatch.setattr(later, "READ", 1)
+    monkeypatch.setattr(study, "READ", 1)
+    assert not moved(WIDE)
+
+
+@pytest.mark.quality
+def test_sums_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that is the same in any order gets no such search; one with weights by place does."""
+    asked: list[Any] = []
+    monkeypatch.setattr(later.Later, "search", lambda self, read: asked.append(self))
+    examine(mechanism("sum", Descent()), seed=1, seconds=1)
+    assert not asked
+    examine(mechanism("pass", Pass(Short())), seed=1, seconds=1)
+    assert len(asked) == 1

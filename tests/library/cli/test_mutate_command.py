@@ -1,0 +1,65 @@
+"""`dpaudit mutate`: it counts what `certify` says, of a project's own mechanism without a suite."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpaudit.certificate import certify
+from dpaudit.mutate import run as running
+from tests.library.cli.conftest import Invoke
+
+ONE = ("--operator", "clip_after_averaging", "--json")
+
+
+def test_a_mutant_is_not_certified_and_its_right_twin_is(dpaudit: Invoke, project: Path) -> None:
+    result = dpaudit("mutate", "held", *ONE)
+    ran = json.loads(result.stdout)
+    assert (ran["mechanism"], ran["right_program"]) == ("held", "certified_under_assumptions")
+    (mutant,) = ran["mutants"]
+    assert (mutant["status"], mutant["twin"]) == ("not_certified", "left alone")
+    assert mutant["check"] == "displacement of every query, maximised"
+    assert mutant["where"].startswith("mechanisms.cases:")
+    assert "mutants of held: 1 of 1" in result.stderr
+
+
+def test_a_bug_that_certify_does_not_see_is_counted_as_certified(
+    dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one function of both, blinded: the same mutant is certified, and the command says so."""
+
+    right = certify.examine
+
+    def blind(*arguments: Any, **options: Any) -> Any:
+        found = right(*arguments, **options)
+        seen = tuple({f.check: _calm(f) for f in found.findings}.values())
+        return replace(found, findings=seen, pair=None)
+
+    monkeypatch.setattr(certify, "examine", blind)
+    told = blinded(running.Order("held", project))
+    assert set(told.get("verdicts", told)) == {"certified_under_assumptions"}, told
+
+
+def blinded(order: running.Order) -> Any:
+    from dpaudit.mutate.operators import Planted
+    from dpaudit.mutate.plant import file_of, forked, import_planted
+
+    module = "mechanisms.cases"
+    lines = file_of(order.folder, module).read_text("utf-8").splitlines()
+    line = next(k for k, text in enumerate(lines, 1) if "curator.release(" in text)
+    planted = Planted("clip_after_averaging", module, line, "")
+
+    def work() -> Any:
+        return running._judged(import_planted(order.folder, module, planted).held, order.seed)
+
+    return forked(work, 60)
+
+
+def _calm(finding: Any) -> Any:
+    if finding.status != "broken":
+        return finding
+    return replace(finding, status="held", statistic=0.0)

@@ -1,0 +1,175 @@
+"""Releases added over time: exactly, per data set, never across units or adjacencies."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from dpaudit import GDP, Gaussian, Laplace, PureDP
+from dpaudit.accountant.account import Account
+from dpaudit.certificate.budget import Entry, entry_of, totals
+from dpaudit.certificate.certificate import save, statement
+from dpaudit.cli.main import main
+from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.families.composition import Compose
+from dpaudit.families.events import Group
+from dpaudit.ledger import open_ledger, terms_of
+from dpaudit.nodes import Node
+from dpaudit.report.timeline import timeline_svg
+from dpaudit.scope import central
+from tests.library.cli.bench import caught, pure
+
+
+def entry(node: Node, day: int = 1, number: int = 0, **changes: Any) -> Entry:
+    values: dict[str, Any] = {
+        "file": Path(f"{number}.json"),
+        "name": f"release {number}",
+        "data": "register",
+        "unit": "person",
+        "adjacency": "replace_one",
+        "day": date(2026, 1, day),
+        "node": node,
+        "verdict": "certified",
+        "digest": f"{number}{day}",
+    }
+    return Entry(**values | changes)
+
+
+def test_gaussian_releases_add_in_squares_and_the_order_is_that_of_dates() -> None:
+    entries = [entry(Gaussian("b", 2), 9, 1), entry(Gaussian("a", 2), 2, 2)]
+    (total,) = totals(entries, delta="1e-5")
+    assert [row.entry.day.day for row in total.rows] == [2, 9]
+    exact = Account(Compose(Gaussian("a", 2), Gaussian("b", 2)), central("replace_one"))
+    bound = exact.epsilon(Fraction(1, 10**5))
+    assert Fraction(total.epsilon_lower) <= bound.lower
+    assert Fraction(total.epsilon_upper) >= Fraction(bound.upper)
+    assert total.exact is not None
+    assert total.exact["gdp"].startswith("sqrt(2)/2")
+    assert float(total.rows[0].together) < float(total.rows[1].together)
+
+
+def test_a_budget_leaves_exactly_what_is_not_spent() -> None:
+    entries = [entry(Laplace("a", 2), 1, 1), entry(Laplace("b", 4), 2, 2)]
+    (total,) = totals(entries, {"register": {"epsilon": "1"}})
+    assert (total.left, total.over) == ("0.25", False)
+    (total,) = totals(entries, {"register": {"epsilon": "0.7"}})
+    assert (total.left, total.over) == ("-0.05", True)
+    (total,) = totals([entry(Gaussian("a", 2))], {"register": {"rho": "0.5", "unit": "person"}})
+    assert total.left == "0.375"
+    (total,) = totals(entries, {"register": {"epsilon": "9", "unit": "household"}})
+    assert "the budget is for one household" in total.refused
+
+
+def test_a_budget_of_days_looks_at_the_worst_window() -> None:
+    entries = [entry(Laplace(str(day), 2), day, day) for day in (1, 2, 20)]
+    (total,) = totals(entries, {"register": {"epsilon": "2", "days": "7"}})
+    assert [float(row.together) for row in total.rows] == [0.5, 1.0, 0.5]
+    assert total.left == "1"
+
+
+def test_units_and_adjacencies_are_not_mixed() -> None:
+    one, other = entry(Laplace("a", 2), 1, 1), entry(Laplace("b", 2), 2, 2, unit="household")
+    (total,) = totals([one, other])
+    assert "different units are not added" in total.refused
+    assert total.rows == ()
+    other = entry(Laplace("b", 2), 2, 2, adjacency="add_remove")
+    (total,) = totals([one, other])
+    assert "--convert adds them under replace_one" in total.refused
+    other = entry(Laplace("b", 2), 2, 2, adjacency="zero_out")
+    (total,) = totals([one, other], convert=True)
+    assert "replace_one and zero_out are not added" in total.refused
+    both = totals([one, entry(Laplace("b", 2), 2, 2, data="survey")])
+    assert [total.data for total in both] == ["register", "survey"]
+
+
+def test_a_conversion_is_that_of_groups_of_two() -> None:
+    entries = [entry(Laplace("a", 2), 1, 1), entry(Laplace("b", 2), 2, 2, adjacency="add_remove")]
+    (total,) = totals(entries, {"register": {"epsilon": "2"}}, convert=True)
+    assert total.adjacency == "replace_one"
+    assert total.left == "0.5"
+    entries = [entry(Gaussian("a", 2), 1, 1), entry(GDP(1), 2, 2, adjacency="add_remove")]
+    (total,) = totals(entries, convert=True)
+    group = Account(Group(GDP(1), 2), central("add_remove")).step("gdp").value
+    assert group == 2
+    assert total.exact is not None
+    assert total.exact["gdp"].startswith("sqrt(17)/2")
+
+
+def test_what_was_refuted_is_not_added(tmp_path: Path) -> None:
+    with pytest.raises(CertificateRejected, match="what it lost is not known"):
+        entry_of(caught(), tmp_path / "caught.json")
+
+
+@pytest.mark.parametrize("delta", ["x", "1", "-0.1", "1/0"])
+def test_a_delta_is_a_probability(delta: str) -> None:
+    with pytest.raises(InvalidParameter, match="--delta"):
+        totals([entry(PureDP(1))], delta=delta)
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("mechanisms", "audits"):
+        (tmp_path / package).mkdir()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dpaudit.toml").write_text('[budgets."Data not stated"]\nepsilon = "0.1"\n')
+    first = pure()
+    later = {**first["predicate"], "issued": "2027-01-01T00:00:00Z"}
+    save(first, tmp_path / "first.json")
+    save(statement(later), tmp_path / "later.json")
+    (tmp_path / "bad.json").write_text("{")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        found = CliRunner().invoke(main, ["budget", *arguments])
+        return found.exit_code, found.stdout, found.stderr
+
+    code, out, err = run("first.json", "bad.json", "later.json", "--figure", "figures")
+    assert code == 1
+    assert "over budget" in out
+    assert err.startswith("dpaudit: bad.json: not complete JSON")
+    figure = (tmp_path / "figures" / "budget-1.svg").read_text("utf-8")
+    ElementTree.fromstring(figure)  # noqa: S314  (our own)
+    assert "var(--" not in figure
+    (tmp_path / "dpaudit.toml").unlink()
+    code, out, _ = run("first.json", "later.json", "--json", "--delta", "0")
+    assert code == 0
+    (total,) = json.loads(out)
+    assert total["epsilon_upper"] == "0.666667"
+    code, out, err = run("first.json", "later.json", "first.json", "--since", "2026-12-31")
+    assert (code, err) == (0, "")
+    assert out.count("certified under assumptions") == 1
+
+
+def test_a_release_counts_once() -> None:
+    with pytest.raises(InvalidParameter, match="the same release as"):
+        totals([entry(PureDP(1)), entry(PureDP(1))])
+
+
+def test_infinite_totals_are_named_and_not_drawn() -> None:
+    svg = timeline_svg("register", [(date(2026, 1, 1), 1.0), (date(2026, 1, 2), float("inf"))], "0")
+    assert "2026-01-02: inf" in svg
+
+
+def test_a_ledger_tells_what_it_charged_and_has_left(tmp_path: Path) -> None:
+    book = open_ledger(tmp_path / "ledger.db")
+    scope = central("replace_one")
+    terms = terms_of("person", scope, PureDP(1))
+    book.create("register", terms)
+    for number, noise in enumerate((Laplace("a", 2), Laplace("b", 3))):
+        book.charge(
+            "register", "person", scope, terms.cost(noise), str(number), f"release {number}"
+        )
+    found = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db"), "--json"])
+    assert found.exit_code == 0, found.output
+    (row,) = json.loads(found.stdout)
+    assert [charge["together"] for charge in row["charges"]] == [["0.5"], ["0.833334"]]
+    assert row["left"] == ["0.166666"]
+    assert row["unfinished"] == ["release 0", "release 1"]
+    text = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db")]).stdout
+    assert "left: 0.166666" in text
+    assert CliRunner().invoke(main, ["budget"]).exit_code == 2

@@ -1,0 +1,194 @@
+"""Empirical certificates: confirmed from counts, refused when forged; pages that say no more."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.check import check
+from dpaudit.check.file import empirical_schema, validate
+from dpaudit.errors import CertificateRejected
+from dpaudit.exact.wire import digest
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
+from dpaudit.membership import Study
+from dpaudit.membership.certificate import MembershipAudit, statement
+from dpaudit.report.membership import render
+from tests.support.membership import blurting, looked_up, numbered, remembering
+
+CLAIMS = [PureDP(1), ApproxDP(1, 1e-4), GDP(0.5)]
+
+
+@cache
+def audit(claim: int | None, units: int = 60, models: int = 8) -> MembershipAudit:
+    background = numbered(5) if units == 1 else None
+    data = numbered(units) if units > 1 else numbered(300).take(np.array([299]))
+    fit = remembering if units > 1 else blurting
+    study = Study((fit, looked_up), data, models, background=background, seed=2)
+    asked = None if claim is None else CLAIMS[claim]
+    return study.run(claim=asked, attacks="loss,lira", refute_at=0.01)
+
+
+@cache
+def made(claim: int | None, units: int = 60, models: int = 8) -> dict[str, Any]:
+    return statement(audit(claim, units, models))
+
+
+def remade(certificate: dict[str, Any]) -> dict[str, Any]:
+    """With the digest that a careful forger would put in."""
+    certificate["subject"][0]["digest"]["sha256"] = digest(certificate["predicate"])
+    return certificate
+
+
+@pytest.mark.parametrize(
+    ("claim", "units", "models"), [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 240)]
+)
+def test_a_certificate_is_confirmed_from_its_counts(
+    claim: int | None, units: int, models: int
+) -> None:
+    certificate = made(claim, units, models)
+    validate(certificate)
+    confirmed = check(certificate)
+    assert "lower bounds, from their counts" in confirmed.confirmed[1]
+    predicate = certificate["predicate"]
+    methods = {row["method"] for row in predicate["lower_bounds"]}
+    assert ("one_run" if units == 60 else "independent_runs") in methods
+    if units == 60:
+        assert all(float(row["value"]) > 0.3 for row in predicate["lower_bounds"])
+        assert predicate["verdict"]["status"] == ("empirical" if claim is None else "refuted")
+
+
+def test_nothing_in_it_bounds_a_leak_from_above() -> None:
+    assert "upper" not in re.sub(r"false_(positive|negative)_rate_upper", "", str(made(0)))
+    assert "certified" not in str(empirical_schema())
+
+
+def raised(row: dict[str, Any]) -> None:
+    row["value"] = str(float(row["value"]) * 1.001)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a bound raised": lambda p: raised(p["lower_bounds"][0]),
+    "a decisive bound raised": lambda p: raised(p["lower_bounds"][-1]),
+    "a smaller error": lambda p: p["lower_bounds"][0].update(error="0.04"),
+    "guesses said to be right": lambda p: p["lower_bounds"][0].update(value="9"),
+    "another delta": lambda p: p["lower_bounds"][-1].update(delta="0.5"),
+    "more coins than there are": lambda p: p["lower_bounds"][0]["counts"].update(canaries=10**6),
+    "an unknown price": lambda p: p["lower_bounds"][1]["witness"].update(price="100000"),
+    "no price": lambda p: p["lower_bounds"][1]["witness"].update(price="0"),
+    "all are targets": lambda p: p["study"].update(references=8),
+    "a verdict turned": lambda p: p["verdict"].update(status="inconclusive"),
+    "a verdict withheld": lambda p: p["verdict"].update(status="empirical"),
+    "a claim lowered": lambda p: p["claim"].update(value="100"),
+    "a finding hidden": lambda p: p["findings"].append(
+        {"name": "duplicates", "words": "some", "voids": True}
+    ),
+    "two decide": lambda p: p["lower_bounds"].append(p["lower_bounds"][-1]),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgeries_are_refused(name: str) -> None:
+    certificate = copy.deepcopy(made(1))
+    FORGERIES[name](certificate["predicate"])
+    with pytest.raises(CertificateRejected):
+        check(certificate)  # the digest tells
+    with pytest.raises(CertificateRejected):
+        check(remade(certificate))
+
+
+@pytest.mark.parametrize("name", ["false_positive_rate_upper", "false_negative_rate_upper"])
+def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
+    certificate = copy.deepcopy(made(0, 1, 240))
+    certificate["predicate"]["lower_bounds"][0]["witness"][name] = "0.0001"
+    with pytest.raises(CertificateRejected, match="not bounded by its count"):
+        check(remade(certificate))
+
+
+def test_a_bound_on_mu_is_not_taken_further_than_its_recursion() -> None:
+    certificate = copy.deepcopy(made(2))
+    raised(certificate["predicate"]["lower_bounds"][0])
+    with pytest.raises(CertificateRejected, match="does not follow from its counts"):
+        check(remade(certificate))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.update(upper="1"),
+        lambda c: c["predicate"].update(upper_bounds=[]),
+        lambda c: c["predicate"]["verdict"].update(status="certified"),
+        lambda c: c["predicate"]["lower_bounds"][0].update(value="inf"),
+        lambda c: c["predicate"]["lower_bounds"][0].update(value=1.5),
+        lambda c: c["predicate"].pop("study"),
+    ],
+)
+def test_another_form_is_refused(change: Callable[[Any], None]) -> None:
+    certificate = copy.deepcopy(made(0))
+    change(certificate)
+    with pytest.raises(CertificateRejected):
+        validate(certificate)
+
+
+def test_the_page_says_what_the_certificate_says_and_loads_nothing() -> None:
+    certificate = made(1)
+    page = render(certificate)
+    assert "<script" not in page
+    assert not re.search(r'(?:src|href)="(?!#)', page)
+    for row in certificate["predicate"]["lower_bounds"]:
+        assert row["value"] in page
+        assert row["words"] in page
+    assert "Refuted" in page
+    assert certificate["predicate"]["study"]["commitment"] in page
+    assert page.count("<svg") == 2
+    assert "private" in page  # and only where it says that nothing is shown to be
+    assert page == render(copy.deepcopy(certificate))
+
+
+def test_several_models_share_one_page() -> None:
+    page = render({"first": made(1), "second": made(0, 1, 240)})
+    assert "2 models compared" in page
+    assert page.count('class="banner') == 2
+    assert 'id="together"' in page
+    identities = re.findall(r'\bid="([^"]+)"', page)
+    assert len(identities) == len(set(identities))
+
+
+def test_a_notebook_shows_the_lines_and_the_curves() -> None:
+    shown = audit(1)._repr_html_()
+    assert shown.count("<svg") == 1
+    assert "refuted: the trials contradict it" in shown
+    assert "<script" not in shown
+
+
+@cache
+def along_training() -> MembershipAudit:
+    found = audit(1)
+    bound = found.bound
+    assert bound is not None
+    return replace(found, by_epoch=((1, bound, 2.5), (2, bound, 4.0)))
+
+
+def test_bounds_along_training_stand_beside_what_was_accounted_and_are_confirmed() -> None:
+    certificate = statement(along_training())
+    assert "the verdict" in check(certificate).confirmed
+    assert 'id="epochs-0"' in (page := render(certificate))
+    assert page.count("<svg") == 3
+    for change in (raised, lambda row: row["counts"].update(canaries=10**6)):
+        forged = copy.deepcopy(certificate)
+        change(forged["predicate"]["epochs"][1]["bound"])
+        with pytest.raises(CertificateRejected, match="epoch 2"):
+            check(remade(forged))
+
+
+def test_words_of_others_are_escaped() -> None:
+    certificate = copy.deepcopy(made(1))
+    certificate["predicate"]["target"]["training"] = "<script>alert(1)</script>"
+    assert "<script" not in render(certificate)
+    assert "<svg" in audit(1)._repr_html_()

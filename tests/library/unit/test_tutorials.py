@@ -1,0 +1,41 @@
+"""The tutorials run as they are printed, and the site's navigation holds what there is."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from dpaudit import __all__ as public
+
+TUTORIALS = sorted(
+    path.name for path in (Path(__file__).parents[3] / "docs" / "tutorials").glob("*.md")
+)
+
+
+@pytest.mark.parametrize(
+    "name",  # Training takes long.
+    [pytest.param(n, marks=[pytest.mark.quality] * (n == "training.md")) for n in TUTORIALS],
+)
+def test_a_tutorial_runs_as_it_is_printed(name: str, checkout: Path) -> None:
+    path = str(checkout / "docs" / "tutorials" / name)
+    result = doctest.testfile(path, module_relative=False, encoding="utf-8")
+    assert result.attempted >= 4
+    assert result.failed == 0
+
+
+def test_tutorials_are_written_with_the_front_door_alone(checkout: Path) -> None:
+    for name in TUTORIALS:
+        text = (checkout / "docs" / "tutorials" / name).read_text("utf-8")
+        assert set(re.findall(r"\bdp\.(\w+)", text)) <= set(public)
+        assert not re.findall(r"(?:import|from) dpaudit\.", text)
+
+
+def test_every_page_of_the_site_is_in_its_navigation(checkout: Path) -> None:
+    navigation = (checkout / "mkdocs.yml").read_text("utf-8")
+    named = set(re.findall(r": ([\w/]+\.md)$", navigation, re.M))
+    docs = checkout / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    assert {one for one in pages if not one.startswith(("decisions/", "utility/"))} == named
