@@ -96,7 +96,8 @@ def influential_differences(symbols: SpiderSymbols) -> Any:
     return sympy.floor(symbols.length)
 
 
-# Shown beside the numbers of both entries; tests/reference/test_kl_spider derives each of them.
+# Shown beside the numbers of both entries; tests/catalogue/reference/test_kl_spider derives each
+# of them.
 SIDE_BY_SIDE = (
     "in symbols, under replace_one: at most 17*rho/8 for the iterates and 9*rho/4 with every noisy "
     "gradient; Theorem 1 claims rho (refuted), Lemma 8 claims 2*rho (refuted with every noisy "

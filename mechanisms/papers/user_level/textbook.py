@@ -1,7 +1,7 @@
 """The paper's toolbox as textbooks have it: what Appendix A composes its proofs of.
 
-The accountant needs none of it; tests/unit/test_user_level_options shows by how much it is tighter
-in one composition on sampled batches.
+The accountant needs none of it; tests/catalogue/unit/test_user_level_options shows by how much it
+is tighter in one composition on sampled batches.
 Source: Lowy, Liu, Asi 2024, Appendix A; Dwork, Roth 2014, Sections 3.3, 3.5 and 3.6.
 """
 

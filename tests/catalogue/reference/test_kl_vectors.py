@@ -1,6 +1,6 @@
 """The published settings of the algorithms under the KL condition, recomputed from their programs.
 
-V1 to V10 of the project's audit plan; V11 to V13 are in tests/unit/test_kl_filter.
+V1 to V10 of the project's audit plan; V11 to V13 are in tests/catalogue/unit/test_kl_filter.
 """
 
 from __future__ import annotations

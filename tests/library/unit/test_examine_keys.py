@@ -86,4 +86,6 @@ def test_a_finding_names_the_programs_own_function() -> None:
     made = mechanism("keys", Keys(1, "whole"), "add_remove")
     hook = drawn(np.arange(1, 10.0), 2)
     (told,) = (f.detail for f in examine(replace(made, records_like=hook), seed=1).broken)
-    assert re.search(r"; computed by Keys\.value, tests/unit/test_examine_keys\.py:\d+ \(", told)
+    assert re.search(
+        r"; computed by Keys\.value, tests/library/unit/test_examine_keys\.py:\d+ \(", told
+    )

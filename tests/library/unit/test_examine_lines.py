@@ -78,7 +78,9 @@ def test_a_release_that_no_run_asked_for_is_said_first(capsys: pytest.CaptureFix
         for program in (Rare(), Branching())
     ]
     rare, plain = (one["predicate"]["caveats"] for one in certificates)
-    assert rare[0].startswith(f"{UNHEARD}, and a run on the data may: tests/unit/test_examine_lin")
+    assert rare[0].startswith(
+        f"{UNHEARD}, and a run on the data may: tests/library/unit/test_examine_lin"
+    )
     assert not any(text.startswith(UNHEARD) for text in plain)
     verdicts(certificates[:1])
     said = capsys.readouterr()
