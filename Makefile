@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify changelog corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -90,7 +90,6 @@ bench-account: $(READY)  ## the accountant beside dp-accounting, prv_accountant,
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
 	test -x $(PEERS)/bin/python || { $(PYTHON) -m venv $(PEERS) && $(PEERS)/bin/python -m pip install --quiet jax-privacy==2.0.0 autodp==0.2.3.1 PLD_accounting==2.0 numba; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python --peers $(PEERS)/bin/python $(ARGS)
-	$(BIN)/python -m benchmarks.account_grid
 
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
 	$(BIN)/python -m benchmarks.bounds $(ARGS)
@@ -99,14 +98,8 @@ bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-es
 bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and TPR at equal models
 	$(BIN)/python -m benchmarks.membership $(ARGS)
 
-OTHERS := build/releases
-bench-release: $(READY)  ## releases beside OpenDP and Tumult Analytics, and scale beside plain SQL (resumes)
-	test -x $(OTHERS)/opendp/bin/python || { $(PYTHON) -m venv $(OTHERS)/opendp && $(OTHERS)/opendp/bin/python -m pip install --quiet 'opendp[polars]' pyarrow; }
-	test -x $(OTHERS)/tumult/bin/python || { $(PYTHON) -m venv $(OTHERS)/tumult && $(OTHERS)/tumult/bin/python -m pip install --quiet tmlt.analytics; }
-	$(BIN)/python -m benchmarks.release --opendp $(OTHERS)/opendp/bin/python --tumult $(OTHERS)/tumult/bin/python --rows 10000000 100000000 --opendp-rows 100000 1000000 10000000 --keep $(OTHERS)/measured.json --page docs/releases_compared.md $(ARGS)
-
-bench-ledger: $(READY)  ## durable charges a second, for 1 to 64 writers
-	$(BIN)/python -m benchmarks.ledger --page docs/ledger_rate.md $(ARGS)
+evidence: $(READY)  ## docs/evidence.md: what it does not hold yet is measured (hours for all; resumes; ARGS="SECTION --again")
+	$(BIN)/python -m benchmarks.evidence $(ARGS)
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)
@@ -116,10 +109,6 @@ mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (res
 	test -d $(COSMIC_RAY) || $(BIN)/python -m pip install --quiet --target $(COSMIC_RAY) cosmic-ray==8.7.0
 	$(BIN)/python -m tests.support.mutants run $(ARGS)
 	$(BIN)/python -m tests.support.mutants survivors $(ARGS)
-	$(BIN)/python -m benchmarks.mutation page
-
-mutants-certify: $(READY)  ## what certify notices: mutants of every mechanism of the catalogue (an hour; resumes)
-	$(BIN)/python -m benchmarks.mutation run --jobs $(WORKERS) $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl

@@ -1,19 +1,20 @@
 """How many charges a second the ledger keeps durably, for 1 to 64 writers at once.
 
-``python -m benchmarks.ledger``: writers are processes; each charge is on disk before it counts.
+``python -m benchmarks.evidence ledger``: writers are processes; a charge counts once it is on disk.
 Beside it, in the same run: how often a second the disk synchronises, one write after the other, and
 the processor time of a charge.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dpaudit.families.opaque import ApproxDP
@@ -21,6 +22,8 @@ from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "user", "central", "transcript")
+SECONDS = 5  # for each number of writers
+WRITERS = (1, 8, 64)
 COST = (Fraction(1, 10**9), Fraction(1, 10**18))
 
 
@@ -74,37 +77,23 @@ def measured(folder: Path, writers: int, seconds: float) -> tuple[float, float]:
     return state.count / took, 1000 * used.value / state.count
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each number of writers")
-    parser.add_argument("--writers", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--folder", type=Path, help="on the disk to be measured")
-    parser.add_argument("--page", type=Path)
-    given = parser.parse_args()
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(dir=given.folder) as made:
-        folder = Path(made)
-        disk = synchronised_a_second(folder)
-        rows = [(writers, *measured(folder, writers, given.seconds)) for writers in given.writers]
-    lines = [
-        "# Durable charges of the ledger",
-        "",
-        f"Made by `python -m benchmarks.ledger`, {given.seconds:g} seconds for each number of "
-        "writers, processes that charge one data set's budget in one SQLite file. A charge counts "
-        f"once it is on disk; every chain was verified afterwards. {os.cpu_count()} processors, of "
-        f"which other work kept {load:.1f} busy or waiting when this began; one write after the "
-        f"other, the disk synchronised {disk:.0f} times a second.",
+def rates(writers: int) -> dict[str, float]:
+    """Charges a second of so many writers, and synchronisations of the disk of temporary files."""
+    with tempfile.TemporaryDirectory() as made:
+        disk = synchronised_a_second(Path(made))
+        rate, spent = measured(Path(made), writers, SECONDS)
+    return {"rate": round(rate, 1), "milliseconds": round(spent, 3), "disk": round(disk, 1)}
+
+
+def lines(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The rates as a table."""
+    disk = median(row["disk"] for row in parts.values())
+    return [
+        f"Processes charged one budget in one SQLite file for {SECONDS} seconds. A charge counts "
+        "once it is on disk, and every chain was verified afterwards. The disk synchronised "
+        f"{disk:.0f} times a second, one write after the other.",
         "",
         "| writers | charges a second | ms of processor a charge |",
         "|---|---|---|",
-        *(f"| {writers} | {rate:.0f} | {spent:.2f} |" for writers, rate, spent in rows),
-        "",
+        *(f"| {n} | {row['rate']:.0f} | {row['milliseconds']:.2f} |" for n, row in parts.items()),
     ]
-    print("\n".join(lines))
-    if given.page is not None:
-        given.page.write_text("\n".join(lines), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

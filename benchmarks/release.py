@@ -1,26 +1,22 @@
 """The same releases by dpaudit, OpenDP's context interface and Tumult Analytics; scale beside SQL.
 
-``python -m benchmarks.release --opendp PYTHON --tumult PYTHON --page docs/releases_compared.md``:
+``python -m benchmarks.evidence releases scale``:
 the doctor's visits of the RAND experiment (20,190 rows, from statsmodels), and a generated
 population of a million people in households.  Each tool gets (epsilon = 1, delta = 1e-6) for a
 count, counts by key and a sum: the others as the largest rho that their own conversion of
-zero-concentrated privacy turns into that, which is better than adding epsilons up.  A tool that is
-not given is named as not run.  ``--rows N`` also times a plan on N rows against its queries in
-plain SQL, in one run.
+zero-concentrated privacy turns into that, which is better than adding epsilons up.  The scale
+times a plan on 10^7 and more rows against its queries in plain SQL, in one run.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import partial
 from inspect import getsource
 from pathlib import Path
 from statistics import median
@@ -41,15 +37,22 @@ from dpaudit.releases.publish import draw, publish, published_rows
 from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
 from dpaudit.scope import central
 from dpaudit.tabular import Category, Number, Schema, Table, Text
+from dpaudit.version import __version__
 
 HERE = Path(__file__).parent
 BUDGET = ApproxDP(1, "1e-6")
 WHAT = ("count", "counts by key", "sum")
-TOOLS = {"opendp": "OpenDP (context)", "tumult": "Tumult Analytics"}
+TITLES = {"dpaudit": "dpaudit", "opendp": "OpenDP (context)", "tumult": "Tumult Analytics"}
+PEOPLE = 1_000_000
 FAIL = "not run"
 SORTED, SHUFFLED = "by household", "any"
 ROUNDS = 3
 LIMIT = 600  # seconds of OpenDP at each size
+
+
+# Rows and order of the tables of the scale; a larger file is not shuffled as a whole.
+SCALES = ((10_000_000, SORTED), (10_000_000, SHUFFLED), (100_000_000, SORTED))
+OPENDP_ROWS = (100_000, 1_000_000)
 
 
 def doctors() -> Release:
@@ -96,6 +99,13 @@ def population(size: int, seed: int = 1) -> Any:
     return pa.table({"home": homes, "region": where, "income": income})
 
 
+TABLES = {"doctors": (doctors, visits), "people": (people, lambda: population(PEOPLE))}
+TABLE_TITLES = {
+    "doctors": "20,190 rows, a row is a unit",
+    "people": f"{PEOPLE:,} people in households",
+}
+
+
 def largest_rho() -> float:
     """The rho that, by the usual conversion, is the budget: what other tools are given."""
     scope, low, high = central("add_remove"), 0.0, 1.0
@@ -113,13 +123,11 @@ class Result:
     deviations: tuple[float, ...]
     lines: int
     version: str
-    seconds: float
     refused: Mapping[str, bool]
 
 
 def own(release: Callable[[], Release], path: Path) -> Result:
     """The plan's noise, after its exact sums were taken."""
-    started = time.monotonic()
     asked = release()
     plan = asked.plan()
     exact_values(asked, Table(asked.schema, path).opened(asked.digest))
@@ -128,7 +136,7 @@ def own(release: Callable[[], Release], path: Path) -> Result:
     found = tuple(d * float(step) for d, step in zip(names, steps, strict=True))
     # Without its first line and its docstring.
     lines = len(getsource(release).splitlines()) - 2
-    return Result(found, lines, "this tree", time.monotonic() - started, refusals(asked, path))
+    return Result(found, lines, __version__, refusals(asked, path))
 
 
 def refusals(asked: Release, path: Path) -> dict[str, bool]:
@@ -168,7 +176,6 @@ def other(tool: str, python: str | None, path: Path, name: str, rho: float) -> R
     if python is None:
         return FAIL
     script = HERE / f"release_{tool}.py"
-    started = time.monotonic()
     run = subprocess.run(
         [python, str(script), str(path), name, repr(rho)],
         capture_output=True,
@@ -183,68 +190,48 @@ def other(tool: str, python: str | None, path: Path, name: str, rho: float) -> R
         float(row["deviation"] if "deviation" in row else row["parameter"] ** 0.5)
         for row in found["rows"]
     )
-    seconds = time.monotonic() - started
-    return Result(deviations, found["lines"], found["version"], seconds, found["refused"])
+    return Result(deviations, found["lines"], found["version"], found["refused"])
 
 
-def kept(path: Path | None, key: str, measure: Callable[[], Any]) -> Any:
-    """What was measured under a key before, or what is now and is kept: as JSON; no failure is."""
-    known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
-    if key not in known:
-        known[key] = json.loads(json.dumps(measure()))
-        if path is not None and not isinstance(known[key], str):
-            path.write_text(json.dumps(known, indent=1), "utf-8")
-    return known[key]
-
-
-def compared(given: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
-    """Every tool on every table."""
-    tables = {"doctors": (doctors, visits), "people": (people, lambda: population(given.people))}
-    rho, found = largest_rho(), dict[str, dict[str, Any]]()
-    for name, (release, table) in tables.items():
-        path = folder / f"{name}.parquet"
-        pq.write_table(table(), path)
-        acts: dict[str, Callable[[], Result | str]] = {"dpaudit": partial(own, release, path)}
-        for tool in TOOLS:
-            python = getattr(given, tool)
-            acts[tool] = partial(other, tool, python, path, name, rho)
-        rows = {
-            tool: kept(given.keep, f"{name}, {tool}", partial(_row, act))
-            for tool, act in acts.items()
-        }
-        found[name] = {t: r if isinstance(r, str) else Result(**r) for t, r in rows.items()}
-    return found
-
-
-def _row(act: Callable[[], Result | Scaled | str]) -> Any:
-    found = act()
+def compared(table: str, tool: str, python: str | None) -> Any:
+    """One tool on one of the tables, as JSON; a text says why there is no answer."""
+    release, made = TABLES[table]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{table}.parquet"
+        pq.write_table(made(), path)
+        if tool == "dpaudit":
+            found: Result | str = own(release, path)
+        else:
+            found = other(tool, python, path, table, largest_rho())
     return found if isinstance(found, str) else asdict(found)
 
 
-def page(found: dict[str, dict[str, Any]], size: int) -> str:
-    """The comparison as a page; every number is of this run."""
-    titles = {"doctors": "20,190 rows, a row is a unit", "people": f"{size:,} people in households"}
+def compared_lines(parts: Mapping[str, Any]) -> list[str]:
+    """Noise, lines of code and refusals of every tool, of parts named "table, tool"."""
     lines = [
-        "# Releases beside OpenDP and Tumult Analytics",
-        "",
-        "Made by `python -m benchmarks.release`: a count, counts by key and a sum, at epsilon = 1 "
-        "and delta = 1e-6 together, equal weights. The others get the largest rho that the usual "
-        "conversion turns into that. Standard deviations of the noise; of a household at most four "
-        "people count.",
+        "A count, counts by key and a sum at epsilon = 1 and delta = 1e-6 together, with equal "
+        "weights. The other tools get the largest rho that the usual conversion turns into that "
+        "budget. The numbers are standard deviations of the noise; at most four people of a "
+        "household count.",
     ]
-    for name, tools in found.items():
-        rows = [["tool", *WHAT, "lines"]]
+    found = {
+        table: {
+            tool: row if isinstance(row, str) else Result(**row)
+            for tool in TITLES
+            if (row := parts.get(f"{table}, {tool}")) is not None
+        }
+        for table in TABLES
+    }
+    for table, tools in found.items():
+        rows = [[TABLE_TITLES[table], *WHAT, "lines of code"]]
         for tool, result in tools.items():
-            title = {"dpaudit": "dpaudit", **TOOLS}[tool]
             if isinstance(result, str):
-                rows.append([title, result, "", "", ""])
+                rows.append([TITLES[tool], result, "", "", ""])
                 continue
             numbers = [f"{d:.4g}" for d in result.deviations]
-            rows.append([f"{title} {result.version}", *numbers, str(result.lines)])
-        lines += ["", f"## {titles[name]}", "", *_table(rows)]
-    lines += ["", _never_worse(found)]
-    lines += ["", "## What each refuses", "", *_table(_refusals(found["doctors"]))]
-    return "\n".join([*lines, ""])
+            rows.append([f"{TITLES[tool]} {result.version}", *numbers, str(result.lines)])
+        lines += ["", *_table(rows)]
+    return [*lines, "", _never_worse(found), "", *_table(_refusals(found["doctors"]))]
 
 
 def _never_worse(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -271,7 +258,7 @@ def _refusals(tools: dict[str, Any]) -> list[list[str]]:
     known = {tool: r.refused for tool, r in tools.items() if isinstance(r, Result)}
     cases = list(known["dpaudit"])
     words = {True: "refused", False: "allowed", None: "a new draw, of new budget"}
-    rows = [["", *({"dpaudit": "dpaudit", **TOOLS}[tool] for tool in known)]]
+    rows = [["asked for", *(TITLES[tool] for tool in known)]]
     return rows + [[case, *(words[r.get(case)] for r in known.values())] for case in cases]
 
 
@@ -375,84 +362,77 @@ def _median(took: Sequence[Took]) -> Took:
     return Took(median(t.clock for t in took), median(t.processor for t in took))
 
 
-def scale(given: argparse.Namespace, folder: Path) -> str:
-    """The section of the page, of what was asked for."""
-    found, path = [], folder / "large.parquet"
-    cases = [(rows, order) for rows in given.rows for order in (SORTED, SHUFFLED)]
-
-    def made(rows: int, order: str) -> Scaled:
+def scaled_of(rows: int, order: str) -> Any:
+    """Seconds with privacy and without, and the ratios by the clock and of processors, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "large.parquet"
         large(path, rows, order)
-        return scaled(rows, path, order)
+        took = scaled(rows, path, order)
+    return {
+        "rows": rows,
+        "order": order,
+        "clock": [round(took.private.clock, 1), round(took.plain.clock, 1)],
+        "ratios": [
+            round(took.private.clock / took.plain.clock, 2),
+            round(took.private.processor / took.plain.processor, 2),
+        ],
+    }
 
-    for rows, order in cases:
-        if order == SORTED or rows <= PART:  # a larger file is not shuffled as a whole
-            row = kept(
-                given.keep, f"{rows} rows, {order}", partial(_row, partial(made, rows, order))
-            )
-            took = {name: Took(**row[name]) for name in ("private", "plain")}
-            found.append(Scaled(row["rows"], row["order"], **took))
 
-    def queries(rows: int) -> list[dict[str, Any]] | str:
+KINDS = ("count", "cross-tabulation", "quantile")
+
+
+def opendp_of(rows: int, python: str) -> Any:
+    """OpenDP's median seconds of each kind of query, and of all; a text says why there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "large.parquet"
         large(path, rows, SORTED)
-        return opendp_scaled(given.opendp, path)
+        asked = opendp_scaled(python, path)
+    if isinstance(asked, str):
+        return asked
+    if failed := [query["error"] for query in asked if query["error"]]:
+        return failed[0]
+    took = {kind: [q["seconds"] for q in asked if q["query"] == kind] for kind in KINDS}
+    if len(asked) < len(SQL) - 1 + len(AT):
+        return f"{len(asked)} queries within {LIMIT} s"
+    seconds = {f"a {kind}": round(median(times), 1) for kind, times in took.items()}
+    return {**seconds, "all": round(sum(map(sum, took.values())))}
 
-    asked = given.opendp_rows if given.opendp is not None else []
-    others = {n: kept(given.keep, f"{n} rows, opendp", partial(queries, n)) for n in asked}
-    return scale_page(found, others) if found else ""
 
-
-def scale_page(found: list[Scaled], queries: dict[int, list[dict[str, Any]] | str]) -> str:
-    """What the scale took, as a section of the page."""
+def scale_lines(parts: Mapping[str, Any]) -> list[str]:
+    """What the scale took, of parts named "rows, order" and "rows, opendp"."""
+    queries = {int(n.split()[0]): row for n, row in parts.items() if n.endswith("opendp")}
     rows = [["rows", "order", "with privacy", "plain SQL", "ratio", "processor time, ratio"]]
-    for one in found:
-        private, plain = one.private, one.plain
-        rows.append(
-            [
-                f"{one.rows:,}",
-                one.order,
-                f"{private.clock:.1f} s",
-                f"{plain.clock:.1f} s",
-                f"{private.clock / plain.clock:.2f}",
-                f"{private.processor / plain.processor:.2f}",
-            ]
-        )
+    for name, row in parts.items():
+        if not name.endswith("opendp"):
+            private, plain = row["clock"]
+            ratios = [f"{ratio:.2f}" for ratio in row["ratios"]]
+            times = [f"{private:.1f} s", f"{plain:.1f} s", *ratios]
+            rows.append([f"{row['rows']:,}", row["order"], *times])
     lines = [
-        "",
-        "## Scale",
-        "",
         "Ten counts, a cross-tabulation of 10 by 50 cells and three quantiles of people in a "
-        "Parquet file, of a household at most four, by DuckDB "
-        f"{duckdb.__version__} on {os.cpu_count()} processors. With privacy: errors are looked "
-        "for, households bounded, noise is drawn. Plain SQL: the same queries, a statement each, "
-        f"of all people. Medians of {ROUNDS} rounds of one after the other, on a machine that does "
-        "other work too.",
+        "Parquet file, at most four of a household, by DuckDB on two processors. With privacy: the "
+        "table is searched for errors, households are bounded, noise is drawn. Plain SQL: the same "
+        f"queries of all people, one statement each. Medians of {ROUNDS} alternating rounds, on a "
+        "machine that does other work too.",
         "",
         *_table(rows),
     ]
-    return "\n".join([*lines, *_opendp_scale(queries), ""])
+    return [*lines, *_opendp_scale(queries)]
 
 
-def _opendp_scale(queries: dict[int, list[dict[str, Any]] | str]) -> list[str]:
+def _opendp_scale(queries: Mapping[int, Mapping[str, float]]) -> list[str]:
     if not queries:
         return []
-    kinds = ("count", "cross-tabulation", "quantile")
-    table = [["rows", *(f"a {kind}" for kind in kinds), "all"]]
-    for rows, asked in queries.items():
-        if isinstance(asked, str):
-            table.append([f"{rows:,}", asked, "", "", ""])
-            continue
-        took = {kind: [q["seconds"] for q in asked if q["query"] == kind] for kind in kinds}
-        failed = [q["error"] for q in asked if q["error"]]
-        every = len(asked) == len(SQL) - 1 + len(AT) and not failed
-        seconds = [f"{median(s):.1f} s" if s else FAIL for s in took.values()]
-        whole = f"{sum(map(sum, took.values())):.0f} s" if every else f"{len(asked)} within time"
-        table.append([f"{rows:,}", *seconds, whole if not failed else failed[0]])
+    columns = [*(f"a {kind}" for kind in KINDS), "all"]
+    rows = [["rows", *columns]]
+    rows += [[f"{n:,}", *(f"{row[c]:g} s" for c in columns)] for n, row in queries.items()]
     return [
         "",
         "OpenDP's Polars interface: the same queries of a scanned Parquet file, the household as "
-        f"identifier, `truncate_per_group(4)`, `with_keys`; within {LIMIT} s at each size.",
+        "identifier, `truncate_per_group(4)`, `with_keys`.",
         "",
-        *_table(table),
+        *_table(rows),
     ]
 
 
@@ -467,27 +447,3 @@ def opendp_scaled(python: str, path: Path) -> list[dict[str, Any]] | str:
     if failed:
         return (run.stderr.strip().splitlines() or ["failed"])[-1][:200]
     return [json.loads(line) for line in told.splitlines()]
-
-
-def main() -> None:
-    """Compare, write the page where it is asked for, and time the scale."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--opendp", help="an interpreter that has opendp[polars]")
-    parser.add_argument("--tumult", help="an interpreter that has tmlt.analytics")
-    parser.add_argument("--people", type=int, default=1_000_000)
-    parser.add_argument("--rows", type=int, nargs="*", default=[], help="timed against plain SQL")
-    parser.add_argument("--opendp-rows", type=int, nargs="*", default=[], help="timed by OpenDP")
-    parser.add_argument("--folder", type=Path, help="for tables (5 GB for 10^8 rows)")
-    parser.add_argument("--keep", type=Path, help="resume from what this JSON file has measured")
-    parser.add_argument("--page", type=Path)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as made:
-        folder = Path(made)
-        text = page(compared(given, folder), given.people) + scale(given, folder)
-    print(text)
-    if given.page is not None:
-        given.page.write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The coverage table: nulls x sizes x estimators, cell by cell, resumable, and the page made of it.
+"""The coverage table: nulls x sizes x estimators, cell by cell, resumable.
 
 A cell counts the runs in which a bound at error rate 5% exceeds the truth.  Cells are batches of
 the engine: seeded by their place, run by workers, kept under the digest of the sources they rest
@@ -304,64 +304,19 @@ def failures(cells: Iterable[Cell]) -> list[str]:
     return words
 
 
-# --- the page ------------------------------------------------------------------------------------
-
-INTRODUCTION = """\
-# How often a bound exceeds the truth
-
-Measured under true claims, at a nominal error of 5%: `make quality` regenerates this page.
-Each number is the share of runs, in percent, in which the lower bound exceeds the truth; sizes are
-trials a side, or canaries of one run. The least number of runs is in the head of each column.
-
-A cell above 5% plus two standard errors is measured once more, from fresh draws and four times the
-runs, and is judged by that alone ("twice"). Joint bounds on epsilon and mu at a fixed event, and
-the whole band, are exact: where {enough} false positives and as many misses are expected, they
-must also reach 3%, less two standard errors. Exact cells that err by 5% each would fail this table
-with probability {alarm:.3f} at most; the others pay for a choice, a union or an anytime guarantee,
-and err less.
-"""
-
-
-def page(cells: Sequence[Cell]) -> str:
-    """The table as Markdown: a summary, and nulls by sizes for each estimator."""
-    parts = [INTRODUCTION.format(alarm=false_alarm(cells), enough=ENOUGH), _summary(cells)]
-    for name in dict.fromkeys(cell.estimator for cell in cells):
-        parts.append(_table(name, [cell for cell in cells if cell.estimator == name]))
-    return "\n".join(parts)
-
-
-def _summary(cells: Sequence[Cell]) -> str:
-    lines = [
-        "| estimator | cells | runs | mean | largest | above 5% + 2 se | where exact |",
-        "|---|---|---|---|---|---|---|",
-    ]
+def summary(cells: Sequence[Cell]) -> list[list[str]]:
+    """A row an estimator: cells, runs, mean and largest share, cells above, and the exact ones."""
+    rows = []
     for name in dict.fromkeys(cell.estimator for cell in cells):
         own = [cell for cell in cells if cell.estimator == name]
         exact = [cell.error for cell in own if cell.exact]
-        row = (
+        rows.append([
             name, f"{len(own)}", f"{sum(cell.runs for cell in own):,}",
             f"{np.mean([cell.error for cell in own]):.1%}",
             f"{max(cell.error for cell in own):.1%}", f"{sum(cell.high for cell in own)}",
             f"{np.mean(exact):.1%} in {len(exact)} cells" if exact else "",
-        )  # fmt: skip
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join([*lines, ""])
-
-
-def _table(name: str, cells: Sequence[Cell]) -> str:
-    sizes = sorted({cell.size for cell in cells})
-    found = {(cell.null, cell.size): cell for cell in cells}
-    runs = {size: min(cell.runs for cell in cells if cell.size == size) for size in sizes}
-    head = " | ".join(f"{size:,} ({runs[size]:,} runs)" for size in sizes)
-    lines = [f"## {name}", "", f"| null | {head} |", "|---" * (1 + len(sizes)) + "|"]
-    for null in dict.fromkeys(cell.null for cell in cells):
-        row = [_entry(found[null, size]) for size in sizes]
-        lines.append(f"| {null} | " + " | ".join(row) + " |")
-    return "\n".join([*lines, ""])
-
-
-def _entry(cell: Cell) -> str:
-    return f"{100 * cell.error:.2f}" + (" (twice)" if cell.again else "")
+        ])  # fmt: skip
+    return rows
 
 
 def sub_table() -> Plan:

@@ -3,14 +3,14 @@
 ``python -m tests.support.mutants run`` makes mutants with cosmic-ray, draws some by a seed, and
 runs on
 each the tests that run its statement; it resumes where it was stopped.  ``survivors`` runs those
-again that no test had killed, with more tests, in a process of their own.  Figures go to
-docs/mutation/tests.json.  A mutant is made in a copy of the sources, never in the checkout; a
-session keeps the sources that it began with, and tests that fail on these are left out: remove
-build/mutants to begin anew.
+again that no test had killed, with more tests, in a process of their own.  Figures are
+printed, and kept in build/mutants/results.json.  A mutant is made in a copy of the sources, never
+in the checkout; a session keeps the sources that it began with, and tests that fail on these are
+left out: remove build/mutants to begin anew.
 
 Equivalent by reason, and not drawn: a change inside an annotation, which nothing evaluates, and one
 that compiles to the same byte code.  Equivalent after reading, each with its reason, by
-the line that it changes: ``docs/mutation/equivalent.json``.
+the line that it changes: ``tests/support/mutants_equivalent.json``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import _lru_cache_wrapper, partial
 from hashlib import sha256
 from inspect import CO_OPTIMIZED
@@ -44,8 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = "dpaudit mechanisms audits tests docs reports experiments benchmarks changelog.d".split()
 FILES = ("pyproject.toml", "README.md", "dpaudit.toml", "CHANGELOG.md")
 TOOL = ROOT / "build" / "cosmic-ray"
-RESULTS = ROOT / "docs" / "mutation" / "tests.json"
-EQUIVALENT = RESULTS.with_name("equivalent.json")
+EQUIVALENT = Path(__file__).with_name("mutants_equivalent.json")
 GROUPS = {
     "rules": ("dpaudit/families/*/rules.py", "dpaudit/measures/convert.py"),
     "checker": (
@@ -168,7 +167,7 @@ def waiting(session: dict[str, Any], *, again: bool) -> list[dict[str, Any]]:
     """Mutants not run yet; or those again that survived and that nobody named equivalent."""
     if not again:
         return [m for m in session["mutants"] if m.get("status") is None]
-    named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
+    named = json.loads(EQUIVALENT.read_text("utf-8"))
     left = [m for m in session["mutants"] if m.get("status") == "survived"]
     return [m for m in left if change_of(m) not in named]
 
@@ -781,6 +780,28 @@ def _counts(rows: Iterator[dict[str, Any]]) -> dict[str, int]:
     return {status: count[status] for status in ("killed", "survived", "equivalent")}
 
 
+def summary(found: dict[str, Any]) -> Iterator[str]:
+    """The figures in lines: each group, each kind of change, the survivors, and the sum."""
+    for kind in ("groups", "operators"):
+        for name, count in found[kind].items():
+            yield f"{name:24} {_share(count)}"
+    for name, (line, *change) in found["survivors"].items():
+        yield f"SURVIVED {name} (line {line}): {' '.join(' '.join(change).split())}"
+    yield (
+        f"{found['run']} of {found['drawn']} mutants were run, {found['seconds']} processor "
+        f"seconds each; {found['killed_at_first']} were killed by tests as old as the code at "
+        f"{found['code']}"
+    )
+    yield f"all: {_share(sum((Counter(c) for c in found['groups'].values()), Counter()))}"
+
+
+def _share(count: Mapping[str, int]) -> str:
+    """How many of the mutants that are not equivalent were killed."""
+    told = count["killed"] + count["survived"]
+    share = f" ({count['killed'] / told:.1%})" if told else ""
+    return f"{count['killed']} of {told} killed{share}, {count['equivalent']} equivalent"
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -795,9 +816,11 @@ def main() -> None:
         again = asked.verb == "survivors"
         run(asked.build.resolve(), asked.count, asked.seed, asked.minutes, survivors=again)
     session = json.loads((asked.build / "session.json").read_text("utf-8"))
-    named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
+    named = json.loads(EQUIVALENT.read_text("utf-8"))
     found = results(session, named)
-    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    (asked.build / "results.json").write_text(text, "utf-8")
+    sys.stdout.write("".join(f"{line}\n" for line in summary(found)))
 
 
 if __name__ == "__main__":

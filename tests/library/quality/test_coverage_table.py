@@ -1,7 +1,7 @@
 """No bound exceeds the truth more often than it says: a small table always, the whole by quality.
 
-The whole table's page states its false alarm for a fresh seed (`coverage.false_alarm`); the seed is
-fixed.  That of the small one is below one in ten.
+The page of evidence states the whole table's false alarm for a fresh seed
+(`coverage.false_alarm`); the seed is fixed.  That of the small one is below one in ten.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.bounds.estimators import Counts
-from dpaudit.storage.files import write_atomically
 from tests.support import coverage, measures
-from tests.support.coverage import Cell, Estimator, Plan, failures, measure, page
+from tests.support.coverage import Cell, Estimator, Plan, failures, measure, summary
 from tests.support.nulls import NULLS, Null
 
 
 @pytest.mark.quality
 def test_the_whole_table(checkout: Path) -> None:
-    """Regenerates docs/coverage.md; cells are kept in build/coverage, so that it resumes."""
+    """Cells are kept in build/coverage: it resumes, and `make evidence` reads them."""
     plan = coverage.whole_table()
     assert len(plan.nulls) >= 20
     assert len(plan.sizes) == 5
     jobs = int(os.environ.get("DPAUDIT_JOBS", "2"))
     cells = measure(plan, jobs=jobs, folder=checkout / "build" / "coverage")
-    write_atomically(checkout / "docs" / "coverage.md", page(cells).encode())
     assert failures(cells) == []
 
 
@@ -133,12 +131,10 @@ def test_refuted_runs_are_counted_as_one_by_one() -> None:
         assert measures.count_refuted(outcomes, refuted) == expected
 
 
-def test_the_page_holds_every_cell() -> None:
+def test_the_summary_counts_every_cell() -> None:
     cells = [
         Cell("joint", "Laplace", 100, 4, 100, exact=False),
         Cell("joint", "Laplace", 500, 5, 100, exact=True, again=True),
     ]
-    text = page(cells)
-    assert "| Laplace | 4.00 | 5.00 (twice) |" in text
-    assert "| joint | 2 | 200 | 4.5% | 5.0% | 0 | 5.0% in 1 cells |" in text
+    assert summary(cells) == [["joint", "2", "200", "4.5%", "5.0%", "0", "5.0% in 1 cells"]]
     assert isinstance(Plan().nulls[0], Null)

@@ -1,6 +1,6 @@
 """Every mutant of a whole mechanism, each with its right twin: what `certify` says of them.
 
-The catalogue's figures are in docs/mutation.md (`make mutants-certify`, hours).
+The figures of the catalogue are on the page of evidence.
 """
 
 from __future__ import annotations

@@ -165,7 +165,30 @@ def test_whoever_is_named_equivalent_is_not_run_again(
         for n, status in enumerate(("survived", "survived", "killed", None))
     ]
     named = tmp_path / "equivalent.json"
-    named.write_text(json.dumps({"tests": {"m.py: - 1 + 1 + 1": "a reason"}}))
+    named.write_text(json.dumps({"m.py: - 1 + 1 + 1": "a reason"}))
     monkeypatch.setattr(mutants, "EQUIVALENT", named)
     assert mutants.waiting({"mutants": rows}, again=True) == rows[:1]
     assert mutants.waiting({"mutants": rows}, again=False) == rows[3:]
+
+
+def test_every_equivalent_mutant_has_a_reason() -> None:
+    named = json.loads(mutants.EQUIVALENT.read_text("utf-8"))
+    assert all(len(reason.split()) > 4 for reason in named.values())
+
+
+def test_the_summary_says_the_share_and_each_survivor() -> None:
+    count = {"killed": 9, "survived": 1, "equivalent": 2}
+    found = {
+        "groups": {"rules": count},
+        "operators": {"NumberReplacer": count},
+        "survivors": {"m.py:7": [7, "- a", "+ b"]},
+        "run": 12,
+        "drawn": 15,
+        "seconds": 2.5,
+        "killed_at_first": 8,
+        "code": "abc",
+    }
+    lines = list(mutants.summary(found))
+    assert lines[0].endswith("9 of 10 killed (90.0%), 2 equivalent")
+    assert "SURVIVED m.py:7 (line 7): - a + b" in lines
+    assert lines[-1] == "all: 9 of 10 killed (90.0%), 2 equivalent"

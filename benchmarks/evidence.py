@@ -1,0 +1,434 @@
+"""The page of evidence: how tight bounds are, how often they fail, and which bugs are found.
+
+``python -m benchmarks.evidence`` (``make evidence``) measures the parts that docs/evidence.json
+does not hold yet, keeps each as it is done, and writes docs/evidence.md from that file.  Names of
+sections restrict it to these; ``--again`` measures them anew; ``--page`` writes the page alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dpaudit.storage.files import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT, PAGE = ROOT / "docs" / "evidence.json", ROOT / "docs" / "evidence.md"
+BUILD = ROOT / "build"
+# Other tools need other versions of libraries, so each group has an environment of its own.
+ENVIRONMENTS = {
+    "prv": ("prv_accountant==0.2.0",),
+    "peers": ("jax-privacy==2.0.0", "autodp==0.2.3.1", "PLD_accounting==2.0", "numba"),
+    "opendp": ("opendp[polars]", "pyarrow"),
+    "tumult": ("tmlt.analytics",),
+}
+DRAWS = 100_000  # of each side, in the audits of functions
+FALSE_ALARM_RUNS = 1_000  # of each kernel at each scale
+Parts = Mapping[str, Any]
+
+
+@cache
+def interpreter(group: str) -> str:
+    """The Python of an environment below build/, which is made where it is missing."""
+    python = BUILD / group / "bin" / "python"
+    ready = BUILD / group / ".ready"
+    if not ready.exists():
+        sys.stderr.write(f"installing {' and '.join(ENVIRONMENTS[group])} in {BUILD / group}\n")
+        subprocess.run([sys.executable, "-m", "venv", str(BUILD / group)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", *ENVIRONMENTS[group]]
+        subprocess.run(pip, check=True)
+        ready.touch()
+    return str(python)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page, of parts that are measured one by one.
+
+    ``parts``: names of all parts.  ``measure``: a part's result, as JSON; a text says why there is
+    none, and is not kept.  ``lines``: Markdown of the results, in the order of ``parts``.
+    """
+
+    title: str
+    parts: Callable[[], Iterable[str]]
+    measure: Callable[[str], Any]
+    lines: Callable[[Parts], list[str]]
+
+
+def module(name: str) -> Any:
+    """A module of the benchmarks, imported when it is needed: some need extras."""
+    return import_module(f"benchmarks.{name}")
+
+
+# --- the accountant -------------------------------------------------------------------------------
+
+
+def tasks() -> dict[str, Any]:
+    """Questions that other accountants answer too."""
+    every = module("account").TASKS
+    return {task.name: task for task in every if task.dp_accounting or task.prv or task.peers}
+
+
+def answered(name: str) -> Any:
+    """The answers and median seconds of all accountants."""
+    task = tasks()[name]
+    prv = interpreter("prv") if task.prv else None
+    row = module("account").measure(task, prv, interpreter("peers") if task.peers else None)
+    return {
+        tool: [answer["answer"], round(answer["seconds"], 3)]
+        for tool, answer in row.items()
+        if tool != "task"
+    }
+
+
+def answer_lines(parts: Parts) -> list[str]:
+    """Our intervals beside other tools' bounds."""
+    lines = [
+        "Medians of three rounds in which the tools take turns. Other tools give upper bounds; "
+        "dpaudit gives an interval that holds the true epsilon.",
+        "",
+        "| question | dpaudit | seconds | other tools (seconds) |",
+        "|---|---|---|---|",
+    ]
+    for name, row in parts.items():
+        answer, seconds = row["dpaudit"]
+        others = "; ".join(
+            f"{tool} {text.removeprefix('upper ')} ({took:g})"
+            for tool, (text, took) in row.items()
+            if tool != "dpaudit"
+        )
+        lines.append(f"| {name} | {answer.partition(' width')[0]} | {seconds:g} | {others} |")
+    return lines
+
+
+def wide_lines(parts: Parts) -> list[str]:
+    """Intervals that are wide, and why."""
+    reasons = {question.name: question for question in module("wide").QUESTIONS}
+    lines = [
+        "The true value lies in each interval. The upper bound assumes more than any attack is "
+        "known to attain, and the lower bound is attained by the example that is named.",
+        "",
+        "| question | interval | the upper bound allows | the lower bound is attained by |",
+        "|---|---|---|---|",
+    ]
+    for name, row in parts.items():
+        low, high = row["interval"]
+        why = reasons[name]
+        lines.append(f"| {name} | [{low}, {high}] | {why.upper} | {why.lower} |")
+    return lines
+
+
+def declarations(kind: str) -> Any:
+    """Random declarations judged by ``make quality-trees`` or ``make quality-forged``."""
+    blocks = import_module("tests.support.tree_blocks")
+    log = BUILD / kind / f"{blocks.code_digest(kind)}.jsonl"
+    rows = blocks.finished(log)
+    if not rows:
+        return f"there is no log of this code: run `make quality-{kind}` first"
+    return {
+        "declarations": sum(row["trees"] for row in rows),
+        "violations": sum(len(row["violations"]) for row in rows),
+    }
+
+
+def declaration_lines(parts: Parts) -> list[str]:
+    """How often a random declaration contradicted the accountant."""
+    words = {
+        "trees": (
+            "random declarations of every kind of node were accounted (`make quality-trees`), each "
+            "beside a mechanism of that declaration whose privacy loss is computed exactly",
+            "upper bounds were below that loss",
+        ),
+        "forged": (
+            "declarations with any numbers that can be written were accounted and checked "
+            "(`make quality-forged`), beside a second implementation that shares no code",
+            "contradicted it",
+        ),
+    }
+    return [
+        f"{row['declarations']:,} {words[kind][0]}; {row['violations']} {words[kind][1]}.\n"
+        for kind, row in parts.items()
+    ]
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+def covered(_: str) -> Any:
+    """How often each estimator's bound exceeds the truth; cells are kept in build/coverage."""
+    coverage = import_module("tests.support.coverage")
+    cells = coverage.measure(coverage.whole_table(), jobs=2, folder=BUILD / "coverage")
+    return {"rows": coverage.summary(cells), "alarm": round(coverage.false_alarm(cells), 3)}
+
+
+def coverage_lines(parts: Parts) -> list[str]:
+    """The share of runs in which a lower bound exceeds the truth."""
+    (found,) = parts.values()
+    head = ("estimator", "cells", "runs", "mean", "largest", "above 5% + 2 se", "mean where exact")
+    return [
+        "The share of runs in which a lower bound at a nominal error of 5% exceeds the truth, "
+        "under 25 true claims and 100 to 100,000 trials a side (`make quality`). A cell above 5% "
+        "plus two standard errors is measured once more with four times the runs, and judged by "
+        "that. Exact estimators must also reach 3%, less two standard errors. If they erred by 5% "
+        f"each, a table would fail with probability {found['alarm']} at most.",
+        "",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+        *(f"| {' | '.join(row)} |" for row in found["rows"]),
+    ]
+
+
+def false_alarms(kernel: str) -> Any:
+    """Alarms on right noise of one kernel, over all scales; nothing where it has no residuals."""
+    measured = module("false_alarms")
+    scales = [measured.alarms(measured.CASES[kernel], e, FALSE_ALARM_RUNS) for e in measured.SCALES]
+    return [sum(column) for column in zip(*scales, strict=True)]
+
+
+def false_alarm_lines(parts: Parts) -> list[str]:
+    """Alarms of the checks of noise, on right noise."""
+    runs, broken, counted, tied = (sum(column) for column in zip(*parts.values(), strict=True))
+    upper = module("false_alarms").upper
+    worst = max((row[2] / row[0], name) for name, row in parts.items() if row[0])
+    return [
+        f"{len(parts)} noise kernels were drawn as declared, at epsilon 1/100 to 64 a release. The "
+        f"checks of residuals, which `certify` runs at an error rate of one in a million, raised "
+        f"{broken} alarms in {runs:,} runs; the checks of ties raised {tied}. At a rate of 5%, "
+        f"where alarms can be counted, they raised {counted:,} ({counted / runs:.1%}, with 95% "
+        f"confidence at most {upper(counted, runs):.1%}); the most of one kernel is "
+        f"{worst[0]:.1%} ({worst[1]}).",
+    ]
+
+
+def detected(_: str) -> Any:
+    """Audits of the wrong and right functions of ``audits/blackbox``, with a pair of data sets."""
+    detection = module("detection")
+    found = detection.detection(detection.Audited("pair", DRAWS, 1), 2, BUILD / "detection.jsonl")
+    wanted = ("bugs", "found", "missed", "correct", "flagged", "families")
+    return {"draws": DRAWS, **{key: found[key] for key in wanted}}
+
+
+def detection_lines(parts: Parts) -> list[str]:
+    """Which wrong functions an audit refutes."""
+    (found,) = parts.values()
+    flagged = len(found["flagged"])
+    return [
+        f"`audits/blackbox` holds {found['bugs']} wrong mechanisms and {found['correct']} right "
+        "ones, from the literature or written to be hard. `audit_function` saw only the function "
+        f"and two data sets, with {found['draws']:,} draws of each, at an error rate of 5%. It "
+        f"refuted {found['found']} of the wrong ones and {flagged} of the right ones.",
+        "",
+        "| kind of bug | refuted |",
+        "|---|---|",
+        *(f"| {family} | {share} |" for family, share in found["families"].items()),
+        "",
+        f"Missed: {', '.join(f'`{name}`' for name in found['missed'])}.",
+    ]
+
+
+# --- releases and the ledger ----------------------------------------------------------------------
+
+
+def released(part: str) -> Any:
+    """One tool's release of one table."""
+    table, tool = part.split(", ")
+    python = interpreter(tool) if tool in ENVIRONMENTS else None
+    return module("release").compared(table, tool, python)
+
+
+def scaled(part: str) -> Any:
+    """A large table, by dpaudit and plain SQL, or by OpenDP."""
+    release = module("release")
+    rows, what = part.split(" rows, ")
+    if what == "opendp":
+        return release.opendp_of(int(rows), interpreter("opendp"))
+    return release.scaled_of(int(rows), what)
+
+
+def scales() -> list[str]:
+    """Names of the parts of the scale."""
+    release = module("release")
+    own = [f"{rows} rows, {order}" for rows, order in release.SCALES]
+    return own + [f"{rows} rows, opendp" for rows in release.OPENDP_ROWS]
+
+
+SECTIONS = {
+    "accountants": Section(
+        "The accountant beside other tools", tasks, answered, answer_lines,
+    ),
+    "settings": Section(
+        "Random settings of DP-SGD, beside dp-accounting",
+        lambda: module("settings").settings(),
+        lambda name: module("settings").compared(module("settings").settings()[name]),
+        lambda parts: module("settings").lines(parts),
+    ),
+    "wide": Section(
+        "Where the accountant's interval is wide",
+        lambda: [question.name for question in module("wide").QUESTIONS],
+        lambda name: module("wide").asked(
+            next(q for q in module("wide").QUESTIONS if q.name == name)
+        ),
+        wide_lines,
+    ),
+    "declarations": Section(
+        "Random declarations", lambda: ("trees", "forged"), declarations, declaration_lines,
+    ),
+    "coverage": Section(
+        "How often a lower bound exceeds the truth", lambda: ("all",), covered, coverage_lines,
+    ),
+    "false_alarms": Section(
+        "False alarms on right noise",
+        lambda: module("false_alarms").CASES, false_alarms, false_alarm_lines,
+    ),
+    "functions": Section(
+        "Wrong functions that audits refute", lambda: ("pair",), detected, detection_lines,
+    ),
+    "written": Section(
+        "Bugs written by hand, and `certify`",
+        lambda: module("planted").shapes(),
+        lambda name: module("planted").of_shape(name),
+        lambda parts: module("planted").written_lines(parts),
+    ),
+    "planted": Section(
+        "Bugs planted in the catalogue, and `certify`",
+        lambda: module("planted").mechanisms(),
+        lambda name: module("planted").of_mechanism(name),
+        lambda parts: module("planted").mutant_lines(parts),
+    ),
+    "releases": Section(
+        "Releases beside OpenDP and Tumult Analytics",
+        lambda: [f"{t}, {tool}" for t in module("release").TABLES
+                 for tool in module("release").TITLES],
+        released,
+        lambda parts: module("release").compared_lines(parts),
+    ),
+    "scale": Section(
+        "Time of large releases", scales, scaled,
+        lambda parts: module("release").scale_lines(parts),
+    ),
+    "ledger": Section(
+        "Durable charges of the ledger",
+        lambda: [str(n) for n in module("ledger").WRITERS],
+        lambda name: module("ledger").rates(int(name)),
+        lambda parts: module("ledger").lines(parts),
+    ),
+}  # fmt: skip
+
+
+# --- what is kept, and the page -------------------------------------------------------------------
+
+
+class Results:
+    """Results by section and part, each with the day on which it was measured, in a JSON file."""
+
+    def __init__(self, path: Path = KEPT) -> None:
+        self.path = path
+        self.held: dict[str, dict[str, dict[str, Any]]] = (
+            json.loads(path.read_text("utf-8")) if path.exists() else {}
+        )
+
+    def of(self, section: str) -> dict[str, Any]:
+        """The results of a section by part, in the file's order."""
+        return {part: row["result"] for part, row in self.held.get(section, {}).items()}
+
+    def days(self, section: str) -> list[str]:
+        """The first and the last day of a section's results; one, if they are the same."""
+        found = sorted({row["on"] for row in self.held.get(section, {}).values()})
+        return [found[0], found[-1]] if len(found) > 1 else found
+
+    def keep(self, section: str, part: str, result: Any) -> None:
+        """Add a result, and write the file."""
+        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        self.held.setdefault(section, {})[part] = {"on": today, "result": result}
+        self.write()
+
+    def forget(self, section: str) -> None:
+        """Drop what was measured of a section."""
+        self.held.pop(section, None)
+
+    def write(self) -> None:
+        """The file, one line a part, so that a change of one part is a change of one line."""
+        blocks = [
+            f" {json.dumps(section)}: {{\n"
+            + ",\n".join(
+                f"  {json.dumps(part)}: {json.dumps(row, ensure_ascii=False)}"
+                for part, row in parts.items()
+            )
+            + "\n }"
+            for section, parts in sorted(self.held.items())
+        ]
+        write_atomically(self.path, ("{\n" + ",\n".join(blocks) + "\n}\n").encode())
+
+
+def measure(results: Results, names: Iterable[str], minutes: float) -> None:
+    """Measure parts that are not held, until the time is up; say which had no result."""
+    stop = time.monotonic() + 60 * minutes
+    for name in names:
+        section = SECTIONS[name]
+        missing = [part for part in section.parts() if part not in results.of(name)]
+        for done, part in enumerate(missing, start=1):
+            if time.monotonic() > stop:
+                sys.stderr.write(f"{name}: {len(missing) - done + 1} parts are left\n")
+                break
+            sys.stderr.write(f"{name}, {done} of {len(missing)}: {part}\n")
+            result = section.measure(part)
+            if isinstance(result, str):
+                sys.stderr.write(f"{name}, {part}: no result: {result}\n")
+            else:
+                results.keep(name, part, result)
+
+
+HEAD = """# Evidence
+
+How tight the bounds are, how often they fail, and which bugs are found: each number is measured by
+`make evidence`, which writes this page from `docs/evidence.json` and measures only what that file
+does not hold; `make evidence ARGS="SECTION --again"` measures a section anew. Times are those of
+two cores that did other work too. See also [forgeries of certificates](forgeries.md) and
+[attempts on the verifier and the ledger](trust.md).
+"""
+
+
+def page(results: Results) -> str:
+    """The page, of what is held."""
+    parts = [HEAD]
+    for name, section in SECTIONS.items():
+        held = results.of(name)
+        if held:
+            days = " to ".join(results.days(name))
+            text = "\n".join(section.lines(held)).rstrip()
+            parts.append(f"## {section.title}\n\n{text}\n\n*Measured {days}: `{name}`.*\n")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Measure what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "sections", nargs="*", choices=[[], *SECTIONS], help="all, if none is named"
+    )
+    parser.add_argument("--again", action="store_true", help="measure the named sections anew")
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--page", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    if asked.again and not asked.sections:
+        parser.error("--again: name the sections that are to be measured anew")
+    results = Results()
+    for name in asked.sections if asked.again else ():
+        results.forget(name)
+    if not asked.page:
+        measure(results, asked.sections or SECTIONS, asked.minutes)
+    write_atomically(PAGE, page(results).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The page of evidence is made of its file, and a measurement resumes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import evidence, planted, settings, wide
+from benchmarks.evidence import SECTIONS, Results, Section
+from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
+
+LARGEST = 100_000  # bytes of the file of results
+
+pytest.importorskip("duckdb")
+pytest.importorskip("sqlalchemy")
+
+
+def test_the_committed_page_is_made_of_the_committed_results() -> None:
+    assert evidence.PAGE.read_text("utf-8") == evidence.page(Results())
+    assert evidence.KEPT.stat().st_size <= LARGEST
+
+
+@pytest.mark.parametrize(
+    "name",
+    [  # the catalogue takes ten seconds to import
+        pytest.param(name, marks=pytest.mark.quality if name == "planted" else ())
+        for name in SECTIONS
+    ],
+)
+def test_no_result_is_of_a_part_that_does_not_exist(name: str) -> None:
+    """Catalogue and questions change: results of what is gone are removed, or measured anew."""
+    assert Results().of(name).keys() <= set(SECTIONS[name].parts())
+
+
+def test_no_result_is_of_a_section_that_does_not_exist() -> None:
+    assert Results().held.keys() <= SECTIONS.keys()
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A section of two parts, one of which has no result at first."""
+    measured: list[str] = []
+
+    def measure(part: str) -> Any:
+        measured.append(part)
+        return "not installed" if part == "b" and len(measured) < 3 else [1, 2]
+
+    section = Section("Two parts", lambda: ("a", "b"), measure, lambda parts: list(parts))
+    monkeypatch.setattr(evidence, "SECTIONS", {"two": section})
+    return measured
+
+
+def test_only_parts_without_a_result_are_measured_again(
+    counting: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "evidence.json"
+    evidence.measure(Results(path), ["two"], minutes=1)
+    assert "two, b: no result: not installed" in capsys.readouterr().err
+    assert json.loads(path.read_text("utf-8"))["two"].keys() == {"a"}
+    evidence.measure(Results(path), ["two"], minutes=1)
+    assert counting == ["a", "b", "b"]
+    assert Results(path).of("two") == {"a": [1, 2], "b": [1, 2]}
+    evidence.measure(Results(path), ["two"], minutes=1)
+    assert counting == ["a", "b", "b"]
+    text = evidence.page(Results(path))
+    assert "## Two parts\n\na\nb\n\n*Measured" in text
+
+
+def test_a_section_is_measured_anew_when_it_is_forgotten(
+    counting: list[str], tmp_path: Path
+) -> None:
+    results = Results(tmp_path / "evidence.json")
+    evidence.measure(results, ["two"], minutes=1)
+    results.forget("two")
+    evidence.measure(results, ["two"], minutes=1)
+    assert counting == ["a", "b", "a", "b"]
+
+
+def test_no_part_begins_after_the_time_is_up(counting: list[str], tmp_path: Path) -> None:
+    evidence.measure(Results(tmp_path / "evidence.json"), ["two"], minutes=-1)
+    assert counting == []
+
+
+def result(**changes: Any) -> Result:
+    plain = Result("private_step@m:1.0", "private_step", "what", "m:1", CAUGHT, "", "", "", 1.0)
+    return replace(plain, **changes)
+
+
+def test_a_certified_mutant_is_named_unless_a_proof_says_that_it_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs = tmp_path / "equivalent.json"
+    proofs.write_text(json.dumps({"one:proved@m:2.0": "it only copies"}))
+    monkeypatch.setattr(planted, "EQUIVALENT", proofs)
+    results = [
+        result(twin=LEFT_ALONE),
+        result(status=CERTIFIED, name="bad@m:3.0", where="m:3", twin="alarm"),
+        result(status=CERTIFIED, name="proved@m:2.0"),
+        result(status=SAME),
+    ]
+    part = planted.counted("one", results)
+    assert part["operators"] == {"private_step": [1, 1, 2, 1, 1]}
+    assert part["certified"] == ["private_step at m:3"]
+    text = "\n".join(planted.mutant_lines({"one": part, "two": {"operators": {}, "certified": []}}))
+    assert "of 1 of the catalogue's 2 mechanisms" in text
+    assert "reported 1 of the 2 mutants" in text
+    assert "| 1 | 1 | 1 of 2 |" in text
+    assert "`private_step at m:3 in one`" in text
+
+
+def test_every_proof_that_a_mutant_breaks_nothing_is_in_words() -> None:
+    proofs = json.loads(planted.EQUIVALENT.read_text("utf-8"))
+    assert all(len(proof.split()) > 4 for proof in proofs.values())
+
+
+def test_an_unsound_bound_of_another_tool_is_counted() -> None:
+    rows = {
+        "sound": {"ours": [1.0, 1.001], "theirs": 1.1, "seconds": [0.1, 0.2]},
+        "unsound": {"ours": [1.0, 1.0001], "theirs": 0.9, "seconds": [0.3, 0.2]},
+        "looser": {"ours": [1.0, 1.002], "theirs": 1.001, "seconds": [0.1, 0.2]},
+        "none": {"ours": [1.0, 1.0001], "theirs": None, "seconds": [0.1, 5.0]},
+    }
+    (text,) = settings.lines(rows)
+    assert "answered 3 settings" in text
+    assert "below dpaudit's certified lower bound in 1" in text
+    assert "upper bound is above dp-accounting's in 1, by at most 1.0e-03" in text
+    assert "the quicker one in 2." in text
+
+
+def test_dp_accounting_is_given_up_beyond_its_time_and_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def endless() -> float:
+        while True:
+            pass
+
+    monkeypatch.setattr(settings, "PATIENCE", 0.1)
+    assert settings.patient(endless) is None
+    assert settings.patient(lambda: float(len(bytearray(2 * settings.MEMORY)))) is None
+    assert settings.patient(lambda: 1.5) == 1.5
+
+
+def test_every_wide_question_is_asked_once_and_links_to_a_section(checkout: Path) -> None:
+    names = [question.name for question in wide.QUESTIONS]
+    assert len(set(names)) == len(names)
+    answer = wide.asked(next(q for q in wide.QUESTIONS if q.name.startswith("filter")))
+    lower, upper = map(float, answer["interval"])
+    assert 0 < lower < upper
+    text = evidence.wide_lines({"filter of Laplace noise, rho = .5": answer})[-1]
+    assert f"[{answer['interval'][0]}, {answer['interval'][1]}]" in text
