@@ -2,7 +2,8 @@
 
 :func:`of_mechanism` plants mutants in one mechanism of the catalogue, drawn by a seed;
 :func:`of_shape` certifies the hand-written wrong programs of ``tests/support/unseen_bugs.py``, of
-one shape at a time, and their right twin.  ``python -m benchmarks.evidence planted written`` runs all.
+one shape at a time, and their right twin.  ``python -m benchmarks.evidence planted written`` runs
+all.
 """
 
 from __future__ import annotations
