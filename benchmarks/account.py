@@ -86,19 +86,6 @@ def pld_sgd(sigma: float, rate: float, times: int, delta: float) -> Callable[[],
     return run
 
 
-def pld_equal_laplaces(scale: int, times: int) -> Callable[[], str]:
-    """dp-accounting's PLD bound of Laplace noise, at delta 1e-5."""
-
-    def run() -> str:
-        from dp_accounting import dp_event
-        from dp_accounting.pld import PLDAccountant
-
-        accountant = PLDAccountant().compose(dp_event.LaplaceDpEvent(scale), times)
-        return f"upper {accountant.get_epsilon(1e-5):.6f}"
-
-    return run
-
-
 def pld_mixed() -> str:
     """dp-accounting's PLD bound of 500 Gaussians and 500 Laplaces."""
     from dp_accounting import dp_event
@@ -266,13 +253,13 @@ TASKS = (
         peers=(training(4.0, 600, 1_000, 1e-5, per_user=5),),
     ),
     Task(
-        "the same, T=1e5",
+        "DP-SGD sigma=1 q=.01 T=1e5 delta=1e-5",
         interval(sgd("1", "0.01", 100_000), "1e-5", width=1e-3),
         pld_sgd(1.0, 0.01, 100_000, 1e-5),
         prv_sgd(1.0, 0.01, 100_000, 1e-5, 0.01),
     ),
-    Task("the same, T=1e4, delta=1e-20", interval(sgd("1", "0.01", 10_000), "1e-20")),
-    Task("the same, T=1e4, delta=1e-100", interval(sgd("1", "0.01", 10_000), "1e-100")),
+    Task("DP-SGD sigma=1 q=.01 T=1e4 delta=1e-20", interval(sgd("1", "0.01", 10_000), "1e-20")),
+    Task("DP-SGD sigma=1 q=.01 T=1e4 delta=1e-100", interval(sgd("1", "0.01", 10_000), "1e-100")),
     Task(
         "500 Gaussians, 500 Laplaces, delta=1e-5", interval(mixed(), "1e-5", width=1e-3), pld_mixed
     ),

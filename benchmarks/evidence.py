@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import subprocess
 import sys
 import time
@@ -80,15 +81,19 @@ def tasks() -> dict[str, Any]:
 
 
 def answered(name: str) -> Any:
-    """The answers and median seconds of all accountants."""
+    """The answers and median seconds of all accountants; no seconds where there is no answer."""
     task = tasks()[name]
     prv = interpreter("prv") if task.prv else None
     row = module("account").measure(task, prv, interpreter("peers") if task.peers else None)
     return {
-        tool: [answer["answer"], round(answer["seconds"], 3)]
+        tool: [answer["answer"], _seconds(answer["seconds"])]
         for tool, answer in row.items()
         if tool != "task"
     }
+
+
+def _seconds(measured: float) -> float | None:
+    return None if math.isnan(measured) else round(measured, 3)
 
 
 def answer_lines(parts: Parts) -> list[str]:
@@ -103,7 +108,7 @@ def answer_lines(parts: Parts) -> list[str]:
     for name, row in parts.items():
         answer, seconds = row["dpaudit"]
         others = "; ".join(
-            f"{tool} {text.removeprefix('upper ')} ({took:g})"
+            f"{tool} {text.removeprefix('upper ')}" + ("" if took is None else f" ({took:g})")
             for tool, (text, took) in row.items()
             if tool != "dpaudit"
         )

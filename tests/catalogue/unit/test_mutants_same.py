@@ -91,7 +91,7 @@ def moved(contraction: float, step: float, steps: int) -> float:
 
 
 def test_fewer_steps_of_a_solver_move_its_point_less() -> None:
-    """What is said of half the steps in docs/mutation/equivalent.json.
+    """What is said of half the steps in benchmarks/equivalent.json.
 
     Gradient steps of a strongly convex loss contract the distance of two data sets' points, and
     one record adds the same to each; the sum grows with their number up to what is stated.
