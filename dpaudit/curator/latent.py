@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.kernels.batches import Generator, Places, batches_of
-from dpaudit.kernels.query import Records
+from dpaudit.kernels.batches import Generator, Mask, Places, batches_of
+from dpaudit.kernels.query import Query, Records
 from dpaudit.nodes import Node
 
 MOST_OUTCOMES = 64
+MOST_WAYS = 4096  # of which those that move nothing are told from one another to no end
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +24,8 @@ class Outcomes:
     """Assignments of records to batches that stand for all, and the logarithms of their chances.
 
     ``masks``: as ``Batches.assign`` gives them, each (trials, n), or (1, n) for all trials.
-    ``exact``: whether they are all there are, up to records that are equal; otherwise equally
-    likely draws.
+    ``exact``: whether they are all there are, up to records that are equal or move nothing;
+    otherwise equally likely draws.
     """
 
     masks: Sequence[Places]
@@ -39,19 +41,47 @@ def drawn(
     return Outcomes(masks, np.full(len(masks), -math.log(len(masks))), exact=False)
 
 
-def enumerated(sampling: Node, records: Records) -> Outcomes | None:
-    """How many of each kind of equal records each batch holds; None where there are too many ways.
+def enumerated(
+    sampling: Node, records: Records, asked: Iterable[tuple[Query, Mask]] | None = None
+) -> Outcomes | None:
+    """All batches in which the queries differ, exactly; None where there are too many.
 
-    A function of the batches that takes equal records for one another has the same law over these
-    outcomes.
+    ``asked``: the queries of a pass, with the trials that they were on in; None for all functions
+    of how many records of each kind are in each batch.  Equal records stand for one another where
+    no query has weights, and records that move no query are left out: the values have the same
+    joint law over these outcomes as over all batches.
     """
-    # Records of one kind are equal in values and in presence.
-    kind = 2 * records.distinct()[1] + records.present
-    kinds = [np.flatnonzero(kind == k) for k in np.unique(kind)]
-    ways = batches_of(sampling).outcomes(kinds, len(records))
-    found = list(itertools.islice(ways, MOST_OUTCOMES + 1))
-    if len(found) > MOST_OUTCOMES:
+    queries = [] if asked is None else list(asked)
+    public = batches_of(sampling).public
+    alike = public or all(getattr(query, "exchangeable", False) for query, _ in queries)
+    silent = np.full(len(records), bool(queries))
+    for query, on in queries:
+        find = getattr(query, "silent", None)
+        silent &= False if find is None else find(records, on)
+    if not (alike or silent.any()):
         return None
-    logs = np.array([log for _, log in found])
-    likely = np.flatnonzero(logs > -np.inf)
-    return Outcomes([found[k][0] for k in likely], logs[likely], exact=True)
+    # Records of one kind are equal in values and in presence.
+    kind = 2 * records.distinct()[1] + records.present if alike else np.arange(len(records))
+    return _ways(sampling, np.where(silent, -1, kind).astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=256)
+def _ways(sampling: Node, kinds: bytes) -> Outcomes | None:
+    """The outcomes for records of these kinds; -1: they move nothing."""
+    kind, drawn_as = np.frombuffer(kinds, dtype=np.int64), batches_of(sampling)
+    silent = kind < 0
+    groups = [np.flatnonzero(kind == k) for k in np.unique(kind[~silent])]
+    if silent.any() and not drawn_as.independent:
+        groups.append(np.flatnonzero(silent))
+    ways = drawn_as.outcomes(groups, len(kind))
+    found = list(itertools.islice(ways, MOST_WAYS + 1))
+    # Outcomes that differ in nothing but who of the silent is where are one.
+    merged: dict[bytes, tuple[Places, float]] = {}
+    for places, log in found:
+        key = places[..., ~silent].tobytes()
+        before = merged.get(key, (places, -np.inf))
+        merged[key] = before[0], float(np.logaddexp(before[1], log))
+    if len(found) > MOST_WAYS or len(merged) > MOST_OUTCOMES:
+        return None
+    likely = [(places, log) for places, log in merged.values() if log > -np.inf]
+    return Outcomes([p for p, _ in likely], np.array([log for _, log in likely]), exact=True)

@@ -219,11 +219,10 @@ class Walk(Curator):
             self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
 
     def _outcomes(self, key: tuple[Node, Part | None], held: Sequence[_Latent]) -> Outcomes:
-        """All batches, where equal records may stand for one another; a few draws otherwise."""
+        """All batches that differ in what is released, where they are few; draws otherwise."""
         sampling, records = key[0], held[0].request.records
-        alike = all(getattr(one.request.query, "exchangeable", False) for one in held)
-        public = batches_of(sampling).public
-        found = enumerated(sampling, records) if alike or public else None
+        asked = ((one.request.query, one.request.mask) for one in held)
+        found = enumerated(sampling, records, asked)
         if found is not None:
             return found
         self._sampled = True

@@ -51,6 +51,21 @@ class Session(Protocol):
     def advance(self, values: Array, scale: Array) -> None:
         """Take a release without noise for made."""
 
+    def sample_away(
+        self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
+    ) -> Array:
+        """Draw what a proposal releases, whose law leans away from that at other values."""
+
+    def log_density_away(
+        self, released: Array, values: Array, others: Array, shift: Array, scale: Array
+    ) -> Array:
+        """Log density of what a proposal releases, shape (trials,), normalised."""
+
+    def compared(
+        self, other: Session, released: Array, values: Array, others: Array, scale: Array
+    ) -> tuple[Array, Array]:
+        """Log density of the release, and its difference to that in another session."""
+
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """How far apart two values are, (trials,), to be held against a stated sensitivity."""
 
@@ -128,6 +143,40 @@ class Kernel:
         """
         session: Any = self
         session.log_density(released, values, scale)
+
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """Values at which a release leans away from ``others``: v - shift (w - v), where finite.
+
+        A proposal draws there (:mod:`dpaudit.curator.proposal`); ``shift``: (trials,), 0 for none.
+        """
+        with np.errstate(all="ignore"):
+            moved = values - shift[:, None] * (others - values)
+        return np.where(np.isfinite(moved), moved, values)
+
+    def sample_away(
+        self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
+    ) -> Array:
+        """Draw of a law that leans away from that at ``others``; as declared where shift is 0."""
+        session: Any = self
+        return np.asarray(session.sample(self.away(values, others, shift), scale, rng))
+
+    def log_density_away(
+        self, released: Array, values: Array, others: Array, shift: Array, scale: Array
+    ) -> Array:
+        """Log density of :meth:`sample_away`, (trials,), normalised."""
+        session: Any = self
+        return np.asarray(session.log_density(released, self.away(values, others, shift), scale))
+
+    def compared(
+        self, other: Any, released: Array, values: Array, others: Array, scale: Array
+    ) -> tuple[Array, Array]:
+        """Log density of a release here, and how far it is above that in another session.
+
+        Each (trials,).  A kernel may add up the difference with less rounding than this.
+        """
+        session: Any = self
+        first = session.log_density(released, values, scale)
+        return first, np.asarray(first - other.log_density(released, others, scale))
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """Their distance in the kernel's norm, unless a release has parts of several kinds."""

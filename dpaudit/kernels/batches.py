@@ -37,6 +37,7 @@ class Batches(ABC):
     same order.  ``within_use``: a pass is one use of a leaf with memory, a release a batch.
     ``size``: records in every batch, 0 where that varies; ``most``: at most so many,
     0 for any number.  ``each_once``: a record is in exactly one slot.  ``public``: no coin decides.
+    ``independent``: every record has coins of its own, whoever the others are.
     Errors: InvalidParameter for a node with symbols.
     """
 
@@ -47,6 +48,7 @@ class Batches(ABC):
     within_use: ClassVar[bool] = False
     each_once: ClassVar[bool] = False
     public: ClassVar[bool] = False
+    independent: ClassVar[bool] = False
 
     def __init__(self, sampling: Any) -> None:
         self.sampling = sampling

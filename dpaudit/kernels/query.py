@@ -305,6 +305,14 @@ class ClippedMean:
         """Whether equal records may stand for one another."""
         return self.weights is None
 
+    def silent(self, records: Records, on: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The records, (n,), that add exactly zero to every batch in the trials that are on."""
+        values, origin = records.distinct()
+        rows = self._clipped(values)
+        zero = ((rows if len(rows) == 1 else rows[on]) == 0).all(axis=(0, 2))
+        unweighted = self.public_weights(len(records)) == 0
+        return np.asarray(zero[origin] | ~records.present | unweighted)
+
     def mixes_records(self, records: Records) -> bool:
         """Whether ``per_record`` gives a row another vector among other rows: an audit's check."""
         values, _ = records.distinct()

@@ -63,6 +63,17 @@ class GaussianKernel(Kernel):
         normaliser = values.shape[-1] * (np.log(safe) + 0.5 * math.log(2 * math.pi))
         return np.where(scale > 0, -0.5 * squares - normaliser, exact_match(released, values))
 
+    def compared(
+        self, other: Any, released: Array, values: Array, others: Array, scale: Array
+    ) -> tuple[Array, Array]:
+        """By sum_i (d_i / 2 - z_i) d_i, z the noise and d the distance, both over the scale."""
+        first = self.log_density(released, values, scale)
+        safe = np.where(scale > 0, scale, 1.0)[:, None]
+        noise, moved = (released - values) / safe, (others - values) / safe
+        loss = ((moved / 2 - noise) * moved).sum(-1)
+        exact = exact_match(released, values) - exact_match(released, others)
+        return first, np.where(scale > 0, loss, exact)
+
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         return normal_scores(released, values, scale, self.uniforms)
 
@@ -82,8 +93,73 @@ class LaplaceKernel(Kernel):
         normaliser = values.shape[-1] * np.log(2 * safe)
         return np.where(scale > 0, -distance - normaliser, exact_match(released, values))
 
+    def sample_away(
+        self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
+    ) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)[:, None]
+        moved = (others - values) / safe
+        drawn = TiltedLaplace(np.abs(moved), shift[:, None]).sample(rng)
+        return np.where(scale[:, None] > 0, values + safe * np.copysign(1, moved) * drawn, values)
+
+    def log_density_away(
+        self, released: Array, values: Array, others: Array, shift: Array, scale: Array
+    ) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)[:, None]
+        moved = (others - values) / safe
+        noise = np.copysign(1, moved) * (released - values) / safe
+        leaned = TiltedLaplace(np.abs(moved), shift[:, None]).log_ratio(noise).sum(-1)
+        density = LaplaceKernel.log_density(self, released, values, scale)
+        return np.where(scale > 0, density + leaned, density)
+
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         return normal_scores(released, values, scale, self.uniforms, laplace_below)
+
+
+class TiltedLaplace:
+    """Laplace noise p of scale 1, tilted by its privacy loss: p(z) (p(z) / p(z - d))^s, normalised.
+
+    It has three exponential pieces, below 0, in [0, d] and above d.  ``step`` > 0: of whole
+    numbers k = z / step instead.  ``distance`` d >= 0 and ``shift`` s >= 0 are arrays.
+    """
+
+    def __init__(self, distance: Array, shift: Array, step: float = 0.0) -> None:
+        self._distance, self._shift, self._step = distance, shift, step
+        self._masses = self._pieces(shift)
+        with np.errstate(divide="ignore"):
+            self._log_total = np.log(sum(self._masses)) - np.log(sum(self._pieces(0 * shift)))
+
+    def _pieces(self, shift: Array) -> list[Array]:
+        """Masses of the pieces, over that of the lowest."""
+        rate, distance, step = 1 + 2 * shift, self._distance, self._step
+        reached = -np.expm1(-rate * distance)
+        if step:
+            unit = -math.expm1(-step)
+            middle = np.exp(-rate * step) * reached / -np.expm1(-rate * step) * unit
+            above = np.exp(-2 * shift * distance - distance - step)
+        else:
+            middle, above = reached / rate, np.exp(-rate * distance)
+        return [np.ones_like(middle), middle, np.broadcast_to(above, middle.shape)]
+
+    def sample(self, rng: Generator) -> Array:
+        """Noise over its scale; whole numbers where there is a step."""
+        rate, distance = 1 + 2 * self._shift, self._distance
+        first, second, _ = self._masses
+        piece = rng.random(first.shape) * sum(self._masses)
+        outer = rng.standard_exponential(first.shape)
+        share = rng.random(first.shape)
+        inner = np.minimum(-np.log1p(share * np.expm1(-rate * distance)) / rate, distance)
+        if self._step:
+            outer = np.floor(outer / self._step)
+            last = np.maximum(np.rint(distance / self._step) - 1, 0)
+            inner = np.minimum(np.floor(inner / self._step), last) + 1
+            distance = np.rint(distance / self._step) + 1
+        inside, below = piece < first + second, piece < first
+        return np.where(below, -outer, np.where(inside, inner, distance + outer))
+
+    def log_ratio(self, noise: Array) -> Array:
+        """Log density over that of Laplace noise, at noise over its scale (no whole numbers)."""
+        loss = np.clip(noise, 0.0, self._distance)
+        return np.asarray(-2 * self._shift * loss - self._log_total)
 
 
 class DiscreteKernel(Kernel):
@@ -132,6 +208,11 @@ class DiscreteKernel(Kernel):
         at_zero = np.where(known == 0, 0.0, -np.inf)
         mass = np.where(scale[:, None] > 0, self.log_mass(known), at_zero)
         return np.asarray(np.where(known == moved, mass, -np.inf).sum(axis=-1))
+
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """As of other noise, by a whole number."""
+        first = _whole(values)
+        return np.asarray(first - np.rint(shift[:, None] * (_whole(others) - first)))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
@@ -192,6 +273,29 @@ class DiscreteLaplaceKernel(DiscreteKernel):
     def draw(self, count: int, bits: Bits) -> Whole:
         scales = np.full(count, self._exact.numerator, dtype=np.int64)
         return laplace_units(scales, self._exact.denominator, bits)
+
+    def sample_away(
+        self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
+    ) -> Array:
+        whole, side, law = self._tilted(values, others, shift, scale)
+        return np.where(scale[:, None] > 0, whole + side * law.sample(rng), whole)
+
+    def log_density_away(
+        self, released: Array, values: Array, others: Array, shift: Array, scale: Array
+    ) -> Array:
+        whole, side, law = self._tilted(values, others, shift, scale)
+        leaned = law.log_ratio(side * (released - whole) / self._scale).sum(-1)
+        density = self.log_density(released, values, scale)
+        return np.where(scale > 0, density + leaned, density)
+
+    def _tilted(
+        self, values: Array, others: Array, shift: Array, scale: Array
+    ) -> tuple[Array, Array, TiltedLaplace]:
+        """Whole values, the side on which the others are, and the noise that leans away."""
+        whole = _whole(self._checked(values, scale))
+        moved = (_whole(others) - whole) / self._scale
+        law = TiltedLaplace(np.abs(moved), shift[:, None], 1 / self._scale)
+        return whole, np.copysign(1, moved), law
 
     def log_mass(self, k: Array) -> Array:
         return laplace_log_mass(k, self._scale)

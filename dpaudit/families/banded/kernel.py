@@ -27,6 +27,7 @@ class TurnsBatches(Batches):
     """A batch a round, by coins of the records whose group's turn it is; one use of the noise."""
 
     within_use: ClassVar[bool] = True
+    independent: ClassVar[bool] = True
 
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)

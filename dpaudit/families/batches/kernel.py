@@ -103,6 +103,8 @@ class BlocksOfAnOrder(_InPlace, Latent):
 class CutBatches(PoissonBatches):
     """Each record by a coin; of more than ``batch_size``, a uniform choice of so many."""
 
+    independent: ClassVar[bool] = False
+
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)
         self.most = int(as_float(sampling.batch_size))

@@ -31,6 +31,8 @@ from dpaudit.scope import Adjacency
 class PoissonBatches(Latent):
     """Each record by a coin of its own."""
 
+    independent: ClassVar[bool] = True
+
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)
         self.rate = as_float(sampling.rate)
@@ -90,6 +92,7 @@ class AllocatedBatches(Latent):
     """Each record in a slot of its own choice, drawn anew each pass."""
 
     each_once: ClassVar[bool] = True
+    independent: ClassVar[bool] = True
 
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)

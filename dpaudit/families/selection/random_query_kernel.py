@@ -74,6 +74,10 @@ class RandomQueryKernel(AboveThresholdKernel):
         )
         return np.full(len(values), float(np.abs(first - second).max()))
 
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """A law stays as it is."""
+        return super().away(values, others, shift) if values.shape[1] == 1 else values
+
     def _mean(self, values: Array) -> Array:
         if values.shape[1] == 1:
             return values

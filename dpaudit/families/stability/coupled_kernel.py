@@ -80,6 +80,13 @@ class CoupledGaussianKernel(Kernel):
         """The mean with probabilities for weights."""
         return mean_of(*unpacked(values))
 
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """The same points, all moved as their mean is."""
+        probabilities, points = unpacked(values)
+        centre = self.centre(values)
+        moved = super().away(centre, self.centre(others), shift) - centre
+        return packed(probabilities, points + moved[:, None, :])
+
     def inliers(self, probabilities: Array, rng: Generator) -> Flags:
         """Who is chosen, (trials, C)."""
         return np.asarray(rng.random(probabilities.shape) < probabilities)
@@ -245,6 +252,12 @@ class ProposeTestReleaseKernel(Kernel):
         density = self._release.log_density(shown, values[:, 1:], scale)
         failing, passing = self._test.log_tails(values[:, 0])
         return np.where(bottom, failing, passing + density)
+
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """The score moves by whole numbers, which every test knows, the release as of its noise."""
+        score = np.rint(super().away(values[:, :1], others[:, :1], shift))
+        score = np.where(shift[:, None] > 0, score, values[:, :1])
+        return np.hstack([score, self._release.away(values[:, 1:], others[:, 1:], shift)])
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """A column for the test's outcome, then those of the release: :func:`tested_residual`."""

@@ -121,6 +121,12 @@ class StableReleaseKernel(Kernel):
         passing = self._law.log_passes[levels] + density
         return np.where(bottom, self._law.log_bottoms[levels], passing)
 
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """The score moves to a whole number that the law knows, the vector as of Gaussian noise."""
+        moved = super().away(values, others, shift)
+        moved[:, 0] = np.clip(np.rint(moved[:, 0]), 0, 2 * self._law.kappa + 1)
+        return moved
+
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """A column for the threshold, then the vector's noise: see :func:`tested_residual`."""
         shown = np.where(is_bottom(released)[:, None], values[:, 1:], released)

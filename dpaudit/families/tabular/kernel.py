@@ -104,6 +104,14 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         noisy = super().sample(values, scale, rng)
         return np.where((values > 0) & (noisy >= self._threshold), noisy, np.nan)
 
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """Counts moved by whole numbers; a key that is there stays, and one that is not too."""
+        return np.where(values > 0, np.maximum(super().away(values, others, shift), 1.0), values)
+
+    # Of counts that are hidden a tilted law of the noise is not known: the counts are moved.
+    sample_away = Kernel.sample_away
+    log_density_away = Kernel.log_density_away
+
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         self._checked(values, scale)
         hidden = np.isnan(released)
@@ -237,6 +245,13 @@ class ExactRunsKernel(ExactChoiceKernel):
                 f"to {LARGEST}"
             )
         return scores, sizes
+
+    def away(self, values: Array, others: Array, shift: Array) -> Array:
+        """Scores moved to whole numbers from 0, of the same numbers of candidates."""
+        scores, sizes = self._read(values)
+        moved = np.rint(super().away(scores, self._read(others)[0], shift))
+        moved = np.where(sizes > 0, moved - moved.min(axis=-1, keepdims=True), scores)
+        return np.concatenate([moved, sizes], axis=-1)
 
     def _shown(self, places: Whole, values: Array) -> Array:
         return places.astype(np.float64)[:, None]
