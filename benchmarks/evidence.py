@@ -398,8 +398,9 @@ HEAD = """# Evidence
 How tight the bounds are, how often they fail, and which bugs are found: each number is measured by
 `make evidence`, which writes this page from `docs/evidence.json` and measures only what that file
 does not hold; `make evidence ARGS="SECTION --again"` measures a section anew. Times are those of
-two cores that did other work too. See also [forgeries of certificates](forgeries.md) and
-[attempts on the verifier and the ledger](trust.md).
+two cores that did other work too. See also [forgeries of certificates](forgeries.md),
+[attempts on the verifier and the ledger](trust.md) and [membership audits beside Privacy
+Meter](membership.md).
 """
 
 

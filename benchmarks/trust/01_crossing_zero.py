@@ -1,14 +1,11 @@
 """Ten rounds of Laplace noise whose scale falls below 0: the interval at delta 1e-5"""
 
-import sympy
+from shared import CENTRAL, INDEX, answer, dp
 
 
 def probe() -> str:
-    import dpaudit as dp
+    return answer(lambda: repr(dp.account(rounds(), CENTRAL).epsilon("1e-5")))
 
-    i = sympy.Symbol("i", integer=True, positive=True)
-    try:
-        rounds = dp.Repeat(dp.Laplace("x", 4 - 3 * i / 4), 10, i)
-        return repr(dp.account(rounds, dp.central("add_remove")).epsilon("1e-5"))
-    except dp.DpauditError as error:
-        return f"refused: {str(error)[:90]}"
+
+def rounds() -> dp.Node:
+    return dp.Repeat(dp.Laplace("x", 4 - 3 * INDEX / 4), 10, INDEX)

@@ -1,16 +1,13 @@
 """A certificate whose schedule turns a loss negative, so that 10 is accounted as .1"""
 
 import sympy
+from shared import CENTRAL, INDEX, answer, dp
 
 
 def probe() -> str:
-    import dpaudit as dp
+    return answer(lambda: dp.Claim(dp.PureDP("0.1"), by="a forger").check(parts(), CENTRAL).outcome)
 
-    i = sympy.Symbol("i", integer=True, positive=True)
-    refund = i - sympy.Rational(109, 99)
-    try:
-        parts = dp.Compose(dp.Laplace("answers", "0.1"), dp.Laplace("warm up", refund))
-        claim = dp.Claim(dp.PureDP("0.1"), by="a forger")
-        return str(claim.check(dp.Repeat(parts, 1, i), dp.central("add_remove")).outcome)
-    except dp.DpauditError as error:
-        return f"refused: {str(error)[:90]}"
+
+def parts() -> dp.Node:
+    warm_up = dp.Laplace("warm up", INDEX - sympy.Rational(109, 99))
+    return dp.Repeat(dp.Compose(dp.Laplace("answers", "0.1"), warm_up), 1, INDEX)

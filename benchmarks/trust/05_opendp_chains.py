@@ -1,10 +1,10 @@
 """An OpenDP chain of sensitivity 10 with noise 5, whose own map says epsilon 2, is accounted."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from shared import command
 
 
 def call(name: str, module: str, **given: Any) -> dict[str, Any]:
@@ -40,10 +40,7 @@ def probe() -> str:
     noise = call("make_laplace", "measurements", **given_by(both), scale=5.0, k=None)
     chain = call("make_chain_mt", "combinators", measurement1=noise, transformation0=both)
     Path("chain.json").write_text(json.dumps(chain))
-    words = ["account", "--history", "chain.json", "--library", "opendp", "--delta", "0", "--json"]
-    run = subprocess.run(
-        [sys.executable, "-m", "dpaudit", *words], capture_output=True, text=True, check=False
-    )
+    run = command(*"account --history chain.json --library opendp --delta 0 --json".split())
     if run.returncode:
         return f"refused, exit {run.returncode}: {run.stderr.strip()[:80]}"
     return f"answered: epsilon {json.loads(run.stdout)['epsilon'][0]['epsilon_upper']}"

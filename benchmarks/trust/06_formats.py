@@ -1,13 +1,12 @@
 """The same scores as .csv, .tsv, .json, .jsonl, .parquet, .npy and .npz, and with semicolons"""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
+from shared import command
 
 
 def probe() -> str:
@@ -21,9 +20,6 @@ def probe() -> str:
         Path(f"{side}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         np.save(f"{side}.npy", np.array(values))
         np.savez(f"{side}.npz", score=np.array(values))
-        import pyarrow
-        import pyarrow.parquet
-
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), f"{side}.parquet")
     ends = ("csv", "tsv", "semi.csv", "json", "jsonl", "parquet", "npy", "npz")
     said = [_asked(end) for end in ends]
@@ -32,8 +28,5 @@ def probe() -> str:
 
 
 def _asked(end: str) -> str:
-    asked = ("-m", "dpaudit", "audit", "--scores", f"in.{end}", f"out.{end}", "--json")
-    done = subprocess.run((sys.executable, *asked), capture_output=True, text=True, check=False)
-    return (
-        str(json.loads(done.stdout)["auc"]) if done.returncode == 0 else f"exit {done.returncode}"
-    )
+    done = command("audit", "--scores", f"in.{end}", f"out.{end}", "--json")
+    return f"exit {done.returncode}" if done.returncode else str(json.loads(done.stdout)["auc"])

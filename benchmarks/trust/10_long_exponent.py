@@ -1,14 +1,15 @@
 """`dpaudit ledger init people --epsilon 1e99999999`"""
 
 import subprocess
-import sys
+
+from shared import command
+
+WORDS = "ledger init people --entity person --adjacency add_remove --epsilon 1e99999999"
 
 
 def probe() -> str:
-    command = [sys.executable, "-m", "dpaudit", "ledger", "init", "people", "--entity", "person"]
-    command += ["--adjacency", "add_remove", "--epsilon", "1e99999999"]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=15)
+        ran = command(*WORDS.split(), timeout=15)
     except subprocess.TimeoutExpired:
         return "hangs for 15 seconds and more"
     return f"exit {ran.returncode}: {ran.stderr.strip()[:90]}"

@@ -1,8 +1,8 @@
 """`ledger init --plan` of a plan that names its ledger, and what `plan` says then"""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from shared import command
 
 PLAN = """title = "People"
 adjacency = "add_remove"
@@ -26,14 +26,9 @@ by = "sex"
 
 def probe() -> str:
     Path("plan.toml").write_text(PLAN)
-    run(*"ledger init people --plan plan.toml --epsilon 3 --delta 1e-5".split())
-    said = run("plan", "plan.toml")
+    command(*"ledger init people --plan plan.toml --epsilon 3 --delta 1e-5".split())
+    planned = command("plan", "plan.toml", timeout=60)
+    said = planned.stdout + planned.stderr
     if "ledger init" in said:
         return "it advises `dpaudit ledger init` again"
     return next((line for line in said.splitlines() if "left after" in line), said[-90:])
-
-
-def run(*arguments: str) -> str:
-    command = [sys.executable, "-m", "dpaudit", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return ran.stdout + ran.stderr

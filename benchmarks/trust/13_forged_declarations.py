@@ -4,12 +4,11 @@ import random
 from fractions import Fraction
 
 import sympy
+from shared import CENTRAL, INDEX, dp
 
 
 def probe() -> str:
-    import dpaudit as dp
-
-    i, rng = sympy.Symbol("i", integer=True, positive=True), random.Random(1)  # noqa: S311
+    rng = random.Random(1)  # noqa: S311
     accepted = below = 0
     for _ in range(400):
         rounds = rng.randint(1, 8)
@@ -17,9 +16,9 @@ def probe() -> str:
         start = Fraction(rng.randint(-60, 60), 7)
         scales = [start + slope * k for k in range(1, rounds + 1)]
         try:
-            scale = sympy.Rational(str(start)) + sympy.Rational(str(slope)) * i
-            noise = dp.Repeat(dp.Laplace("x", scale), rounds, i)
-            found = dp.account(noise, dp.central("add_remove")).step("pure").value
+            scale = sympy.Rational(str(start)) + sympy.Rational(str(slope)) * INDEX
+            noise = dp.Repeat(dp.Laplace("x", scale), rounds, INDEX)
+            found = dp.account(noise, CENTRAL).step("pure").value
         except dp.DpauditError:
             continue
         accepted += 1

@@ -1,7 +1,8 @@
 """Run every probe of this folder on an earlier revision and on this one: ``before | after``.
 
 A probe is a file ``NN_name.py`` whose ``probe()`` tries one thing and says in a few words what was
-seen.  It runs in a process of its own, in an empty folder, with the code of either revision.
+seen.  It runs in a process of its own, in an empty folder, with the code of either revision; what
+probes share is in ``shared.py``.
 
     python -m benchmarks.trust --before 7f067450 --page docs/trust.md
 """
@@ -23,7 +24,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BEFORE = "7f067450"  # the last revision before the probes were written
 SECONDS = 120  # a probe that takes longer is reported as hanging
-CALL = "import runpy, sys; print(runpy.run_path(sys.argv[1])['probe']())"
+# The probes' folder comes last on the path: the tree that is tried has no module of its names.
+CALL = (
+    "import os, runpy, sys; sys.path.append(os.path.dirname(sys.argv[1]));"
+    "print(runpy.run_path(sys.argv[1])['probe']())"
+)
 MOST_SHOWN = 160  # characters of an answer
 
 
@@ -53,13 +58,13 @@ def checked_out(revision: str, folder: Path) -> Path:
 
 def table(earlier: Path, revision: str) -> Iterator[str]:
     """Rows in Markdown, printed as they are known."""
-    for line in (f"| point | tried | before ({revision}) | now |", "|---|---|---|---|"):
+    for line in (f"| tried | before ({revision}) | now |", "|---|---|---|"):
         print(line, flush=True)
         yield line
     for file in sorted(HERE.glob("[0-9][0-9]_*.py")):
         tried = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or file.stem
         answers = [answered(file, tree) for tree in (earlier, ROOT)]
-        cells = [str(int(file.name[:2])), tried.splitlines()[0], *answers]
+        cells = [tried.splitlines()[0], *answers]
         line = f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
         print(line, flush=True)
         yield line
@@ -90,10 +95,9 @@ def page(lines: list[str], revision: str) -> str:
         [
             "# Attempts to get something false accepted, before and now",
             "",
-            "Each row is one attempt to get something false verified, published or charged. It was",
-            f"run on revision {revision} and on the code of this page by",
-            "`python -m benchmarks.trust --page docs/trust.md`; the attempts are the files of",
-            "`benchmarks/trust`.",
+            "Each row is one attempt to get something false verified, published or charged.",
+            f"`python -m benchmarks.trust --page docs/trust.md` ran it on revision {revision} and",
+            "on the code of this page; each attempt is a file of `benchmarks/trust`.",
             "",
             *lines,
             "",
