@@ -1,8 +1,8 @@
 """The accountant beside dp-accounting, prv_accountant, jax-privacy, autodp and PLD_accounting.
 
-Intervals, times and their ratios.  All run in turn in one call, so that a machine that slows down
-slows all; prv_accountant needs another NumPy and runs in an interpreter of its own (``--prv
-PYTHON``), and so do the last three (``--peers PYTHON``); they time themselves.
+Intervals, processor seconds and their ratios.  Every answer comes from a process of its own, in
+which nothing is cached; loading libraries is not timed.  prv_accountant needs another NumPy, so
+that it runs in another interpreter (``--prv PYTHON``), and so do the last three (``--peers``).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ from dpaudit.scope import central
 ROUNDS = 3
 PRV_SCRIPT = Path(__file__).with_name("prv.py")
 PEERS_SCRIPT = Path(__file__).with_name("peers.py")
-PATIENCE = 120
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 600  # seconds by the clock
 
 
 @dataclass(frozen=True)
@@ -295,18 +296,23 @@ TASKS = (
 )
 
 
-def timed(run: Callable[[], str]) -> tuple[str, float]:
-    """The answer and its seconds."""
-    start = time.perf_counter()
+def once(place: int, tool: str) -> None:
+    """Print one tool's answer to a task, and its processor seconds, as JSON."""
+    # Loading libraries is not timed.
+    import_module("dpaudit.profiles.answers" if tool == "dpaudit" else "dp_accounting.pld")
+    run = TASKS[place].ours if tool == "dpaudit" else TASKS[place].dp_accounting
+    assert run is not None  # noqa: S101  (asked only where there is one)
+    start = time.process_time()
     text = run()
-    return text, time.perf_counter() - start
+    print(json.dumps({"text": text, "seconds": time.process_time() - start}))
 
 
-def ask(python: str, script: Path, question: dict[str, Any]) -> tuple[str, float]:
-    """The answer of an interpreter that has another accountant, and the seconds it measured."""
-    command = [python, str(script), json.dumps(question)]
+def ask(command: Sequence[str]) -> tuple[str, float]:
+    """The answer of a process that answers nothing else, and the processor seconds it measured."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=ROOT
+        )
     except subprocess.TimeoutExpired:
         return f"no answer in {PATIENCE} s", float("nan")
     except subprocess.CalledProcessError as error:
@@ -315,17 +321,17 @@ def ask(python: str, script: Path, question: dict[str, Any]) -> tuple[str, float
     return found["text"], found["seconds"]
 
 
-def measure(task: Task, prv: str | None, peers: str | None) -> dict[str, Any]:
-    """Answers and median seconds of every accountant, asked in turn."""
-    asked: dict[str, Callable[[], tuple[str, float]]] = {"dpaudit": lambda: timed(task.ours)}
-    theirs, question = task.dp_accounting, task.prv
-    if theirs is not None:
-        asked["dp-accounting"] = lambda: timed(theirs)
-    if prv is not None and question is not None:
-        asked["prv_accountant"] = lambda: ask(prv, PRV_SCRIPT, question)
+def measure(task: Task, prv: str | None, peers: str | None, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Answers and median processor seconds of every accountant, asked in turn."""
+    here = (sys.executable, "-m", "benchmarks.account", "--one", str(TASKS.index(task)))
+    asked: dict[str, Sequence[str]] = {"dpaudit": (*here, "dpaudit")}
+    if task.dp_accounting is not None:
+        asked["dp-accounting"] = (*here, "dp-accounting")
+    if prv is not None and task.prv is not None:
+        asked["prv_accountant"] = (prv, str(PRV_SCRIPT), json.dumps(task.prv))
     for one in task.peers if peers is not None else ():
-        asked[one["peer"]] = partial(ask, peers, PEERS_SCRIPT, one)
-    runs = [{name: run() for name, run in asked.items()} for _ in range(ROUNDS)]
+        asked[one["peer"]] = (str(peers), str(PEERS_SCRIPT), json.dumps(one))
+    runs = [{name: ask(command) for name, command in asked.items()} for _ in range(rounds)]
     return {
         "task": task.name,
         **{
@@ -355,7 +361,11 @@ def main() -> int:
     parser.add_argument("--prv", help="an interpreter that has prv_accountant 0.2.0")
     parser.add_argument("--peers", help="an interpreter that has jax-privacy, autodp and more")
     parser.add_argument("--only", default="", help="tasks whose name holds this text")
+    parser.add_argument("--one", nargs=2, metavar=("TASK", "TOOL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.one:
+        once(int(arguments.one[0]), arguments.one[1])
+        return 0
     rows = []
     for task in TASKS:
         if arguments.only in task.name:

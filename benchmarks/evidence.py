@@ -81,10 +81,11 @@ def tasks() -> dict[str, Any]:
 
 
 def answered(name: str) -> Any:
-    """The answers and median seconds of all accountants; no seconds where there is no answer."""
+    """Answers and processor seconds of all accountants; no seconds where there is no answer."""
     task = tasks()[name]
     prv = interpreter("prv") if task.prv else None
-    row = module("account").measure(task, prv, interpreter("peers") if task.peers else None)
+    peers = interpreter("peers") if task.peers else None
+    row = module("account").measure(task, prv, peers, rounds=1)
     return {
         tool: [answer["answer"], _seconds(answer["seconds"])]
         for tool, answer in row.items()
@@ -99,8 +100,9 @@ def _seconds(measured: float) -> float | None:
 def answer_lines(parts: Parts) -> list[str]:
     """Our intervals beside other tools' bounds."""
     lines = [
-        "Medians of three rounds in which the tools take turns. Other tools give upper bounds; "
-        "dpaudit gives an interval that holds the true epsilon.",
+        "dpaudit, prv_accountant and PLD_accounting give intervals that hold the true epsilon, the "
+        "others upper bounds. Seconds are those of a processor, of one answer in a process of "
+        "its own; loading libraries is not timed.",
         "",
         "| question | dpaudit | seconds | other tools (seconds) |",
         "|---|---|---|---|",

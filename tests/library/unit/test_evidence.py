@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import evidence, planted, settings, wide
+from benchmarks import account, evidence, planted, settings, wide
 from benchmarks.evidence import SECTIONS, Results, Section
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
 
@@ -123,12 +125,26 @@ def test_an_unsound_bound_of_another_tool_is_counted() -> None:
         "unsound": {"ours": [1.0, 1.0001], "theirs": 0.9, "seconds": [0.3, 0.2]},
         "looser": {"ours": [1.0, 1.002], "theirs": 1.001, "seconds": [0.1, 0.2]},
         "none": {"ours": [1.0, 1.0001], "theirs": None, "seconds": [0.1, 5.0]},
+        "nothing": {"ours": [0.0, 0.0], "theirs": 0.0, "seconds": [0.1, 0.2]},
     }
     (text,) = settings.lines(rows)
-    assert "answered 3 settings" in text
+    assert "answered 4 settings" in text
     assert "below dpaudit's certified lower bound in 1" in text
-    assert "upper bound is above dp-accounting's in 1, by at most 1.0e-03" in text
-    assert "the quicker one in 2." in text
+    assert "upper bound is above dp-accounting's in 1, by at most 1.0e-03. " in text
+    assert "the quicker one in 3." in text
+
+
+def test_an_accountant_answers_once_in_a_process_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = [task.name for task in account.TASKS].index("100 Laplace(10), delta=0")
+    account.once(place, "dpaudit")
+    assert json.loads(capsys.readouterr().out)["text"].startswith("[10, 10]")
+    text, seconds = account.ask([sys.executable, "-c", "raise ValueError('no such noise')"])
+    assert text == "no answer: ValueError: no such noise"
+    shown = evidence.answer_lines({"q": {"dpaudit": ["[1, 2]", 0.5], "other": [text, None]}})
+    assert math.isnan(seconds)
+    assert shown[-1] == f"| q | [1, 2] | 0.5 | other {text} |"
 
 
 def test_dp_accounting_is_given_up_beyond_its_time_and_memory(
