@@ -27,6 +27,7 @@ import numpy.typing as npt
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.data import open_data
 from dpaudit.storage.evidence import strict_json
+from dpaudit.tabular.source import readable
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -228,11 +229,12 @@ def frame_columns(frame: Any, where: str = "data") -> Columns:
     if isinstance(native, nw.Series):
         name = str(native.name or "column 0")
         return Columns(where, {name: _cells(native)}, named=bool(native.name))
-    eager = native.collect() if isinstance(native, nw.LazyFrame) else native
-    names = [str(name).strip() for name in eager.columns]
-    _distinct(where, names)
-    columns = zip(names, eager.columns, strict=True)
-    return Columns(where, {name: _cells(eager.get_column(column)) for name, column in columns})
+    with readable(where):
+        eager = native.collect() if isinstance(native, nw.LazyFrame) else native
+        names = [str(name).strip() for name in eager.columns]
+        _distinct(where, names)
+        columns = zip(names, eager.columns, strict=True)
+        return Columns(where, {name: _cells(eager.get_column(column)) for name, column in columns})
 
 
 def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -496,7 +496,7 @@ def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> No
 def _read(column: Column, name: str, kind: str) -> str:
     """A value, NULL where it is missing."""
     if isinstance(column, Number):
-        value = f"TRY_CAST({name} AS DOUBLE)"
+        value = _number(name, kind)
         return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
     if kind in ("FLOAT", "DOUBLE"):
         whole = f"CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR)"
@@ -505,6 +505,12 @@ def _read(column: Column, name: str, kind: str) -> str:
             f"ELSE CAST({name} AS VARCHAR) END"
         )
     return f"nullif(CAST({name} AS VARCHAR), '')"
+
+
+def _number(name: str, kind: str) -> str:
+    """A number, NULL where a text is none; DuckDB would read 1_5 as 15, other readers as a text."""
+    text = f"replace({name}, '_', '?')" if kind == "VARCHAR" else name
+    return f"TRY_CAST({text} AS DOUBLE)"
 
 
 def _code(column: Column, name: str, kind: str, number: int) -> str:
@@ -561,7 +567,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
         quoted = _quoted(name)
         value = _read(column, quoted, types[name])
         if texts and isinstance(column, Number):
-            unread = f"{quoted} IS NOT NULL AND TRY_CAST({quoted} AS DOUBLE) IS NULL"
+            unread = f"{quoted} IS NOT NULL AND {_number(quoted, types[name])} IS NULL"
             yield f"column {name!r} holds text where numbers are declared", unread
         if column.missing == ERROR:
             empty = (
@@ -570,7 +576,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
                 else f"({value}) IS NULL"
             )
             if texts and isinstance(column, Number):
-                empty = f"({empty} OR isnan(TRY_CAST({quoted} AS DOUBLE)))"
+                empty = f"({empty} OR isnan({_number(quoted, types[name])}))"
             yield f"column {name!r} has no value", empty
         if isinstance(column, Category) and column.other == ERROR:
             unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"

@@ -172,7 +172,7 @@ class Schema:
             raise InvalidParameter("Schema.columns: expected at least one column")
         columns: Mapping[Any, Any] = self.columns
         for name, column in columns.items():
-            if not isinstance(name, str) or not name or name.startswith(RESERVED):
+            if not isinstance(name, str) or not name or name.lower().startswith(RESERVED):
                 raise InvalidParameter(f"Schema.columns: {name!r} cannot be a column's name")
             if not isinstance(column, Number | Category | Text):
                 raise InvalidParameter(

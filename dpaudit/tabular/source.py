@@ -8,24 +8,35 @@ were brought into one partition.
 from __future__ import annotations
 
 import atexit
+import csv
+import io
+import itertools
 import os
 import pickle
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.data import name_of, open_data
 
 Ask: TypeAlias = Callable[[Any], Any]
 VIEW = "dpaudit_source"
 SEPARATORS = (",", ";", "\t")
 SMALL = 100_000  # rows
+# All that DuckDB may otherwise guess from the rows, where one person's row would decide it for all.
+DIALECT = (
+    "auto_detect = false, header = true, skip = 0, quote = '\"', escape = '\"', comment = '', "
+    "nullstr = '', strict_mode = true, null_padding = false, ignore_errors = false, "
+    "encoding = 'utf-8', compression = 'none'"
+)
+# Whatever Python counts as a blank, so that both readers of text agree, as a literal of SQL.
+BLANKS = "'" + "".join(filter(str.isspace, map(chr, range(0x3001)))) + "'"
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
 _KEPT = threading.local()
 
@@ -92,18 +103,66 @@ class _Held:
         """What DuckDB reads it by; nothing but its bytes says which columns it has."""
         shared = f"'{name_of(self.stream)}', hive_partitioning = false, filename = false"
         if kind == ".parquet":
+            refuse_twice(self.path, self._parquet_names())
             return f"read_parquet({shared})"
-        return (
-            f"read_csv({shared}, all_varchar = true, header = true, skip = 0, "
-            f"delim = '{self._separator()}', quote = '\"', escape = '\"', strict_mode = true, "
-            "compression = 'none')"
-        )
+        separator, names = self._header()
+        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+        read = f"read_csv({shared}, columns = {{{columns}}}, delim = '{separator}', {DIALECT})"
+        # A cell with blanks around it is the same value, a unit's name above all.
+        cells = (f"nullif(trim({name}, {BLANKS}), '') AS {name}" for name in map(identifier, names))
+        return f"(SELECT {', '.join(cells)} FROM {read})"
 
-    def _separator(self) -> str:
-        """What separates names in the first line: left to DuckDB, it guesses from the rows."""
+    def _parquet_names(self) -> list[str]:
+        import pyarrow.parquet as pq
+
         self.stream.seek(0)
-        names = self.stream.readline().decode("utf-8", errors="replace")
-        return max(SEPARATORS, key=names.count)
+        with readable(self.path):
+            return [str(name) for name in pq.read_schema(self.stream).names]
+
+    def _header(self) -> tuple[str, list[str]]:
+        """The separator and the columns' names, from the first line alone.
+
+        Errors: InvalidParameter for a line that is not UTF-8, and for a name that stands twice.
+        """
+        self.stream.seek(0)
+        lines = io.TextIOWrapper(self.stream, encoding="utf-8-sig", newline="")
+        try:
+            first = next(lines, "")
+            separator = max(SEPARATORS, key=first.count)
+            cells = next(csv.reader(itertools.chain([first], lines), delimiter=separator), [])
+        except (UnicodeDecodeError, csv.Error):
+            raise InvalidParameter(
+                f"{self.path}: line 1 is no line of names in UTF-8; save the table as CSV in UTF-8"
+            ) from None
+        finally:
+            lines.detach()
+        names = [cell.strip() for cell in cells]
+        refuse_twice(self.path, names)
+        return separator, names
+
+
+def refuse_twice(data: Any, names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name: either could be meant.
+
+    A first line of data, in the place of names, is not quoted: the columns are named by number.
+    Errors: InvalidParameter.
+    """
+    for column, name in enumerate(names, 1):
+        if (before := names.index(name) + 1) < column:
+            raise InvalidParameter(
+                f"{data}: columns {before} and {column} have the same name; "
+                "give each a name of its own in the first line"
+            )
+
+
+def literal(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _file(path: Path, unit: str | None) -> Source:
@@ -116,7 +175,7 @@ def _file(path: Path, unit: str | None) -> Source:
     reader = held.reader(kind)
     # What is read at once fits into memory: the units of each part are those of one remainder.
     parts_of = 1 if unit is None else -(-held.size // AT_ONCE[kind])
-    column = '"' + (unit or "").replace('"', '""') + '"'
+    column = identifier(unit or "")
 
     def parts() -> Iterator[Any]:
         for part in range(parts_of):
@@ -131,18 +190,19 @@ def _file(path: Path, unit: str | None) -> Source:
 
 @contextmanager
 def readable(data: Any) -> Iterator[None]:
-    """DuckDB's errors, which may quote the data, as one that does not.
+    """Errors of the libraries that read a table, which may quote its cells, as one that does not.
 
-    Errors: InvalidParameter.
+    Errors: InvalidParameter, with the kind of the library's error alone.
     """
-    import duckdb
-
     try:
         yield
-    except duckdb.Error as error:
+    except DpauditError:
+        raise
+    except Exception as error:  # noqa: BLE001  (each library of frames has kinds of its own)
+        library = type(error).__module__.partition(".")[0].strip("_")
         raise InvalidParameter(
-            f"{data}: DuckDB cannot read it ({type(error).__name__}); is it whole, and of the kind "
-            "that its name says? Nothing was spent"
+            f"{data}: it cannot be read ({library}, {type(error).__name__}); is it whole, of the "
+            "kind that its name says, and each column of one type? Nothing was spent"
         ) from None
 
 
