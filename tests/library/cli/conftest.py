@@ -62,6 +62,14 @@ def dpaudit(
     return invoker(main)
 
 
+@pytest.fixture
+def tools() -> Invoke:
+    """Runs a developer's command in this process."""
+    from tools.__main__ import main as developers
+
+    return invoker(developers)
+
+
 def invoker(command: Any) -> Invoke:
     def invoke(*arguments: Any, code: int = 0) -> Result:
         result = CliRunner().invoke(command, [str(a) for a in arguments])

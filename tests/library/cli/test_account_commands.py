@@ -29,15 +29,15 @@ def document(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-def test_rules_names_a_source_or_a_reason_in_every_cell(dpaudit: Invoke) -> None:
-    rows = document(dpaudit("rules", "--json"))
+def test_rules_names_a_source_or_a_reason_in_every_cell(tools: Invoke) -> None:
+    rows = document(tools("rules", "--json"))
     assert all(bool(row["source"]) != bool(row["reason"]) for row in rows)
     assert {"pure", "approx", "zcdp", "rdp", "gdp", "profile"} == {row["calculus"] for row in rows}
 
 
-def test_the_page_of_rules_is_the_committed_one(dpaudit: Invoke, checkout: Path) -> None:
+def test_the_page_of_rules_is_the_committed_one(tools: Invoke, checkout: Path) -> None:
     page = (checkout / "docs" / "rules.md").read_text("utf-8")
-    assert dpaudit("rules", "--markdown").stdout == page
+    assert tools("rules", "--markdown").stdout == page
 
 
 def test_calibrate_answers_with_the_value_and_its_derivation(
@@ -73,7 +73,7 @@ def test_a_guarantee_that_is_none_is_refused(
 
 @pytest.mark.quality
 def test_the_corpus_is_written_and_scored(
-    dpaudit: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tools: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dpaudit_declarations, "questions", lambda: iter(QUESTIONS))
     monkeypatch.setattr("dpaudit.crosscheck.corpus.questions", lambda: iter(QUESTIONS))
@@ -82,18 +82,18 @@ def test_the_corpus_is_written_and_scored(
         "dpaudit.crosscheck.corpus.score.ACCOUNTANTS", two
     )  # each gets a process of its own
     path = tmp_path / "corpus.jsonl"
-    result = dpaudit("corpus", "--out", path, "--json")
+    result = tools("corpus", "--out", path, "--json")
     assert document(result)["rows"] == len(QUESTIONS)
     assert "corpus: 2/2" in result.stderr
-    scores = {row["accountant"]: row for row in document(dpaudit("score", path, "--json"))}
+    scores = {row["accountant"]: row for row in document(tools("score", path, "--json"))}
     assert scores["dpaudit"]["wrong"] == 0
     assert scores["dp-accounting rdp, as it is"]["infinite"] == 1
 
 
-def test_a_corpus_that_is_none_is_refused(dpaudit: Invoke, tmp_path: Path) -> None:
+def test_a_corpus_that_is_none_is_refused(tools: Invoke, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}\n")
-    assert "corpus line 1" in dpaudit("score", tmp_path / "rows.jsonl", code=2).stderr
-    assert "give a corpus file" in dpaudit("score", tmp_path / "none.jsonl", code=2).stderr
+    assert "corpus line 1" in tools("score", tmp_path / "rows.jsonl", code=2).stderr
+    assert "give a corpus file" in tools("score", tmp_path / "none.jsonl", code=2).stderr
 
 
 dpaudit_declarations = dpaudit.crosscheck.corpus.declarations

@@ -1,0 +1,1 @@
+"""Commands for the developers of dpaudit; no part of an install."""
