@@ -111,7 +111,7 @@ mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (res
 	$(BIN)/python -m tests.support.mutants survivors $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
-	$(BIN)/python -m tools corpus --out dpaudit/crosscheck/corpus/corpus.jsonl
+	$(BIN)/python -m tools corpus --out tools/corpus/corpus.jsonl
 	$(BIN)/python -m tools rules --markdown > docs/rules.md
 
 changelog: $(READY)  ## sentences of changelog.d into CHANGELOG.md, for VERSION

@@ -21,7 +21,7 @@ def main() -> None:
 @as_json_option
 def rules(*, markdown: bool, as_json: bool) -> None:
     """Which rule covers which node in which calculus; an empty cell says why."""
-    from dpaudit.measures import table
+    from tools import rules_table as table
 
     if as_json:
         echo_json([vars(cell) for cell in table.cells()])
@@ -37,8 +37,8 @@ def rules(*, markdown: bool, as_json: bool) -> None:
 @as_json_option
 def corpus(*, out: Path, as_json: bool) -> None:
     """Write the corpus anew: declarations with certified intervals of epsilon, as JSON lines."""
-    from dpaudit.crosscheck.corpus import generate, write
-    from dpaudit.crosscheck.corpus.declarations import questions
+    from tools.corpus import generate, write
+    from tools.corpus.declarations import questions
 
     total = sum(1 for _ in questions())
     rows = list(generate(lambda done: _progress("corpus", done, total)))
@@ -51,9 +51,9 @@ def corpus(*, out: Path, as_json: bool) -> None:
 @as_json_option
 def score(file: Path | None, *, as_json: bool) -> None:
     """Score the installed accountants on the shipped corpus, or on the one in FILE."""
-    from dpaudit.crosscheck.corpus import read, shipped
-    from dpaudit.crosscheck.corpus.score import ACCOUNTANTS, within_limits
-    from dpaudit.crosscheck.corpus.score import score as scored
+    from tools.corpus import read, shipped
+    from tools.corpus.score import ACCOUNTANTS, within_limits
+    from tools.corpus.score import score as scored
 
     rows = shipped() if file is None else read(_text(file))
     found = []

@@ -10,13 +10,13 @@ import pytest
 import sympy
 from click.testing import Result
 
-import dpaudit.crosscheck.corpus.declarations
-from dpaudit.crosscheck.corpus.declarations import Question
-from dpaudit.crosscheck.corpus.score import ACCOUNTANTS
+import tools.corpus.declarations
 from dpaudit.crosscheck.interchange.files import save_declaration
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Repeat
 from tests.library.cli.conftest import Invoke
+from tools.corpus.declarations import Question
+from tools.corpus.score import ACCOUNTANTS
 
 z = sympy.Symbol("z", positive=True)
 QUESTIONS = (
@@ -75,12 +75,10 @@ def test_a_guarantee_that_is_none_is_refused(
 def test_the_corpus_is_written_and_scored(
     tools: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dpaudit_declarations, "questions", lambda: iter(QUESTIONS))
-    monkeypatch.setattr("dpaudit.crosscheck.corpus.questions", lambda: iter(QUESTIONS))
+    monkeypatch.setattr(corpus_declarations, "questions", lambda: iter(QUESTIONS))
+    monkeypatch.setattr("tools.corpus.questions", lambda: iter(QUESTIONS))
     two = {name: ACCOUNTANTS[name] for name in ("dpaudit", "dp-accounting rdp, as it is")}
-    monkeypatch.setattr(
-        "dpaudit.crosscheck.corpus.score.ACCOUNTANTS", two
-    )  # each gets a process of its own
+    monkeypatch.setattr("tools.corpus.score.ACCOUNTANTS", two)  # each gets a process of its own
     path = tmp_path / "corpus.jsonl"
     result = tools("corpus", "--out", path, "--json")
     assert document(result)["rows"] == len(QUESTIONS)
@@ -96,4 +94,4 @@ def test_a_corpus_that_is_none_is_refused(tools: Invoke, tmp_path: Path) -> None
     assert "give a corpus file" in tools("score", tmp_path / "none.jsonl", code=2).stderr
 
 
-dpaudit_declarations = dpaudit.crosscheck.corpus.declarations
+corpus_declarations = tools.corpus.declarations

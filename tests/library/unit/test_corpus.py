@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dpaudit.crosscheck.corpus import answer, node_of, read, shipped, write
-from dpaudit.crosscheck.corpus.declarations import Question, questions
-from dpaudit.crosscheck.corpus.patience import GaveUp, patient
-from dpaudit.crosscheck.corpus.score import ACCOUNTANTS, score
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Repeat
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
+from tools.corpus import answer, node_of, read, shipped, write
+from tools.corpus.declarations import Question, questions
+from tools.corpus.patience import GaveUp, patient
+from tools.corpus.score import ACCOUNTANTS, score
 
 ROWS = 300
 SMALL = (

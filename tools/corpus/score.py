@@ -12,12 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.crosscheck.corpus import Row, node_of
-from dpaudit.crosscheck.corpus.patience import GaveUp, patient
 from dpaudit.crosscheck.oracle import pld_epsilon_upper, rdp_epsilon_upper
 from dpaudit.exact.domains import rational
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
+from tools.corpus import Row, node_of
+from tools.corpus.patience import GaveUp, patient
 
 Accountant = Callable[[Node, Scope, Fraction], float]
 BELOW = 1e-9

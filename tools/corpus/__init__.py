@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account, Bound
-from dpaudit.crosscheck.corpus.declarations import Question, questions
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import decimal_lower, decimal_upper, exact
 from dpaudit.exact.domains import probability
@@ -24,6 +23,7 @@ from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Adjacency, central, choose
 from dpaudit.storage.files import write_atomically
 from dpaudit.tabular.columns import json_value
+from tools.corpus.declarations import Question, questions
 
 FILE = "corpus.jsonl"
 FIELDS = {"declaration", "adjacency", "delta", "epsilon_lower", "epsilon_upper"}
@@ -58,7 +58,7 @@ def generate(report: Callable[[int], None] = lambda done: None) -> Iterator[Row]
 
 def shipped() -> list[Row]:
     """The rows published with this version."""
-    return read(resources.files("dpaudit.crosscheck.corpus").joinpath(FILE).read_text("utf-8"))
+    return read(resources.files("tools.corpus").joinpath(FILE).read_text("utf-8"))
 
 
 def read(text: str) -> list[Row]:
