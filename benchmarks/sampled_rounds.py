@@ -24,7 +24,7 @@ import numpy as np
 import dpaudit as dp
 from dpaudit.families.correlated import Factorisation
 from dpaudit.families.correlated.strategies import prefix_squares
-from dpaudit.nodes.pairs import Drawn, product
+from dpaudit.pairs import Drawn, product
 from dpaudit.profiles import epsilon_interval
 
 ROUNDS, DELTA, FAILED = 256, Fraction(1, 10**5), Fraction(1, 10**6)

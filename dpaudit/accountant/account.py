@@ -31,8 +31,8 @@ from dpaudit.measures.convert import least_of_renyi, to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
-from dpaudit.nodes.pairs import Losses, Normal, Pair, Replaced
 from dpaudit.nodes.registry import load
+from dpaudit.pairs import Losses, Normal, Pair, Replaced
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Scope, Trust
 

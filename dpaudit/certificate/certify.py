@@ -91,8 +91,8 @@ from dpaudit.kernels.base import require_kernels
 from dpaudit.kernels.system import SystemGenerator
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
-from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
+from dpaudit.pairs import Losses
 from dpaudit.scope import Adjacency, Unit
 from dpaudit.storage.opened import opened
 from dpaudit.storage.roots import served

@@ -36,7 +36,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, numbers_in
+from dpaudit.pairs import Losses, numbers_in
 
 VERDICTS = (
     "refuted",

@@ -23,8 +23,8 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
-from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import Stranger
+from dpaudit.pairs import Losses
 
 LARGEST_ORDER = 1024
 

@@ -27,7 +27,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.nodes import Node, free_in_each, postorder
-from dpaudit.nodes.pairs import Losses, numbers_in
+from dpaudit.pairs import Losses, numbers_in
 
 # Bounds that one verification evaluates, each round of a schedule counted: seconds of work.
 MOST_BOUNDS = 100_000

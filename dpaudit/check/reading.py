@@ -16,7 +16,7 @@ from dpaudit.exact import (
     working_precision,
 )
 from dpaudit.exact.effort import poll
-from dpaudit.nodes.pairs import Losses
+from dpaudit.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
 TINY = Fraction(1, 10**300)

@@ -14,8 +14,8 @@ from dpaudit.check.reading import require
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.exact import canonical, erfinv, is_symbolic, settled, sqrt, sympify, tanh
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Pair
 from dpaudit.nodes.registry import load
+from dpaudit.pairs import Losses, Pair
 
 RENYI_SYMBOL = "alpha"
 # What a verification lets a witness ask for.

@@ -25,7 +25,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.arb import require_order
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes.pairs import Losses, Pair, numbers_in
+from dpaudit.pairs import Losses, Pair, numbers_in
 from dpaudit.profiles import Interval, narrowest
 
 CORRECTIONS = 60

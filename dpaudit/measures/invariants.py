@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.errors import InternalError, InvalidParameter, Unsupported
 from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify, unknowns
 from dpaudit.exact.arb import TooManyTerms, as_ball
-from dpaudit.nodes.pairs import Losses, numbers_in
+from dpaudit.pairs import Losses, numbers_in
 
 # Steps that are evaluated for one derivation, each round of a schedule counted: some seconds.
 MOST_STEPS = 200_000

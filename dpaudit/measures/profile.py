@@ -26,7 +26,7 @@ from dpaudit.exact import (
 from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
 from dpaudit.measures.convert import PROFILE_TO_DP, from_profile
 from dpaudit.measures.sides import of_pairs, tradeoff_of_pairs
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Losses,
     Normal,
@@ -34,7 +34,6 @@ from dpaudit.nodes.pairs import (
     distinct,
     joined,
     largest,
-    mapped,
     numbers_in,
     opaque,
     product,
@@ -107,7 +106,7 @@ def _in_round(pair: Pair, count: Number, index: Any, k: int) -> tuple[Pair, Numb
     def at(value: Number) -> Number:
         return canonical(value.subs(index, k)) if _holds(value, index) else value
 
-    return mapped(pair, at), at(count)
+    return pair.with_numbers(at), at(count)
 
 
 def _holds(value: Number, index: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic, readable, sympify
 from dpaudit.measures.calculus import CALCULI, Step
-from dpaudit.nodes.pairs import Losses
+from dpaudit.pairs import Losses
 
 DEPTH = 40
 

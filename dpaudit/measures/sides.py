@@ -18,7 +18,7 @@ from dpaudit.exact import (
 from dpaudit.measures.calculus import CALCULI, Sides, Step, order
 from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers, to_approx
 from dpaudit.measures.intervals import delta_two_sided, losses_of
-from dpaudit.nodes.pairs import Losses
+from dpaudit.pairs import Losses
 
 NOTHING: Sides = (None, Fraction(1))
 FIRST_DELTA = Fraction(1, 2)

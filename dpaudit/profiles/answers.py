@@ -1,7 +1,7 @@
 """Privacy profiles of pairs: epsilon, delta, trade-off and advantage, two-sided and certified.
 
 ``delta(epsilon) = sup over events S of P(S) - exp(epsilon) Q(S)`` of a pair (P, Q) of
-:mod:`dpaudit.nodes.pairs`.  Every interval holds the true value; a narrower one takes longer.
+:mod:`dpaudit.pairs`.  Every interval holds the true value; a narrower one takes longer.
 Errors: InvalidParameter for a number outside its domain or a symbol without a value; Unsupported
 for a pair without a known profile.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Factor,
     Largest,
     Mixed,
@@ -27,13 +27,13 @@ from dpaudit.nodes.pairs import (
     Polled,
     Replaced,
     Swapped,
+    largest_loss,
     numbers_in,
     product,
 )
 from dpaudit.profiles.closed.alike import epsilon_alike
 from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
-from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from

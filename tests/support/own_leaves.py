@@ -24,7 +24,7 @@ from dpaudit.kernels.query import Array
 from dpaudit.measures.calculus import Source, always
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
-from dpaudit.nodes.pairs import Losses
+from dpaudit.pairs import Losses
 
 GENG = Source("Geng, Viswanath", 2014, "Theorem 1 (epsilon-DP of the staircase density)")
 CAUCHY = Source("Nissim, Raskhodnikova, Smith", 2007, "Lemma 2.7 (admissible Cauchy noise)")

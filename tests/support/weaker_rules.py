@@ -28,7 +28,6 @@ from dpaudit.accountant.account import Account
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import own_bound, rederive
 from dpaudit.check.measures import MEASURES
-from dpaudit.check.pairs import worst
 from dpaudit.check.profile.conversions import confirm_conversion
 from dpaudit.check.reading import value_text
 from dpaudit.check.theorem import THEOREMS, Theorem, rule_name
@@ -40,9 +39,9 @@ from dpaudit.families.composition import Assuming, Compose, Repeat
 from dpaudit.families.opaque import ZCDP, ApproxDP, RenyiCurve
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node, free_unknowns, postorder
-from dpaudit.nodes.pairs import Branched, Losses, Normal
 from dpaudit.nodes.registry import load
 from dpaudit.nodes.tables import from_table
+from dpaudit.pairs import Branched, Losses, Normal, largest
 from dpaudit.profiles import delta_interval
 from dpaudit.scope import central
 from tests.support.coarse import delta_lower
@@ -178,7 +177,7 @@ def _contradicts(calculus: str, value: Any, truth: Truth) -> bool:
 
 
 def _delta(pairs: Any, epsilon: Fraction) -> float:
-    return float(delta_interval(worst(pairs), epsilon).upper) * (1 + 1e-9)
+    return float(delta_interval(largest(pairs), epsilon).upper) * (1 + 1e-9)
 
 
 def _is_less(value: Any, theirs: Any) -> bool:

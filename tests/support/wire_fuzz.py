@@ -33,8 +33,8 @@ from dpaudit.errors import DpauditError, Unsupported
 from dpaudit.exact import decimal_upper, enclose, exact, is_infinite, is_symbolic, sympify, unknowns
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node, free_unknowns, postorder
-from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import from_table
+from dpaudit.pairs import Losses
 from dpaudit.scope import central
 from tests.support.coarse import delta_lower, epsilon_lower
 from tests.support.wire_draws import SEVERAL, Draws, Json, table_of, tree_of

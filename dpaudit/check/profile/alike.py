@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpaudit.check.profile.cells import ball
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Mixed, Normal, Pair, Swapped
 
 
 def alike_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:

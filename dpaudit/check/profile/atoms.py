@@ -26,7 +26,7 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Pair
+from dpaudit.pairs import Atoms, DiscreteNormal, Pair
 
 MOST_ATOMS = 2**15
 MOST_TERMS = 2**22

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import Ball, ball
-from dpaudit.nodes.pairs import Branched, Normal, Pair, Scored, Thresholded
+from dpaudit.pairs import Branched, Normal, Pair, Scored, Thresholded
 
 Delta = Callable[[Pair, Ball], Ball]
 MOST_KAPPA = 2_000

@@ -32,7 +32,7 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Blanket, Clones
+from dpaudit.pairs import Blanket, Clones
 
 MOST_OTHERS, MOST_OUTCOMES, BLOCK = 2**32, 2**26, 2**19
 MOST_CELLS = 2**21

@@ -24,7 +24,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -36,20 +36,12 @@ from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.check.profile.mixtures import delta_of_cases, has_cases
 from dpaudit.exact import (
     Number,
-    exp,
-    infinity,
     is_infinite,
     is_symbolic,
-    log,
-    maximum,
-    settled,
-    total,
 )
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
-    Blanket,
     Branched,
-    Clones,
     DiscreteNormal,
     Drawn,
     DrawnMoves,
@@ -65,6 +57,7 @@ from dpaudit.nodes.pairs import (
     Swapped,
     Tallied,
     Thresholded,
+    largest_loss,
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
@@ -72,19 +65,6 @@ OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
 REPORTS = 2**50
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
-
-
-def parts(pair: Pair) -> tuple[Pair, ...]:
-    """The pairs that a pair is made of; products apart."""
-    if isinstance(pair, (Mixed, Swapped)):
-        return (pair.base,)
-    if isinstance(pair, Spliced):
-        return pair.above, pair.below
-    if isinstance(pair, Replaced):
-        return (pair.spliced,)
-    if isinstance(pair, Branched):
-        return tuple(base for _, _, base in pair.branches)
-    return pair.pairs if isinstance(pair, Largest) else ()
 
 
 def is_form(pair: Pair) -> bool:
@@ -123,7 +103,7 @@ def _rare(factor: Atoms, times: int) -> int:
 
 def has_closed(pair: Pair) -> bool:
     """Whether the profile is known in closed form."""
-    return is_form(pair) and all(map(has_closed, parts(pair)))
+    return is_form(pair) and all(map(has_closed, pair.inner))
 
 
 def closed_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
@@ -441,18 +421,13 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
 
 def largest_loss_at_most(pair: Pair, epsilon: Fraction) -> bool:
     """Whether no loss is above epsilon for certain, so that delta(epsilon) = 0."""
-    return _is_at_most(_ends(pair)[1], epsilon)
+    return _is_at_most(largest_loss(pair), epsilon)
 
 
 def largest_loss_at_least(pair: Pair, epsilon: Fraction) -> bool:
     """Whether P puts mass on losses of at least epsilon, or next to it, for certain."""
-    largest = _ends(pair)[1]
+    largest = largest_loss(pair)
     return is_infinite(largest) or _is_at_most(-largest, -epsilon)
-
-
-def largest_loss_of(pair: Pair) -> Number:
-    """The largest loss of P, an exact number; infinite where none is known."""
-    return _ends(pair)[1]
 
 
 def _is_at_most(value: Number, limit: Fraction) -> bool:
@@ -464,76 +439,3 @@ def _is_at_most(value: Number, limit: Fraction) -> bool:
         return bool(value <= limit)
     with flint.ctx.workprec(PRECISIONS[1]):
         return bool(ball(value) <= ball(limit))
-
-
-def _ends(pair: Pair) -> Ends:
-    """(minus the smallest loss where Q has mass, the largest where P has mass)."""
-    if isinstance(pair, Normal) and pair.mu == 0:
-        return Fraction(0), Fraction(0)
-    if isinstance(pair, (LaplaceShift, Blanket, Clones)):
-        return pair.epsilon, pair.epsilon
-    if isinstance(pair, Tallied):
-        return _ends_of_tallied(pair)
-    if isinstance(pair, Atoms):
-        return _largest_ratio((q, p) for p, q in pair.outcomes), _largest_ratio(pair.outcomes)
-    if isinstance(pair, Mixed):
-        return _mixed_ends(pair)
-    if isinstance(pair, Swapped):
-        low, high = _ends(pair.base)
-        return high, low
-    if isinstance(pair, Spliced):
-        return _ends(pair.below)[0], _ends(pair.above)[1]
-    if isinstance(pair, Branched):
-        ends = [(p, q, *_ends(base)) for p, q, base in pair.branches]
-        return (
-            _largest_of_branches((q, p, low) for p, q, low, _ in ends),
-            _largest_of_branches((p, q, high) for p, q, _, high in ends),
-        )
-    if isinstance(pair, (Largest, Product)):
-        return _ends_of_several(pair)
-    return infinity(), infinity()
-
-
-def _ends_of_tallied(pair: Tallied) -> Ends:
-    """Of no ones, and of ones alone."""
-    if exp(pair.epsilon) == 1 / pair.rare - 1:
-        return pair.epsilon, pair.epsilon
-    return log((1 - pair.rare) / (1 - exp(pair.epsilon) * pair.rare)), pair.epsilon
-
-
-def _largest_of_branches(branches: Iterable[tuple[Number, Number, Number]]) -> Number:
-    """log(p / q) and what the branch's base adds, over branches that are taken."""
-    known = [(p, q, own) for p, q, own in branches if p != 0]
-    if any(q == 0 or is_infinite(own) for _, q, own in known):
-        return infinity()
-    return maximum((own if p == q else log(p / q) + own) for p, q, own in known)
-
-
-def _largest_ratio(outcomes: Any) -> Number:
-    known = [(top, bottom) for top, bottom in outcomes if top != 0]
-    if any(bottom == 0 for _, bottom in known):
-        return infinity()
-    return maximum(log(top / bottom) for top, bottom in known)
-
-
-def _mixed_ends(pair: Mixed) -> Ends:
-    low, high = _ends(pair.base)
-    rate = pair.rate
-    above = high if is_infinite(high) else log(1 - rate + rate * exp(high))
-    if is_infinite(low):
-        return (infinity() if rate == 1 else -log(1 - rate)), above
-    return -log(1 - rate + rate * exp(-low)), above
-
-
-def _ends_of_several(pair: Largest | Product) -> Ends:
-    if isinstance(pair, Largest):
-        both = zip(*map(_ends, pair.pairs), strict=True)
-        low, high = (infinity() if any(map(is_infinite, e)) else maximum(e) for e in both)
-        return low, high
-    ends = [(_ends(member), times) for member, times in pair.parts if times != 0]
-    sums = []
-    for side in (0, 1):
-        values = [(end[side], times) for end, times in ends]
-        unbounded = any(is_infinite(value) for value, _ in values)
-        sums.append(infinity() if unbounded else settled(total(v * n for v, n in values)))
-    return sums[0], sums[1]

@@ -21,14 +21,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from dpaudit.check.pairs import independent, together
 from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.clones import MOST_OTHERS
 from dpaudit.check.profile.closed import has_closed
 from dpaudit.check.profile.onestep import is_known
 from dpaudit.check.profile.values import has_values
 from dpaudit.exact import canonical, decimal_upper, exp, is_symbolic, sympify
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Blanket,
@@ -42,6 +41,8 @@ from dpaudit.nodes.pairs import (
     Spliced,
     Swapped,
     Thresholded,
+    joined,
+    product,
 )
 
 ONE = Fraction(1)
@@ -72,7 +73,7 @@ def coarser(pair: Pair) -> Pair:
     """
     if is_computed(pair):
         return pair
-    return independent((_coarse(factor), times) for factor, times in pair.factors)
+    return product((_coarse(factor), times) for factor, times in pair.factors)
 
 
 def _coarse(pair: Pair) -> Pair:
@@ -94,12 +95,12 @@ def _coarse(pair: Pair) -> Pair:
         return _all(pair.pairs if isinstance(pair, Largest) else (pair.above, pair.below))
     if isinstance(pair, Branched):
         seen = Atoms(tuple((p, q) for p, q, _ in pair.branches))
-        return together(seen, _all(base for _, _, base in pair.branches))
+        return joined((seen, _all(base for _, _, base in pair.branches)))
     raise NotConfirmed(type(pair).__name__)
 
 
 def _all(pairs: Iterable[Pair]) -> Pair:
-    return together(*dict.fromkeys(map(_coarse, pairs)))
+    return joined(dict.fromkeys(map(_coarse, pairs)))
 
 
 def _thresholded(pair: Thresholded) -> Pair:
@@ -117,4 +118,4 @@ def _thresholded(pair: Thresholded) -> Pair:
     )
     zero = Fraction(0)
     answers = Atoms(((lost, zero), (zero, lost), (likely, unlikely), (unlikely, likely)))
-    return together(answers, Normal(max(map(abs, ends))))
+    return joined((answers, Normal(max(map(abs, ends)))))

@@ -15,7 +15,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.check.pairs import independent
 from dpaudit.check.profile.alike import alike_at_most
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.closed import (
@@ -54,7 +53,7 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Blanket,
     Branched,
@@ -68,6 +67,7 @@ from dpaudit.nodes.pairs import (
     Swapped,
     Tallied,
     numbers_in,
+    product,
 )
 
 Row = Mapping[str, Any]
@@ -258,7 +258,7 @@ def _marginal(pair: Pair, kept: str) -> Pair:
     known = places != [] and places == sorted(set(places)) and places[0] >= 0
     known = known and kept == " ".join(map(str, places))
     require(known, "factors of a lower row: expected places of the pair's own, each once")
-    return independent(pair.factors[place] for place in places)
+    return product(pair.factors[place] for place in places)
 
 
 def _first(pair: Pair, rounds: str) -> Pair:
@@ -267,7 +267,7 @@ def _first(pair: Pair, rounds: str) -> Pair:
     number = int(rounds) if rounds.isascii() and rounds.isdecimal() and len(rounds) < 20 else 0
     known = not others and rounds == str(number) and 1 <= number <= times
     require(known, "rounds of a lower row: expected a number of the pair's own, all equal")
-    return independent([(factor, Fraction(number))])
+    return product([(factor, Fraction(number))])
 
 
 def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:

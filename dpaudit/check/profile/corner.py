@@ -27,10 +27,9 @@ from dpaudit.check.profile.cells import (
     mixture,
     up,
 )
-from dpaudit.check.profile.closed import largest_loss_of
 from dpaudit.check.profile.noise import BASES
 from dpaudit.exact import is_infinite
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped, largest_loss
 
 MOST_NODES, MOST_FACTORS, LARGEST_GAP = 4096, 10**9, 600
 # Outcomes nearer to the largest loss than this count as having it, and pay for it from below.
@@ -80,7 +79,7 @@ def _float(value: Ball, sign: int) -> float:
 
 
 def _top(pair: Pair) -> Ball:
-    loss = largest_loss_of(pair)
+    loss = largest_loss(pair)
     if is_infinite(loss):
         raise NotConfirmed("no largest loss")
     return ball(loss)

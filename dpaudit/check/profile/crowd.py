@@ -22,7 +22,7 @@ from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
+from dpaudit.pairs import Blanket, Clones, Pair, Polled
 
 MOST_REPORTS = 2**50
 # As a part of delta: what may be outside of the windows.

@@ -33,7 +33,7 @@ import numpy as np
 from scipy import special
 
 from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
-from dpaudit.nodes.pairs import Replaced
+from dpaudit.pairs import Replaced
 
 MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
 PLACES = (0.0, 1.0)

@@ -20,7 +20,7 @@ from math import prod
 from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
-from dpaudit.nodes.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, Product
+from dpaudit.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, Product
 
 CASES = 1000
 # Masses under P and Q, mu^2, and the Laplace pair's epsilon.

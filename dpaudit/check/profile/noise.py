@@ -33,7 +33,7 @@ from dpaudit.check.profile.cells import (
     mixture,
     up,
 )
-from dpaudit.nodes.pairs import LaplaceShift, Normal, Pair
+from dpaudit.pairs import LaplaceShift, Normal, Pair
 
 Integers = NDArray[np.int64]
 # Points of a rule, and the widths up to which it serves: in units of the noise, and of the loss.

@@ -23,7 +23,7 @@ from dpaudit.check.profile.cells import (
 from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import BASES, mixed_noise
 from dpaudit.check.profile.tallied import tallied
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Blanket,
     Branched,

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Floats, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Pair, Polled
+from dpaudit.pairs import Pair, Polled
 
 MOST_POLLED, FARTHEST, REACH, ROOM = 20_000, 30.0, 10.5, 40
 

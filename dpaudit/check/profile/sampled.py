@@ -21,7 +21,7 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.rule import RATES, Sampled, bend, log_between
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Mixed, Normal, Pair, Swapped
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
 BEYOND, NEAR = 80, 2.0**-75

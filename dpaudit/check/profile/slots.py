@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import Number, is_symbolic
-from dpaudit.nodes.pairs import Allocated, Pair, Reshuffled
+from dpaudit.pairs import Allocated, Pair, Reshuffled
 
 BITS, PRECISION = 160, 192
 # What is cut off; how far above what is missing an outcome is; of one slot's X, in noises.

@@ -27,7 +27,7 @@ from dpaudit.check.profile.clones import (
     _float,
 )
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Tallied
+from dpaudit.pairs import Tallied
 
 
 def tallied(pair: Tallied, grid: Grid) -> Cells:

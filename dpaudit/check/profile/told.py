@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
 
 # Gaps; the first is a part of u's middle with the move, m^2 / 2.
 BITS, PART, GAPS = (320, 1300), 8, (30, 20, 12)

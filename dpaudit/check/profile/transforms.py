@@ -46,7 +46,7 @@ from dpaudit.check.profile.sampled import (
     quantile,
 )
 from dpaudit.check.profile.whole import as_atoms, is_discrete
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
 Factors = Sequence[tuple[Factor, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52

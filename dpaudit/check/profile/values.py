@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, Grid, NotConfirmed, ball, up
-from dpaudit.check.profile.closed import delta_by, is_form, parts
+from dpaudit.check.profile.closed import delta_by, is_form
 from dpaudit.check.profile.mixtures import has_cases
 from dpaudit.check.profile.nodes import ROUNDING, Nodes, convex
 from dpaudit.exact import Number
-from dpaudit.nodes.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
+from dpaudit.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
 
 BITS = 192
 MOST_NODES = 200_000
@@ -38,7 +38,7 @@ def has_values(pair: Pair) -> bool:
     """Whether bounds at single points are known, at a cost that allows thousands of them."""
     if isinstance(pair, Thresholded) or (has_cases(pair) and not has_cases(pair, most=FEW)):
         return False
-    return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, parts(pair))))
+    return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, pair.inner)))
 
 
 def value_nodes(pair: Pair, grid: Grid) -> Nodes:

@@ -20,7 +20,7 @@ from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.rule import BLOCK, MOST_PRODUCTS, OUTWARD, means
 from dpaudit.check.profile.sampled import Capped, Factor
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped
+from dpaudit.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped
 
 REST, MOST_LISTED, SUMMED = 95, 30_000, 100
 

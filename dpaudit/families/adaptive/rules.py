@@ -27,7 +27,7 @@ from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.measures.zcdp import FILTER as ZCDP_FILTER
 from dpaudit.nodes import Leaf, Node, postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     LaplaceShift,
     Losses,

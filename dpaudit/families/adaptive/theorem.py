@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from dpaudit.check.pairs import independent, worst
 from dpaudit.check.theorem import (
     Row,
     Table,
@@ -21,13 +20,15 @@ from dpaudit.check.theorem import (
     register,
 )
 from dpaudit.exact import canonical, exp, infinity, maximum, sqrt, sympify
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     LaplaceShift,
     Losses,
     Normal,
     Pair,
+    largest,
+    product,
 )
 
 ONE, ZERO = Fraction(1), Fraction(0)
@@ -48,8 +49,8 @@ def _select(node: Any, witness: Row, *premises: Losses) -> Losses:
     reached.append(every([p.reached_add for p in premises]))
     first, second = (tuple(side[: alternatives(witness)]) for side in reached)
     return Losses(
-        (worst(every([p.remove for p in premises])),),
-        (worst(every([p.add for p in premises])),),
+        (largest(every([p.remove for p in premises])),),
+        (largest(every([p.add for p in premises])),),
         first,
         second,
         maximum([p.slack for p in premises]),
@@ -117,7 +118,7 @@ def _spent(node: Any, many: int) -> tuple[Pair, ...]:
     if measure in ("pure", "approx"):
         return (LaplaceShift(cap),)
     each = LaplaceShift(sqrt(2 * cap / many))
-    return (independent([(each, Fraction(many))]),) if measure == "zcdp" else ()
+    return (product([(each, Fraction(many))]),) if measure == "zcdp" else ()
 
 
 def _pair(node: Any) -> Pair:

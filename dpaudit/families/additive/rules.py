@@ -13,7 +13,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED, FROM_PURE
-from dpaudit.nodes.pairs import LaplaceShift, Losses, Normal, one
+from dpaudit.pairs import LaplaceShift, Losses, Normal, one
 
 Pair = tuple[Number, Number]
 

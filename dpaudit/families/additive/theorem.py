@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, always, pure_to_gdp, reached, register
 from dpaudit.exact import exp, log
-from dpaudit.nodes.pairs import LaplaceShift, Normal
+from dpaudit.pairs import LaplaceShift, Normal
 
 
 def _laplace_renyi(scale: Any) -> Callable[[Any], Any]:

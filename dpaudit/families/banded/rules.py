@@ -72,7 +72,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import DrawnMoves, Losses, Normal, Pair, product
+from dpaudit.pairs import DrawnMoves, Losses, Normal, Pair, product
 from dpaudit.scope import Adjacency
 
 BLOCKS = Source(

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.pairs import independent
 from dpaudit.check.reading import require
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import is_symbolic, sqrt
 from dpaudit.families.correlated.theorem import column_of, turns_of
-from dpaudit.nodes.pairs import DrawnMoves, Losses, Mixed, Normal, Pair
+from dpaudit.pairs import DrawnMoves, Losses, Mixed, Normal, Pair, product
 
 ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 300_000, 128
 Kept = tuple[int, list[Fraction]]
@@ -43,7 +42,7 @@ def _blocks(node: Any, base: Losses) -> Losses:
     full = sum(1 for t in starts if t + len(bands) - 1 <= child.rounds)
 
     def side(pair: Pair, count: int) -> tuple[Pair, ...]:
-        return (independent([(pair, Fraction(count))]),)
+        return (product([(pair, Fraction(count))]),)
 
     forth = Mixed(one, node.rate)
     back = Mixed(one.swapped, node.rate).swapped

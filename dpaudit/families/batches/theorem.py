@@ -9,7 +9,7 @@ from dpaudit.check.theorem import Table, Theorem, always, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, log, settled
 from dpaudit.nodes import postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Branched,
     LaplaceShift,

@@ -1,6 +1,6 @@
 """Dominating pairs, stated a second time: composition, repetition, parts, assumptions.
 
-A bound is a value of :class:`dpaudit.nodes.pairs.Losses`.  Each of its four sides is folded by
+A bound is a value of :class:`dpaudit.pairs.Losses`.  Each of its four sides is folded by
 itself.
 """
 
@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import chain, product
+from itertools import chain
+from itertools import product as choices
 from math import prod
 from typing import Any
 
-from dpaudit.check.pairs import changed, independent, together, worst, worst_first
 from dpaudit.check.theorem import Row, Table, Theorem, alternatives, dominating, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import canonical, is_symbolic, maximum, sqrt, total, total_over
-from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair, numbers_in
+from dpaudit.pairs import (
+    Atoms,
+    Losses,
+    Normal,
+    Pair,
+    distinct,
+    joined,
+    largest,
+    numbers_in,
+    product,
+)
 
 Pairs = tuple[Pair, ...]
 MOST_ROUNDS = 100_000  # different ones: a second of work is what a stranger may ask for
@@ -43,18 +53,18 @@ def _composed(node: Any, witness: Row, *premises: Losses) -> Losses:
 
 def _choices(sides: Sequence[Pairs], most: int) -> Pairs:
     if prod(len(side) for side in sides) > most:
-        sides = [(worst(side),) for side in sides]
-    return tuple(dict.fromkeys(together(*chosen) for chosen in product(*sides)))
+        sides = [(largest(side),) for side in sides]
+    return tuple(dict.fromkeys(joined(chosen) for chosen in choices(*sides)))
 
 
 def _together(sides: Sequence[tuple[Pairs, bool]], most: int) -> Pairs:
     always = [pairs for pairs, parted in sides if pairs and not parted]
     parts = [pair for pairs, parted in sides if parted for pair in pairs]
     if parts:
-        return tuple(together(*(pairs[0] for pairs in always), part) for part in parts[:most])
+        return tuple(joined((*(pairs[0] for pairs in always), part)) for part in parts[:most])
     longest = max((len(pairs) for pairs in always), default=0)
     filled = [(*pairs, *pairs[-1:] * (longest - len(pairs)))[:most] for pairs in always]
-    return tuple(dict.fromkeys(together(*chosen) for chosen in zip(*filled, strict=True)))
+    return tuple(dict.fromkeys(joined(chosen) for chosen in zip(*filled, strict=True)))
 
 
 def _disjoint(node: Any, witness: Row, *premises: Losses) -> Losses:
@@ -62,10 +72,10 @@ def _disjoint(node: Any, witness: Row, *premises: Losses) -> Losses:
     most = alternatives(witness)
 
     def any_of(sides: Iterable[Pairs]) -> Pairs:
-        return worst_first(chain.from_iterable(sides))
+        return distinct(chain.from_iterable(sides))
 
     def bounded(pairs: Pairs) -> Pairs:
-        return (worst(pairs),) if len(pairs) > most else pairs
+        return (largest(pairs),) if len(pairs) > most else pairs
 
     return Losses(
         bounded(any_of(p.remove for p in premises)),
@@ -85,13 +95,11 @@ def _repeated(node: Any, premise: Losses) -> Losses:
 
     # The product over index = 1..times; Unsupported for different rounds of a symbol's number.
     def rounds(pair: Pair) -> Pair:
-        return independent(
-            chain(*(_each_round(f, n, node.index, node.times) for f, n in pair.factors))
-        )
+        return product(chain(*(_each_round(f, n, node.index, node.times) for f, n in pair.factors)))
 
     return Losses(
-        (rounds(worst(premise.remove)),),
-        (rounds(worst(premise.add)),),
+        (rounds(largest(premise.remove)),),
+        (rounds(largest(premise.add)),),
         tuple(map(rounds, premise.reached_remove)),
         tuple(map(rounds, premise.reached_add)),
         total_over(premise.slack, node.index, node.times),
@@ -112,7 +120,7 @@ def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pa
     def bind(k: int) -> Callable[[Any], Any]:
         return lambda n: canonical(n.subs(index, k)) if is_symbolic(n) else n
 
-    return [(changed(pair, bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
+    return [(pair.with_numbers(bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
 
 
 def _unchanged(node: Any, premise: Losses) -> Losses:

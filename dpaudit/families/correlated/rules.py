@@ -20,7 +20,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Normal
+from dpaudit.pairs import Losses, Normal
 
 ADAPTIVE = Source(
     "Denisov, McMahan, Rush, Smith, Thakurta",

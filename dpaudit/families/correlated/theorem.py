@@ -17,7 +17,7 @@ from dpaudit.check.theorem import Premise, Table, Theorem, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import is_symbolic, log, maximum, sqrt, total
 from dpaudit.families.correlated.node import CorrelatedGaussian
-from dpaudit.nodes.pairs import Losses, Normal
+from dpaudit.pairs import Losses, Normal
 
 # As the accountant: exact up to so many rounds, in fixed point above; searched up to so many.
 EXACT, BITS, WORK, MOST_PATTERNS, MOST_PAIRS = 512, 192, 5_000_000, 20_000, 200

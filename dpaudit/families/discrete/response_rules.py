@@ -15,7 +15,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Losses
+from dpaudit.pairs import Atoms, Losses
 
 RESPONSE_CHOICES = 6
 

@@ -36,7 +36,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 
 Outcomes = tuple[tuple[Number, Number], ...]
 

@@ -22,7 +22,7 @@ from dpaudit.check.theorem import (
 )
 from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose, erfinv, exp, infinity, is_symbolic, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 
 ONE, ZERO = Fraction(1), Fraction(0)
 

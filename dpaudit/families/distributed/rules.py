@@ -74,7 +74,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair, joined
+from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
 KINDS = (DistributedGaussian, DistributedSkellam)
 UNIT = 10**DIGITS

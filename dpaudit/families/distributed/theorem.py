@@ -13,10 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from dpaudit.check.pairs import together
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import enclose, infinity, is_infinite, sqrt
-from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair
+from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
 PLACES = 40
 MANY, CELLS = 512, 256
@@ -312,7 +311,7 @@ def _moved_apart(node: Any) -> tuple[Pair, ...]:
         sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
         found += _reached(sums, 10**PLACES)
         left -= move**2
-    return (together(*found),) if found else ()
+    return (joined(found),) if found else ()
 
 
 DISTRIBUTED: Table = {

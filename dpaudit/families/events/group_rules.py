@@ -40,7 +40,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Leaf, Node, postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Branched,
     Drawn,
     LaplaceShift,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.pairs import independent
 from dpaudit.check.theorem import RENYI_SYMBOL, Premise, Table, Theorem, bound, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
@@ -22,7 +21,7 @@ from dpaudit.exact import (
     sympify,
 )
 from dpaudit.nodes import Node, postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Branched,
     Concentrated,
@@ -33,6 +32,7 @@ from dpaudit.nodes.pairs import (
     Normal,
     Pair,
     Swapped,
+    product,
 )
 
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
@@ -246,7 +246,7 @@ def _together(pair: Pair, k: Any, told: Callable[[Mixed], Pair] | None) -> Pair:
         return _longer(pair, k, False)
     if isinstance(pair, Branched):
         return _all_coins(pair, k)
-    return independent([(_together(factor, k, told), n) for factor, n in pair.factors])
+    return product([(_together(factor, k, told), n) for factor, n in pair.factors])
 
 
 def _all_coins(pair: Branched, k: Any) -> Pair:
@@ -291,7 +291,7 @@ def _longer(pair: Pair, k: Any, several: bool) -> Pair:  # noqa: FBT001
     if isinstance(pair, LaplaceShift):
         return LaplaceShift(k * pair.epsilon)
     if several and all(isinstance(factor, (Normal, LaplaceShift)) for factor, _ in pair.factors):
-        return independent([(_longer(factor, k, False), n) for factor, n in pair.factors])
+        return product([(_longer(factor, k, False), n) for factor, n in pair.factors])
     raise Unsupported("no dominating pair is known for a group over this child")
 
 

@@ -18,7 +18,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Atoms, Losses, Pair, largest, product
+from dpaudit.pairs import Atoms, Losses, Pair, largest, product
 
 EVENT = Source("Dwork, Roth", 2014, "Lemma 3.17, part 2")
 TEST = Source("Dwork, Lei", 2009, "Section 3 (propose-test-release); Vadhan 2017, Proposition 3.3")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.pairs import together, worst
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import exp, infinity, is_infinite, maximum, total
-from dpaudit.nodes.pairs import Atoms, Losses, Pair
+from dpaudit.pairs import Atoms, Losses, Pair, joined, largest
 
 ONE, ZERO = Fraction(1), Fraction(0)
 
@@ -42,8 +41,8 @@ def _either_pair(node: Any, test: Losses, release: Losses) -> Losses:
     false_pass = Atoms(((p, ZERO), (ZERO, p), (1 - p, 1 - p)))
 
     def side(tests: Sequence[Pair], releases: Sequence[Pair]) -> tuple[Pair, ...]:
-        passed = [together(t, r) for t in tests for r in releases]
-        return (worst([*passed, false_pass]),)
+        passed = [joined((t, r)) for t in tests for r in releases]
+        return (largest([*passed, false_pass]),)
 
     return Losses(
         side(test.remove, release.remove),

@@ -30,7 +30,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Losses, Normal, one
+from dpaudit.pairs import Losses, Normal, one
 
 OWN = Source("Feldman, Zrnic", 2021, "Theorem 4.5; for GDP, proof in families.individual.rules")
 

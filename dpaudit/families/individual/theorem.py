@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, reached, register
-from dpaudit.nodes.pairs import Normal
+from dpaudit.pairs import Normal
 
 
 def _always(node: Any, premises: Any) -> bool:

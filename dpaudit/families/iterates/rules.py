@@ -67,7 +67,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Drawn, Factor, Losses, Mixed, Normal, Pair, one, product
+from dpaudit.pairs import Drawn, Factor, Losses, Mixed, Normal, Pair, one, product
 from dpaudit.scope import Adjacency
 
 SHIFTED = Source(

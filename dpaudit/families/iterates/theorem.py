@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.pairs import independent
 from dpaudit.check.reading import require
 from dpaudit.check.theorem import (
     Premise,
@@ -22,7 +21,7 @@ from dpaudit.check.theorem import (
     register,
 )
 from dpaudit.exact import enclose, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Drawn, Losses, Mixed, Normal, Pair
+from dpaudit.pairs import Drawn, Losses, Mixed, Normal, Pair, product
 
 
 def _window(steps: Any, c: Any, d: Any) -> int:
@@ -155,7 +154,7 @@ def _sampled(node: Any, witness: Row) -> Losses:
     elif "steps" not in witness:
         whole = counted(witness, "parts", GRAINS, GRAINS) == GRAINS
         require(whole, "the witness's parts: expected all where nothing is shifted")
-        top = independent([(Mixed(Normal(1 / z), node.rate), node.steps)])
+        top = product([(Mixed(Normal(1 / z), node.rate), node.steps)])
     else:
         parts = counted(witness, "parts", 1, GRAINS - 1)
         window = counted(witness, "steps", 1, int(node.steps) - 1)
@@ -166,7 +165,7 @@ def _sampled(node: Any, witness: Row) -> Losses:
             weight = (1 - c**2) / (1 - kept**2)
         shift = kept * _apart(node, window) * sqrt(weight / (1 - inside**2)) / z
         coins = Mixed(Normal(1 / (inside * z)), node.rate)
-        top = independent([(Normal(shift), Fraction(1)), (coins, Fraction(window))])
+        top = product([(Normal(shift), Fraction(1)), (coins, Fraction(window))])
     under = _coins(node, counted(witness, "linear", 1, MOST_COINS))
     return Losses((top,), (top.swapped,), under, tuple(pair.swapped for pair in under))
 

@@ -21,7 +21,7 @@ the sum of G = f - x f' over N + 1 draws, over N + 1: it grows in the convex ord
 (2) Outside of what one of the sets has alone, where f = f', let only so much be kept of the blanket
 as has the report's own proportions: all, if that lies in both sets or in none, else the overlap and
 e^-epsilon times what none has.  Who is told the rest sees more; and then of those only the number
-says anything: :class:`dpaudit.nodes.pairs.Blanket`, each other report counted with probability
+says anything: :class:`dpaudit.pairs.Blanket`, each other report counted with probability
 2 m / w, of the rest with what is kept over w.  In randomised response all is kept.  Where told is
 1, there is no rest: Clones.
 The number of the rest has to be seen.  The counts alone, of told < 1, bound nothing: of ten
@@ -80,7 +80,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Polled, Tallied
+from dpaudit.pairs import Atoms, Blanket, Clones, Losses, Pair, Polled, Tallied
 from dpaudit.scope import Adjacency
 
 SETS = Source("Ye, Barg", 2018, "Section III (subset selection); proof in families.local.rules")

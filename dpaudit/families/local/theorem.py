@@ -12,7 +12,7 @@ from typing import Any
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, always, register
 from dpaudit.exact import canonical, enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
 from dpaudit.nodes import postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Blanket,

@@ -15,7 +15,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED, FROM_PURE
-from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Renyi, opaque
+from dpaudit.pairs import Atoms, Concentrated, Losses, Normal, Renyi, opaque
 
 Pair = tuple[Number, Number]
 Point = tuple[Number, Number]

@@ -9,7 +9,7 @@ from typing import Any
 from dpaudit.check.theorem import Table, Theorem, at_order, dominating, pure_to_gdp, register
 from dpaudit.exact import canonical, exp, sympify
 from dpaudit.exact.domains import known_sign
-from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Renyi
+from dpaudit.pairs import Atoms, Concentrated, Losses, Normal, Renyi
 
 ZERO, ONE = Fraction(0), Fraction(1)
 

@@ -11,7 +11,7 @@ from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import canonical
 from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
 from dpaudit.nodes import postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Branched,

@@ -29,7 +29,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node, postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Branched,

@@ -38,7 +38,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Losses
+from dpaudit.pairs import Atoms, Losses
 
 KINKS = 128
 TWO_CANDIDATES = (Fraction(1, 2), Fraction(3, 4), Fraction(63, 64))

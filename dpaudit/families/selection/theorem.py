@@ -24,7 +24,7 @@ from dpaudit.check.theorem import (
 from dpaudit.exact import exp, log, tanh, unknowns
 from dpaudit.exact.wire import decode_number
 from dpaudit.families.discrete.theorem import grown, plain
-from dpaudit.nodes.pairs import Atoms, Losses, Pair
+from dpaudit.pairs import Atoms, Losses, Pair
 
 ONE, ZERO = Fraction(1), Fraction(0)
 MOST_SHARES = 16

@@ -14,7 +14,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
+from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
 from dpaudit.scope import Adjacency
 
 DELETION = Source(

@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit.check.theorem import Row, Table, Theorem, counted, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, infinity, is_symbolic, sqrt, sympify
-from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Pair, Scored, Thresholded
+from dpaudit.pairs import Atoms, Branched, Losses, Normal, Pair, Scored, Thresholded
 
 REPLACE_ONE = frozenset({"replace_one"})
 ZERO, ONE = Fraction(0), Fraction(1)

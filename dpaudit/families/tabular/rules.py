@@ -44,7 +44,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,

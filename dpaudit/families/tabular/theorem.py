@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.pairs import independent, together
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, register
 from dpaudit.exact import exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Normal, Pair
+from dpaudit.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Normal, Pair, joined, product
 
 
 def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
@@ -39,7 +38,7 @@ def _vector(node: Any, witness: Row) -> Losses:
     found = []
     for vector in node.moves:
         coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
-        found.append(independent(coordinates))
+        found.append(product(coordinates))
     pairs = tuple(found)
     return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
 
@@ -53,7 +52,7 @@ def _thresholded(node: Any, witness: Row) -> Losses:
     shown, zero = _shown(node), Fraction(0)
     bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
     (noise,) = laplace_losses(node, witness).remove
-    pair = together(noise, bit)
+    pair = joined((noise, bit))
     return Losses(remove=(pair,), add=(pair,))
 
 

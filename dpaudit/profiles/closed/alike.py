@@ -13,7 +13,7 @@ import math
 from fractions import Fraction
 
 from dpaudit.exact import Number, enclose
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Mixed, Normal, Pair, Swapped
 from dpaudit.profiles.interval import Interval
 
 # Roundings of floats are far below this, relative.

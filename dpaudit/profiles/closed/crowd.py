@@ -33,7 +33,7 @@ from typing import Any, TypeGuard
 from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
+from dpaudit.pairs import Blanket, Clones, Pair, Polled
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any

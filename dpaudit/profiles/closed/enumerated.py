@@ -15,7 +15,7 @@ from typing import Any
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose, is_symbolic, unknowns
-from dpaudit.nodes.pairs import Atoms, Product
+from dpaudit.pairs import Atoms, Product
 
 Ball = Any
 MOST = 1000

@@ -19,7 +19,7 @@ from typing import Any
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number
-from dpaudit.nodes.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, Product
+from dpaudit.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, Product
 
 Ball = Any
 MOST = 1000

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.nodes.pairs import Pair, Polled
+from dpaudit.pairs import Pair, Polled
 from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 

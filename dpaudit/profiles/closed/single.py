@@ -25,9 +25,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import enclose, is_symbolic, lower_fraction, upper_fraction
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
-    Branched,
     DiscreteNormal,
     LaplaceShift,
     Largest,
@@ -72,20 +71,7 @@ def has_form(pair: Pair) -> bool:
         return is_enumerable(pair) or is_mixture(pair)
     if isinstance(pair, DiscreteNormal):
         return _is_summed(pair)
-    return type(pair) in _FORMS and all(map(has_form, _inner(pair)))
-
-
-def _inner(pair: Pair) -> tuple[Pair, ...]:
-    """The pairs that a pair is made of."""
-    if isinstance(pair, (Mixed, Swapped)):
-        return (pair.base,)
-    if isinstance(pair, Spliced):
-        return pair.above, pair.below
-    if isinstance(pair, Replaced):
-        return (pair.spliced,)
-    if isinstance(pair, Branched):
-        return tuple(base for _, _, base in pair.branches)
-    return pair.pairs if isinstance(pair, Largest) else ()
+    return type(pair) in _FORMS and all(map(has_form, pair.inner))
 
 
 def delta_ball(pair: Pair, x: Ball) -> Ball:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.nodes.pairs import DiscreteNormal
+from dpaudit.pairs import DiscreteNormal
 from dpaudit.profiles.closed.single import known_ball, weight_beyond
 
 Ball = Any

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dpaudit.exact import Number, enclose, is_symbolic, sqrt
-from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
 from dpaudit.profiles.closed.single import has_form
 from dpaudit.profiles.closed.sums import Sums
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, is_infinite, is_symbolic, unknowns
-from dpaudit.nodes.pairs import Pair
-from dpaudit.profiles.closed.pure import largest_loss
+from dpaudit.pairs import Pair, largest_loss
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.search import Parts, Solved, epsilon_of, stack_of
 from dpaudit.profiles.fourier.steps import aligned, first_step

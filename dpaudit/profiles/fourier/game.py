@@ -35,7 +35,7 @@ import numpy as np
 from scipy import fft, special
 
 from dpaudit.exact import Number
-from dpaudit.nodes.pairs import Replaced
+from dpaudit.pairs import Replaced
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Floats

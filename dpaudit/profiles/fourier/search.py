@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from scipy import optimize
 
-from dpaudit.nodes.pairs import Pair
+from dpaudit.pairs import Pair
 from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_at
 from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, discretise
 from dpaudit.profiles.grid.stack import Stack

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     DiscreteNormal,
     LaplaceShift,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpaudit.exact import enclose
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.grid.masses import as_float
 

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, canonical, enclose
-from dpaudit.nodes.pairs import Allocated, Normal
+from dpaudit.pairs import Allocated, Normal
 from dpaudit.profiles.grid.averages import law_of_mean
 from dpaudit.profiles.grid.cells import UNIT, Cells, trivial
 from dpaudit.profiles.grid.discrete import (

@@ -34,7 +34,7 @@ import numpy as np
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import settled, tanh
-from dpaudit.nodes.pairs import Blanket
+from dpaudit.pairs import Blanket
 from dpaudit.profiles.grid.cells import UNIT, Cells
 from dpaudit.profiles.grid.clones import (
     LEFT,

@@ -11,10 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.exact import Number, infinity, is_infinite, log, maximum
-from dpaudit.nodes.pairs import Branched, Pair
-from dpaudit.profiles.closed.pure import Extremes, extremes
-from dpaudit.profiles.closed.pure import _extremes as register_extremes
+from dpaudit.pairs import Branched, Pair
 from dpaudit.profiles.closed.single import Ball, delta_ball, has_form
 from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.closed.single import _number as number_ball
@@ -48,22 +45,6 @@ def _balls(pair: Branched, bits: int) -> list[tuple[Ball, Ball | None, Pair]]:
         (number_ball(p), None if q == 0 else number_ball(q) / number_ball(p), base)
         for p, q, base in known
     ]
-
-
-@register_extremes(Branched)
-def _extremes(pair: Branched) -> Extremes:
-    return _largest(Branched(tuple((q, p, b.swapped) for p, q, b in pair.branches))), _largest(pair)
-
-
-def _largest(pair: Branched) -> Number:
-    """The largest loss: over branches that P takes, log(p / q) plus the base's."""
-    found = []
-    for p, q, base in pair.branches:
-        if p == 0:
-            continue
-        own = extremes(base)[1]
-        found.append(infinity() if q == 0 or is_infinite(own) else log(p / q) + own)
-    return infinity() if any(map(is_infinite, found)) else maximum(found)
 
 
 @closed_form(Branched)

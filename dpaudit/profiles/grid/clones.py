@@ -36,7 +36,7 @@ import numpy as np
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, settled, tanh
-from dpaudit.nodes.pairs import Clones, Polled
+from dpaudit.pairs import Clones, Polled
 from dpaudit.profiles.grid.cells import UNIT, Cells
 from dpaudit.profiles.grid.discrete import (
     Discrete,

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import is_symbolic
-from dpaudit.nodes.pairs import Pair, Product
+from dpaudit.pairs import Pair, Product
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import (
     Discrete,

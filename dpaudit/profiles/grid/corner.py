@@ -26,8 +26,7 @@ import numpy as np
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose, is_infinite
 from dpaudit.exact.arb import working_precision
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped
-from dpaudit.profiles.closed.pure import largest_loss
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped, largest_loss
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Reals, TooFine
 from dpaudit.profiles.grid.masses import Closed, closed

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import Unsupported
-from dpaudit.nodes.pairs import Pair
+from dpaudit.pairs import Pair
 
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]

@@ -18,10 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpaudit.exact import enclose, infinity, log
-from dpaudit.nodes.pairs import Drawn, DrawnMoves
-from dpaudit.profiles.closed.pure import Extremes
-from dpaudit.profiles.closed.pure import _extremes as register_extremes
+from dpaudit.exact import enclose
+from dpaudit.pairs import Drawn, DrawnMoves
 from dpaudit.profiles.closed.single import Ball
 from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.grid.cells import UNIT
@@ -33,13 +31,6 @@ from dpaudit.profiles.grid.masses import closed_form as register_closed
 LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
 NEAR = 2.0**-42
 Moved = Drawn | DrawnMoves
-
-
-@register_extremes(Drawn)
-@register_extremes(DrawnMoves)
-def _extremes(pair: Moved) -> Extremes:
-    """The loss is log w_0 at least."""
-    return -pair.size * log(1 - pair.rate), infinity()
 
 
 # --- at one point, in balls ----------------------------------------------------------------------

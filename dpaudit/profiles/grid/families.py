@@ -10,7 +10,7 @@ from scipy import special
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Swapped
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Swapped
 from dpaudit.profiles.grid.cells import UNIT, Cells, Masses
 from dpaudit.profiles.grid.discrete import Reals, TooFine
 from dpaudit.profiles.grid.masses import (

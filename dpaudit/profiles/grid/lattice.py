@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.nodes.pairs import DiscreteNormal
+from dpaudit.pairs import DiscreteNormal
 from dpaudit.profiles.grid.discrete import MAXIMUM_NODES, Reals, TooFine
 from dpaudit.profiles.grid.families import NORMAL_FACTOR, finite, normal_between, point, quantile
 from dpaudit.profiles.grid.hull import UNIT

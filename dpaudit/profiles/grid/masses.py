@@ -16,7 +16,7 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, enclose, readable
-from dpaudit.nodes.pairs import Pair
+from dpaudit.pairs import Pair
 from dpaudit.profiles.grid.cells import UNIT, Cells, Masses
 from dpaudit.profiles.grid.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpaudit.errors import Unsupported
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     DiscreteNormal,
     LaplaceShift,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.exact import Number, enclose
-from dpaudit.nodes.pairs import Normal, Reshuffled
+from dpaudit.pairs import Normal, Reshuffled
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import (
     Discrete,

@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
 from dpaudit.errors import Unsupported
-from dpaudit.exact import Number, exp
-from dpaudit.nodes.pairs import Branched, Normal, Scored, Thresholded
-from dpaudit.profiles.closed.pure import Extremes, extremes
-from dpaudit.profiles.closed.pure import _extremes as register_extremes
+from dpaudit.pairs import Scored, Thresholded
 from dpaudit.profiles.closed.single import Ball
 from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.grid.branched import closed_of, discrete_of, form_of
@@ -47,44 +43,14 @@ EVALUATIONS = 2**23
 # --- one pair of scores --------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def branches_of(pair: Scored) -> Branched:
-    """Bottom, and a release, with their exact masses."""
-    (p_fail, p_pass), (q_fail, q_pass) = (
-        chances(pair.epsilon, int(pair.kappa), int(s)) for s in (pair.score, pair.other)
-    )
-    released = (p_pass, q_pass, Normal(pair.mu))
-    return Branched(((p_fail, q_fail, Normal(Fraction(0))), released))
-
-
-def chances(epsilon: Number, kappa: int, score: int) -> tuple[Number, Number]:
-    """(P(R < s), P(R >= s)) for a score s of 0..2 kappa + 1.
-
-    P(R < s) = e^(-e kappa) (e^(e s) - 1) / ((e^e - 1) Z) for s <= kappa, Z = 1 + 2 (1 - e^(-e
-    kappa)) / (e^e - 1); R is symmetric about kappa.
-    """
-    if score > kappa:
-        below, above = chances(epsilon, kappa, 2 * kappa + 1 - score)
-        return above, below
-    shrunk, step = exp(-epsilon * kappa), exp(epsilon)
-    total = 1 + 2 * (1 - shrunk) / (step - 1)
-    low = shrunk * (exp(epsilon * score) - 1) / ((step - 1) * total) if score else Fraction(0)
-    return low, 1 - low
-
-
 @register_form(Scored)
 def _scored_form(pair: Scored, x: Ball) -> Ball:
-    return form_of(branches_of(pair), x)
-
-
-@register_extremes(Scored)
-def _scored_extremes(pair: Scored) -> Extremes:
-    return extremes(branches_of(pair))
+    return form_of(pair.branched, x)
 
 
 @closed_form(Scored)
 def _scored_closed(pair: Scored, tail: float) -> Closed | None:
-    return closed_of(branches_of(pair), tail)
+    return closed_of(pair.branched, tail)
 
 
 discretiser(Scored)(discrete_of)
@@ -149,15 +115,6 @@ def family_of(pair: Thresholded) -> Family:
     return Family(p, t, f, o, np.concatenate((mu, mu))[kept])
 
 
-def member(pair: Thresholded, index: int) -> Scored:
-    """The pair in that place of the family."""
-    size = 2 * int(pair.kappa) + 1
-    low = index if index < size else index - size
-    mu = pair.offset + pair.slope * (2 * low + 1)
-    found = Scored(pair.epsilon, pair.kappa, Fraction(low), Fraction(low + 1), mu)
-    return found if index < size else Scored(pair.epsilon, pair.kappa, found.other, found.score, mu)
-
-
 @register_form(Thresholded)
 def _form(pair: Thresholded, x: Ball) -> Ball:
     """The largest of the members that are near the largest in floats."""
@@ -170,23 +127,15 @@ def _form(pair: Thresholded, x: Ball) -> Ball:
     near = above >= largest * (1 - NEAR) if largest > SMALLEST_DELTA else above >= 0
     found = flint.arb(0)
     for index in np.flatnonzero(near):
-        found = found.max(form_of(branches_of(member(pair, int(index))), x))
+        found = found.max(form_of(pair.member(int(index)).branched, x))
     return found
-
-
-@register_extremes(Thresholded)
-def _extremes(pair: Thresholded) -> Extremes:
-    """The last score passes where the next never does."""
-    return extremes(branches_of(member(pair, 2 * int(pair.kappa))))[1], extremes(
-        branches_of(member(pair, 2 * int(pair.kappa)))
-    )[1]
 
 
 @discretiser(Thresholded)
 def _largest(pair: Thresholded, grid: Grid, side: Side) -> Discrete:
     """Upper: the largest value at every node.  Lower: the two scores in the middle."""
     if side is Side.LOWER:
-        return discrete_of(member(pair, int(pair.kappa)), grid, side)
+        return discrete_of(pair.member(int(pair.kappa)), grid, side)
     family, h = family_of(pair), grid.width
     mu = float(family.mu.max())
     farthest = math.log1p(math.exp(as_float(pair.epsilon, "epsilon"))) + mu * (

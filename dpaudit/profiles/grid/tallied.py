@@ -31,7 +31,7 @@ import numpy as np
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, settled
-from dpaudit.nodes.pairs import Tallied
+from dpaudit.pairs import Tallied
 from dpaudit.profiles.closed.single import Ball
 from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.grid.blanket import STEPS

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.nodes.pairs import Concentrated, Largest, Renyi
+from dpaudit.pairs import Concentrated, Largest, Renyi
 from dpaudit.profiles.grid.cells import trivial
 from dpaudit.profiles.grid.discrete import (
     MAXIMUM_NODES,

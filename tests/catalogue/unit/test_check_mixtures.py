@@ -36,7 +36,7 @@ from dpaudit.families.stability.rules import binomial
 from dpaudit.families.stability.theorem import _rounded_tails
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, largest, product
+from dpaudit.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, largest, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from mechanisms.papers.user_level import catalogue
 from mechanisms.papers.user_level.problem import USERS

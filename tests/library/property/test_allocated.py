@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpaudit.nodes.pairs import Allocated, Normal, Pair
+from dpaudit.pairs import Allocated, Normal, Pair
 from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 
 Floats = NDArray[np.float64]

@@ -33,7 +33,7 @@ from dpaudit.families.opaque import (
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.measures.calculus import CALCULI, Calculus, Converted, Step
 from dpaudit.nodes import Assumption, Node
-from dpaudit.nodes.pairs import Normal, one
+from dpaudit.pairs import Normal, one
 from dpaudit.scope import Adjacency
 from tests.library.cli.bench import certified, mechanism, scope
 

@@ -27,7 +27,7 @@ from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Product, Swapped
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Product, Swapped
 
 # Of the reference; as many again are carried, for what cancels in it.
 DIGITS = 60

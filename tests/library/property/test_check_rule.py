@@ -21,7 +21,7 @@ import pytest
 from dpaudit.check.profile import rule, sampled, transforms
 from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.transforms import smooth_bound
-from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import LaplaceShift, Mixed, Normal, Pair, Swapped
 
 F = Fraction
 Factors = Sequence[tuple[Pair, int]]

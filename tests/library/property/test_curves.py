@@ -9,7 +9,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
 

@@ -22,8 +22,8 @@ from dpaudit.families.stability.theorem import MOST_PLACES
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.pairs import Losses
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

@@ -12,7 +12,7 @@ import pytest
 
 from dpaudit.errors import DpauditError
 from dpaudit.exact import is_infinite
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Branched,
@@ -27,10 +27,10 @@ from dpaudit.nodes.pairs import (
     Spliced,
     Thresholded,
     largest,
+    largest_loss,
     product,
 )
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.grid import discrete
 from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpaudit.nodes.pairs import Allocated, Normal, Pair, product
+from dpaudit.pairs import Allocated, Normal, Pair, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.grid import allocated
 from dpaudit.profiles.grid.averages import law_of_mean

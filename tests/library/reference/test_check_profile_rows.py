@@ -22,7 +22,7 @@ from dpaudit.check.profile.onestep import cells
 from dpaudit.exact import decimal_upper
 from dpaudit.families.additive import Laplace
 from dpaudit.families.composition import Repeat
-from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal, Pair, Spliced, product
+from dpaudit.pairs import LaplaceShift, Mixed, Normal, Pair, Spliced, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.scope import central
 

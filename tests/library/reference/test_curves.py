@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     LaplaceShift,

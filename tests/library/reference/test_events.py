@@ -24,7 +24,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Largest, Losses, Normal, Pair, Product
+from dpaudit.pairs import Atoms, LaplaceShift, Largest, Losses, Normal, Pair, Product
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "output")

@@ -14,7 +14,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import LaplaceShift, Pair, product
+from dpaudit.pairs import LaplaceShift, Pair, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import steps
 

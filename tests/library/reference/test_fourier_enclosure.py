@@ -23,7 +23,7 @@ from dpaudit.check.profile.cells import UNIT, Grid, NotConfirmed
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells
-from dpaudit.nodes.pairs import Mixed, Normal
+from dpaudit.pairs import Mixed, Normal
 
 Factors = Sequence[tuple[Nodes, int]]
 TILTS = (1.000001e-6, 1.8e-6, 4e-6, 1e-4, 1e-2, 0.5, 1.0, 7.0, 1e2, 1e4, 1e6, 9.99e6)

@@ -13,7 +13,7 @@ from scipy import fft
 
 from dpaudit.check.profile import fourier as check_fourier
 from dpaudit.check.profile import game as check_game
-from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal
+from dpaudit.pairs import LaplaceShift, Mixed, Normal
 from dpaudit.profiles.fourier import game
 from dpaudit.profiles.fourier.compose import Composition, _summed, compose
 from dpaudit.profiles.fourier.search import Parts, stack_of, tilt_for_delta

@@ -26,7 +26,7 @@ from dpaudit.check.profile.transforms import Choices, smooth_bound
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
 from dpaudit.families.sampling import PoissonSampled
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
+from dpaudit.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import Interval, epsilon_interval, narrowest
 from dpaudit.profiles.fourier import rare, sampled, smooth, smooth_interval
 from dpaudit.profiles.fourier.sampled import ROOM, SampledNormal, measured, rule

@@ -14,7 +14,7 @@ from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.exact import enclose, exp
 from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import RandomizedResponse
-from dpaudit.nodes.pairs import Atoms, Product, product
+from dpaudit.pairs import Atoms, Product, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.closed import enumerated
 from dpaudit.scope import central

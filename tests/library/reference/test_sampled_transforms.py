@@ -21,7 +21,7 @@ from dpaudit.check.profile.transforms import (
     MOST_BY_RULE,
     _left_out_by_pairs,
 )
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
+from dpaudit.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
 from dpaudit.profiles.fourier import smooth, smooth_interval

@@ -14,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpaudit.check.profile import whole
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped, product
+from dpaudit.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped, product
 from dpaudit.profiles.answers import delta_interval, epsilon_interval
 from dpaudit.profiles.fourier.smooth import smooth_product
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth

@@ -26,7 +26,7 @@ from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Pair
+from dpaudit.pairs import Losses, Pair
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.scope import Scope
 

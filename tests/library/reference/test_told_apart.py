@@ -16,7 +16,7 @@ from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_lower, confirm_upper
 from dpaudit.check.profile.told import told, told_at_least, told_at_most
 from dpaudit.exact import decimal_upper
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
+from dpaudit.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed.told import Rounds, delta_told, epsilon_told
 from dpaudit.profiles.fourier.engine import epsilon_composed

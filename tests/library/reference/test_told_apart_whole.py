@@ -15,7 +15,7 @@ import dpaudit as dp
 from dpaudit.check.profile import told as checked
 from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import DiscreteNormal, Mixed, Pair, product
+from dpaudit.pairs import DiscreteNormal, Mixed, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed import told
 from dpaudit.profiles.closed.sums import Sums

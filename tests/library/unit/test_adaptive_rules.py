@@ -29,7 +29,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Concentrated, LaplaceShift, Largest, Losses, Normal
+from dpaudit.pairs import Concentrated, LaplaceShift, Largest, Losses, Normal
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

@@ -12,7 +12,7 @@ from scipy import special
 import dpaudit as dp
 from dpaudit.check.profile import alike as checked
 from dpaudit.check.profile.conversions import confirm_upper
-from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.pairs import LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles import answers, epsilon_interval
 from dpaudit.profiles.closed import alike
 from dpaudit.profiles.closed.alike import epsilon_alike

@@ -13,7 +13,7 @@ import sympy
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes.pairs import Allocated, Normal, Swapped
+from dpaudit.pairs import Allocated, Normal, Swapped
 from dpaudit.profiles.grid import allocated, averages
 from dpaudit.profiles.grid.averages import Law, Plan, law_of_mean
 from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, TooFine, discretise

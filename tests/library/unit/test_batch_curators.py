@@ -429,7 +429,7 @@ def test_a_schedule_of_rounds_gives_each_round_its_noise() -> None:
 def test_the_checker_knows_the_largest_loss_of_branches() -> None:
     """Both directions, against the branches one by one; one without an end has none."""
     from dpaudit.check.profile.closed import largest_loss_at_least, largest_loss_at_most
-    from dpaudit.nodes.pairs import Atoms, Branched, Normal
+    from dpaudit.pairs import Atoms, Branched, Normal
 
     coin = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
     pair = Branched(((F(1, 2), F(1, 4), coin), (F(1, 2), F(3, 4), coin)))

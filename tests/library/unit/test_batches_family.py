@@ -17,7 +17,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_upper
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.batches.rules import chance_of_cut
-from dpaudit.nodes.pairs import Reshuffled
+from dpaudit.pairs import Reshuffled
 from dpaudit.profiles import delta_interval
 
 F = Fraction

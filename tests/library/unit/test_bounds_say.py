@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 import dpaudit as dp
-from dpaudit.nodes.pairs import Normal
+from dpaudit.pairs import Normal
 from dpaudit.profiles.grid import values
 
 F = Fraction

@@ -24,7 +24,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Assumption, Node, Status
-from dpaudit.nodes.pairs import Atoms, Largest, Losses, Pair
+from dpaudit.pairs import Atoms, Largest, Losses, Pair
 from dpaudit.scope import Scope
 
 REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")

@@ -18,7 +18,7 @@ from dpaudit.families.local import Shuffled
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Clones, Losses
+from dpaudit.pairs import Clones, Losses
 from tests.library.cli.bench import accept, certified, mechanism
 
 POINT = Fraction(1, 10**5)

@@ -32,7 +32,8 @@ from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.families.sampling import RandomAllocation
 from dpaudit.families.stability import CoupledGaussian
 from dpaudit.nodes import Assumption, Node, Status
-from dpaudit.nodes.pairs import (
+from dpaudit.nodes.tables import to_table
+from dpaudit.pairs import (
     Allocated,
     LaplaceShift,
     Largest,
@@ -41,7 +42,6 @@ from dpaudit.nodes.pairs import (
     Thresholded,
     product,
 )
-from dpaudit.nodes.tables import to_table
 from dpaudit.profiles import delta_interval
 from tests.library.cli.bench import (
     TINY,

@@ -15,7 +15,7 @@ from dpaudit.check.bounds import clopper_pearson
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
-from dpaudit.nodes.pairs import Losses, Normal
+from dpaudit.pairs import Losses, Normal
 from tests.library.cli.bench import (
     TINY,
     Change,

@@ -19,7 +19,7 @@ import sympy
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.measures import MEASURES
-from dpaudit.check.pairs import concluded, dominates
+from dpaudit.check.pairs import concluded
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
@@ -28,7 +28,8 @@ from dpaudit.families.sampling import (
 )
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Leaf, Node, postorder
-from dpaudit.nodes.pairs import (
+from dpaudit.nodes.registry import load
+from dpaudit.pairs import (
     Atoms,
     Branched,
     Concentrated,
@@ -43,7 +44,7 @@ from dpaudit.nodes.pairs import (
     Swapped,
     from_wire,
 )
-from dpaudit.nodes.registry import load
+from dpaudit.pairs.core import dominating as dominates
 from dpaudit.profiles import delta_interval
 from tests.library.cli.bench import Json, scope
 from tests.support.every_node import IN_NUMBERS, G

@@ -309,20 +309,6 @@ def test_the_checker_knows_no_choice_of_the_accountant(checkout: Path) -> None:
     assert shared | {"FALSE_POSITIVE_RATE"} == set(ALIKE)
 
 
-def test_the_checker_has_a_pair_algebra_of_its_own(checkout: Path) -> None:
-    """Theorems about pairs are stated twice: no checker module takes the accountant's."""
-    shared = {"product", "joined", "largest", "distinct", "mapped", "one", "opaque"}
-    files = [
-        *checkout.glob("dpaudit/check/**/*.py"),
-        *checkout.glob("dpaudit/families/*/*theorem.py"),
-    ]
-    assert len(files) > 30
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "dpaudit.nodes.pairs":
-                assert not shared & {name.name for name in node.names}, file
-
-
 def lowered(text: str) -> str:
     """The last digit of a decimal lowered by one."""
     digits, exponent, power = text.partition("e")

@@ -20,7 +20,7 @@ from dpaudit.check.profile.nodes import Nodes, convex, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells
 from dpaudit.check.profile.transforms import is_smooth, smooth_bound
 from dpaudit.check.profile.values import has_values, value_nodes
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,

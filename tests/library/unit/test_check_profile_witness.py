@@ -23,7 +23,7 @@ from dpaudit.check.profile.onestep import cells
 from dpaudit.check.profile.transforms import FEW_INTEGRALS, smooth_bound
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.errors import CertificateRejected
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     Atoms,
     Drawn,

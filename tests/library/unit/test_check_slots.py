@@ -18,7 +18,7 @@ from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed, ball
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_lower
 from dpaudit.check.profile.nodes import lower_nodes
 from dpaudit.exact import decimal_upper
-from dpaudit.nodes.pairs import Allocated, Normal, Reshuffled
+from dpaudit.pairs import Allocated, Normal, Reshuffled
 
 F = Fraction
 REPLACE, ADD_REMOVE = dp.central("replace_one"), dp.central("add_remove")

@@ -19,7 +19,7 @@ from dpaudit.exact import exp
 from dpaudit.families.additive import Laplace
 from dpaudit.families.composition import Compose
 from dpaudit.families.discrete import RandomizedResponse
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped, product
+from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import delta_interval
 from dpaudit.profiles.grid import corner
 from dpaudit.profiles.grid.corner import delta_at_corner

@@ -31,8 +31,8 @@ from dpaudit.families.correlated.strategies import prefix_matrix
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Normal
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.pairs import Losses, Normal
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("zero_out", "record", "central", "transcript")  # type: ignore[arg-type]

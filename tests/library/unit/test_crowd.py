@@ -17,7 +17,7 @@ from dpaudit.check.profile import conversions
 from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.opaque import ApproxDP
-from dpaudit.nodes.pairs import Blanket, Clones, Pair, Polled
+from dpaudit.pairs import Blanket, Clones, Pair, Polled
 from dpaudit.profiles import answers, delta_interval, epsilon_interval
 from dpaudit.profiles.closed import crowd
 from tests.library.cli.bench import Json, accept, certified, forged, mechanism, rejected

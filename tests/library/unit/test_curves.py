@@ -13,7 +13,7 @@ import sympy
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,
@@ -24,6 +24,7 @@ from dpaudit.nodes.pairs import (
     Pair,
     Product,
     Spliced,
+    largest_loss,
     product,
 )
 from dpaudit.profiles import (
@@ -34,7 +35,6 @@ from dpaudit.profiles import (
     epsilon_interval,
     tradeoff_interval,
 )
-from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.fourier.steps import aligned
 
 F = Fraction

@@ -13,7 +13,7 @@ import pytest
 
 from dpaudit.check.profile.closed import closed_at_least, closed_at_most, has_closed
 from dpaudit.errors import Unsupported
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,

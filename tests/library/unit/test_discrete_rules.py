@@ -30,7 +30,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses
 from tests.support.enumeration import (
     SCOPE,
     big,

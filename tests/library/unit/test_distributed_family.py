@@ -25,7 +25,7 @@ from dpaudit.families.distributed.masses import masses_of
 from dpaudit.families.distributed.theorem import _masses
 from dpaudit.kernels.random_bits import bits_of
 from dpaudit.kernels.samplers import gaussian_units
-from dpaudit.nodes.pairs import Atoms
+from dpaudit.pairs import Atoms
 from tests.library.cli.bench import DIGESTS, accept
 
 F = Fraction

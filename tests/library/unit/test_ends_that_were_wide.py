@@ -23,7 +23,7 @@ from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Allocated, LaplaceShift, Losses, Mixed, Normal
+from dpaudit.pairs import Allocated, LaplaceShift, Losses, Mixed, Normal
 from dpaudit.profiles import answers
 from dpaudit.profiles.fourier import game, profile
 from tests.support.sampling import REPLACE_ONE, rederived

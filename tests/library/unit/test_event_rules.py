@@ -26,7 +26,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Assumption, Node, Status
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Atoms,
     Concentrated,
     LaplaceShift,

@@ -9,7 +9,7 @@ import pytest
 
 from dpaudit.check.profile import conversions
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import DiscreteNormal, Pair, Product
+from dpaudit.pairs import DiscreteNormal, Pair, Product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.grid.discrete import Grid, Side, discretise
 

@@ -25,7 +25,7 @@ from dpaudit.families.opaque import ZCDP, PureDP, RenyiDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.families.tuning import TunedPoisson
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Renyi
+from dpaudit.pairs import Renyi
 from dpaudit.profiles.grid.discrete import Grid, Side, discretise
 from dpaudit.scope import central
 

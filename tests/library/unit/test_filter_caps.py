@@ -25,8 +25,8 @@ from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import LaplaceShift, Normal
 from dpaudit.nodes.registry import load
+from dpaudit.pairs import LaplaceShift, Normal
 from dpaudit.scope import Scope, central
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

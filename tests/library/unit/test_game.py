@@ -15,7 +15,7 @@ from scipy import special, stats
 import dpaudit as dp
 from dpaudit.check.profile import game as checked
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, Replaced, Spliced, product
+from dpaudit.pairs import Mixed, Normal, Pair, Replaced, Spliced, product
 from dpaudit.profiles.answers import delta_interval, epsilon_interval
 from dpaudit.profiles.fourier import game
 from dpaudit.profiles.grid import triangles

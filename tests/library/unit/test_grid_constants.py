@@ -11,7 +11,7 @@ import pytest
 import sympy
 from scipy import special
 
-from dpaudit.nodes.pairs import Thresholded
+from dpaudit.pairs import Thresholded
 from dpaudit.profiles.grid import lattice, scores
 
 

@@ -15,7 +15,7 @@ import dpaudit as dp
 from dpaudit.check.theorem import bound
 from dpaudit.families.distributed import DistributedSkellam
 from dpaudit.kernels.query import Array
-from dpaudit.nodes.pairs import Normal
+from dpaudit.pairs import Normal
 from tests.library.cli.bench import accept, certified, mechanism
 
 F = Fraction

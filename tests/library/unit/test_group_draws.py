@@ -14,14 +14,14 @@ from scipy.stats import binom, norm
 
 import dpaudit as dp
 from dpaudit.accountant.account import Account
-from dpaudit.check.pairs import dominates
 from dpaudit.check.profile.cells import NotConfirmed
 from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.theorem import bound
 from dpaudit.errors import Unsupported
 from dpaudit.exact import decimal_upper, enclose
-from dpaudit.nodes.pairs import Drawn, DrawnMoves, Normal, product
+from dpaudit.pairs import Drawn, DrawnMoves, Normal, product
+from dpaudit.pairs.core import dominating as dominates
 from dpaudit.profiles import delta_interval, epsilon_interval
 from tests.library.unit.test_local_family import confirmed
 

@@ -20,6 +20,7 @@ CHECKER_MAY_IMPORT = {
     "dpaudit.errors",
     "dpaudit.exact",
     "dpaudit.nodes",
+    "dpaudit.pairs",
     "dpaudit.scope",
     "dpaudit.storage",
     "dpaudit.version",

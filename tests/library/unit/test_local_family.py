@@ -41,7 +41,7 @@ from dpaudit.measures.calculus import Step
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.renyi import order as order_symbol
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Blanket,
     Branched,
     Clones,

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpaudit.nodes.pairs import Mixed, Normal
+from dpaudit.pairs import Mixed, Normal
 from dpaudit.profiles.fourier import spectrum
 from dpaudit.profiles.fourier.compose import compose
 from dpaudit.profiles.fourier.search import stack_of

@@ -18,7 +18,7 @@ from dpaudit.families.composition.profile_theorem import _composed
 from dpaudit.families.tuning import TunedPoisson
 from dpaudit.measures.profile import composition
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import (
+from dpaudit.pairs import (
     Allocated,
     LaplaceShift,
     Losses,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.nodes.pairs import Mixed, Normal, Product
+from dpaudit.pairs import Mixed, Normal, Product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled
 from dpaudit.profiles.fourier.engine import epsilon_composed

@@ -19,7 +19,7 @@ from dpaudit import profiles
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.conversions import confirm_upper
 from dpaudit.families.events import ProposeTestRelease
-from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles import answers
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.smooth import series, smooth_product

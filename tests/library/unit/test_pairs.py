@@ -6,7 +6,7 @@ import copy
 import pickle
 from fractions import Fraction
 
-from dpaudit.nodes.pairs import Atoms, Mixed, Normal
+from dpaudit.pairs import Atoms, Mixed, Normal
 
 HIGH, LOW = Fraction(3, 4), Fraction(1, 4)
 

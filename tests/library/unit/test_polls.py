@@ -14,7 +14,7 @@ from dpaudit.check.profile import polls as checked
 from dpaudit.check.profile.conversions import confirm_conversion
 from dpaudit.exact import decimal_upper, exp
 from dpaudit.measures.profile import PROFILE
-from dpaudit.nodes.pairs import Clones, Polled, Tallied
+from dpaudit.pairs import Clones, Polled, Tallied
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed import polls
 from tests.support.sampling import REPLACE_ONE, rederived

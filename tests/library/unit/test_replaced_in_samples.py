@@ -16,7 +16,7 @@ from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.exact import decimal_upper
 from dpaudit.families.sampling import rules
 from dpaudit.measures.profile import PROFILE
-from dpaudit.nodes.pairs import Atoms, Branched, Drawn, LaplaceShift, Losses, Mixed, Normal
+from dpaudit.pairs import Atoms, Branched, Drawn, LaplaceShift, Losses, Mixed, Normal
 from dpaudit.scope import central
 from tests.support.sampling import rederived
 

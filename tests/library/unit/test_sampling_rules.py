@@ -34,8 +34,8 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Allocated, Normal
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.pairs import Allocated, Normal
 from dpaudit.scope import Scope
 from tests.support.sampling import (
     ADD_REMOVE,

@@ -36,8 +36,8 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.pairs import Losses
 from dpaudit.scope import central
 from tests.library.cli.bench import accept, certified, mechanism
 from tests.support.enumeration import (

@@ -12,7 +12,7 @@ import pytest
 
 from dpaudit.check.profile.cells import NotConfirmed
 from dpaudit.check.profile.transforms import smooth_bound
-from dpaudit.nodes.pairs import Mixed, Normal, Pair
+from dpaudit.pairs import Mixed, Normal, Pair
 from dpaudit.profiles.fourier import smooth, smooth_interval
 from dpaudit.profiles.fourier.sampled import OutOfReach
 from dpaudit.profiles.fourier.smooth_interval import epsilon_smooth

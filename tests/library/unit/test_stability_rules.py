@@ -27,9 +27,10 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
+from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
+from dpaudit.pairs.scored import chances
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.grid.scores import chances, family_of, gaussian, member
+from dpaudit.profiles.grid.scores import family_of, gaussian
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "user", "central", "output")
@@ -83,7 +84,7 @@ def test_the_family_in_floats_is_the_members_exactly() -> None:
     family = family_of(pair)
     assert len(family.mu) == 2 * 11 - 1
     for index in range(len(family.mu)):
-        own = member(pair, index)
+        own = pair.member(index)
         (below, above), (other_below, other_above) = (
             chances(own.epsilon, 5, int(s)) for s in (own.score, own.other)
         )

@@ -16,7 +16,7 @@ from dpaudit.families.discrete import RandomizedResponse
 from dpaudit.families.local import Shuffled
 from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import postorder
-from dpaudit.nodes.pairs import Clones, Losses, one
+from dpaudit.pairs import Clones, Losses, one
 from dpaudit.scope import central
 from tests.support import tree_blocks, trees
 from tests.support.coarse import epsilon_lower

@@ -27,8 +27,8 @@ from dpaudit.families.correlated import Participation
 from dpaudit.families.local import Shuffled
 from dpaudit.measures.calculus import CALCULI, Rule
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Losses, Normal
-from dpaudit.nodes.pairs import opaque as pair_alone
+from dpaudit.pairs import Losses, Normal
+from dpaudit.pairs import opaque as pair_alone
 from dpaudit.profiles.closed import polls
 from tests.support import trees
 from tests.support.coarse import epsilon_lower, redrawn

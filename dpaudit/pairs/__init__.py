@@ -1,0 +1,76 @@
+"""Pairs of distributions that dominate a mechanism: a class in one file owns its mathematics.
+
+Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`DiscreteNormal`,
+:class:`Atoms`, :class:`Concentrated`, :class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`,
+:class:`Drawn`, :class:`DrawnMoves`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and
+:class:`Blanket`; combinators are :class:`Mixed`, :class:`Spliced`, :class:`Replaced`,
+:class:`Branched`, :class:`Scored`, :class:`Thresholded`, :class:`Largest`, :class:`Product` and
+:class:`Swapped`.  :class:`Losses` are the pairs of a declaration, by direction.
+"""
+
+from dpaudit.pairs.allocated import Allocated, Reshuffled
+from dpaudit.pairs.atoms import Atoms
+from dpaudit.pairs.branched import Branched
+from dpaudit.pairs.clones import Blanket, Clones, Polled
+from dpaudit.pairs.core import (
+    Factor,
+    Pair,
+    Sample,
+    Swapped,
+    Symmetric,
+    largest_loss,
+    numbers_in,
+)
+from dpaudit.pairs.discrete_normal import DiscreteNormal
+from dpaudit.pairs.drawn import Drawn, DrawnMoves
+from dpaudit.pairs.laplace import LaplaceShift
+from dpaudit.pairs.losses import Losses, one, opaque
+from dpaudit.pairs.mixed import Mixed
+from dpaudit.pairs.normal import Normal
+from dpaudit.pairs.renyi import Concentrated, Renyi
+from dpaudit.pairs.replaced import Replaced
+from dpaudit.pairs.scored import Scored, Thresholded
+from dpaudit.pairs.several import Largest, Product, distinct, joined, largest, product
+from dpaudit.pairs.spliced import Spliced
+from dpaudit.pairs.tallied import Tallied
+from dpaudit.pairs.wire import from_wire
+
+__all__ = [
+    "Allocated",
+    "Atoms",
+    "Blanket",
+    "Branched",
+    "Clones",
+    "Concentrated",
+    "DiscreteNormal",
+    "Drawn",
+    "DrawnMoves",
+    "Factor",
+    "LaplaceShift",
+    "Largest",
+    "Losses",
+    "Mixed",
+    "Normal",
+    "Pair",
+    "Polled",
+    "Product",
+    "Renyi",
+    "Replaced",
+    "Reshuffled",
+    "Sample",
+    "Scored",
+    "Spliced",
+    "Swapped",
+    "Symmetric",
+    "Tallied",
+    "Thresholded",
+    "distinct",
+    "from_wire",
+    "joined",
+    "largest",
+    "largest_loss",
+    "numbers_in",
+    "one",
+    "opaque",
+    "product",
+]

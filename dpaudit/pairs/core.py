@@ -1,0 +1,250 @@
+"""A pair of distributions, and the questions that it answers.
+
+A pair (P, Q) stands for the privacy profile ``delta(x) = sup_S P(S) - x Q(S)`` at
+``x = exp(epsilon)``; its privacy loss is ``L = log dP/dQ`` under P.  Parameters are exact numbers
+or expressions.  A new pair is a subclass in a file of its own; every method here has an answer for
+a pair of which only ``delta`` is known.
+Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theorem 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from dpaudit.exact import Number, enclose, infinity, is_infinite, readable, unknowns
+
+Factor = tuple["Pair", Number]
+Branch = tuple[Number, Number, "Pair"]
+Extremes = tuple[Number, Number]
+Change = Callable[[Number], Number]
+Comparisons = Mapping[str, Callable[[Any, Any], bool]]
+
+
+class Sample(NamedTuple):
+    """A base pair whose record is present at a rate."""
+
+    base: Pair
+    rate: Number
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair (P, Q) of distributions."""
+
+    # Whether the profile of one such pair is nowhere below that of another with a smaller number.
+    is_ordered: ClassVar[bool] = False
+    # Whether this is (Q, P) of another pair.
+    is_swapped: ClassVar[bool] = False
+    # Parameters that may be larger in a pair that dominates; all others have to be equal.
+    grows: ClassVar[Comparisons] = {}
+
+    def __init_subclass__(cls) -> None:
+        # Set here, a hash is kept by ``dataclass``; large fractions are slow to hash.
+        cls.__hash__ = Pair.__hash__  # type: ignore[method-assign]
+
+    def __hash__(self) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((type(self), *(value for value in self.__dict__.values())))
+            self.__dict__["_hash"] = found
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hashes of texts differ from process to process.
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    # --- names and forms -------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The pair in a few words: ``Mixed(Normal(mu=1), rate=0.01)``."""
+        inside = (_named(f.name, getattr(self, f.name)) for f in fields(self))
+        return f"{type(self).__name__}({', '.join(inside)})"
+
+    @property
+    def swapped(self) -> Pair:
+        """The pair (Q, P)."""
+        return Swapped(self)
+
+    @property
+    def unswapped(self) -> Pair:
+        """The pair itself, or the one that it is the swap of."""
+        return self
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The independent factors of a product, each with its count."""
+        return ((self, Fraction(1)),)
+
+    @property
+    def inner(self) -> tuple[Pair, ...]:
+        """The pairs that this one is made of; a product has factors instead."""
+        return ()
+
+    @property
+    def alternatives(self) -> tuple[Pair, ...]:
+        """Pairs whose pointwise largest profile this is."""
+        return (self,)
+
+    @property
+    def sample(self) -> Sample | None:
+        """The base and the rate of a sampled pair; None for any other."""
+        return None
+
+    @property
+    def seen(self) -> tuple[Branch, ...]:
+        """Branches (p, q, base) that an observer sees; empty where there are none."""
+        return ()
+
+    @property
+    def gaussian_shift(self) -> Number | None:
+        """mu where this is N(mu, 1) against N(0, 1); None for any other pair."""
+        return None
+
+    def scaled(self, size: Number) -> Pair | None:
+        """The pair of a move that is ``size`` times as long; None where none is known."""
+        return None
+
+    def with_numbers(self, change: Change) -> Pair:
+        """The same pair with every parameter changed."""
+        return type(self)(*(_changed(getattr(self, f.name), change) for f in fields(self)))
+
+    # --- losses ----------------------------------------------------------------------------------
+
+    @property
+    def extremes(self) -> Extremes:
+        """(minus the smallest loss where Q has mass, the largest where P has mass).
+
+        Either may be infinite, and is where nothing else is known.
+        """
+        return infinity(), infinity()
+
+    # --- comparison ------------------------------------------------------------------------------
+
+    def dominates(self, other: Pair) -> bool:
+        """Whether no value of this pair's profile is below the other's, as far as forms show.
+
+        More noise, a lower rate of sampling, fewer rounds: a pair that is less informative is less
+        so in any composition (Blackwell 1951; Dong, Roth, Su 2022, Theorem 2.10).
+        """
+        if self == other:
+            return True
+        if len(self.alternatives) != 1 or len(other.alternatives) != 1:
+            return all_dominated(self.alternatives, other.alternatives)
+        return type(self) is type(other) and self._dominates_alike(other)
+
+    def _dominates_alike(self, other: Any) -> bool:
+        """The same for another pair of this type."""
+        return bool(self.grows) and all(
+            self.grows.get(f.name, equal)(getattr(self, f.name), getattr(other, f.name))
+            for f in fields(self)
+        )
+
+
+@dataclass(frozen=True)
+class Symmetric(Pair):
+    """A pair whose profile is that of the pair swapped."""
+
+    @property
+    def swapped(self) -> Pair:
+        return self
+
+
+def at_least(stated: Any, own: Any) -> bool:
+    """Whether one number is at least another, for certain."""
+    if isinstance(stated, (Pair, tuple)):
+        return False
+    if stated == own:
+        return True
+    if any(is_infinite(value) or unknowns(value) for value in (stated, own)):
+        return False
+    return bool(enclose(stated) >= enclose(own))
+
+
+def rate_at_least(stated: Any, own: Any) -> bool:
+    """The same for a probability: 1 at most."""
+    return at_least(stated, own) and at_least(Fraction(1), stated)
+
+
+def each_at_least(stated: Any, own: Any) -> bool:
+    """The same for as many numbers."""
+    return len(stated) == len(own) and all(map(at_least, stated, own))
+
+
+def dominating(stated: Any, own: Any) -> bool:
+    """The same for pairs."""
+    return isinstance(stated, Pair) and stated.dominates(own)
+
+
+def equal(stated: Any, own: Any) -> bool:
+    """Whether both are the same."""
+    return bool(stated == own)
+
+
+def all_dominated(stated: tuple[Pair, ...], own: tuple[Pair, ...]) -> bool:
+    """Whether each of ``own`` has one that dominates it, and none of ``stated`` is of another."""
+    return all(any(dominating(s, o) for s in stated) for o in own) and all(
+        any(dominating(s, o) for o in own) for s in stated
+    )
+
+
+@dataclass(frozen=True)
+class Swapped(Pair):
+    """(Q, P) for the base (P, Q); made by :attr:`Pair.swapped` only."""
+
+    base: Pair
+
+    is_swapped = True
+    grows: ClassVar[Comparisons] = {"base": dominating}
+
+    @property
+    def swapped(self) -> Pair:
+        return self.base
+
+    @property
+    def unswapped(self) -> Pair:
+        return self.base
+
+    @property
+    def inner(self) -> tuple[Pair, ...]:
+        return (self.base,)
+
+    @property
+    def extremes(self) -> Extremes:
+        low, high = self.base.extremes
+        return high, low
+
+
+@lru_cache(maxsize=256)
+def largest_loss(pair: Pair) -> Number:
+    """The essential supremum of the loss under P: the epsilon at delta = 0; may be infinite."""
+    return pair.extremes[1]
+
+
+def _named(name: str, value: Any) -> str:
+    if isinstance(value, Pair):
+        return value.text
+    if isinstance(value, tuple):
+        return f"[{', '.join(_named('', item) for item in value)}]"
+    return f"{name}={readable(value)}" if name else readable(value)
+
+
+def _changed(value: Any, change: Change) -> Any:
+    if isinstance(value, Pair):
+        return value.with_numbers(change)
+    if isinstance(value, tuple):
+        return tuple(_changed(item, change) for item in value)
+    return change(value)
+
+
+def numbers_in(value: Any) -> list[Number]:
+    """Every parameter inside a pair, in order."""
+    if is_dataclass(value):
+        return [n for f in fields(value) for n in numbers_in(getattr(value, f.name))]
+    if isinstance(value, tuple):
+        return [n for item in value for n in numbers_in(item)]
+    return [value]

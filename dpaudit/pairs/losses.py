@@ -1,0 +1,86 @@
+"""The pairs that a declaration folds to, by direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number, readable
+from dpaudit.exact.wire import encode_number
+from dpaudit.pairs.core import Pair
+from dpaudit.pairs.wire import SIDES, written
+
+LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a declaration folds to: pairs by direction, the guarantee being the largest of them.
+
+    ``remove``: P is the run with the record (or on the first data set), Q the run without it;
+    ``add``: the other way.  The pairs in ``remove`` and ``add`` together dominate; each in
+    ``reached_remove`` and ``reached_add`` is dominated by what some data and queries reach.
+    ``slack``: the distance in total variation, on every data set, to a mechanism of which all this
+    holds.  ``in_one_part``: one record reaches it in one part of a partition only.
+    """
+
+    remove: tuple[Pair, ...]
+    add: tuple[Pair, ...]
+    reached_remove: tuple[Pair, ...] = ()
+    reached_add: tuple[Pair, ...] = ()
+    slack: Number = Fraction(0)
+    in_one_part: bool = False
+
+    @property
+    def text(self) -> str:
+        """What dominates, and what is reached where that is another; a digest where it is long."""
+        whole = self._whole
+        if len(whole) <= LONGEST:
+            return whole
+        return f"{whole[:LONGEST]}... (sha256 {sha256(whole.encode()).hexdigest()})"
+
+    @property
+    def _whole(self) -> str:
+        upper, lower = _listed(self.pairs), _listed(self.reached)
+        slack = f", slack {readable(self.slack)}" if self.slack != 0 else ""
+        return f"{upper}{slack}" + ("" if lower == upper else f"; reached: {lower or 'unknown'}")
+
+    def to_wire(self) -> dict[str, Any] | None:
+        """What dominates, as JSON; None where its text is abbreviated, or a number has no form."""
+        if len(self._whole) > LONGEST:
+            return None
+        try:
+            sides = {name: [written(pair) for pair in getattr(self, name)] for name in SIDES}
+            return {**sides, "slack": encode_number(self.slack)}
+        except InvalidParameter:
+            return None
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every pair that is needed for the upper bound, each once."""
+        return tuple(dict.fromkeys((*self.remove, *self.add)))
+
+    @property
+    def reached(self) -> tuple[Pair, ...]:
+        """Every pair that gives a lower bound, each once."""
+        return tuple(dict.fromkeys((*self.reached_remove, *self.reached_add)))
+
+
+def _listed(pairs: tuple[Pair, ...]) -> str:
+    shown = [pair.text for pair in pairs]
+    return shown[0] if len(shown) == 1 else f"max({', '.join(shown)})" if shown else ""
+
+
+def one(pair: Pair) -> Losses:
+    """A pair that dominates and is reached, in both directions."""
+    forth = (pair,)
+    back = forth if pair.swapped is pair else (pair.swapped,)
+    return Losses(forth, back, forth, back)
+
+
+def opaque(pair: Pair) -> Losses:
+    """A pair that dominates; whether anything reaches it is not known."""
+    return Losses((pair,), (pair.swapped,))

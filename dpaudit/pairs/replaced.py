@@ -1,0 +1,47 @@
+"""A record that is replaced by another in sampled batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from dpaudit.exact import Number
+from dpaudit.pairs.core import Comparisons, Factor, Pair, Symmetric, at_least
+from dpaudit.pairs.mixed import Mixed
+from dpaudit.pairs.normal import Normal
+from dpaudit.pairs.spliced import Spliced
+
+
+@dataclass(frozen=True)
+class Replaced(Symmetric):
+    """A batch that a record is in at a ``rate``: N(x) or N(x') for the record, else N(y).
+
+    ((1 - rate) N(y, I) + rate N(x, I), (1 - rate) N(y, I) + rate N(x', I)) for whatever y, x and x'
+    are at most ``mu`` apart.  In a product each round has its own, which may be chosen by what the
+    rounds before showed.  One round's profile is that of :class:`Spliced` over Mixed(Normal(mu)).
+    """
+
+    mu: Number
+    rate: Number
+
+    grows: ClassVar[Comparisons] = {"mu": at_least}
+
+    @property
+    def sampled(self) -> Pair:
+        """The triple with y = x', reached from above x = 1; swapped, from below."""
+        return Mixed(Normal(self.mu), self.rate)
+
+    @property
+    def spliced(self) -> Pair:
+        """One pair that dominates every triple, and all at once."""
+        return Spliced(self.sampled, self.sampled.swapped)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The normal pair at rate 1."""
+        return Normal(self.mu).factors if self.rate == 1 else ((self, Fraction(1)),)
+
+    @property
+    def inner(self) -> tuple[Pair, ...]:
+        return (self.spliced,)

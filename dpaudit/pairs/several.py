@@ -1,0 +1,149 @@
+"""Independent pairs together, and the pointwise largest of several profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact import Number, infinity, is_infinite, maximum, readable, settled, sqrt, total
+from dpaudit.pairs.atoms import largest_of
+from dpaudit.pairs.core import Change, Extremes, Factor, Pair, at_least, numbers_in
+from dpaudit.pairs.normal import Normal
+
+
+@dataclass(frozen=True)
+class Product(Pair):
+    """Independent factors with their counts; made by :func:`product` only."""
+
+    parts: tuple[Factor, ...]
+
+    @property
+    def text(self) -> str:
+        return " x ".join(p.text + (f"^{readable(n)}" if n != 1 else "") for p, n in self.parts)
+
+    @property
+    def swapped(self) -> Pair:
+        return Product(_sorted([(pair.swapped, times) for pair, times in self.parts]))
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return self.parts
+
+    @property
+    def extremes(self) -> Extremes:
+        """Losses of independent factors add up, and so do their ends."""
+        ends = [(pair.extremes, times) for pair, times in self.parts]
+        return _sum((end[0], times) for end, times in ends), _sum(
+            (end[1], times) for end, times in ends
+        )
+
+    def with_numbers(self, change: Change) -> Pair:
+        return product((pair.with_numbers(change), change(times)) for pair, times in self.parts)
+
+    def _dominates_alike(self, other: Product) -> bool:
+        """Whether every factor has one of its own that dominates it, as often; no others."""
+        rest = list(self.parts)
+        if len(rest) != len(other.parts):
+            return False
+        for pair, times in other.parts:
+            fit = [f for f in rest if at_least(f[1], times) and f[0].dominates(pair)]
+            if not fit:
+                return False
+            rest.remove(fit[0])
+        return True
+
+
+def _sum(losses: Iterable[tuple[Number, Number]]) -> Number:
+    met = [(loss, times) for loss, times in losses if times != 0]
+    if any(is_infinite(loss) for loss, _ in met):
+        return infinity()
+    return settled(total(loss * times for loss, times in met))
+
+
+@dataclass(frozen=True)
+class Largest(Pair):
+    """The pointwise largest of several profiles; made by :func:`largest` only."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def swapped(self) -> Pair:
+        return Largest(_ordered(tuple(pair.swapped for pair in self.pairs)))
+
+    @property
+    def inner(self) -> tuple[Pair, ...]:
+        return self.pairs
+
+    @property
+    def alternatives(self) -> tuple[Pair, ...]:
+        return self.pairs
+
+    @property
+    def extremes(self) -> Extremes:
+        ends = [pair.extremes for pair in self.pairs]
+        return largest_of(low for low, _ in ends), largest_of(high for _, high in ends)
+
+    def with_numbers(self, change: Change) -> Pair:
+        return largest(pair.with_numbers(change) for pair in self.pairs)
+
+
+def product(factors: Iterable[Factor]) -> Pair:
+    """Independent factors as one pair: equal ones merged, all normal ones collapsed into one.
+
+    Normal(a) x Normal(b) has the profile of Normal(sqrt(a^2 + b^2)) exactly.
+    Source: Dong, Roth, Su 2022, Corollary 3.3 (composition of Gaussian trade-off curves).
+    """
+    return _collected([(p, inner * times) for base, times in factors for p, inner in base.factors])
+
+
+def joined(pairs: Iterable[Pair]) -> Pair:
+    """The product of several pairs, each once."""
+    return _collected([factor for pair in pairs for factor in pair.factors])
+
+
+def _collected(factors: list[Factor]) -> Pair:
+    counts: dict[Pair, list[Number]] = {}
+    squares: list[Number] = []
+    for pair, times in factors:
+        mu = pair.gaussian_shift
+        if mu is not None:
+            squares.append(mu**2 * times)
+        else:
+            counts.setdefault(pair, []).append(times)
+    merged = [(pair, n) for pair, parts in counts.items() if (n := total(parts)) != 0]
+    if squares and (mu := sqrt(total(squares))) != 0:
+        merged.append((Normal(mu), Fraction(1)))
+    if not merged:
+        return Normal(Fraction(0))
+    return merged[0][0] if len(merged) == 1 and merged[0][1] == 1 else Product(_sorted(merged))
+
+
+def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
+    if len(factors) == 1:
+        return tuple(factors)
+    return tuple(sorted(factors, key=lambda factor: factor[0].text))
+
+
+def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Alternatives, each once; of several of an ordered kind only the largest."""
+    found = list(dict.fromkeys(pairs))
+    kinds = {type(pair) for pair in found if pair.is_ordered}
+    kind: Any
+    for kind in sorted(kinds, key=lambda kind: kind.__name__, reverse=True):
+        own = [pair for pair in found if type(pair) is kind]
+        if len(own) > 1:
+            most = kind(maximum(n for pair in own for n in numbers_in(pair)))
+            found = [most, *(pair for pair in found if type(pair) is not kind)]
+    return tuple(found)
+
+
+def largest(pairs: Iterable[Pair]) -> Pair:
+    """One pair whose profile is the pointwise largest of several."""
+    found = distinct(pairs)
+    return found[0] if len(found) == 1 else Largest(_ordered(found))
+
+
+def _ordered(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    return tuple(sorted(pairs, key=lambda pair: pair.text))
