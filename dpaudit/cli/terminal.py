@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,9 +25,10 @@ STYLES = {
     "unconfirmed": "yellow",
     "unsupported": "yellow",
 }
-PLAIN_SECONDS = 5.0
+PLAIN_SECONDS = 30.0  # between two lines of progress of one attack, where nobody sees a bar
 WIDTH = 180
 BARS = 8  # of more, the finished ones are not shown
+CAVEATS = 3  # lines for each mechanism; the page has all
 
 
 def _console() -> Console:
@@ -136,56 +136,61 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
             table.add_row(*shown, f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
     for certificate in certificates:
-        _not_examined(certificate["predicate"])
-        _broken(certificate["predicate"])
-        _stand_ins(certificate["predicate"])
-        _never_run(certificate["predicate"])
+        _caveats(certificate["predicate"])
     for one in written:
         files = f"{one.page}  {one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
 
 
-def _not_examined(predicate: Mapping[str, Any]) -> None:
-    """That it was not examined at all, or not everything that it may ask for."""
+def _caveats(predicate: Mapping[str, Any]) -> None:
+    """The gravest caveats of one certificate, a line each, in red where the program is at fault."""
+    name = predicate["mechanism"]["name"]
+    grave = [*_not_examined(predicate), *_broken(predicate)]
+    lines = [*grave, *_stand_ins(predicate), *_never_run(predicate)]
+    shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
+    for place, line in enumerate(shown):
+        if place < len(grave):
+            warn(f"{name}: {line}")
+        else:
+            _say(f"{name}: {line}")
+    if len(shown) < len(lines):
+        _say(f"{name}: {len(lines) - len(shown)} more caveats are on the page")
+
+
+def _say(text: str) -> None:
+    _console().print(plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _not_examined(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """Whatever the examination did not reach: the whole program, or a part of its queries."""
     from dpaudit.report.words import UNCOMPARED, UNHEARD
 
-    for text in predicate["caveats"]:
-        if text.startswith((UNHEARD, UNCOMPARED)):
-            warn(f"{predicate['mechanism']['name']}: {text}")
-    why = predicate["examination"]["not_examined"]
-    if why:
-        warn(f"{predicate['mechanism']['name']}: not examined: {why}")
+    yield from (text for text in predicate["caveats"] if text.startswith((UNHEARD, UNCOMPARED)))
+    if why := predicate["examination"]["not_examined"]:
+        yield f"not examined: {why}"
 
 
-def _stand_ins(predicate: Mapping[str, Any]) -> None:
-    """Audits of another program than the named one, each with what differs and its bound."""
+def _broken(predicate: Mapping[str, Any]) -> Iterator[str]:
+    for finding in predicate["conformance"]:
+        if finding["status"] == "broken":
+            yield f"{finding['check']}: {finding['detail']}"
+
+
+def _stand_ins(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """The bound of each audit of another program than the named one, and what differs."""
     for audit in predicate["audits"]:
         if audit["about"] == "stand_in" and audit["id"].endswith("lens"):
             (bound,) = audit["lower_bounds"]
-            _console().print(
-                plain(
-                    f"{predicate['mechanism']['name']}: a stand-in shows mu >= {bound['mu']}, "
-                    f"apart from the program: {'; '.join(audit['differs'])}"
-                ),
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            differs = "; ".join(audit["differs"])
+            yield f"a stand-in shows mu >= {bound['mu']}, apart from the program: {differs}"
 
 
-def _never_run(predicate: Mapping[str, Any]) -> None:
-    """The stretches of the program's code that no attack reached."""
-    code, name = predicate["examination"]["code"], predicate["mechanism"]["name"]
+def _never_run(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """How many lines of the program no examination ran; the page lists them."""
+    code = predicate["examination"]["code"]
     if code and code["missed"]:
         missed = f"{code['lines'] - code['run']} of {code['lines']} lines"
-        text = f"{name}: {missed} never ran while it was examined: {', '.join(code['missed'])}"
-        _console().print(plain(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def _broken(predicate: Mapping[str, Any]) -> None:
-    for finding in predicate["conformance"]:
-        if finding["status"] == "broken":
-            warn(f"{predicate['mechanism']['name']}: {finding['check']}: {finding['detail']}")
+        yield f"{missed} never ran while it was examined; the page lists them"
 
 
 def warn(text: str) -> None:
@@ -317,11 +322,8 @@ def _duration(seconds: float) -> str:
 def progress() -> Iterator[Report]:
     """A progress bar on a terminal, a line now and then elsewhere; always standard error."""
     console = Console(stderr=True)
-    if console.is_terminal:
-        with _bars(console) as report:
-            yield report
-    else:
-        yield _lines(console)
+    with _bars(console) if console.is_terminal else _lines(console) as report:
+        yield report
 
 
 @contextmanager
@@ -341,17 +343,35 @@ def _bars(console: Console) -> Iterator[Report]:
         yield report
 
 
-def _lines(console: Console) -> Report:
-    last = [-math.inf]
+@contextmanager
+def _lines(console: Console) -> Iterator[Report]:
+    """One line for each attacked mechanism at its end, and one now and then while it lasts."""
+    started: dict[str, float] = {}
+    batches: dict[tuple[str, int], int] = {}
     paces: dict[str, Pace] = {}
+    last = [time.monotonic()]
+
+    def say(text: str) -> None:
+        last[0] = time.monotonic()
+        console.print(text, markup=False, highlight=False)
+
+    def end(name: str) -> None:
+        seconds = time.monotonic() - started.pop(name)
+        done = sum(count for (whose, _), count in batches.items() if whose == name)
+        say(f"attacked {name}: {done} batches in {_duration(seconds)}")
 
     def report(name: str, done: int, total: int) -> None:
+        if name not in started:
+            for other in list(started):
+                end(other)
+            started[name] = time.monotonic()
+            if done > 1:
+                say(f"resuming {name}: {done} of {total} batches are stored")
+        batches[name, total] = done
         left = paces.setdefault(name, Pace()).left(done, total)
-        now = time.monotonic()
-        if done == total or now - last[0] > PLAIN_SECONDS:
-            last[0] = now
-            console.print(
-                f"attacking {name}: {done} of {total} batches{left}", markup=False, highlight=False
-            )
+        if done < total and time.monotonic() - last[0] > PLAIN_SECONDS:
+            say(f"attacking {name}: {done} of {total} batches{left}")
 
-    return report
+    yield report
+    for name in list(started):
+        end(name)

@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
     before = files(project)
     result = dpaudit("certify", "held", "--seed", "1", "--out", out, code=USAGE)
     assert "choose another" in one_line(result)
-    assert "attacking" not in result.stderr
+    assert "attack" not in result.stderr
     assert files(project) == before
 
 

@@ -157,7 +157,7 @@ def test_a_second_run_keeps_everything_and_attacks_nothing(dpaudit: Invoke, smal
     before = files(small / "reports")
     again = dpaudit(*ALL, "--json")
     assert kept(again) == SMALL
-    assert "attacking" not in again.stderr
+    assert "attack" not in again.stderr
     assert "2 of 2, refuted: refuted, kept" in again.stderr
     assert files(small / "reports") == before
     verdicts = [{k: v for k, v in row.items() if k != "kept"} for row in rows(again).values()]

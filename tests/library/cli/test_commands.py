@@ -160,7 +160,7 @@ def test_several_targets_share_a_run_and_exit_by_the_gravest(
 def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None:
     result = dpaudit("audit", "held", "--seed", "1", "--json")
     document(result)
-    assert "attacking held: 4 of 4 batches" in result.stderr
+    assert "attacked held: 4 batches" in result.stderr
 
 
 def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> None:

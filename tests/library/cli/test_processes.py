@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
 def test_json_is_all_there_is_on_standard_output(project: Path) -> None:
     child = call("audit", "held", "--seed", "1", "--jobs", "2", "--json", cwd=project)
     assert json.loads(child.stdout)[0]["name"] == "held"
-    assert "attacking held" in child.stderr
+    assert "attacked held" in child.stderr
 
 
 def test_no_colours_where_there_is_no_terminal(project: Path) -> None:
@@ -137,9 +137,9 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     assert 2 <= stored < BATCHES
 
     child_again = call(*command, cwd=project)
-    first = next(line for line in child_again.stderr.splitlines() if line.startswith("attacking"))
+    first = next(line for line in child_again.stderr.splitlines() if line.startswith("resuming"))
     assert int(first.split()[2]) >= stored
-    assert first.endswith(f"of {BATCHES} batches")
+    assert first.endswith(f"of {BATCHES} batches are stored")
     assert [(out / f"slow.{kind}").read_bytes() for kind in PRODUCTS] == uninterrupted
     assert not (out / ".audits").exists()
 

@@ -83,15 +83,17 @@ def test_plain_lines_on_standard_error(
     lines = printed.err.splitlines()
     assert lines[0] == "attacking laplace[i]: 1 of 4 batches"
     assert re.fullmatch(r"attacking laplace\[i\]: 2 of 4 batches, 1 s left", lines[1])
-    assert lines[3] == "attacking laplace[i]: 4 of 4 batches"
+    assert lines[3] == "attacked laplace[i]: 4 batches in 1 s"
 
 
-def test_plain_lines_are_few(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mechanism_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with progress() as report:
-        for done in range(1, 1001):
-            report("x", done, 1000)
+        for name in ("x", "y"):
+            for total in (1000, 4):
+                for done in range(1, total + 1):
+                    report(name, done, total)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["attacking x: 1 of 1000 batches", "attacking x: 1000 of 1000 batches"]
+    assert lines == [f"attacked {name}: 1004 batches in 1 s" for name in ("x", "y")]
 
 
 def test_bars_on_a_terminal(
