@@ -190,7 +190,7 @@ def _distinct(orders: Sequence[Order]) -> None:
 def order_of(target: str) -> Order:
     """What to certify of a TARGET: a mechanism with its suite and sources, or a release plan."""
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, implementation, place
+    from dpaudit.project.project import catalogue_root, implementation, place, suite_of
     from dpaudit.storage.fields import read_fields
 
     if target.endswith(".toml"):
@@ -200,6 +200,8 @@ def order_of(target: str) -> Order:
 
         return attacked.order_of(load_plan(Path(target)).plan())
     found = resolve_target(target)
+    if found.suite is None:
+        suite_of(found.project, found.mechanism)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
     fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
@@ -272,7 +274,14 @@ def _every_order() -> tuple[list[Order], list[Failed]]:
     """
     from dpaudit.certificate.certify import Order
     from dpaudit.certificate.publish import Failed
-    from dpaudit.project.project import catalogue_root, find_root, implementation, load, place
+    from dpaudit.project.project import (
+        catalogue_root,
+        find_root,
+        implementation,
+        load,
+        place,
+        suite_of,
+    )
     from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
@@ -280,9 +289,12 @@ def _every_order() -> tuple[list[Order], list[Failed]]:
     refused = [Failed(where, UnknownTarget(why)) for where, why in project.refused.items()]
     if not project.mechanisms and not refused:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
-    pairs = [
-        (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
-    ]
+    pairs = []
+    for _, mechanism in sorted(project.mechanisms.items()):
+        try:
+            pairs.append((mechanism, suite_of(project, mechanism)))
+        except UnknownTarget as error:
+            refused.append(Failed(mechanism.name, error))
     stated = read_fields(project.root, project.mechanisms)
     orders = [
         Order(

@@ -25,7 +25,7 @@ from dpaudit.storage.fields import ProjectFields, read_fields
 Json = Mapping[str, Any]
 
 _SHOWN = 3
-_KINDS = ("broken", "expired", "stale", "weaker", "missing", "over_budget")
+_KINDS = ("broken", "expired", "stale", "not_loaded", "weaker", "missing", "over_budget")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def check_project(project: Project, folder: Path) -> Checked:
             problems.append(Problem(str(path), "broken", str(error)))
             continue
         problems += _problems(project, fields, path, shown[str(path)])
+    problems += [Problem(place, "not_loaded", why) for place, why in project.refused.items()]
     problems += _missing(project, shown)
     problems += _over_budget(shown, fields)
     return Checked(shown, tuple(problems))

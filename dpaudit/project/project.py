@@ -51,6 +51,7 @@ __all__ = [
     "resolve",
     "rows",
     "serve",
+    "suite_of",
 ]
 
 BROKEN = "audits.broken"
@@ -170,6 +171,26 @@ def resolve(target: str, cwd: Path) -> Target:
     if target.startswith(CATALOGUE_PREFIX):
         return _named(load(catalogue_root()), target.removeprefix(CATALOGUE_PREFIX))
     return _named(load(find_root(cwd)), target)
+
+
+def suite_of(project: Project, mechanism: Mechanism) -> Suite | None:
+    """The suite that attacks a mechanism; None where the project has none for it.
+
+    Errors: UnknownTarget where there is none and something in ``audits/`` was not loaded: the
+    mechanism's own suite may be there, and another attack must not stand in its place.
+    """
+    suite = project.suites.get(mechanism.name)
+    unloaded = {
+        place: why
+        for place, why in project.refused.items()
+        if place.startswith(("audits/", "audits."))
+    }
+    if suite is None and unloaded:
+        place, why = next(iter(unloaded.items()))
+        raise UnknownTarget(
+            f"{mechanism.name}: no suite attacks it, and {place} was not loaded: {why}"
+        )
+    return suite
 
 
 def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:

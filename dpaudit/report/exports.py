@@ -45,6 +45,7 @@ RULES = {
     "broken": ("error", message("A certificate does not verify")),
     "expired": ("error", message("A certificate has expired")),
     "stale": ("error", message("The project is not what was certified")),
+    "not_loaded": ("error", message("A file or a suite of the project was not loaded")),
     "weaker": ("error", message("Less is claimed than was certified")),
     "missing": ("warning", message("A mechanism has no certificate")),
     "over_budget": ("error", message("The releases from a data set exceed its budget")),

@@ -54,8 +54,22 @@ def root_above(folder: Path) -> Path | None:
 
 
 def find_root(start: Path) -> Path:
-    """The nearest root at or above ``start``, else the shipped catalogue."""
-    return root_above(start) or catalogue_root()
+    """The nearest root at or above ``start``, else the shipped catalogue.
+
+    Errors: UnknownTarget for a folder on the way that holds one of the two packages alone: the
+    catalogue must not stand in the place of a project that lost a folder.
+    """
+    for folder in (start.resolve(), *start.resolve().parents):
+        held = [package for package in PACKAGES if (folder / package / "__init__.py").is_file()]
+        if is_root(folder):
+            return folder
+        if held:
+            (lost,) = set(PACKAGES) - set(held)
+            raise UnknownTarget(
+                f"{folder} holds {held[0]}/ and no {lost}/: a project has both; "
+                f"make {lost}/__init__.py, or start a project with `dpaudit init`"
+            )
+    return catalogue_root()
 
 
 def serve(root: Path) -> Path:

@@ -1,0 +1,83 @@
+"""A suite that cannot be loaded is an error of whatever would have used it, with file and line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpaudit.project import project
+from tests.library.cli.conftest import Invoke
+
+Break = Callable[[Path], None]
+
+
+def edit(old: str, new: str) -> Break:
+    def write(folder: Path) -> None:
+        suite = folder / "audits" / "noisy_mean.py"
+        suite.write_text(suite.read_text("utf-8").replace(old, new), "utf-8")
+
+    return write
+
+
+def rename(folder: Path) -> None:
+    """The mechanism has another name than its suite says."""
+    program = folder / "mechanisms" / "noisy_mean.py"
+    program.write_text(program.read_text("utf-8").replace('"noisy_mean"', '"noisy_average"'))
+    edit("noisy_mean.name", '"noisy_mean"')(folder)
+
+
+NOISY_MEAN = "mechanism=noisy_mean.name"
+BREAKS: dict[str, tuple[Break, str]] = {
+    "a missing module": (edit("import numpy as np", "import numppy as np"), "audits/noisy_mean.py"),
+    "a syntax error": (edit("suite = Suite(", "suite = = Suite("), "audits/noisy_mean.py"),
+    "an exception": (edit(NOISY_MEAN, "mechanism=1 / 0"), "ZeroDivisionError"),
+    "a bad argument": (edit("trials=400", "trials=-1"), "audits/noisy_mean.py"),
+    "a misspelt name": (edit("Neighbours(Records", "Neighbors(Records"), "NameError"),
+    "an exit": (edit("import numpy as np", "raise SystemExit"), "audits/noisy_mean.py"),
+    "a renamed mechanism": (rename, "did you mean noisy_average?"),
+}
+
+
+@pytest.fixture
+def broken(request: pytest.FixtureRequest, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    harm, said = BREAKS[request.param]
+    harm(scratch)
+    monkeypatch.chdir(scratch)
+    return said
+
+
+@pytest.mark.parametrize("broken", BREAKS, indirect=True)
+@pytest.mark.parametrize("command", ["audit", "certify", "certify --all", "check"])
+def test_a_suite_that_is_not_loaded_is_an_error(
+    command: str, broken: str, scratch: Path, dpaudit: Invoke
+) -> None:
+    name = "noisy_average" if "noisy_average" in broken else "noisy_mean"
+    words = command.split() if command in ("certify --all", "check") else [command, name]
+    if command == "check":
+        (scratch / "reports").mkdir()
+        words = ["check", "reports"]
+    result = dpaudit(*words, code=1 if command == "check" else 2)
+    assert broken in result.stdout + result.stderr
+    assert not list(scratch.rglob("reports/*.json"))
+
+
+@pytest.mark.parametrize("broken", ["a syntax error"], indirect=True)
+def test_without_the_check_a_default_attack_stands_in_its_place(
+    broken: str, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "suite_of", lambda found, mechanism: None)
+    result = dpaudit("audit", "noisy_mean", "--seed", "1", "--trials", "200", "--json")
+    assert json.loads(result.stdout)[0]["name"] == "noisy_mean"
+
+
+@pytest.mark.parametrize("lost", ["audits", "mechanisms"])
+def test_a_project_that_lost_a_folder_is_not_the_catalogue(
+    lost: str, scratch: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(scratch / lost)
+    monkeypatch.chdir(scratch)
+    assert f"and no {lost}/" in dpaudit("list", code=2).stderr
