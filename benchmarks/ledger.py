@@ -90,7 +90,8 @@ def lines(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
     disk = median(row["disk"] for row in parts.values())
     return [
         f"Processes charged one budget in one SQLite file for {SECONDS} seconds. A charge counts "
-        "once it is on disk, and every chain was verified afterwards. The disk synchronised "
+        "once it is in the ledger's one file and on disk, and every chain was verified afterwards. "
+        "A charge synchronises the journal, the file and their folder. The disk synchronised "
         f"{disk:.0f} times a second, one write after the other.",
         "",
         "| writers | charges a second | ms of processor a charge |",

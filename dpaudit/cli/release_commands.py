@@ -39,7 +39,7 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
 
     release = load_plan(file)
     planned = release.plan()
-    ledger = _ledger(release, url, file)
+    ledger = _ledger(release, url)
     table = {
         "title": release.title,
         "release": release.digest,
@@ -66,23 +66,12 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
         raise refused
 
 
-def _ledger(release: Release, url: str | None, file: Path) -> Ledger | None:
-    """Where a plan is charged: its own ledger, a path from where the plan is; else what is given.
-
-    Errors: InvalidParameter where another one is given than the plan's.
-    """
+def _ledger(release: Release, url: str | None) -> Ledger | None:
+    """Where a plan is charged: its own ledger, else what is given."""
     from dpaudit.ledger import open_ledger
+    from dpaudit.releases.publish import ledger_of
 
-    asked = None if url is None else open_ledger(url)
-    if release.ledger is None:
-        return asked
-    own = open_ledger(release.ledger, folder=file.parent)
-    if asked is not None and asked.place != own.place:
-        raise InvalidParameter(
-            f"--ledger {url}: {file} is charged in {own.place}; leave --ledger out, or change "
-            "`ledger` in the plan"
-        )
-    return own
+    return ledger_of(release, None if url is None else open_ledger(url))
 
 
 @contextmanager
@@ -230,17 +219,12 @@ def release(
     """
     from dpaudit.cli.terminal import progress
     from dpaudit.releases.plan import load_plan
-    from dpaudit.releases.publish import publish
+    from dpaudit.releases.publish import NO_LEDGER, publish
 
     planned = load_plan(file).plan()
-    ledger = _ledger(planned.release, url, file)
-    if (ledger is None) is not no_ledger:
-        raise InvalidParameter(
-            f"{file}: it names no ledger; give --ledger, or --no-ledger to publish though nothing "
-            "remembers it"
-            if ledger is None
-            else f"--no-ledger: {file} is charged in {ledger.place}; leave one of the two out"
-        )
+    if no_ledger and url is not None:
+        raise click.UsageError("give either --ledger or --no-ledger")
+    ledger = NO_LEDGER if no_ledger else _ledger(planned.release, url)
     with progress() as report, _advised(planned.release, file, url):
         published = publish(
             planned, data, out, ledger=ledger, file=file.name, trials=trials, progress=report
@@ -314,7 +298,7 @@ def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
         renyi=_orders(given["renyi"]) or None,
         schema=None if planned is None else planned.schema.digest,
     )
-    opened = None if planned is None else _ledger(planned, url, given["file"])
+    opened = None if planned is None else _ledger(planned, url)
     if planned is not None:
         made = planned.plan()
         cost = terms.cost(made.declaration, made.delta if terms.adds_deltas else None)

@@ -1,14 +1,13 @@
 """The ledger: what was spent of each data set's privacy budget, kept in a database.
 
 A charge is one transaction that holds the write lock of its data set from reading the sums to
-committing the new ones, and is on disk before it returns.  SQLite: WAL and ``BEGIN IMMEDIATE``; the
-log is synchronised after the lock is given back, so that one synchronisation serves every writer
-that waits for it (a log is recovered from its start up to a gap: what is on disk is on disk with
-all before it).  PostgreSQL: ``SELECT ... FOR UPDATE``, synchronous commit.  Entries are never
-changed; each holds the hash of the one before, so that a changed, missing or exchanged entry shows.
-A balance is never taken as it is stored: the entries are added up again before it is used.
-Who can write the whole database can also write a whole new chain: compare the head with one that
-was kept elsewhere (every certificate of a release names one).
+committing the new ones, and is on disk before it returns.  SQLite: ``BEGIN IMMEDIATE``, and a
+rollback journal that is deleted to commit, so that a charge is in the one file that people move and
+copy (:mod:`dpaudit.ledger.journal`).  PostgreSQL: ``SELECT ... FOR UPDATE``, synchronous commit.
+Entries are never changed; each holds the hash of the one before, so that a changed, missing or
+exchanged entry shows.  A balance is never taken as it is stored: the entries are added up again
+before it is used.  Who can write the whole database can also write a whole new chain: compare the
+head with one that was kept elsewhere (every certificate of a release names one).
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_ref
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.exact.domains import real
 from dpaudit.exact.wire import canonical_bytes, encode_number
+from dpaudit.ledger.journal import SplitLedger, refuse_split
 from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.scope import Scope
 
@@ -42,17 +42,6 @@ OPENED, CHARGED, RELEASED = "open", "charge", "released"
 WANTED = "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
 READ_ONLY = "it cannot be written; mend its permissions. Nothing was charged"
 DEFAULT = "ledger.sqlite"
-
-
-def _boot() -> str:
-    """What names this start of the machine; empty where nothing does."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-BOOT = _boot()
 
 
 class LedgerUnavailable(DpauditError):
@@ -406,16 +395,15 @@ class Ledger:
                 path.touch()
             except OSError as error:
                 raise LedgerUnavailable(f"{path}: {error.strerror}; choose another place") from None
+            _refuse_split(path)
         with self._errors(), self._engine.begin() as connection:
             self._tables.metadata.create_all(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
         self._exists()
-        with self._errors():
-            with self._queued(), self._engine.begin() as connection:
-                yield connection
-            self._synchronise(time.monotonic_ns())
+        with self._errors(), self._queued(), self._engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def _queued(self) -> Iterator[None]:
@@ -446,41 +434,6 @@ class Ledger:
         finally:
             os.close(handle)
 
-    def _synchronise(self, since: int) -> None:
-        """Have SQLite's log on disk, by a synchronisation begun after ``since`` (nanoseconds).
-
-        Writers that wait for one another's are served by the next one together.  Where the log is
-        gone, its content is in the database, and synchronised.
-        Errors: LedgerUnavailable where the disk refuses.
-        """
-        if self._file is None:
-            return
-        shared = -1
-        try:
-            shared = self._beside("-synced")
-            fcntl.flock(shared, fcntl.LOCK_EX)
-            known, _, begun = os.pread(shared, 128, 0).decode("ascii", "replace").partition(" ")
-            # What another start of this machine noted says nothing of its clock, nor of its disk.
-            if BOOT and known == BOOT and begun.isdigit() and int(begun) >= since:
-                return
-            started = time.monotonic_ns()
-            try:
-                handle = os.open(f"{self._file}-wal", os.O_RDONLY)
-            except FileNotFoundError:
-                return
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            os.pwrite(shared, f"{BOOT} {started:020d}".encode(), 0)
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"{self.place}: {error.strerror}; see `dpaudit ledger show` whether it was kept"
-            ) from None
-        finally:
-            if shared >= 0:
-                os.close(shared)
-
     def _beside(self, suffix: str) -> int:
         """A file beside the database, opened; who may write the database may write it too."""
         path = f"{self._file}{suffix}"
@@ -503,8 +456,11 @@ class Ledger:
     def _exists(self) -> None:
         path = self._file
         # A process that is killed while it makes a ledger leaves an empty file.
-        if path is not None and not (path.is_file() and path.stat().st_size):
+        if path is None:
+            return
+        if not (path.is_file() and path.stat().st_size):
             raise NoLedger(f"{path}: no ledger is there; make one with `{self._init('DATASET')}`")
+        _refuse_split(path)
 
     def _init(self, name: str) -> str:
         """The command that opens an account here."""
@@ -626,6 +582,15 @@ def _located(place: str, wait: float, folder: Path) -> tuple[Any, Path | None, f
     return URL.create("sqlite", database=str(path)), path, waits
 
 
+def _refuse_split(path: Path) -> None:
+    try:
+        refuse_split(path)
+    except SplitLedger as error:
+        raise LedgerUnavailable(str(error)) from None
+    except OSError as error:
+        raise LedgerUnavailable(f"{path}: {error.strerror}; {READ_ONLY}") from None
+
+
 def _engine(url: Any, file: Path | None, wait: float) -> Any:
     from sqlalchemy import create_engine, event
 
@@ -644,18 +609,23 @@ def _engine(url: Any, file: Path | None, wait: float) -> Any:
     name = f"{file.as_uri()}?mode=rw"
 
     def opened() -> sqlite3.Connection:
-        return sqlite3.connect(name, timeout=wait, uri=True, check_same_thread=False)
+        connection = sqlite3.connect(name, timeout=wait, uri=True, check_same_thread=False)
+        try:
+            connection.isolation_level = None  # BEGIN is ours
+            # A ledger that was made with a write-ahead log is turned into one file here.
+            (mode,) = connection.cursor().execute("PRAGMA journal_mode = DELETE").fetchone()
+            if mode != "delete":
+                raise sqlite3.OperationalError("database is locked")
+            # No page is written before the journal holds every page that a transaction changes.
+            connection.execute("PRAGMA cache_spill = OFF")
+            # The file, its journal and, once that is deleted, the folder are synchronised.
+            connection.execute("PRAGMA synchronous = EXTRA")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
 
     engine = create_engine(url, creator=opened)
-
-    @event.listens_for(engine, "connect")
-    def prepared(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # BEGIN is ours
-        cursor = connection.cursor()
-        (mode,) = cursor.execute("PRAGMA journal_mode = WAL").fetchone()
-        # A commit to the log is synchronised by _synchronise, a checkpoint by SQLite.  Where a disk
-        # cannot have the log, SQLite synchronises each commit.
-        cursor.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'EXTRA'}")
 
     @event.listens_for(engine, "begin")
     def immediate(connection: Any) -> None:
@@ -672,6 +642,11 @@ def _way_out(reason: str) -> str:
         return READ_ONLY
     if "no such table" in said or "does not exist" in said or "not a database" in said:
         return "this is no ledger: give the one that `dpaudit ledger init` made"
+    if "malformed" in said:
+        return (
+            "if it was moved or copied while a charge was written, put its -journal beside it "
+            "under its new name"
+        )
     if "full" in said:
         return "make room. Nothing was charged"
     return "see `dpaudit ledger show` whether a charge was kept before you run again"
@@ -740,7 +715,8 @@ def _matching(row: Any, checked: State) -> State:
     terms, spent = _text(checked.terms.to_json()), _amounts(checked.spent)
     if stored != (terms, spent, checked.count, checked.length, checked.head):
         raise LedgerBroken(
-            f"{checked.name}: the account is not what its {checked.length} entries make"
+            f"{checked.name}: the account is not what its {checked.length} entries make; if the "
+            "file was moved after a crash, put its -journal beside it under its new name"
         )
     return checked
 

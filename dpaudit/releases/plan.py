@@ -68,7 +68,7 @@ class Release:
 
     ``title`` and ``schema`` and the rest together are the release: it is charged and drawn once.
     ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
-    ``ledger``: where it is charged; ``controller``: who answers for it.
+    ``ledger``: where it is charged, a path from ``folder``; ``controller``: who answers for it.
     Errors: InvalidParameter for two items of one name, or anything that does not fit.
     """
 
@@ -80,6 +80,7 @@ class Release:
     post: tuple[Step, ...] = ()
     ledger: str | None = None
     controller: str = NOT_STATED
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
@@ -232,7 +233,7 @@ def load_plan(path: Path) -> Release:
 def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     """The release that a parsed TOML table states; errors: InvalidParameter.
 
-    ``folder``: where programs are looked up from.
+    ``folder``: where programs and the ledger are looked up from.
     """
     known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
     refuse_unknown(table, known, "plan")
@@ -260,6 +261,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         post=post,
         ledger=table.get("ledger"),
         controller=str(table.get("controller", NOT_STATED)),
+        folder=folder,
     )
 
 

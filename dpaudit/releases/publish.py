@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from functools import partial
 from hashlib import sha256
@@ -36,7 +37,7 @@ from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import Whole, bits_of, uniform_below
 from dpaudit.kernels.system import SystemGenerator
-from dpaudit.ledger import Ledger, LedgerRefused
+from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
 from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of
@@ -178,12 +179,53 @@ class Published:
     reason: str = ""
 
 
+class Unrecorded(Enum):
+    """That a release is charged nowhere, although budgets are then kept by nobody."""
+
+    NO_LEDGER = "no ledger"
+
+
+NO_LEDGER = Unrecorded.NO_LEDGER
+
+
+def ledger_of(release: Release, given: Ledger | None) -> Ledger | None:
+    """Where a release is charged: in the ledger that its plan names, else in what is given.
+
+    Errors: InvalidParameter where another one is given than the plan's; LedgerUnavailable.
+    """
+    if release.ledger is None:
+        return given
+    own = open_ledger(release.ledger, folder=release.folder)
+    if given is not None and given.place != own.place:
+        raise InvalidParameter(
+            f"ledger {given.place}: {release.title!r} is charged in {own.place}, which its plan "
+            "names; leave the other one out, or change `ledger` in the plan"
+        )
+    return own
+
+
+def _book(release: Release, asked: Ledger | Unrecorded | None) -> Ledger | None:
+    """The ledger to charge; None only where that was asked for, of a plan that names none."""
+    book = ledger_of(release, None if asked is NO_LEDGER else asked)
+    if book is not None and asked is NO_LEDGER:
+        raise InvalidParameter(
+            f"NO_LEDGER (--no-ledger): {release.title!r} is charged in {book.place}, which its "
+            "plan names; leave one of the two out"
+        )
+    if book is None and asked is not NO_LEDGER:
+        raise InvalidParameter(
+            f"{release.title!r}: its plan names no ledger; give one, or NO_LEDGER (--no-ledger) to "
+            "publish though nothing remembers it"
+        )
+    return book
+
+
 def publish(
     plan: Plan,
     data: Any,
     out: Path,
     *,
-    ledger: Ledger | None,
+    ledger: Ledger | Unrecorded | None = None,
     name: str = "release",
     file: str = PLAN,
     trials: int = TRIALS,
@@ -191,28 +233,32 @@ def publish(
 ) -> Published:
     """Run a plan once on private data, and write its certificate beside what is published.
 
-    ``file``: what the plan is called in the command that makes the certificate again.
+    ``ledger``: where it is charged; None is the ledger that the plan names, and NO_LEDGER none at
+    all, of a plan that names none.  ``file``: what the plan is called in the command that makes the
+    certificate again.
 
     In this order: the folder, whether the ledger would take it, the types of the columns, values
     that the schema declares to be errors (told to the caller, published nowhere), an attack on
     made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
     draw, the files, the certificate.  A release that was interrupted after its JSON was written is
     finished from that file: its other files, the ledger's entry, the certificate; nothing is drawn.
-    Errors: everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
+    Errors: InvalidParameter for another ledger than the plan's, or for none without NO_LEDGER;
+    everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
     the charge stays spent.  LedgerRefused where this release was charged, or written here, before;
     Disagreement where the plan's certificate does not certify it.
     """
     release = plan.release
+    book = _book(release, ledger)
     targets = targets_of(out, name)
     with _alone(out):
-        before = _before(plan, targets, ledger, certificate=bool(trials))
+        before = _before(plan, targets, book, certificate=bool(trials))
         table = None
         if before is None:
-            if ledger is not None:
-                admitted(ledger, plan)
+            if book is not None:
+                admitted(book, plan)
             table = Table(release.schema, data).opened(release.digest)
             table.check()
-        once = _Once(plan, table, targets, ledger, before)
+        once = _Once(plan, table, targets, book, before)
         if not trials:
             once.row()
             return once.done

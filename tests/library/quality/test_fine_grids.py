@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases.plan import Release
-from dpaudit.releases.publish import publish
+from dpaudit.releases.publish import NO_LEDGER, publish
 from dpaudit.releases.queries import Quantiles
 from dpaudit.tabular import Number, Schema
 
@@ -29,7 +29,7 @@ schema = Schema("t", {"x": Number(0, size - 1)})
 item = Quantiles(name="median", column="x", at=("1/4", "1/2"))
 plan = Release("t", schema, "add_remove", ApproxDP(1, "1e-6"), (item,)).plan()
 values = np.random.default_rng(1).permutation(size)[:rows]
-done = publish(plan, pa.table({"x": values}), Path("out"), ledger=None, trials=2000)
+done = publish(plan, pa.table({"x": values}), Path("out"), ledger=NO_LEDGER, trials=2000)
 print(done.verdict, *(float(row.value) for row in done.rows))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """

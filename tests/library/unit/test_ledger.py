@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 from dataclasses import replace
@@ -182,41 +181,6 @@ def test_a_ledger_that_is_missing_locked_read_only_or_full_says_so(
     kept = ledger.verify("people")
     charge(ledger, "room again", cost=small)
     assert ledger.verify("people").count == kept.count + 1
-
-
-def test_a_charge_is_on_disk_before_it_returns(ledger: Ledger, monkeypatch) -> None:
-    """After the commit, and before the receipt: delete the call, and this fails."""
-    synced: list[int] = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), real(handle))[1])
-    for number in range(5):
-        charge(ledger, f"release {number}")
-        assert len(synced) == number + 1
-    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(5, "I/O error")))
-    with pytest.raises(LedgerUnavailable, match=r"I/O error.*whether it was kept"):
-        charge(ledger, "not durable")
-
-
-def test_one_synchronisation_serves_the_charges_that_were_made_before_it(
-    ledger: Ledger, path: Path, monkeypatch
-) -> None:
-    """Of this start of the machine only: clocks begin anew, and a disk may have lost its writes."""
-    from dpaudit.ledger import book
-
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
-    note, far = Path(f"{path}-synced"), 10**18
-    for said, expected in (
-        (f"{book.BOOT} {far}", 0),
-        (f"{book.BOOT} 0", 1),
-        (f"{'0' * 36} {far}", 1),
-        (f"{book.BOOT} later", 1),
-        ("", 1),
-    ):
-        note.write_text(said)
-        charge(ledger, said or "nothing noted", cost=COST)
-        assert len(synced) == expected, said
-        synced.clear()
 
 
 def test_every_measure_charges_what_its_theorem_says() -> None:

@@ -1,4 +1,4 @@
-"""However a SQLite ledger is named, the file is checked, queued for and synchronised."""
+"""However a SQLite ledger is named, one file is checked, queued for and synchronised."""
 
 from __future__ import annotations
 
@@ -30,27 +30,20 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def synchronised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The files that were synchronised, by number."""
-    found: list[int] = []
-    fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda h: (found.append(os.fstat(h).st_ino), fsync(h))[1])
-    return found
-
-
 def charge(place: str, title: str = "a") -> None:
     open_ledger(place).charge("people", "person", SCOPE, COST, title, title)
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_charge_is_synchronised_however_the_file_is_named(name, tmp_path, synchronised) -> None:
+def test_sqlite_synchronises_each_commit_however_the_file_is_named(name, tmp_path) -> None:
+    """The file, its journal, and the folder once that is deleted: EXTRA, which is 3."""
     path = tmp_path / "ledger.sqlite"
     ledger = open_ledger(name(path))
     ledger.create("people", terms())
-    del synchronised[:]
-    ledger.charge("people", "person", SCOPE, COST, "a", "a")
-    assert synchronised == [Path(f"{path}-wal").stat().st_ino]
+    with ledger._engine.connect() as connection:
+        names = ("synchronous", "journal_mode", "cache_spill")
+        settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+    assert settings == [3, "delete", 0]
     assert ledger.place == str(path)
 
 
@@ -92,42 +85,6 @@ def test_another_database_is_no_ledger(tmp_path: Path) -> None:
             open_ledger(place).names()
 
 
-def test_a_linked_ledger_is_synchronised_where_it_is(tmp_path: Path, synchronised) -> None:
-    """SQLite keeps its log beside the file, not beside the link."""
-    path, link = tmp_path / "real" / "ledger.sqlite", tmp_path / "link.sqlite"
-    open_ledger(path).create("people", terms())
-    link.symlink_to(path)
-    ledger = open_ledger(link)
-    del synchronised[:]
-    ledger.charge("people", "person", SCOPE, COST, "a", "a")
-    assert synchronised == [Path(f"{path}-wal").stat().st_ino]
-
-
-def test_a_disk_without_the_log_has_each_commit_synchronised_by_sqlite(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger = open_ledger(path)
-    ledger.create("people", terms())
-    with ledger._engine.connect() as connection:
-        levels = [connection.exec_driver_sql("PRAGMA synchronous").scalar()]
-    refusing = sqlite3.connect
-
-    class Refuses(sqlite3.Cursor):
-        def execute(self, text: str, *more: object) -> sqlite3.Cursor:  # type: ignore[override]
-            return super().execute(text.replace("= WAL", "= DELETE"), *more)  # type: ignore[arg-type]
-
-    class Connection(sqlite3.Connection):
-        def cursor(self, factory: object = None) -> sqlite3.Cursor:  # type: ignore[override]
-            return super().cursor(Refuses)
-
-    other = open_ledger(path)
-    with pytest.MonkeyPatch.context() as patch:
-        ledger._engine.dispose()
-        patch.setattr(sqlite3, "connect", lambda *a, **k: refusing(*a, factory=Connection, **k))
-        with other._engine.connect() as connection:
-            levels.append(connection.exec_driver_sql("PRAGMA synchronous").scalar())
-    assert levels == [1, 3]  # NORMAL with the log, EXTRA without it
-
-
 @pytest.mark.parametrize(
     ("place", "said"),
     [
@@ -159,7 +116,7 @@ def test_a_path_is_a_path_whatever_is_in_it(name: str, tmp_path: Path) -> None:
     open_ledger(tmp_path / name).create("people", terms())
     charge(str(tmp_path / name))
     assert open_ledger(name).state("people").count == 1
-    assert {path.name.removeprefix(name) for path in tmp_path.iterdir()} >= {"", "-synced"}
+    assert {path.name.removeprefix(name) for path in tmp_path.iterdir()} == {"", "-queue"}
 
 
 def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch) -> None:

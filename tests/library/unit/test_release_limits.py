@@ -18,7 +18,7 @@ from dpaudit.releases import plan as plans
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables, exact_values
 from dpaudit.releases.programs import Program
-from dpaudit.releases.publish import publish
+from dpaudit.releases.publish import NO_LEDGER, publish
 from dpaudit.releases.queries import (
     QUERIES,
     Count,
@@ -112,7 +112,7 @@ def test_a_release_does_what_its_plan_accepts_at_the_limit(query: str, tmp_path:
     item, schema = made(largest)
     assert item.query == query
     plan = release(item, schema).plan()
-    done = publish(plan, table(schema), tmp_path, ledger=None, trials=0)
+    done = publish(plan, table(schema), tmp_path, ledger=NO_LEDGER, trials=0)
     assert done.rows
 
 
@@ -138,7 +138,7 @@ def test_what_the_engine_alone_would_refuse_is_refused_after_the_charge(
     monkeypatch.setattr(plans, "refuse_groups", lambda *_: None)
     plan = release(item, schema).plan()
     with pytest.raises(Exception, match="interrupted after it was charged"):
-        publish(plan, table(schema), tmp_path, ledger=None, trials=0)
+        publish(plan, table(schema), tmp_path, ledger=NO_LEDGER, trials=0)
 
 
 @pytest.mark.usefixtures("small")

@@ -22,12 +22,13 @@ import pytest
 from dpaudit.check.assumptions import DRAWN, standing
 from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, Unsupported
 from dpaudit.families.opaque import ApproxDP, PureDP
-from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
+from dpaudit.ledger import Ledger, LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.attacked import mechanism_of
 from dpaudit.releases.plan import Plan, Release, load_plan, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.publish import (
+    NO_LEDGER,
     ReleaseInterrupted,
     contents_of,
     draw,
@@ -173,7 +174,7 @@ def test_items_of_every_kind_are_published_with_their_error(tmp_path: Path) -> N
         Ranges(name="ages", column="age", edges=(25, 50, 75)),
         budget=ApproxDP(20, Fraction(1, 10**6)),
     ).plan()
-    found = unattacked(plan, frame(20_000), tmp_path, ledger=None)
+    found = unattacked(plan, frame(20_000), tmp_path, ledger=NO_LEDGER)
     by = {(row.item, row.keys, row.statistic): row for row in found.rows}
     women = by["count", (("sex", "f"),), "count"]
     assert abs(women.value - 10_000) < 800
@@ -437,7 +438,7 @@ def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     tmp_path: Path, counted: Plan
 ) -> None:
     """Delete the entropy of the run, or the row that noise was drawn exactly, and it does not."""
-    done = publish(counted, frame(), tmp_path, ledger=None, trials=200)
+    done = publish(counted, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
     assert done.verdict == "certified"
     written = json.loads((tmp_path / "certificate" / "release.json").read_text())
     predicate = written["predicate"]
@@ -460,7 +461,7 @@ def test_choices_by_ranks_and_counts_read_certified(tmp_path: Path) -> None:
     plan = release(
         Quantiles(name="age", column="age", at=("1/4", "1/2")), Top(name="sex", column="sex")
     ).plan()
-    done = publish(plan, frame(), tmp_path, ledger=None, trials=200)
+    done = publish(plan, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
     assert done.verdict == "certified"
     assert [row.statistic for row in done.rows][2:] == ["rank"]
     written = json.loads((tmp_path / "certificate" / "release.json").read_text())
@@ -473,9 +474,9 @@ def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted
     for folder, said in (("out", "is there"), ("elsewhere", "was released on")):
         with pytest.raises(LedgerRefused, match=said):
             unattacked(counted, frame(), tmp_path / folder, ledger=ledger)
-    unattacked(counted, frame(), tmp_path / "free", ledger=None)
+    unattacked(counted, frame(), tmp_path / "free", ledger=NO_LEDGER)
     with pytest.raises(LedgerRefused, match="is there"):
-        unattacked(counted, frame(), tmp_path / "free", ledger=None)
+        unattacked(counted, frame(), tmp_path / "free", ledger=NO_LEDGER)
     assert ledger.verify("people").count == 1
 
 
@@ -577,7 +578,7 @@ def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
 
     monkeypatch.setattr(publishing, "exact_values", broken)
     with pytest.raises(ReleaseInterrupted) as interrupted:
-        unattacked(counted, frame(), tmp_path / "out", ledger=None)
+        unattacked(counted, frame(), tmp_path / "out", ledger=NO_LEDGER)
     assert "Ada" not in str(interrupted.value)
 
 
@@ -646,3 +647,58 @@ def test_two_draws_differ_and_nothing_seeds_them(counted: Plan) -> None:
     spread = np.std([draw(counted, values)["count"][0] for _ in range(400)])
     # Within six standard errors of the declared deviation: false alarm 2e-9.
     assert abs(spread / counted.margins.deviation("count") - 1) < 6 / 800**0.5
+
+
+# --- the ledger that a plan names -----------------------------------------------------------------
+
+
+@pytest.fixture
+def naming(tmp_path: Path) -> tuple[Plan, Ledger]:
+    """A plan whose file names a ledger beside it, and that ledger, with the plan's account."""
+    table = tmp_path / "plan.toml"
+    table.write_text(
+        'title = "x"\nadjacency = "add_remove"\nledger = "kept.sqlite"\nbudget = { epsilon = 1 }\n'
+        'items = [{ name = "n", query = "count" }]\n[table]\nname = "people"\nunit = "person"\n'
+        'entity = "person"\nrows = 1\ncolumns = { sex = { kind = "category", keys = ["f", "m"] } }'
+    )
+    release = load_plan(table)
+    ledger = open_ledger(tmp_path / "kept.sqlite")
+    ledger.create("people", terms_of("person", release.scope, PureDP(1)))
+    return release.plan(), ledger
+
+
+PEOPLE = pl.DataFrame({"person": ["1", "2"], "sex": ["f", "m"]})
+
+
+@pytest.mark.parametrize("given", ["nothing", "None", "the same"])
+def test_a_plan_is_charged_in_its_own_ledger_from_python_too(naming, given, tmp_path) -> None:
+    plan, ledger = naming
+    named = {"nothing": {}, "None": {"ledger": None}, "the same": {"ledger": ledger}}[given]
+    unattacked(plan, PEOPLE, tmp_path / "first", **named)
+    assert ledger.state("people").count == 1
+    with pytest.raises(LedgerRefused, match="publish the files of that run"):
+        unattacked(plan, PEOPLE, tmp_path / "second", **named)
+
+
+def test_no_other_ledger_and_none_is_charged_of_a_plan_that_names_one(naming, tmp_path) -> None:
+    plan, ledger = naming
+    other = open_ledger(tmp_path / "other.sqlite")
+    for asked, said in ((other, "is charged in .*kept.sqlite"), (NO_LEDGER, "NO_LEDGER.*kept")):
+        with pytest.raises(InvalidParameter, match=said):
+            unattacked(plan, PEOPLE, tmp_path / "out", ledger=asked)
+    assert ledger.state("people").count == 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_plans_ledger_is_what_stops_a_second_draw(naming, tmp_path, monkeypatch) -> None:
+    """Without the guard a plan's budget is spent as often as it is asked."""
+    plan, ledger = naming
+    monkeypatch.setattr(publishing, "_book", lambda release, asked: None)
+    for folder in ("first", "second"):
+        unattacked(plan, PEOPLE, tmp_path / folder, ledger=None)
+    assert ledger.state("people").count == 0
+
+
+def test_a_plan_without_a_ledger_needs_the_word(counted: Plan, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="names no ledger; give one, or NO_LEDGER"):
+        unattacked(counted, frame(), tmp_path / "out")
