@@ -2,7 +2,8 @@
 
 ``sigma`` is what libraries that clip call the noise multiplier: the noise's standard deviation
 over the clipping norm C.  A record that is added or removed moves a clipped sum by C, one that is
-replaced by 2 C, which a declaration's own ``noise_multiplier`` (over the sensitivity) accounts for.
+replaced by 2 C, which a declaration's own ``noise_multiplier`` (over the sensitivity) accounts for:
+a recipe's declaration says under which adjacency that is, and is accounted for under no other.
 """
 
 from __future__ import annotations
@@ -29,16 +30,27 @@ from dpaudit.families.sampling import (
     RandomAllocation,
     SampledWithoutReplacement,
 )
-from dpaudit.nodes import Node
-from dpaudit.scope import Scope, Unit, central, choose, shown
+from dpaudit.nodes import Node, stated_under
+from dpaudit.scope import Adjacency, Scope, Unit, central, choose, shown
 
 SETTINGS = ("n", "batch", "epochs", "sigma")
-OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "unit", "contributions")
+OPTIONS = (
+    "sampling",
+    "largest",
+    "layers",
+    "microbatch",
+    "clipped_share",
+    "unit",
+    "contributions",
+    "adjacency",
+)
+# A gradient that is not there, on one of two neighbours: a clipped sum moves by one norm.
+ABSENT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Records, records a batch, passes over the records, noise over the clipping norm."""
+    """Records, records a batch, passes, noise over how far a unit moves a clipped sum."""
 
     n: int
     batch: int
@@ -70,7 +82,7 @@ def _poisson(run: Batches) -> Node:
 
 
 def _fixed(run: Batches) -> Node:
-    step = Gaussian("gradient", run.sigma / 2)
+    step = Gaussian("gradient", run.sigma)
     return Repeat(SampledWithoutReplacement(step, run.batch, run.n), run.steps)
 
 
@@ -120,6 +132,7 @@ def dp_sgd(
     clipped_share: object = None,
     unit: str = "record",
     contributions: int | None = None,
+    adjacency: str | None = None,
 ) -> Node:
     """DP-SGD on ``n`` records (DP-Adam alike, which reads the same noisy sums): a declaration.
 
@@ -135,6 +148,9 @@ def dp_sgd(
     mean by twice the norm.  ``clipped_share``: noise, of so many records, on how many gradients
     were clipped, which moves the norm (adaptive clipping).  Batches that are accumulated from
     several physical ones count as one batch.
+    ``adjacency``: under which the run is accounted for, by default the sampling's own.  Under
+    replace_one a record moves a clipped sum by two norms, and the noise multiplier of the
+    declaration is half of sigma.
 
     ``unit``: what may come and go.  A ``user`` has at most ``contributions`` = k records.  Under
     ``users`` sampling ``n`` and ``batch`` count users: each is in each batch by one coin,
@@ -155,7 +171,7 @@ def dp_sgd(
     >>> run
     Repeat(times=10000)
       PoissonSampled(rate=0.01)
-        Gaussian('gradient', noise_multiplier=1)
+        Gaussian('gradient', noise_multiplier=1, under='add_remove zero_out')
     """
     return _declared(
         _batches(n, batch, epochs, sigma),
@@ -166,6 +182,7 @@ def dp_sgd(
         clipped_share=clipped_share,
         unit=unit,
         contributions=contributions,
+        adjacency=adjacency,
     )
 
 
@@ -179,8 +196,10 @@ def _declared(
     clipped_share: object = None,
     unit: str = Unit.RECORD,
     contributions: object = None,
+    adjacency: str | None = None,
 ) -> Node:
     make, _ = _sampling(sampling)
+    replaced = _neighbours(sampling, adjacency) is Adjacency.REPLACE_ONE
     owned = _owned(run, sampling, unit, contributions)
     # Records of one user that are drawn together move every sum of a batch together.
     moved = owned if sampling == "users" else 1
@@ -192,19 +211,30 @@ def _declared(
         )
     if run.batch % own:
         raise InvalidParameter(f"microbatch = {own}: expected a divisor of batch = {run.batch}")
-    wider = 2 if own > 1 else 1
-    found = make(replace(run, sigma=run.sigma / (wider * moved)))
+    # What is replaced moves a sum by two norms and flips a bit of a count, as does a mean that is
+    # clipped of a microbatch, whoever of its records changes.
+    norms = 2 if replaced or own > 1 else 1
+    scaled = replace(run, sigma=run.sigma / (norms * moved))
+    found = make(scaled)
     if largest is not None:
-        found = _cut(found, run, integer(largest, "largest"), sampling)
-    # A record that is replaced flips a bit of the count, as does one within a microbatch.
-    flips = 2 if sampling == "fixed" or own > 1 else 1
+        found = _cut(scaled, integer(largest, "largest"), sampling)
     share = None
     if clipped_share is not None:
         share = exact(clipped_share, "clipped_share")
         positive(share, "clipped_share")
-        share /= flips * moved
+        share /= norms * moved
     found = _with_releases(found, integer(layers, "layers"), share)
+    among = {Adjacency.REPLACE_ONE} if norms == 2 else set(ABSENT)
+    if own > 1:
+        among.add(Adjacency.ZERO_OUT)
+    found = stated_under(found, *among)
     return found if owned == moved else Group(found, owned)
+
+
+def _neighbours(sampling: str, adjacency: str | None) -> Adjacency:
+    """The adjacency under which a run is accounted for."""
+    named = _sampling(sampling)[1] if adjacency is None else adjacency
+    return choose(Adjacency, named, "adjacency")
 
 
 def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int:
@@ -234,7 +264,7 @@ def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int
     return owned
 
 
-def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
+def _cut(run: Batches, largest: int, sampling: str) -> Node:
     if sampling != "poisson":
         raise InvalidParameter(f"largest = {largest}: only Poisson batches are cut, not {sampling}")
     if largest > run.n:
@@ -267,14 +297,19 @@ def _with_releases(node: Node, layers: int, clipped_share: Number | None) -> Nod
 
 
 def dp_ftrl(
-    *, steps: int, sigma: object, epochs: int = 1, strategy: Any = "tree"
+    *,
+    steps: int,
+    sigma: object,
+    epochs: int = 1,
+    strategy: Any = "tree",
+    adjacency: str = Adjacency.ZERO_OUT,
 ) -> CorrelatedGaussian:
     """DP-FTRL: noisy prefix sums of ``steps`` clipped sums, passes in one order: a declaration.
 
     One record takes part in at most ``epochs`` steps, steps / epochs apart.  Account for it under
     zero_out: a record without its gradient leaves the others where they are, and moves clipped sums
-    by C, where one that is replaced moves them by 2 C (give half the sigma under replace_one).
-    ``strategy``: as of :class:`CorrelatedGaussian`.
+    by C.  ``adjacency``: under replace_one a record moves them by 2 C, and the noise multiplier of
+    the declaration is half of sigma.  ``strategy``: as of :class:`CorrelatedGaussian`.
     Errors: InvalidParameter for steps that are no whole multiple of the passes.
     Source: Kairouz and others 2021; Choquette-Choo and others 2023 (several passes).
 
@@ -286,15 +321,24 @@ def dp_ftrl(
     if rounds % passes:
         raise InvalidParameter(f"steps = {rounds}: expected a multiple of epochs = {passes}")
     apart = Participation(passes, rounds // passes)
-    return CorrelatedGaussian("prefix sums", exact(sigma, "sigma"), rounds, strategy, apart)
+    replaced = choose(Adjacency, adjacency, "adjacency") is Adjacency.REPLACE_ONE
+    noise = exact(sigma, "sigma") / (2 if replaced else 1)
+    under = " ".join([Adjacency.REPLACE_ONE] if replaced else ABSENT)
+    return CorrelatedGaussian("prefix sums", noise, rounds, strategy, apart, under)
 
 
 def ftrl_noise_for(
-    *, epsilon: object, delta: object, steps: int, epochs: int = 1, strategy: Any = "tree"
+    *,
+    epsilon: object,
+    delta: object,
+    steps: int,
+    epochs: int = 1,
+    strategy: Any = "tree",
+    adjacency: str = Adjacency.ZERO_OUT,
 ) -> Fraction:
     """The least sigma, to six digits and rounded up, for :func:`dp_ftrl` to be (epsilon, delta)-DP.
 
-    Under zero_out; the other parameters are those of :func:`dp_ftrl`.
+    The other parameters are those of :func:`dp_ftrl`.
     Errors: as :func:`dp_ftrl` and :func:`noise_for`.
 
     >>> import dpaudit as dp
@@ -307,8 +351,10 @@ def ftrl_noise_for(
     non_negative(level, "epsilon")
     _between(chance)
     sigma = sympy.Symbol("sigma", positive=True)
-    declaration = dp_ftrl(steps=steps, sigma=sigma, epochs=epochs, strategy=strategy)
-    return _least_sigma(declaration, central("zero_out"), level, chance, "ftrl_noise_for")
+    declaration = dp_ftrl(
+        steps=steps, sigma=sigma, epochs=epochs, strategy=strategy, adjacency=adjacency
+    )
+    return _least_sigma(declaration, central(adjacency), level, chance, "ftrl_noise_for")
 
 
 def noise_for(
@@ -325,6 +371,7 @@ def noise_for(
     clipped_share: object = None,
     unit: str = "record",
     contributions: int | None = None,
+    adjacency: str | None = None,
 ) -> Fraction:
     """The least sigma, to six digits and rounded up, for :func:`dp_sgd` to be (epsilon, delta)-DP.
 
@@ -352,11 +399,13 @@ def noise_for(
         clipped_share=clipped_share,
         unit=unit,
         contributions=contributions,
+        adjacency=adjacency,
     )
     level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
     non_negative(level, "epsilon")
     _reachable(chance, run, sampling, contributions)
-    return _least_sigma(declaration, scope_of(sampling, unit), level, chance, "noise_for")
+    scope = scope_of(sampling, unit, adjacency)
+    return _least_sigma(declaration, scope, level, chance, "noise_for")
 
 
 def _least_sigma(node: Node, scope: Scope, level: Number, chance: Number, called: str) -> Fraction:
@@ -416,12 +465,12 @@ def _between(delta: Number) -> None:
         )
 
 
-def scope_of(sampling: str, unit: str = "record") -> Scope:
-    """The scope under which :func:`dp_sgd` with this sampling has its rules.
+def scope_of(sampling: str, unit: str = "record", adjacency: str | None = None) -> Scope:
+    """The scope under which :func:`dp_sgd` with this sampling is accounted for.
 
     Errors: InvalidParameter for a sampling or a unit of another name.
     """
-    return replace(central(_sampling(sampling)[1]), unit=choose(Unit, unit, "unit"))
+    return replace(central(_neighbours(sampling, adjacency)), unit=choose(Unit, unit, "unit"))
 
 
 def from_settings(text: str) -> tuple[Node, Scope]:
@@ -433,7 +482,7 @@ def from_settings(text: str) -> tuple[Node, Scope]:
     sampling = found.pop("sampling", "poisson")
     run = _batches(**{name: found.pop(name) for name in SETTINGS})
     unit = found.setdefault("unit", "record")
-    return _declared(run, sampling, **found), scope_of(sampling, unit)
+    return _declared(run, sampling, **found), scope_of(sampling, unit, found.get("adjacency"))
 
 
 def settings_in(text: str, needed: Sequence[str] = SETTINGS) -> dict[str, Any]:

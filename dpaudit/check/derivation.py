@@ -13,6 +13,7 @@ from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.pairs import concluded
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
+from dpaudit.check.sizes import require_one_data_set
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
@@ -71,6 +72,8 @@ def rederive(predicate: Json, root: Node) -> list[Value]:
     Errors: CertificateRejected naming the first step that does not follow, or that no mechanism
     could have.
     """
+    require_one_data_set(root)
+    _require_stated(root, predicate["scope"]["adjacency"])
     nodes = {node.digest: node for node in postorder(root)}
     adjacency = predicate["scope"]["adjacency"]
     values: list[Value] = []
@@ -83,6 +86,14 @@ def rederive(predicate: Json, root: Node) -> list[Value]:
         values.append(_step(row, nodes[row["node"]], premises, place, adjacency))
     require_possible(predicate["derivation"]["steps"], values, root)
     return values
+
+
+def _require_stated(root: Node, adjacency: str) -> None:
+    """Noise over a sensitivity under some adjacencies is certified under those alone."""
+    for node in postorder(root):
+        under = node.parameters.get("under") if node.is_shipped else None
+        held = under is None or adjacency in str(under).split()
+        require(held, f"{node.head[:80]}: its sensitivity is one under {under}, not {adjacency}")
 
 
 def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:

@@ -26,7 +26,15 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.arb import require_order
 from dpaudit.measures.invariants import require_consistent
-from dpaudit.nodes import Assumption, Node, digest_each, find_path, postorder, rests_on
+from dpaudit.nodes import (
+    Assumption,
+    Node,
+    digest_each,
+    find_path,
+    postorder,
+    require_stated,
+    rests_on,
+)
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
 
@@ -372,8 +380,10 @@ class Calculus:
         """The derivation of ``root``; shared subtrees are folded once.
 
         Errors: Unsupported before any number is made, naming the node's path and the calculi that
-        have a rule for it; InternalError for a bound that no mechanism has.
+        have a rule for it; InvalidParameter for noise that is stated under another adjacency;
+        InternalError for a bound that no mechanism has.
         """
+        require_stated(root, scope.adjacency)
         nodes = list(postorder(root))
         for node in nodes:
             if not self.has(node, scope):

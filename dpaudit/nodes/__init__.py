@@ -17,7 +17,9 @@ from dpaudit.nodes.core import (
     free_unknowns,
     hiding,
     postorder,
+    require_stated,
     rests_on,
+    stated_under,
 )
 
 __all__ = [
@@ -34,5 +36,7 @@ __all__ = [
     "free_unknowns",
     "hiding",
     "postorder",
+    "require_stated",
     "rests_on",
+    "stated_under",
 ]

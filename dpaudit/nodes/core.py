@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import canonical, exact, is_symbolic, readable, unknowns, wire
 from dpaudit.exact.domains import SHOWN, Span, Spans, checked, for_each, text
-from dpaudit.scope import choose
+from dpaudit.nodes.records import Counts, Records, Sees, reaching
+from dpaudit.scope import Adjacency, choose, shown
 
 DEPTH = 40
 
@@ -76,7 +77,7 @@ class Node:
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
     states_in: ClassVar[str] = ""  # the measure in which it states a guarantee, if it does
-    partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
+    counts: ClassVar[Counts] = Counts()  # which parameters count records, and what children see
     hidden_by: ClassVar[str] = ""  # who, between the records and an observer, has to keep a secret
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -104,6 +105,17 @@ class Node:
                 )
             elif f.type in ("str", str):
                 text(value, f"{type(self).__name__}.{f.name}")
+        _ = self.records
+
+    @cached_property
+    def records(self) -> Records:
+        """How many records reach it, as it and the nodes below state; errors as ``reaching``."""
+        return reaching(self)
+
+    @property
+    def partitions(self) -> bool:
+        """Whether its children see disjoint parts of the records."""
+        return self.counts.sees is Sees.PARTS
 
     def _spoken(self, value: Any) -> Spans:
         """The orders above 1, if this node's numbers are functions of the order."""
@@ -276,6 +288,46 @@ def examine(root: Node) -> None:
             stack.extend(() if asks else node.children)
 
 
+def adjacencies(value: object, place: str) -> str | None:
+    """The adjacencies of a text, in one order; None for None.  Errors: InvalidParameter."""
+    if value is None:
+        return None
+    text(value, place)
+    named = {choose(Adjacency, word, place) for word in str(value).split()}
+    if not named:
+        raise InvalidParameter(f"{place} = {shown(value)}: expected adjacencies, or None")
+    return " ".join(sorted(named))
+
+
+def stated_under(root: Node, *among: Adjacency | str) -> Node:
+    """The declaration whose noise multipliers are over a sensitivity under these adjacencies.
+
+    What says so already stays as it is.
+    """
+    named = adjacencies(" ".join(among), "under")
+    done: dict[int, Node] = {}
+    for node in postorder(root):
+        own = dict(node.parameters)
+        if "under" in own and own["under"] is None:
+            own["under"] = named
+        done[id(node)] = node.rebuild(own, [done[id(child)] for child in node.children])
+    return done[id(root)]
+
+
+def require_stated(root: Node, adjacency: Adjacency | str) -> None:
+    """Errors: InvalidParameter for noise over a sensitivity under other adjacencies."""
+    for node in postorder(root):
+        under = getattr(node, "under", None)
+        if under is not None and adjacency not in under.split():
+            named = " or ".join(under.split())
+            raise InvalidParameter(
+                f"{find_path(root, node)}: its noise_multiplier is over the sensitivity under "
+                f"{named}, and under {adjacency} a record may move the query further: account "
+                f"for it under {named}, or declare it for {adjacency} (dp_sgd, dp_ftrl: "
+                f"adjacency={str(adjacency)!r})"
+            )
+
+
 def hiding(root: Node) -> Node | None:
     """A node that rests on somebody's secret; where nobody is trusted (local) there is none."""
     return next((node for node in postorder(root) if node.hidden_by), None)
@@ -372,6 +424,7 @@ class Several(Node):
             if not isinstance(child, Node):
                 raise InvalidParameter(f"{name}[{i}] = {short(child)}: not a node")
         object.__setattr__(self, "nodes", tuple(children))
+        _ = self.records
 
     @property
     def children(self) -> tuple[Node, ...]:

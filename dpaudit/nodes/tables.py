@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import wire
 from dpaudit.nodes import VALUES, Leaf, Node, Several, postorder
 from dpaudit.nodes.core import holds_node
+from dpaudit.nodes.records import Counts, Sees
 from dpaudit.nodes.registry import load
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]{0,59}")
@@ -49,6 +50,8 @@ class Stranger(Node):
 
     Its parameters stay in their order on the wire, so its text may differ from its author's.
     """
+
+    counts: ClassVar[Counts] = Counts(sees=Sees.UNKNOWN)
 
     def __init__(self, type_name: str, parameters: Any, children: Sequence[Node]) -> None:
         if not isinstance(parameters, dict):

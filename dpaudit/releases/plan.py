@@ -41,6 +41,7 @@ from dpaudit.releases.queries import (
     Vector,
     item_of,
 )
+from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
 from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import MOST_CELLS, Schema, refuse_groups, schema_of
@@ -143,7 +144,14 @@ class Release:
                 f"thresholds take a delta of {float(told):g} of the budget's "
                 f"{float(self.delta):g}; give them less"
             )
-        plan = _searched(self, shares, float(told))
+        try:
+            plan = _searched(self, shares, float(told))
+        except ArithmeticError:  # of floats that overflow, or are 0
+            raise InvalidParameter(
+                f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
+                "the largest float was found that spends it: expected a budget that floats can "
+                "search, with an epsilon, rho or delta further from the ends of its range"
+            ) from None
         checked = plan.claim.check_account(plan.account)
         if checked.outcome is not Outcome.PROVED:
             raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")

@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import wraps
 from typing import Any
 
 import numpy as np
 import sympy
 
 from dpaudit.accountant.account import Account
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
@@ -102,6 +103,7 @@ from tests.support.coarse import (
 )
 
 Tree = tuple[Node, Cells]
+Kind = Callable[["Draws", str, int], Tree]
 TOLERANCE, NEAR = 1e-8, 1e-6
 WIDTH = 0.05
 SHADES = 24
@@ -127,6 +129,21 @@ def draw(rng: Draws, adjacency: str, depth: int = 2) -> Tree:
     if depth == 0 or rng.random() < 0.25:
         return rng.choice(LEAVES)(rng)
     return rng.choice(COMBINED)(rng, adjacency, depth - 1)
+
+
+def of_one_data_set(kind: Kind) -> Kind:
+    """Drawn again while its parts state other numbers of records than one data set has."""
+
+    @wraps(kind)
+    def drawn(rng: Draws, adjacency: str, depth: int) -> Tree:
+        while True:
+            try:
+                return kind(rng, adjacency, depth)
+            except InvalidParameter as error:
+                if ": declared " not in str(error):
+                    raise
+
+    return drawn
 
 
 def _gaussian(rng: Draws) -> Tree:
@@ -357,6 +374,7 @@ def _table(rng: Draws) -> Tree:
     return node, seen((shown, 0.0, NOTHING), (1 - shown, 1.0, NOTHING)) * common
 
 
+@of_one_data_set
 def _compose(rng: Draws, adjacency: str, depth: int) -> Tree:
     children = [draw(rng, adjacency, depth) for _ in range(rng.randint(2, 3))]
     cells = children[0][1]
@@ -377,6 +395,7 @@ def _parallel(rng: Draws, adjacency: str, depth: int) -> Tree:
     return Parallel(*(node for node, _ in children)), replace(children[-1][1], worst=False)
 
 
+@of_one_data_set
 def _select(rng: Draws, adjacency: str, depth: int) -> Tree:
     """The first is always chosen; or the past says which."""
     children = [draw(rng, adjacency, depth) for _ in range(2)]
@@ -388,6 +407,7 @@ def _select(rng: Draws, adjacency: str, depth: int) -> Tree:
     return Compose(past, chosen), before.then(cells, others)
 
 
+@of_one_data_set
 def _event(rng: Draws, adjacency: str, depth: int) -> Tree:
     """All is told in the event; or a test is passed, by neighbours of whom none is stable too."""
     (node, cells), rare = draw(rng, adjacency, depth), Fraction(1, 10 ** rng.randint(2, 30))
@@ -445,12 +465,14 @@ def _groups(rng: Draws, adjacency: str, depth: int) -> Tree:
     return Group(Repeat(sampled, times), size), cells**times
 
 
+@of_one_data_set
 def _allocated(rng: Draws, adjacency: str, depth: int) -> Tree:
     node, cells = draw(rng, adjacency, 0)
     slots = rng.choice((1, 2, 3, 10))
     return RandomAllocation(node, slots), one_of(cells, slots)
 
 
+@of_one_data_set
 def _batches(rng: Draws, adjacency: str, depth: int) -> Tree:
     """One pass over batches in an order that is public, or secret; neighbours in place."""
     if adjacency == "add_remove":
@@ -462,6 +484,7 @@ def _batches(rng: Draws, adjacency: str, depth: int) -> Tree:
     return ShuffledBatches(node, batches * batch, batch), one_of(cells, batches)
 
 
+@of_one_data_set
 def _cut(rng: Draws, adjacency: str, depth: int) -> Tree:
     """A Poisson batch that is cut where it is too large."""
     node, cells = draw(rng, adjacency, 0)
@@ -471,6 +494,7 @@ def _cut(rng: Draws, adjacency: str, depth: int) -> Tree:
     return cut, cells.mixed(stays(float(rate), population, batch))
 
 
+@of_one_data_set
 def _sampled(rng: Draws, adjacency: str, depth: int) -> Tree:
     """A child, which may be made of others or sampled again, whose batch the record joins."""
     nested = rng.random() < 0.5
@@ -593,6 +617,7 @@ def _reports(rng: Draws, adjacency: str, depth: int) -> Tree:
     return Shuffled(report, population), one_of(cells, population)
 
 
+@of_one_data_set
 def _replaced(rng: Draws, adjacency: str, depth: int) -> Tree:
     """Batches without the record run as with its replacement; or show that they are empty."""
     rate = Fraction(rng.randint(1, 100), 100)
@@ -648,7 +673,7 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _vector,
     _table,
 )
-COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
+COMBINED: tuple[Kind, ...] = (
     _compose,
     _repeat,
     _parallel,

@@ -8,6 +8,7 @@ not.  What a constructor refuses is drawn as well.
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ WHOLE = frozenset("whole count several".split())
 # How often a number is another one than its node's own, and that one depends on a round there.
 STRANGE, BOUND = 0.12, 0.45
 AS_WRITTEN = 0.03
+# How often plain sizes are made those of one data set; else they may contradict each other.
+ONE_DATA_SET = 0.9
 ROUNDS = (1, 1, 2, 2, 3, 3, 5, 8, 8, 20)
 SIMPLE = ("Gaussian", "Laplace", "PureDP", "ApproxDP", "ZCDP", "GDP", "DiscreteLaplace")
 QUICK = (*SIMPLE, "DiscreteGaussian", "RandomizedResponse", "ExponentialMechanism")
@@ -289,6 +292,49 @@ REALS: tuple[Callable[..., Any], ...] = (
 COUNTS: tuple[Callable[..., Any], ...] = (_step, _step, _step, _floor, _power_of_round, _summed)
 
 
+# --- sizes ----------------------------------------------------------------------------------------
+
+DRAWN = {
+    "SampledWithoutReplacement": "batch_size",
+    "SampledWithReplacement": "draws",
+    "CyclicBatches": "batch_size",
+    "ShuffledBatches": "batch_size",
+    "Shuffled": "",
+}
+APART = ("Parallel", "PoissonSampled", "RandomAllocation", "TruncatedPoisson", "CyclicPoisson")
+
+
+def _sized(tree: Json, records: int | None) -> int | None:
+    """Give the nodes of one data set one number of records; the number that reaches ``tree``."""
+    kind, own = tree["type"], tree["parameters"]
+    inside = records
+    if kind in DRAWN:
+        every, drawn = _plain(own["population"]), _plain(own.get(DRAWN[kind], {"number": "1/1"}))
+        if every is None or drawn is None:
+            return records
+        records = every if records is None else records
+        own["population"] = {"number": number(records)}
+        inside = min(drawn, records)
+        if kind.endswith("Batches"):
+            inside = math.gcd(drawn, records)
+        if DRAWN[kind]:
+            own[DRAWN[kind]] = {"number": number(inside)}
+    elif kind in APART:
+        inside = None
+    for child in tree["children"]:
+        found = _sized(child, inside)
+        if kind not in DRAWN and kind not in APART:
+            records = inside = found
+    return records
+
+
+def _plain(value: Json) -> int | None:
+    """A size that is written as a whole number."""
+    text = value.get("number")
+    whole = isinstance(text, str) and text.endswith("/1") and text[:-2].isdigit()
+    return int(text[:-2]) or None if whole and isinstance(text, str) else None
+
+
 # --- declarations ---------------------------------------------------------------------------------
 
 
@@ -304,6 +350,8 @@ class Draws(random.Random):
                 for value in part["parameters"].values():
                     if isinstance(value.get("number"), list):
                         value["number"] = normal(value["number"])
+        if self.random() < ONE_DATA_SET:
+            _sized(tree, None)
         return tree, adjacency
 
     def tree(self, adjacency: str, depth: int, above: tuple[Index, ...]) -> Json:

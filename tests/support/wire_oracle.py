@@ -780,6 +780,57 @@ COMBINED: dict[str, Callable[[Any, Truth], Truth]] = {
 }
 
 
+# --- numbers of records ---------------------------------------------------------------------------
+
+# The number of all records, and of those whom a child sees; one where no parameter says it.
+SIZES = {
+    "SampledWithoutReplacement": ("population", "batch_size"),
+    "SampledWithReplacement": ("population", "draws"),
+    "CyclicBatches": ("population", "batch_size"),
+    "ShuffledBatches": ("population", "batch_size"),
+    "Shuffled": ("population", ""),
+}
+MOST_STEPS = 3_000
+
+
+@dataclass
+class Place:
+    """A set of records, and what a declaration says of their number."""
+
+    sizes: set[Fraction] = field(default_factory=set)
+    limits: set[Fraction] = field(default_factory=set)
+    clients: set[Fraction] = field(default_factory=set)
+    parts: list[list[Place]] = field(default_factory=list)
+    draws: list[Place] = field(default_factory=list)
+    is_random: bool = False
+    reaches: Fraction | None = None
+
+    def draw(self, size: Fraction | None, limit: Fraction | None = None) -> Place:
+        """Records that are drawn of these, so many or a random number."""
+        made = Place({size} if size is not None else set(), is_random=size is None, reaches=limit)
+        self.draws.append(made)
+        return made
+
+    def least(self) -> Fraction:
+        """Records that must be here."""
+        parts = [sum((part.least() for part in each), Fraction(0)) for each in self.parts]
+        return max([Fraction(0), *self.sizes, *self.clients, *parts])
+
+    def contradiction(self) -> str:
+        """Why no data set is so; empty where one may be."""
+        several = [inner.contradiction() for each in self.parts for inner in each]
+        several += [inner.contradiction() for inner in self.draws]
+        if inside := next(filter(None, several), ""):
+            return inside
+        if len(self.sizes) > 1:
+            return f"{len(self.sizes)} sizes of one data set"
+        if self.is_random and self.least() > 0:
+            return "a size of a random number of records"
+        most = min([*self.sizes, *self.limits], default=None)
+        reached = max(self.least(), self.reaches or Fraction(0))
+        return "" if most is None or reached <= most else f"{reached} among {most} records"
+
+
 # --- declarations ---------------------------------------------------------------------------------
 
 
@@ -798,7 +849,54 @@ class Reader:
     @cached_property
     def truth(self) -> Truth:
         """Of all parts that make sense."""
-        return self._read(self.root, dict(self.values), 1)
+        found = self._read(self.root, dict(self.values), 1)
+        if not self.wrong and not self.unknown:
+            self._count_records()
+        return found
+
+    def _count_records(self) -> None:
+        """Note sizes that no one data set has, where all of them can be read."""
+        everybody = Place()
+        try:
+            self._walk(self.root, dict(self.values), everybody, [0])
+        except Unknown:
+            return
+        if why := everybody.contradiction():
+            self._note("sizes", "together", why)
+
+    def _walk(self, digest: str, values: dict[Symbol, Any], at: Place, steps: list[int]) -> None:
+        """State what a node and those below say of the records at a place.
+
+        Errors: Unknown for more steps than are walked.
+        """
+        steps[0] += 1
+        if steps[0] > MOST_STEPS:
+            raise Unknown("a large tree")
+        row = self.rows[digest]
+        kind, children, p = row["type"], row["children"], self._parameters(row, values)
+        if p is None:
+            raise Unknown("no sizes")
+        inside = [at] * len(children)
+        if kind in SIZES:
+            of_all, drawn = SIZES[kind]
+            at.sizes.add(p[of_all])
+            inside = [at.draw(p[drawn] if drawn else Fraction(1)) for _ in children]
+        elif kind in ("PoissonSampled", "RandomAllocation", "TruncatedPoisson", "CyclicPoisson"):
+            inside = [at.draw(None, p.get("batch_size")) for _ in children]
+            at.limits.update({p["population"]} if kind == "TruncatedPoisson" else ())
+        elif kind == "Parallel":
+            inside = [Place() for _ in children]
+            at.parts.append(inside)
+        elif "clients" in FIELDS[kind]:
+            at.clients.add(p["clients"])
+        index = row["parameters"].get("index", {}).get("number") if kind == "Repeat" else None
+        key = symbol(index) if isinstance(index, list) else None
+        again = key is not None and key in self.free(children[0])
+        rounds = int(p.get("times", 1))
+        for k in _rounds(rounds) if again else range(min(rounds, 1)):
+            bound = {**values, key: Fraction(k)} if key is not None and again else values
+            for child, place in zip(children, inside, strict=True):
+                self._walk(child, bound, place, steps)
 
     def free(self, digest: str) -> frozenset[Symbol]:
         """Symbols that a node depends on from outside."""

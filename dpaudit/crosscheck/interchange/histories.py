@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dpaudit.accountant.account import account
+from dpaudit.accountant.recipes import ABSENT
 from dpaudit.crosscheck.interchange.events import from_dp_event
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING, together
 from dpaudit.crosscheck.interchange.numbers import foreign, foreign_count, foreign_rate
@@ -45,7 +46,7 @@ from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import Adjacency, Scope, Unit, central, shown
 
@@ -71,7 +72,8 @@ def from_tensorflow_privacy(ledger: Sequence[Any]) -> Node:
 
     Errors: InvalidParameter naming the entry for what is no number in its range.
     """
-    return together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(listed(ledger))])
+    found = together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(listed(ledger))])
+    return stated_under(found, *ABSENT)
 
 
 def _entry(entry: Any, place: str) -> Node:
@@ -103,18 +105,23 @@ def from_jax_privacy(run: Any) -> Node:
     """
     noise, batch, examples, updates = fields_of(run, JAX, "run", set(MORE_OF_JAX))
     more = {name: field_of(run, name) for name in MORE_OF_JAX}
-    planned = more["batch_size_scale_schedule"] or more["batch_sizes"] not in (None, batch)
+    planned = more["batch_size_scale_schedule"] is not None or more["batch_sizes"] not in (
+        None,
+        batch,
+    )
     if planned or isinstance(noise, (list, tuple)) or isinstance(batch, (list, tuple)):
         raise Unsupported("run: schedules of noise or batches; declare each part of them by dp_sgd")
-    sampling = str(getattr(more["sampling_method"], "name", more["sampling_method"] or "POISSON"))
+    method = more["sampling_method"]
+    sampling = "POISSON" if method is None else str(getattr(method, "name", method))
     if sampling.rpartition(".")[2] != "POISSON":
         raise Unsupported(
             f"run.sampling_method = {sampling[:SHOWN]}: no Poisson batches; declare them by "
             "dp_sgd(sampling='fixed') and account for them under replace_one"
         )
-    if more["cycle_length"] not in (None, 1):
+    cycle = more["cycle_length"]
+    if cycle is not None and foreign_count(cycle, "run.cycle_length") != 1:
         raise Unsupported("run.cycle_length: noise in bands; declare a CorrelatedGaussian")
-    if more["is_finite_guarantee"] is False:
+    if not _is_finite(more["is_finite_guarantee"]):
         return NO_NOISE
     sigma = foreign(noise, "run.noise_multipliers")
     size, count = (
@@ -128,7 +135,7 @@ def from_jax_privacy(run: Any) -> Node:
         return NOTHING
     if sigma == 0:
         return NO_NOISE
-    step = Gaussian("gaussian", sigma)
+    step = stated_under(Gaussian("gaussian", sigma), *ABSENT)
     rate = Fraction(size, count)
     largest = more["truncated_batch_size"]
     sampled: Node = step if rate == 1 else PoissonSampled(step, rate)
@@ -136,9 +143,25 @@ def from_jax_privacy(run: Any) -> Node:
         cut = foreign_count(largest, "run.truncated_batch_size")
         sampled = TruncatedPoisson(step, rate, count, cut)
     training = Repeat(sampled, steps)
-    together_ = more["examples_per_user"]
-    owned = 1 if together_ is None else foreign_count(together_, "run.examples_per_user")
-    return training if owned <= 1 else Group(training, owned)
+    owned = _owned(more["examples_per_user"])
+    return training if owned == 1 else Group(training, owned)
+
+
+def _is_finite(value: object) -> bool:
+    """Errors: InvalidParameter for anything but a truth value, a text that says one among them."""
+    if value is not None and not isinstance(value, bool):
+        raise InvalidParameter(
+            f"run.is_finite_guarantee = {shown(value)}: expected true or false, and no text"
+        )
+    return value is not False
+
+
+def _owned(value: object) -> Fraction:
+    """Records of a user. Errors: InvalidParameter for none."""
+    owned = Fraction(1) if value is None else foreign_count(value, "run.examples_per_user")
+    if owned == 0:
+        raise InvalidParameter("run.examples_per_user = 0: expected at least 1 record of a user")
+    return owned
 
 
 def from_tumult(budgets: Sequence[Any]) -> Node:
@@ -152,6 +175,10 @@ def from_tumult(budgets: Sequence[Any]) -> Node:
 
 
 def _spent(budget: Any, place: str) -> Node:
+    if isinstance(budget, Mapping) and (other := sorted(map(str, set(budget) - set(SPENT)))):
+        raise InvalidParameter(
+            f"{place}: {other[0][:80]!r} is none of its fields, {', '.join(SPENT)}"
+        )
     found = _exactly(budget)
     if math.inf in found.values() or found.get("delta") == 1:
         return NO_NOISE
@@ -188,9 +215,23 @@ def _exactly(budget: Any) -> dict[str, Any]:
 
 
 def _opacus(content: Any, stated: Stated) -> Reading:
-    rows = content.get("history") if isinstance(content, Mapping) else content
+    rows = _rows_of_state(content) if isinstance(content, Mapping) else content
     adjacency = stated.adjacency or Adjacency.ADD_REMOVE
     return Reading(from_opacus_history(listed(rows), adjacency), adjacency, Unit.RECORD)
+
+
+def _rows_of_state(state: Mapping[str, Any]) -> Any:
+    """The rows of an accountant's ``state_dict``.
+
+    Errors: InvalidParameter for another table than one of ``history`` and ``mechanism``.
+    """
+    if other := sorted(map(str, set(state) - {"history", "mechanism"})):
+        raise InvalidParameter(
+            f"state: {other[0][:SHOWN]!r} is none of its fields, history and mechanism"
+        )
+    if "history" not in state or not isinstance(state.get("mechanism", ""), str):
+        raise InvalidParameter("state: expected history, and mechanism, a name")
+    return state["history"]
 
 
 def _tensorflow_privacy(content: Any, stated: Stated) -> Reading:
@@ -266,13 +307,16 @@ def loader_warning(declaration: Node, batches: object, delta: object) -> str | N
         raise InvalidParameter(f"batches = {shown(batches)}: expected poisson, shuffled or cyclic")
     rows = _rows(declaration, Fraction(1))
 
+    slots = [max(round(1 / step.rate), 1) for step, _ in rows]
+    records = math.lcm(*slots)  # of one data set, that each row's batches part evenly
+
     def passes(rounded: Callable[[Fraction], int]) -> Node:
         runs = []
-        for step, times in rows:
-            slots = max(round(1 / step.rate), 1)
-            whole = rounded(Fraction(times, slots))
+        for (step, times), number in zip(rows, slots, strict=True):
+            whole = rounded(Fraction(times, number))
             if whole:
-                runs.append(Repeat(kinds[batches](step.child, slots, 1), whole))
+                one = kinds[batches](step.child, records, records // number)
+                runs.append(Repeat(one, whole))
         return together(runs)
 
     scope = central(Adjacency.ZERO_OUT)

@@ -21,7 +21,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.sampling import PoissonSampled
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 
 SCOPE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)
@@ -41,7 +41,8 @@ def from_opacus_history(
     norms = NORMS[choose(Adjacency, adjacency, "adjacency")]
     if not isinstance(history, (list, tuple)):
         raise InvalidParameter("history: expected a list of (noise_multiplier, sample_rate, steps)")
-    return together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
+    found = together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
+    return stated_under(found, *(among for among, moved in NORMS.items() if moved == norms))
 
 
 def _run(row: Any, place: str, norms: int) -> Node:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import number, positive
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import Leaf, adjacencies, labelled
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussian(Leaf):
     """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D.
+
+    ``under``: adjacencies under which D is the sensitivity, separated by blanks; the noise is
+    accounted for under no other.  None where D is that of whatever adjacency is asked for.
 
     >>> import dpaudit as dp
     >>> noise = dp.Gaussian("mean", noise_multiplier="2")
@@ -21,10 +24,12 @@ class Gaussian(Leaf):
 
     label: str
     noise_multiplier: Number = number(positive)
+    under: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
+        object.__setattr__(self, "under", adjacencies(self.under, f"{self.name}.under"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from dpaudit.exact.domains import number, rate, refuse
 from dpaudit.families.correlated.node import BandedToeplitz, CorrelatedGaussian, Factorisation
 from dpaudit.families.discrete.node import whole
 from dpaudit.nodes.core import Node
+from dpaudit.nodes.records import Counts, Sees
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,6 +38,7 @@ class CyclicPoisson(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts(sees=Sees.DRAWN)
 
     child: Node
     groups: Number = number(whole)

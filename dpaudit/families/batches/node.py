@@ -9,8 +9,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import known_sign, known_whole, number, rate, refuse
 from dpaudit.families.discrete.node import whole
-from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Node
+from dpaudit.nodes.records import Counts, Sees
 
 
 def fits(batch_size: Number, population: Number, place: str) -> None:
@@ -50,13 +50,14 @@ class CyclicBatches(Node):
     Fraction(1, 1)
     """
 
+    counts: ClassVar[Counts] = Counts("population", sees=Sees.DRAWN, draws="batch_size")
+
     child: Node
     population: Number = number(whole)
     batch_size: Number = number(whole)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, self.batch_size)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -76,6 +77,7 @@ class ShuffledBatches(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts("population", sees=Sees.DRAWN, draws="batch_size")
 
     child: Node
     population: Number = number(whole)
@@ -83,7 +85,6 @@ class ShuffledBatches(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, self.batch_size)
         whole_batches(self.population, self.batch_size, self.name)
 
 
@@ -102,7 +103,9 @@ class TruncatedPoisson(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
-    population_at_most: ClassVar[bool] = True
+    counts: ClassVar[Counts] = Counts(
+        at_most="population", sees=Sees.DRAWN, draws_at_most="batch_size"
+    )
 
     child: Node
     rate: Number = number(rate)
@@ -111,7 +114,6 @@ class TruncatedPoisson(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, None)
         fits(self.batch_size, self.population, self.name)
         for name in ("rate", "population", "batch_size"):
             if is_symbolic(getattr(self, name)):

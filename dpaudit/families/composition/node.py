@@ -19,6 +19,7 @@ from dpaudit.nodes.core import (
     postorder,
     symbols_in,
 )
+from dpaudit.nodes.records import Counts, Sees
 
 
 class Compose(Several):
@@ -42,7 +43,7 @@ class Parallel(Several):
     Fraction(1, 2)
     """
 
-    partitions: ClassVar[bool] = True
+    counts: ClassVar[Counts] = Counts(sees=Sees.PARTS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

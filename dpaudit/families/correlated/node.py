@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, is_symbolic, readable
 from dpaudit.exact.domains import count, known_sign, number, positive, refuse
-from dpaudit.nodes.core import VALUES, Leaf, labelled
+from dpaudit.nodes.core import VALUES, Leaf, adjacencies, labelled
 from dpaudit.scope import choose
 
 LARGEST_MATRIX = 512
@@ -167,6 +167,7 @@ class CorrelatedGaussian(Leaf):
     declared adjacency; a row of no such round does not move.  ``strategy``: a
     :class:`Factorisation` or its name, a :class:`LowerTriangular` or a :class:`BandedToeplitz`;
     ``participation``: in which rounds one record takes part, the same on both data sets.
+    ``under``: as of :class:`Gaussian`.
     Errors: InvalidParameter for a strategy that is none of these, or of another number of rounds;
     for more bands than rounds, or more participations, that far apart, than the rounds hold
     (symbolic rounds are judged once they are bound).
@@ -182,10 +183,12 @@ class CorrelatedGaussian(Leaf):
     rounds: Number = number(count)
     strategy: Strategy | str = Factorisation.TREE
     participation: Participation = SINGLE
+    under: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
+        object.__setattr__(self, "under", adjacencies(self.under, f"{self.name}.under"))
         positive(self.rounds, f"{self.name}.rounds")
         if isinstance(self.strategy, str):
             chosen = choose(Factorisation, self.strategy, f"{self.name}.strategy")

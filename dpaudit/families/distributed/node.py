@@ -9,6 +9,7 @@ from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.domains import count, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.records import Counts
 
 LARGEST_VARIANCE = 10**4
 # Of vectors: the curvature of Skellam noise is found number by number up to its variance.
@@ -24,7 +25,8 @@ class DistributedGaussian(Leaf):
     none of the kind, and its own law is accounted for.  A record moves the sum by at most the
     integer ``sensitivity``.
     ``variance``: of each client's noise.  ``dropouts``: at most so many clients add no noise, or
-    tell theirs: those who drop out, and those who work with the aggregator.
+    tell theirs: those who drop out, and those who work with the aggregator.  Every client holds a
+    record or more; below a draw of records only those who are drawn take part, and add noise.
     Source: Kairouz, Liu, Steinke 2021, The Distributed Discrete Gaussian Mechanism.
 
     >>> import dpaudit as dp
@@ -35,6 +37,7 @@ class DistributedGaussian(Leaf):
     """
 
     hidden_by: ClassVar[str] = "secure aggregation"
+    counts: ClassVar[Counts] = Counts(at_least="clients")
 
     label: str
     variance: Number = number(positive)
@@ -94,6 +97,7 @@ class DistributedGaussianVector(Leaf):
     """
 
     hidden_by: ClassVar[str] = "secure aggregation"
+    counts: ClassVar[Counts] = Counts(at_least="clients")
 
     label: str
     variance: Number = number(positive)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, readable
-from dpaudit.exact.domains import count, known_sign, number, positive, probability
-from dpaudit.nodes.core import Assumption, Node, Status, postorder
+from dpaudit.exact.domains import count, number, positive, probability
+from dpaudit.nodes.core import Assumption, Node, Status
+from dpaudit.nodes.records import Counts
 
 
 def rare(value: Number, place: str) -> None:
@@ -74,7 +76,8 @@ class Group(Node):
     """``child``, accounted for one record, as a guarantee for any ``size`` records together.
 
     Under add_remove they all come or all go, under replace_one they change, under zero_out they
-    vanish.
+    vanish.  It is declared around a draw of records and not below it: members are drawn each by a
+    coin of its own.
 
     >>> import dpaudit as dp
     >>> household = dp.Group(dp.Laplace("count", 2), size=4)
@@ -82,55 +85,11 @@ class Group(Node):
     Fraction(2, 1)
     """
 
+    counts: ClassVar[Counts] = Counts(together=True)
+
     child: Node
     size: Number = number(count)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self.size, f"{self.name}.size")
-
-
-def below_a_draw(node: Node, records: Number | None) -> None:
-    """What stands below a node that draws records, or gives them places, fits what it draws.
-
-    ``records``: on how many the child runs; None where their number is random.  A child that is
-    declared for a population is one of just so many: what it hides among others would be hidden
-    among records that are not there.  Parts of so many records have sizes of their own.  A group is
-    declared around the draw, and not below it, as its members are drawn each by a coin of its own.
-    Errors: InvalidParameter for a Group below, and for another population.
-    """
-    for part in postorder(node.children[0]):
-        if isinstance(part, Group):
-            raise InvalidParameter(
-                f"{node.name}.child = {part.head[:80]}: expected no Group, whose members are drawn "
-                f"or placed each by itself; put Group around {node.name}"
-            )
-    sized = list(node.children)
-    while sized:
-        part = sized.pop()
-        population = getattr(part, "population", None)
-        if population is not None:
-            _fits(node, part, population, records)
-        elif records is None or not getattr(part, "partitions", False):
-            sized.extend(part.children)
-
-
-def _fits(node: Node, part: Node, population: Number, records: Number | None) -> None:
-    """Errors: InvalidParameter for a population other than ``records``; a larger bound of it is."""
-    at_most = getattr(part, "population_at_most", False)
-    if records is None:
-        if at_most:
-            return
-        raise InvalidParameter(
-            f"{part.head[:80]} below {node.name}: declared for {readable(population)} records, and "
-            f"how many {node.name} draws is random; draw so many of all by "
-            "SampledWithoutReplacement"
-        )
-    left = population - records
-    more = known_sign(left, strict=False) is False
-    fewer = not at_most and known_sign(-left, strict=False) is False
-    if more or fewer:
-        raise InvalidParameter(
-            f"{part.head[:80]} below {node.name}: declared for {readable(population)} records, and "
-            f"runs on the {readable(records)} that {node.name} draws"
-        )

@@ -10,8 +10,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, exp, is_symbolic
 from dpaudit.exact.domains import count, integer, known_sign, non_negative, number, positive, refuse
 from dpaudit.families.discrete.node import preset
-from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Leaf, Node, labelled
+from dpaudit.nodes.records import Counts, Sees
 
 
 def part(value: Number, place: str) -> None:
@@ -131,11 +131,11 @@ class Shuffled(Node):
     """
 
     hidden_by: ClassVar[str] = "a shuffler"
+    counts: ClassVar[Counts] = Counts("population", sees=Sees.DRAWN, draws=1)
 
     child: Node
     population: Number = number(count)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, Fraction(1))
         positive(self.population, f"{self.name}.population")

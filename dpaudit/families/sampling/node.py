@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
-from dpaudit.families.events.node import below_a_draw
 from dpaudit.nodes.core import Node
+from dpaudit.nodes.records import Counts, Sees
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,13 +28,10 @@ class PoissonSampled(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts(sees=Sees.DRAWN)
 
     child: Node
     rate: Number = number(rate)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        below_a_draw(self, None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +47,7 @@ class SampledWithoutReplacement(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts("population", sees=Sees.DRAWN, draws="batch_size")
 
     child: Node
     batch_size: Number = number(count)
@@ -57,7 +55,6 @@ class SampledWithoutReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, self.batch_size)
         positive(self.batch_size, f"{self.name}.batch_size")
         if known_sign(self.population - self.batch_size, strict=False) is False:
             refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
@@ -76,6 +73,7 @@ class SampledWithReplacement(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts("population", sees=Sees.DRAWN, draws="draws")
 
     child: Node
     draws: Number = number(count)
@@ -83,7 +81,6 @@ class SampledWithReplacement(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, self.draws)
         positive(self.draws, f"{self.name}.draws")
         positive(self.population, f"{self.name}.population")
 
@@ -101,11 +98,11 @@ class RandomAllocation(Node):
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
+    counts: ClassVar[Counts] = Counts(sees=Sees.DRAWN)
 
     child: Node
     slots: Number = number(count)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        below_a_draw(self, None)
         positive(self.slots, f"{self.name}.slots")

@@ -36,6 +36,7 @@ from dpaudit.families.events import Group
 SCOPE = dp.central("add_remove")
 Sample = namedtuple("Sample", "population_size selection_probability queries")
 Query = namedtuple("Query", "l2_norm_bound noise_stddev")
+ABSENT = "add_remove zero_out"
 RUN = {"noise_multipliers": 4.0, "batch_size": 1024, "num_samples": 50_000, "num_updates": 10_000}
 
 
@@ -82,7 +83,8 @@ def test_fields_of_jax_privacy_that_change_the_guarantee_are_not_passed_over() -
         with pytest.raises(Unsupported, match=named):
             from_jax_privacy(SimpleNamespace(**RUN, **{**silent, **changed}))
     cut = from_jax_privacy(SimpleNamespace(**RUN, **{**silent, "truncated_batch_size": 1100}))
-    step = TruncatedPoisson(dp.Gaussian("gaussian", 4), Fraction(1024, 50_000), 50_000, 1100)
+    noise = dp.Gaussian("gaussian", 4, ABSENT)
+    step = TruncatedPoisson(noise, Fraction(1024, 50_000), 50_000, 1100)
     assert cut == dp.Repeat(step, 10_000)
 
 
@@ -97,7 +99,7 @@ def test_a_state_of_opacus_is_read_as_it_is_saved() -> None:
 def test_a_ledger_of_tensorflow_privacy_in_either_form() -> None:
     entries = [Sample(1000, 0.01, [Query(2.0, 3.0), Query(1.0, 8.0)]), Sample(1000, 1.0, [])]
     plain = [[1000, 0.01, [[2.0, 3.0], [1.0, 8.0]]]]
-    inner = Compose(dp.Gaussian("gaussian", "1.5"), dp.Gaussian("gaussian", 8))
+    inner = Compose(*(dp.Gaussian("gaussian", noise, ABSENT) for noise in ("1.5", 8)))
     assert from_tensorflow_privacy(entries) == dp.PoissonSampled(inner, "0.01")
     assert from_tensorflow_privacy(plain) == from_tensorflow_privacy(entries)
     # Its buffers are of float32: .01 is stored as .0099999998, which would be read as less.
@@ -257,3 +259,28 @@ def test_a_table_with_one_key_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('{"history": [], "history": [[1.1, 0.01, 100]]}')
     with pytest.raises(InvalidParameter, match="a key occurs twice"):
         read_history(tmp_path / "x", "opacus")
+
+
+@pytest.mark.parametrize(
+    ("library", "content", "named"),
+    [
+        ("jax_privacy", {**RUN, "is_finite_guarantee": "false"}, "is_finite_guarantee"),
+        ("jax_privacy", {**RUN, "is_finite_guarantee": 0}, "is_finite_guarantee"),
+        ("jax_privacy", {**RUN, "examples_per_user": 0}, "examples_per_user = 0"),
+        ("jax_privacy", {**RUN, "cycle_length": True}, "cycle_length"),
+        ("jax_privacy", {**RUN, "sampling_method": ""}, "sampling_method"),
+        ("jax_privacy", {**RUN, "batch_size_scale_schedule": {}}, "schedules"),
+        ("opacus", {"history": [], "mechanism": "rdp", "steps": 9}, "'steps' is none"),
+        ("opacus", {"history": [], "mechanism": 3}, "mechanism, a name"),
+        ("opacus", {"mechanism": "rdp"}, "expected history"),
+        ("tumult", [{"epsilon": 1, "detla": 0.1}], "'detla' is none"),
+    ],
+)
+def test_fields_of_another_type_or_name_are_refused(
+    tmp_path: Path, library: str, content: Any, named: str
+) -> None:
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps(content))
+    stated = Stated.of("add_remove", "record") if library == "tumult" else Stated()
+    with pytest.raises((InvalidParameter, Unsupported), match=named):
+        read_history(file, library, stated)

@@ -21,16 +21,18 @@ from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
 
+ABSENT = "add_remove zero_out"
+
 
 def sampled(noise: Any, rate: Any) -> Node:
-    return PoissonSampled(Gaussian("gaussian", noise), rate)
+    return PoissonSampled(Gaussian("gaussian", noise, ABSENT), rate)
 
 
 def test_a_history_is_read() -> None:
     found = from_opacus_history([(1.1, 0.01, 100), (2, 1.0, 5)])
     tenth = Fraction(11, 10)
     assert found == Compose(
-        Repeat(sampled(tenth, Fraction(1, 100)), 100), Repeat(Gaussian("gaussian", 2), 5)
+        Repeat(sampled(tenth, Fraction(1, 100)), 100), Repeat(Gaussian("gaussian", 2, ABSENT), 5)
     )
 
 
@@ -41,7 +43,8 @@ def test_rows_without_cost_and_without_noise() -> None:
 
 
 def test_replace_one_halves_the_multiplier() -> None:
-    assert from_opacus_history([(2.0, 1.0, 5)], "replace_one") == Repeat(Gaussian("gaussian", 1), 5)
+    replaced = Gaussian("gaussian", 1, "replace_one")
+    assert from_opacus_history([(2.0, 1.0, 5)], "replace_one") == Repeat(replaced, 5)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])

@@ -28,6 +28,8 @@ from dpaudit.cli.main import main
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 
+ABSENT = "add_remove zero_out"
+
 
 def test_poisson_batches_have_the_known_epsilon() -> None:
     run = dp.dp_sgd(n=60_000, batch=600, epochs=100, sigma=1)
@@ -38,18 +40,19 @@ def test_poisson_batches_have_the_known_epsilon() -> None:
 def test_sigma_is_over_the_clipping_norm() -> None:
     """Replacing a record moves a clipped sum by twice the norm: half the noise multiplier."""
     run = dp.dp_sgd(n=1000, batch=10, epochs=1, sigma=2, sampling="fixed")
-    inner = dp.SampledWithoutReplacement(dp.Gaussian("gradient", 1), 10, 1000)
+    inner = dp.SampledWithoutReplacement(dp.Gaussian("gradient", 1, "replace_one"), 10, 1000)
     assert run == dp.Repeat(inner, 100)
     assert scope_of("fixed") == dp.central("replace_one")
 
 
 def test_the_other_samplings() -> None:
+    noise = dp.Gaussian("gradient", 2, ABSENT)
     allocated = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="allocation")
-    assert allocated == dp.Repeat(dp.RandomAllocation(dp.Gaussian("gradient", 2), 100), 3)
+    assert allocated == dp.Repeat(dp.RandomAllocation(noise, 100), 3)
     shuffled = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="shuffled")
-    assert shuffled == dp.Repeat(ShuffledBatches(dp.Gaussian("gradient", 2), 1000, 10), 3)
+    assert shuffled == dp.Repeat(ShuffledBatches(noise, 1000, 10), 3)
     kept = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="kept")
-    assert kept == ShuffledBatches(dp.Repeat(dp.Gaussian("gradient", 2), 3), 1000, 10)
+    assert kept == ShuffledBatches(dp.Repeat(noise, 3), 1000, 10)
     assert dp.dp_sgd(n=1000, batch=300, epochs="0.5", sigma=2).times == 2
 
 
@@ -188,19 +191,22 @@ def test_what_training_does_besides() -> None:
     found, known = (dp.account(run, scope).epsilon("1e-5") for run in (layers, single))
     assert (found.lower, found.upper) == (known.lower, known.upper)
     adaptive = dp.dp_sgd(**settings, clipped_share=5)
-    inner = dp.Compose(dp.Gaussian("gradient", 2), dp.Gaussian("clipped share", 10))
+    inner = dp.Compose(dp.Gaussian("gradient", 2, ABSENT), dp.Gaussian("clipped share", 10, ABSENT))
     assert adaptive == dp.Repeat(dp.PoissonSampled(inner, Fraction(1, 100)), 100)
     # Where a record is replaced, or is one of a microbatch, its bit of the count flips: by 1.
-    for flipped in ({"sampling": "fixed"}, {"sampling": "cyclic", "microbatch": 5}):
+    for flipped, under in (
+        ({"sampling": "fixed"}, "replace_one"),
+        ({"sampling": "cyclic", "microbatch": 5}, "replace_one zero_out"),
+    ):
         run = dp.dp_sgd(**settings, **flipped, clipped_share=5)
         assert run.child.child.nodes == (
-            dp.Gaussian("gradient", 1),
-            dp.Gaussian("clipped share", 5),
+            dp.Gaussian("gradient", 1, under),
+            dp.Gaussian("clipped share", 5, under),
         )
     small = dp.dp_sgd(**settings, sampling="cyclic", microbatch=5)
     assert dp.account(small, scope_of("cyclic")).step("gdp").value == 1
     cut = dp.dp_sgd(**settings, largest=40)
-    step = TruncatedPoisson(dp.Gaussian("gradient", 2), Fraction(1, 100), 1000, 40)
+    step = TruncatedPoisson(dp.Gaussian("gradient", 2, ABSENT), Fraction(1, 100), 1000, 40)
     assert cut == dp.Repeat(step, 100)
 
 
@@ -218,7 +224,7 @@ def test_users_have_several_records() -> None:
     # A user's records, drawn apart, show at three times the rate but seldom together.
     assert single.upper < grouped.lower <= grouped.upper < drawn.lower
     counted = dp.dp_sgd(**settings, sampling="users", unit="user", contributions=3, clipped_share=6)
-    assert counted.child.child.nodes[1] == dp.Gaussian("clipped share", 4)
+    assert counted.child.child.nodes[1] == dp.Gaussian("clipped share", 4, ABSENT)
 
 
 def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:

@@ -174,7 +174,10 @@ NOISE, POLL = dp.Gaussian("g", 1), dp.RandomizedResponse("poll", 1)
             "20 .* 10",
         ),
         (lambda: dp.SampledWithReplacement(dp.Shuffled(POLL, 6), 5, 10), "6 .* 5"),
-        (lambda: dp.CyclicBatches(dp.TruncatedPoisson(NOISE, "0.5", 10, 3), 20, 20), "10 .* 20"),
+        (
+            lambda: dp.CyclicBatches(dp.TruncatedPoisson(NOISE, "0.5", 10, 3), 20, 20),
+            "at most 10 .* 20",
+        ),
         (lambda: dp.PoissonSampled(dp.Shuffled(POLL, 1000), "0.01"), "1000 .* random"),
         (lambda: dp.PoissonSampled(dp.ShuffledBatches(NOISE, 2, 1), "0.5"), "2 .* random"),
         (lambda: dp.TruncatedPoisson(dp.Shuffled(POLL, 9), "0.5", 20, 10), "9 .* random"),
