@@ -93,7 +93,7 @@ def reaching(node: Any) -> Records:
     inside = {Sees.ALL: _same, Sees.PARTS: _parts, Sees.DRAWN: _drawn}[counts.sees](node, below)
     found = _same(node, [_own(node, counts), inside])
     _require_no_round(node, found)
-    return replace(found, group=node if counts.together else found.group)
+    return replace(found, group=node) if counts.together else found
 
 
 def _own(node: Any, counts: Counts) -> Records:
@@ -101,24 +101,24 @@ def _own(node: Any, counts: Counts) -> Records:
         return Stated(getattr(node, name), node, words) if name else None
 
     exactly = stated(counts.exactly, EXACTLY)
-    return Records(
-        exactly or stated(counts.at_least, AT_LEAST), exactly or stated(counts.at_most, AT_MOST)
-    )
+    least = exactly or stated(counts.at_least, AT_LEAST)
+    most = exactly or stated(counts.at_most, AT_MOST)
+    return Records(least, most) if least or most else NOTHING
 
 
 def _same(node: Any, several: Sequence[Records]) -> Records:
     """The same records, of which several statements hold."""
-    least = _extreme([r.least for r in several], 1)
-    most = _extreme([r.most for r in several], -1)
-    for lower in (r.least for r in several if r.least is not None):
-        for upper in (r.most for r in several if r.most is not None):
-            if _exceeds(lower.value, upper.value):
-                raise InvalidParameter(
-                    f"{lower}; {upper}; both are about the one data set that reaches {node.name}: "
-                    "state one number of records, and put what reads only a part of them into "
-                    "Parallel"
-                )
-    return Records(least, most, next((r.group for r in several if r.group is not None), None))
+    stating = [each for each in several if each is not NOTHING]
+    if len(stating) < 2:
+        return stating[0] if stating else NOTHING
+    least = _extreme([r.least for r in stating], 1)
+    most = _extreme([r.most for r in stating], -1)
+    if least is not None and most is not None and _exceeds(least.value, most.value):
+        raise InvalidParameter(
+            f"{least}; {most}; both are about the one data set that reaches {node.name}: state "
+            "one number of records, and put what reads only a part of them into Parallel"
+        )
+    return Records(least, most, next((r.group for r in stating if r.group is not None), None))
 
 
 def _extreme(stated: Sequence[Stated | None], sign: int) -> Stated | None:
@@ -151,6 +151,8 @@ def _parts(node: Any, below: Sequence[Records]) -> Records:
     """Disjoint parts: all records are at least their sum, and one part says nothing of the rest."""
     stated = [r.least for r in below if r.least is not None]
     group = next((r.group for r in below if r.group is not None), None)
+    if not stated and group is None:
+        return NOTHING
     if len(stated) < 2:
         return Records(stated[0] if stated else None, None, group)
     total = canonical(sum((each.value for each in stated), Fraction(0)))
@@ -182,7 +184,7 @@ def _drawn(node: Any, below: Sequence[Records]) -> Records:
             most = child.most
         elif child.most is not None and _exceeds(limit, child.most.value):
             raise InvalidParameter(f"{child.most}, and {name} draws up to {readable(limit)}")
-    return Records(most=most)
+    return Records(most=most) if most is not None else NOTHING
 
 
 def _require_fits(node: Any, child: Records, drawn: Number) -> None:

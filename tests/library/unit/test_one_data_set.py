@@ -15,6 +15,7 @@ import dpaudit as dp
 import dpaudit.check.derivation as derivation
 import dpaudit.measures.calculus as calculus
 import dpaudit.nodes.core as core
+import dpaudit.nodes.records as records
 from dpaudit.accountant.account import account
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import rederive
@@ -22,6 +23,7 @@ from dpaudit.check.sizes import require_one_data_set
 from dpaudit.crosscheck.interchange.histories import loader_warning
 from dpaudit.crosscheck.interchange.opacus import from_opacus_history
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter
+from dpaudit.exact.domains import known_sign
 from dpaudit.families.adaptive import Select
 from dpaudit.families.distributed import DistributedGaussian
 from dpaudit.families.events import EventSlack, ProposeTestRelease
@@ -227,6 +229,22 @@ def test_every_node_of_numbers_is_accepted_by_the_checker() -> None:
     for node in EVERY_TYPE:
         if not free_unknowns(node):
             require_one_data_set(node)
+
+
+def test_many_releases_of_one_data_set_are_compared_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is compared with the largest and the smallest size, not with each other one."""
+    asked: list[Any] = []
+
+    def counted(value: Any, *, strict: bool) -> bool | None:
+        asked.append(value)
+        return known_sign(value, strict=strict)
+
+    several = [drawn(1, 100, dp.Gaussian("g", z)) for z in range(1, 301)]
+    monkeypatch.setattr(records, "known_sign", counted)
+    dp.Compose(*several)
+    assert len(asked) < 5 * len(several)
 
 
 def test_a_free_size_is_judged_once_it_is_bound() -> None:
