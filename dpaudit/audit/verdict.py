@@ -1,8 +1,8 @@
 """Verdicts: what an audit's bounds and an account say together about each claim.
 
 Bounds are shown at 95%.  *refuted* needs an error rate of 1e-4 over the whole run, of which half
-goes to the bounds of all audits in the run; statistical conformance checks of all audits together
-raise a false alarm with probability below 1e-6.
+goes to the bounds of all audits' plain runs and two fifths to those from likelihoods; statistical
+conformance checks of all audits together raise a false alarm with probability below 1e-6.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dpaudit.audit.bounds.estimators import (
     mu_lower,
     pools,
 )
+from dpaudit.audit.likelihood import Likely
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.laws import CONFORMANCE_ERROR
 from dpaudit.check.measures import MEASURES
@@ -43,6 +44,7 @@ from dpaudit.nodes import Assumption, Status
 SHOWN_ERROR = 0.05
 DECISION_ERROR = 1e-4
 BOUND_SHARE = 0.5
+LIKELIHOOD_SHARE = 0.4  # the rest is the conformance checks'
 
 
 class Verdict(StrEnum):
@@ -122,11 +124,18 @@ class Lower:
 class DecisionBudget:
     """The errors of one certified run, in equal shares over all bounds and over all audits' checks.
 
-    ``bounds``: number of lower bounds the run makes; ``audits``: number of audits it runs.
+    ``bounds``: number of lower bounds the run makes of plain runs; ``audits``: number of audits it
+    runs; ``likelihoods``: number of lower bounds that it makes from likelihoods.
     """
 
     bounds: int
     audits: int
+    likelihoods: int = 1
+
+    @property
+    def likelihood(self) -> float:
+        """Error of one decisive bound from likelihoods."""
+        return DECISION_ERROR * LIKELIHOOD_SHARE / max(self.likelihoods, 1)
 
     @property
     def bound(self) -> float:
@@ -346,6 +355,35 @@ def _by_bounds(
                 )
 
 
+def by_likelihoods(checked: Checked, likely: Sequence[Likely]) -> Iterator[Ruling]:
+    """As by plain runs: bounds on the program with the declared noise, for which a claim is made.
+
+    None is made where a conformance check of the program is broken, so that one above the account
+    says that program, account or likelihood is wrong.
+    """
+    for one in likely:
+        lower = one.lower(checked.claim)
+        if lower is None:
+            continue
+        shown = f"likelihoods of {0 if one.counted is None else len(one.counted):,} runs"
+        condition = "if its noise is the declared one"
+        if above(lower.decisive, checked.claim.value):
+            yield Ruling(
+                Verdict.REFUTED,
+                f"{shown} show that the program leaks at least {_down(lower.decisive)} "
+                f"{condition}, at error rate {DECISION_ERROR:g}, above the claim",
+            )
+        if checked.step is not None:
+            value = checked.step.value
+            upper = value[0] if isinstance(value, tuple) else value
+            if above(lower.decisive, upper):
+                yield Ruling(
+                    Verdict.ALARM,
+                    f"{shown} show {_down(lower.decisive)} {condition}, above accounted "
+                    f"{_up(upper)}",
+                )
+
+
 def _by_findings(findings: Sequence[Finding]) -> Iterator[Ruling]:
     for finding in findings:
         if finding.status == "broken":
@@ -383,7 +421,12 @@ def _up(upper: object) -> str:
 
 def exceeds(lower: Lower, value: object) -> bool:
     """Whether a bound, as printed, is certainly above an exact value; never for symbols."""
+    return above(lower.decisive, value)
+
+
+def above(bound: float, value: object) -> bool:
+    """As :func:`exceeds`, of a number."""
     if is_infinite(value) or unknowns(value):
         return False
-    shown = Fraction(decimal_lower(exact(lower.decisive, "bound")))
+    shown = Fraction(decimal_lower(exact(bound, "bound")))
     return bool(enclose(shown) > enclose(value))

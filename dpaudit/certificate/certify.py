@@ -31,15 +31,18 @@ from dpaudit.audit.examine import (
     read_by_others,
     shape_like,
 )
+from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, Wanted, likelihood_audit
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
+    SHOWN_ERROR,
     Bounds,
     DecisionBudget,
     Judged,
     Ruling,
     Verdict,
     bounds_of,
+    by_likelihoods,
     deltas,
     judge_program,
     lens,
@@ -66,6 +69,7 @@ from dpaudit.certificate.evidence import (
     differences,
     evidence_caveats,
     examination_row,
+    likelihood_rows,
     roc_rows,
     written,
 )
@@ -111,6 +115,8 @@ DISCARDED = (
 )
 # Trials of the audit of the program itself, and how many numbers its runs may read for them.
 FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
+BROKEN = "a conformance check of the program is broken"
+SLOWEST = 20  # times as many numbers may be read for the fewest runs of a likelihood audit
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,10 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
     bounds = sum(
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
-    budget = DecisionBudget(bounds, sum(audits))
+    likelihoods = sum(
+        count * len(Wanted.of(o.mechanism.claims)) for o, count in zip(orders, audits, strict=True)
+    )
+    budget = DecisionBudget(bounds, sum(audits), likelihoods)
     given = [seed for seed in (options.seed, options.audit_seed) if seed is not None]
     seed = given[0] if given else secrets.randbits(128)
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
@@ -223,6 +232,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
     trusted = [_on_trust(one, mechanism) for one in checks]
     examination = examined(run, order) if known is None else known
     attempts = _attempts(run, index, examination)
+    likely = _likelihoods(run, index, examination, attempts)
     shown = next((a for a in attempts if not a.prefix), None)
 
     def judged_by(
@@ -244,7 +254,10 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                     for a in attempts
                     if a.prefix
                 ],
-                more=_by_curves(one.claim, attempts),
+                more=(
+                    *_by_curves(one.claim, attempts),
+                    *by_likelihoods(one, _resting(likely, examination)),
+                ),
             )
             for one, on_trust in zip(checks, trusted, strict=True)
         )
@@ -269,6 +282,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                     standing(conformance, account.node, entropy, unit), judged, profile
                 ),
                 "audits": audit_rows(attempts, judged, budget),
+                "likelihoods": likelihood_rows(_resting(likely, examination), budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
                 "run": None,
@@ -408,6 +422,54 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
         prefix = FOUND if any(not a.prefix for a in found) else ""
         found.append(_attempt(run, FOUND_PAIRS + index, own, prefix, ()))
     return sorted(found, key=lambda attempt: bool(attempt.prefix))
+
+
+def _likelihoods(
+    run: Run, index: int, examination: Examination, attempts: Sequence[Attempt]
+) -> list[Likely]:
+    """Bounds from likelihoods of the named program, on each pair that it is attacked on.
+
+    None where a check of the program is broken: they rest on what the checks test.  A stand-in has
+    none, and neither has a program whose runs are long beyond the fewest that are counted.
+    """
+    order, options = run.orders[index], run.options
+    mechanism, declaration = order.mechanism, order.mechanism.declaration
+    own = [a.attacked for a in attempts if not a.differs]
+    pairs = {a.suite.neighbours.digests: a.suite.neighbours for a in own}
+    if examination.pair is not None:
+        pairs.setdefault(examination.pair.digests, examination.pair)
+    broken = [*examination.broken, *(f for a in own for f in a.findings if f.status == "broken")]
+    runs = min(RUNS, NUMBERS // max(1, examination.work))
+    why_not = BROKEN if broken else ""
+    if runs * SLOWEST < FEWEST_RUNS:
+        why_not = "its runs are too long"
+    if options.trials is not None:
+        runs = min(runs, options.trials)
+    return [
+        Likely(neighbours, mechanism.program, run.seed, why_not=why_not)
+        if why_not
+        else likelihood_audit(
+            mechanism.program,
+            declaration,
+            mechanism.scope,
+            neighbours,
+            mechanism.claims,
+            seed=run.seed,
+            index=number * SUITES + index,
+            runs=max(FEWEST_RUNS, runs),
+            shown_error=SHOWN_ERROR,
+            decisive_error=run.budget.likelihood,
+            jobs=options.jobs,
+        )
+        for number, neighbours in enumerate(pairs.values())
+    ]
+
+
+def _resting(likely: Sequence[Likely], examination: Examination) -> list[Likely]:
+    """Likelihood audits without their bounds where an examination of later found something."""
+    if not examination.broken:
+        return list(likely)
+    return [Likely(one.neighbours, one.program, one.seed, why_not=BROKEN) for one in likely]
 
 
 def _named(prefix: str) -> str:

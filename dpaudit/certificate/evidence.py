@@ -16,6 +16,7 @@ from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.examine.examination import CONTROL
+from dpaudit.audit.likelihood import Likely, LikelyLower
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -30,6 +31,7 @@ from dpaudit.audit.verdict import (
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
+from dpaudit.check.likelihoods import DECLARED_NOISE
 from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
 from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
@@ -69,6 +71,57 @@ def audit_rows(
         for bound in (attempt.lens, *attempt.raws.values())
         if bound is not None
     ]
+
+
+def likelihood_rows(likely: Sequence[Likely], budget: DecisionBudget) -> list[Json]:
+    """One row a likelihood audit: its runs' losses and weights, and the bounds that follow."""
+    return [_likelihood(number, one, budget) for number, one in enumerate(likely, start=1)]
+
+
+def _likelihood(number: int, one: Likely, budget: DecisionBudget) -> Json:
+    counted = one.counted
+    scores = [] if counted is None else [*zip(counted.losses, counted.log_weights, strict=True)]
+    chosen = one.proposal.shift, one.proposal.include, one.proposal.plain
+    return {
+        "id": f"likelihood-{number}",
+        "program": program_text(one.program),
+        "conditional_on": DECLARED_NOISE,
+        "neighbours": list(one.neighbours.digests),
+        "neighbours_text": one.neighbours.text,
+        "run_on": ("first", "second")[one.side],
+        "seed": f"{one.seed:032x}",
+        "runs": len(scores),
+        "pilot_runs": one.pilots,
+        "proposal": dict(zip(("shift", "include", "plain"), map(_short, chosen), strict=True)),
+        # A run whose loss is not positive shows nothing, and is none of these.
+        "scores": [[_short(loss), _short(weight)] for loss, weight in scores if loss > 0],
+        "confidence": {
+            "level": "0.95",
+            "decision_error": plain(Decimal(repr(DECISION_ERROR))),
+            "adjusted_for": budget.likelihoods,
+        },
+        "decisive_error": decimal_lower(exact(budget.likelihood, "error"), 17),
+        "bounds": [*map(_likely_bound, one.bounds)],
+        "why_not": one.why_not,
+    }
+
+
+def _likely_bound(bound: LikelyLower) -> Json:
+    wire = {"epsilon": "approx_dp", "mu": "gdp", "rho": "zcdp"}[bound.wanted.number]
+    delta = bound.wanted.printed
+    return {
+        "lower": guarantee(wire, bound.shown, delta),
+        "decisive": guarantee(wire, bound.decisive, delta),
+        "tested": bound.bets[0].sought.number,
+        "at": _short(bound.bets[0].sought.at),
+        "refuted": [decimal_lower(exact(number, "bound")) for number in bound.tested],
+        "fractions": [_short(bet.fraction) for bet in bound.bets],
+    }
+
+
+def _short(number: float) -> str:
+    """A float as the decimal that reads back the same, without a sign of its exponent."""
+    return written(number + 0.0)
 
 
 def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:

@@ -94,7 +94,10 @@ def differences(
                 for field in COUNTED
                 if row[field] != other[field]
             ]
-    return found + [f"audit {name}: in the replay only" for name in again]
+    found += [f"audit {name}: in the replay only" for name in again]
+    if made["likelihoods"] != predicate.get("likelihoods", made["likelihoods"]):
+        found.append("likelihood audits: other losses, weights or bounds in the replay")
+    return found
 
 
 def refuted_afresh(

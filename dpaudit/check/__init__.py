@@ -19,6 +19,7 @@ from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.empirical import UNCHECKED as UNCHECKED_OF_AUDITS
 from dpaudit.check.empirical import check_empirical
 from dpaudit.check.file import NotACertificate, NotDone, is_empirical
+from dpaudit.check.likelihoods import rederive_likelihoods
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
@@ -134,7 +135,8 @@ def _check(certificate: Json) -> Confirmed:
     known = statuses(predicate, root)
     check_curves(predicate, root, values)
     bounds = rederive_bounds(predicate)
-    case = Case(predicate, root, values, bounds, known)
+    likely = rederive_likelihoods(predicate)
+    case = Case(predicate, root, values, bounds, known, likely)
     check_claims(case)
     check_conformance(predicate, root)
     doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
@@ -146,6 +148,7 @@ def _check(certificate: Json) -> Confirmed:
             f"{len(values)} steps of the derivation",
             "privacy profile, trade-off curve and plain words",
             f"{len(bounds)} lower bounds, from their counts",
+            *([f"{len(likely)} lower bounds, from their likelihoods"] if likely else []),
             f"{len(predicate['claims'])} claims and the verdict",
         ),
         on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),

@@ -308,5 +308,5 @@ def _conformance(predicate: Json) -> None:
     listed = predicate["audits"] or broken or not audited
     require(listed, "an audit's conformance held, but no audit is listed")
     spent = sum(decimal(row["error_rate"]) for row in rows)
-    allowed = decimal(DECISION_ERROR) / 2 * (1 + Fraction(1, 10**4))
-    require(spent <= allowed, "the conformance checks spend more than half the decision error")
+    allowed = decimal(DECISION_ERROR) / 10 * (1 + Fraction(1, 10**4))
+    require(spent <= allowed, "the conformance checks spend over a tenth of the decision error")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from dpaudit.check.bounds import (
 )
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
+from dpaudit.check.likelihoods import LikelyBound, decisive_numbers
 from dpaudit.check.measures import MEASURES, CheckedMeasure, claimed_as
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
@@ -60,6 +61,7 @@ class Case:
     values: list[Value]
     bounds: Mapping[str, Bound]
     statuses: Mapping[str, str]
+    likely: Sequence[LikelyBound] = ()
 
     @property
     def adjacency(self) -> str:
@@ -302,11 +304,15 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
     if _exceeds(claim, claim.number, case.bounds) or _contradicted(claim, case):
         return "refuted"
+    if _likely_exceeds(claim, claim.number, case):
+        return "refuted"
     if claim.row["check"] == "refuted":
         return "unconfirmed" if is_unconfirmed(value, "refuted", claim.number) else "refuted"
     if any(row["status"] == "broken" for row in case.predicate["conformance"]):
         return "alarm"
-    if value is not None and _exceeds(claim, value.number, case.bounds):
+    if value is not None and (
+        _exceeds(claim, value.number, case.bounds) or _likely_exceeds(claim, value.number, case)
+    ):
         return "alarm"
     if _lens_above_accounted(case):
         return "alarm"
@@ -346,6 +352,14 @@ def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
     if is_infinite(number) or unknowns(number):
         return False
     return any(_bound_exceeds(claim, number, bound) for bound in named(bounds, claim.audit))
+
+
+def _likely_exceeds(claim: Stated, number: Any, case: Case) -> bool:
+    """Whether a decisive bound from likelihoods is certainly above a number."""
+    if is_infinite(number) or unknowns(number):
+        return False
+    found = decisive_numbers(case.likely, claim.measure.wire, claim.delta)
+    return any(_above(one, number) for one in found)
 
 
 def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:

@@ -53,6 +53,13 @@ SIGNERS_WORD = (
     "environment",
     "reproduce command",
     "verdict reasons",
+    "likelihoods id",
+    "likelihoods neighbours",
+    "likelihoods neighbours_text",
+    "likelihoods run_on",
+    "likelihoods pilot_runs",
+    "likelihoods proposal",
+    "likelihoods why_not",
 )
 # Observed, and compared only with the p-value that is stated: at 1 it is that of many statistics.
 OBSERVED = (
@@ -64,7 +71,12 @@ OBSERVED = (
     "conformance error_rate",
 )
 # What is concluded is derived again from whatever stands here.
-CHOSEN = ("derivation steps witness",)
+CHOSEN = (
+    "derivation steps witness",
+    "likelihoods bounds at",
+    "likelihoods bounds fractions",
+    "likelihoods bounds refuted",
+)
 # Every point is confirmed by itself, so that one may be left out, or stand there twice.
 APART = (
     "derivation upper_bounds",
@@ -78,6 +90,14 @@ WEAKER = (
     "derivation steps expression",
     "derivation upper_bounds",
     "verdict margin",
+)
+# More runs that show nothing, smaller losses, weights and bounds are weaker evidence;
+# losses and weights are on the word of whoever made the audit: replay them.
+WEAKER_FROM_BELOW = (
+    "likelihoods scores",
+    "likelihoods runs",
+    "likelihoods bounds lower",
+    "likelihoods bounds decisive",
 )
 # Rounded outward when they are written, and so confirmed but for so much of themselves.
 ROUNDED = (
@@ -98,5 +118,9 @@ UNCHECKED = (
     Unchecked("a prover's choice: the conclusion was derived from what stands here", CHOSEN),
     Unchecked("points of a curve, each confirmed by itself; some may be left out", APART),
     Unchecked("upper bounds, which may be larger than the least that follows", WEAKER),
+    Unchecked(
+        "losses, weights and the lower bounds that follow from them, which may be smaller",
+        WEAKER_FROM_BELOW,
+    ),
     Unchecked(f"confirmed but for a relative {ROUNDING:g}, by which they may be rounded", ROUNDED),
 )

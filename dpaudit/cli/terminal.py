@@ -131,7 +131,8 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
         for row, claim in zip(summary_rows([certificate]), claims, strict=True):
             style = STYLES[claim["verdict"]]
             reading = f" ({row.reading})" if row.reading else ""
-            cells = (row.name, row.claim + reading, row.accounted, row.attacked)
+            attacked = "; ".join(filter(None, (row.attacked, row.likely)))
+            cells = (row.name, row.claim + reading, row.accounted, attacked)
             shown = (escape(plain(cell)) for cell in cells)
             table.add_row(*shown, f"[{style}]{escape(row.verdict)}[/]")
     _print(table)

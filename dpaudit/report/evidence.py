@@ -68,8 +68,46 @@ def audits(predicate: Json) -> Section:
     )
     rows = tuple(_audit_row(i, audit, predicate) for i, audit in enumerate(found, start=1))
     table = Table(say("Audits at a glance"), columns, rows)
-    blocks = (Paragraph(text), table, *_examined(predicate), *_conformance(predicate))
+    blocks = (
+        Paragraph(text),
+        table,
+        *_likelihoods(predicate),
+        *_examined(predicate),
+        *_conformance(predicate),
+    )
     return Section("audits", title, blocks)
+
+
+def _likelihoods(predicate: Json) -> list[Block]:
+    """Bounds from likelihoods, which rest on the declared noise, or why there are none."""
+    found = predicate.get("likelihoods", ())
+    if not found:
+        return []
+    text = say(
+        "These bounds hold for the program with the declared noise: its runs were drawn where rare "
+        "events are common, and weighted by the declared densities. Whether the program draws this "
+        "noise is what the plain runs and the checks test."
+    )
+    columns = (say("Attack"), say("Runs"), say("Bound from likelihoods"))
+    rows = tuple(
+        (
+            Cell(row["neighbours_text"] or "—"),
+            Cell(numbers.grouped(row["runs"]), (), "number"),
+            _likely(row),
+        )
+        for row in found
+    )
+    heading = Heading(say("Bounds from likelihoods"))
+    return [heading, Paragraph(text), Table(say("Likelihood audits at a glance"), columns, rows)]
+
+
+def _likely(row: Json) -> Cell:
+    bounds = [words.guarantee(bound["lower"], "lower") for bound in row["bounds"]]
+    if row["why_not"] or not bounds:
+        why = say("no likelihood: {why}", why=words.embedded(row["why_not"]))
+        return Cell(say("None"), (why,), "none")
+    level = say("{level} confidence", level=numbers.percent(row["confidence"]["level"]))
+    return Cell(bounds[0], (*bounds[1:], level), "strong")
 
 
 def derivation(predicate: Json) -> Section:

@@ -39,7 +39,13 @@ def claims_table(predicate: Json) -> Table:
         say("Result"),
     )
     rows = tuple(
-        (_claimed(claim), _accounted(claim), _attacked(claim), _margin(claim), _result(claim))
+        (
+            _claimed(claim),
+            _accounted(claim),
+            _attacked(claim, predicate),
+            _margin(claim),
+            _result(claim),
+        )
         for claim in predicate["claims"]
     )
     return Table(say("Claims, accounted upper bounds and attacked lower bounds"), columns, rows)
@@ -64,9 +70,11 @@ def _accounted(claim: Json) -> Cell:
     return formula(words.accounted(claim), [reached])
 
 
-def _attacked(claim: Json) -> Cell:
+def _attacked(claim: Json, predicate: Json) -> Cell:
     bound, conditional = claim["lower"], words.attacked_conditionally(claim)
     notes = [conditional] if conditional else []
+    if likely := words.likely(predicate, claim):
+        notes.append(say("{bound}, if its noise is the declared one", bound=likely))
     if not bound:
         none = say("no audit bounds this claim unconditionally")
         return Cell(say("None"), (*notes, none), "none")

@@ -20,6 +20,7 @@ from dpaudit.report.words import Json
 class SummaryRow:
     """One claim of one certificate in words; ``attacked`` is free of any family assumption.
 
+    ``likely``: the bound from likelihoods, for the program with the declared noise.
     ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is;
     ``data`` the data set, ``issued`` the date, ``caveats`` those of the whole certificate.
     """
@@ -38,6 +39,7 @@ class SummaryRow:
     data: str = ""
     issued: str = ""
     caveats: tuple[str, ...] = ()
+    likely: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         data=data_of(predicate),
         issued=predicate["issued"][:10],
         caveats=tuple(predicate["caveats"]),
+        likely=words.likely(predicate, claim),
     )
 
 
@@ -218,7 +221,7 @@ def _link(address: str, row: SummaryRow, caveats: tuple[str, ...]) -> Link:
         (say("Issued"), Cell(row.issued, (), "date")),
         (say("Claim"), formula(row.claim, (row.reading,) if row.reading else ())),
         (say("Accounted (at most)"), formula(row.accounted)),
-        (say("Attacked (at least)"), formula(row.attacked)),
+        (say("Attacked (at least)"), formula(row.attacked, (row.likely,) if row.likely else ())),
         (say("Verdict"), Cell(row.verdict, why, row.tone)),
         (say("Stated by"), Cell(stated, sources)),
     )

@@ -210,6 +210,30 @@ def attacked(claim: Json) -> str:
     return guarantee(claim["lower"], "lower") if claim["lower"] else say("none")
 
 
+def likely(predicate: Json, claim: Json) -> str:
+    """The largest bound of a claim from likelihoods, with its runs; empty if there is none."""
+    stated = claim["stated"] or {"measure": ""}
+    measure, delta = stated["measure"], numbers.parse(stated.get("delta", "0"))
+    if measure == "pure_dp":
+        measure = "approx_dp"
+    found = [
+        (numbers.parse(bound["lower"][key]), row["runs"], bound["lower"])
+        for row in predicate.get("likelihoods", ())
+        for bound in row["bounds"]
+        for key in [comparable(bound["lower"], bound["lower"])]
+        if bound["lower"]["measure"] == measure
+        and numbers.parse(bound["lower"].get("delta", "0")) == delta
+    ]
+    if not found:
+        return ""
+    _, runs, bound = max(found, key=lambda one: one[0])
+    return say(
+        "{bound} from likelihoods of {runs} runs",
+        bound=guarantee(bound, "lower"),
+        runs=numbers.grouped(runs),
+    )
+
+
 def attacked_conditionally(claim: Json) -> str:
     """The bound that holds only within a family, marked as such; empty if there is none."""
     bound = claim["lower_conditional"]

@@ -306,7 +306,7 @@ def test_the_error_rate_is_spent_once() -> None:
         for row in predicate["conformance"]:
             row.update(error_rate="0.01")
 
-    assert "more than half the decision error" in rejected(held(), conformance)
+    assert "over a tenth of the decision error" in rejected(held(), conformance)
 
 
 def test_a_bound_cannot_be_listed_twice() -> None:

@@ -1,0 +1,353 @@
+"""Likelihood audits: bounds from exact likelihoods of a program's own runs, drawn from a proposal.
+
+The curator draws all noise and knows every declared density, so that a rare event need not be seen
+to be bounded: runs are drawn where it is common, and weighted (:mod:`dpaudit.curator.proposal`,
+:mod:`dpaudit.audit.bounds.weighted`).  Such a bound is one on *the program with the declared
+noise*: its queries are the program's own, its noise is what the declaration says.  Whether the
+noise is drawn so is what plain runs and residuals test; where they find anything, no bound of this
+kind is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpaudit.accountant.claim import Claim
+from dpaudit.audit.attacked import FIRST, SECOND
+from dpaudit.audit.bounds.weighted import Bet, CountedLosses, PilotLosses, Sought, mu_of_delta
+from dpaudit.audit.engine import Batch, plan, run_batches
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.curator.curator import Program
+from dpaudit.curator.locations import at, line_of_error
+from dpaudit.curator.proposal import NoLikelihood, Proposal, proposed
+from dpaudit.curator.replayer import Replayer, disclosures
+from dpaudit.errors import Dependent, DpauditError
+from dpaudit.exact import decimal_upper, unknowns
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.kernels.batches import draws_batches
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node, postorder
+from dpaudit.scope import Scope
+
+RUNS, FEWEST_RUNS = 1_000, 50
+PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
+ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
+TOGETHER = 500  # runs that are made at once
+COMPARED = 12  # runs that two walks read again
+# A pure claim holds at every delta: its epsilon is sought at this one, and mu where delta is so.
+PURE_DELTA, MU_DELTA = Fraction(1, 10**12), 1e-6
+START, MOST_SHIFT, INCLUDE = 1.0, 500.0, (0.3, 0.1, 0.6)
+NEARER, FARTHER = 0.6, 1.6  # of a shift
+ORDERS = (2.0, 4.0, 8.0, 16.0)
+LOWERED = 1 - 1e-9  # of a bound, more than floating point is off
+STAGES = 100  # keeps the draws of pilots apart from those of plain audits
+NOTHING = "no proposed run met an event that the other data set makes rarer"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A number that claims ask for: "epsilon" at ``delta``, "mu", or "rho"."""
+
+    number: str
+    delta: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim]) -> list[Wanted]:
+        """What claims of these measures ask for, each once; those at small deltas first."""
+        found: dict[Wanted, None] = {}
+        for claim in claims:
+            node = claim.guarantee
+            if isinstance(node, (ApproxDP, PureDP)):
+                delta = node.parameters.get("delta", Fraction(0))
+                if not unknowns(delta):
+                    found[cls("epsilon", Fraction(decimal_upper(delta)))] = None
+            elif isinstance(node, (GDP, ZCDP)):
+                found[cls("mu" if isinstance(node, GDP) else "rho")] = None
+        return sorted(found, key=lambda one: (one.number != "epsilon", one.delta))
+
+    @property
+    def printed(self) -> str:
+        """Its delta as a decimal; empty where it has none."""
+        return decimal_upper(self.delta) if self.number == "epsilon" else ""
+
+    @property
+    def aim(self) -> Sought:
+        """What a search for a proposal makes large."""
+        delta = (self.delta or PURE_DELTA) if self.number == "epsilon" else MU_DELTA
+        return Sought("epsilon", float(delta))
+
+    def sought(self, pilot: PilotLosses, shift: float) -> list[Sought]:
+        """What may be tested for it, of which a pilot chooses; of Gaussian noise that leans by
+        ``shift`` all runs show the same of the divergence of order shift + 1.
+        """
+        if self.number == "epsilon":
+            return [self.aim]
+        if self.number == "mu":
+            return [Sought("delta", round(self.aim.estimate(pilot), 6))]
+        return [Sought("divergence", order) for order in (*ORDERS, round(shift + 1.001, 3))]
+
+    def value(self, sought: Sought, found: float) -> float:
+        """The number from what was tested, rounded down."""
+        if self.number == "mu":
+            return mu_of_delta(sought.at, found) * LOWERED
+        return found / sought.at * LOWERED if self.number == "rho" else found
+
+
+@dataclass(frozen=True)
+class LikelyLower:
+    """A lower bound from likelihoods: ``shown`` at 95%, ``decisive`` at the run's decision error.
+
+    ``tested``: what the two bets refuted, a delta or a divergence where ``wanted`` is mu or rho.
+    """
+
+    wanted: Wanted
+    bets: tuple[Bet, Bet]
+    tested: tuple[float, float]
+    shown: float
+    decisive: float
+
+
+@dataclass(frozen=True, eq=False)
+class Likely:
+    """What one likelihood audit shows; ``why_not`` says why it shows nothing.
+
+    ``side``: the data set that was run, 0 for the first.  ``pilots``: runs that were not counted.
+    """
+
+    neighbours: Neighbours
+    program: Program
+    seed: int
+    side: int = FIRST
+    proposal: Proposal = Proposal()
+    counted: CountedLosses | None = None
+    pilots: int = 0
+    bounds: tuple[LikelyLower, ...] = ()
+    why_not: str = ""
+
+    def lower(self, claim: Claim) -> LikelyLower | None:
+        """The bound that a claim's number is held against."""
+        wanted = Wanted.of([claim])
+        return next((b for b in self.bounds if b.wanted in wanted), None)
+
+
+@dataclass(frozen=True, eq=False)
+class ProposalTask:
+    """One batch of runs drawn from a proposal, and what it says of the other data set."""
+
+    program: Program
+    declaration: Node
+    scope: Scope
+    pair: tuple[Records, Records]
+    proposal: Proposal
+    compare: bool = False
+
+    def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Array]:
+        """Losses and log weights.  Errors: NoLikelihood; what the program raises."""
+        with contextlib.redirect_stdout(sys.stderr):
+            found, curator = proposed(
+                self.program, self.declaration, self.scope, self.pair, rng=generator,
+                trials=batch.trials, proposal=self.proposal,
+            )  # fmt: skip
+            if self.compare:
+                self._compare(curator.transcript, found.losses, int(generator.integers(2**63)))
+        return {"losses": found.losses, "log_weights": found.log_weights}
+
+    def _compare(self, transcript: Any, losses: Array, coins: int) -> None:
+        """Errors: NoLikelihood where two walks of what was released say something else."""
+        replayer = Replayer(
+            self.program, self.declaration, self.scope, self.pair, coins=coins, draws=1
+        )
+        walks = [replayer.walk(records, transcript) for records in self.pair]
+        for text in disclosures(walks[0], walks[1]):
+            raise NoLikelihood(f"{text}, which no density tells")
+        again = replayer.compared(walks[0], walks[1], FIRST).scores
+        near = np.isclose(losses, np.clip(again, -1e6, 1e6), rtol=1e-4, atol=1e-3)
+        if not near.all():
+            raise NoLikelihood(
+                "its queries give other values where one run asks them of both data sets than in "
+                "a run of each"
+            )
+
+
+@dataclass(frozen=True)
+class _Tried:
+    side: int
+    proposal: Proposal
+    pilot: PilotLosses
+    sure: float  # what the pilot's own runs would bound
+    estimate: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        return self.sure, self.estimate
+
+    def centred(self) -> Proposal:
+        """The shift at which losses are about as large as the epsilon that the pilot estimates.
+
+        Of Gaussian noise at distance m a loss has mean (shift + 1/2) m^2.
+        """
+        plain = self.proposal.plain
+        square = float(self.pilot.losses.mean()) / ((1 - plain) * self.proposal.shift + 0.5)
+        if not (square > 0 and self.estimate > 0):
+            return replace(self.proposal, shift=min(4 * self.proposal.shift, MOST_SHIFT))
+        shift = min(max(self.estimate / square - 0.5, 0.05), MOST_SHIFT)
+        return replace(self.proposal, shift=float(f"{shift:.4g}"))
+
+
+def likelihood_audit(
+    program: Program,
+    declaration: Node,
+    scope: Scope,
+    neighbours: Neighbours,
+    claims: Sequence[Claim],
+    *,
+    seed: int,
+    index: int = 0,
+    runs: int = RUNS,
+    shown_error: float,
+    decisive_error: float,
+    jobs: int = 1,
+) -> Likely:
+    """Bounds of a program's runs on a pair of data sets in the measures of its claims.
+
+    A pilot of at most a dozen short runs chooses the data set to run, the proposal and the bets;
+    ``runs`` fresh ones are counted.  ``index`` keeps its draws apart from other audits'.
+    Never an error of the program's: a likelihood that is not exactly known is said to be none.
+    """
+    nothing = Likely(neighbours, program, seed)
+    wanted = Wanted.of(claims)
+    if not wanted:
+        return replace(nothing, why_not="no claim is of a measure that likelihoods bound")
+    audit = _Audit(
+        (program, declaration, scope, neighbours.pair), wanted, (shown_error, decisive_error),
+        seed=seed, index=index, runs=runs, jobs=jobs,
+    )  # fmt: skip
+    try:
+        return audit.made(nothing)
+    except Exception as error:  # noqa: BLE001  (what a program raises on runs like no other)
+        said = str(error) if isinstance(error, DpauditError) else type(error).__name__
+        where = "" if isinstance(error, NoLikelihood) else at(line_of_error(error))
+        return replace(nothing, why_not=f"{said}{where}")
+
+
+class _Audit:
+    def __init__(
+        self,
+        what: tuple[Program, Node, Scope, tuple[Records, Records]],
+        wanted: Sequence[Wanted],
+        errors: tuple[float, float],
+        *,
+        seed: int,
+        index: int,
+        runs: int,
+        jobs: int,
+    ) -> None:
+        self.what, self.wanted, self.errors = what, wanted, errors
+        self.seed, self.index, self.runs, self.jobs = seed, index, runs, jobs
+        self.pilot = min(PILOT, max(FEWEST_PILOT, runs // 4))
+        self.together, self.stage, self.pilots = TOGETHER, 0, 0
+
+    def made(self, nothing: Likely) -> Likely:
+        try:
+            best = self._search()
+        except Dependent:
+            # A public order of the records is drawn once a run.
+            self.runs, self.pilot, self.together = min(self.runs, ALONE[0]), ALONE[1], 1
+            best = self._search()
+        self._runs(best.side, best.proposal, min(COMPARED, self.pilot), compare=True)
+        counted = CountedLosses(*self._runs(best.side, best.proposal, self.runs))
+        bounds = tuple(self._bound(one, best, counted) for one in self.wanted)
+        return replace(
+            nothing,
+            side=best.side,
+            proposal=best.proposal,
+            counted=counted,
+            pilots=self.pilots,
+            bounds=bounds,
+            why_not="" if any(b.shown > 0 for b in bounds) else NOTHING,
+        )
+
+    def _runs(
+        self, side: int, proposal: Proposal, runs: int, *, compare: bool = False
+    ) -> tuple[Array, Array]:
+        program, declaration, scope, pair = self.what
+        ordered = pair if side == FIRST else pair[::-1]
+        task = ProposalTask(program, declaration, scope, ordered, proposal, compare)
+        batches = plan(self.index, side, STAGES + self.stage, runs, self.together)
+        self.stage += 1
+        jobs = self.jobs if len(batches) > 1 and self.together > 1 else 1
+        found = run_batches(task, batches, root_seed=self.seed, jobs=jobs)
+        rows: list[Mapping[str, Array]] = [found[b.key] for b in batches]
+        losses, weights = (np.concatenate([r[k] for r in rows]) for k in ("losses", "log_weights"))
+        return losses, weights
+
+    def _try(self, side: int, proposal: Proposal) -> _Tried:
+        pilot = PilotLosses(*self._runs(side, proposal, self.pilot))
+        self.pilots += self.pilot
+        return self._tried(side, proposal, pilot)
+
+    def _tried(self, side: int, proposal: Proposal, pilot: PilotLosses) -> _Tried:
+        aim, runs = self.wanted[0].aim, len(pilot)
+        sure = Bet.of(pilot, aim, runs, self.errors[0]).promise(pilot, runs)
+        return _Tried(side, proposal, pilot, sure, aim.estimate(pilot))
+
+    def _again(self, tried: _Tried) -> _Tried:
+        """With as many runs more: of the best of several pilots each was lucky, in part."""
+        more = self._try(tried.side, tried.proposal).pilot
+        both = (
+            np.concatenate(pair)
+            for pair in (
+                (tried.pilot.losses, more.losses),
+                (tried.pilot.log_weights, more.log_weights),
+            )
+        )
+        return self._tried(tried.side, tried.proposal, PilotLosses(*both))
+
+    def _search(self) -> _Tried:
+        """The best of a few pilots: the shift on either data set, then the batches.
+
+        Pilots are ranked by what their own runs would bound: an estimate that rests on one heavy
+        run was lucky, and one that met no rare event is low.
+        """
+        sampled = any(draws_batches(node) for node in postorder(self.what[1]))
+        start = Proposal(START, INCLUDE[0] if sampled else 0.0)
+
+        def best(tried: list[_Tried]) -> _Tried:
+            return max(tried, key=lambda one: one.rank)
+
+        either = []
+        for side in (FIRST, SECOND):
+            tried = [self._try(side, start)]
+            for _ in range(2):
+                tried.append(self._try(side, best(tried).centred()))
+            either.append(tried)
+        tried = max(either, key=lambda tried: best(tried).rank)
+        side = best(tried).side
+        for share in INCLUDE[1:] if sampled else ():
+            tried.append(self._try(side, replace(best(tried).proposal, include=share)))
+        for factor in (FARTHER, NEARER):
+            known = best(tried).proposal
+            moved = float(f"{factor * known.shift:.4g}")
+            tried.append(self._try(side, replace(known, shift=moved)))
+        finalists = sorted(tried, key=lambda one: one.rank)[-2:]
+        return best([*map(self._again, finalists)])
+
+    def _bound(self, wanted: Wanted, best: _Tried, counted: CountedLosses) -> LikelyLower:
+        pilot = best.pilot
+
+        def promise(sought: Sought) -> float:
+            bet = Bet.of(pilot, sought, self.runs, self.errors[0])
+            return wanted.value(sought, bet.promise(pilot, self.runs))
+
+        sought = max(wanted.sought(pilot, best.proposal.shift), key=promise)
+        shown, decisive = (Bet.of(pilot, sought, self.runs, error) for error in self.errors)
+        tested = shown.lower(counted) * LOWERED, decisive.lower(counted) * LOWERED
+        values = [wanted.value(sought, found) for found in tested]
+        return LikelyLower(wanted, (shown, decisive), tested, values[0], values[1])

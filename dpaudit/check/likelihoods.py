@@ -1,0 +1,157 @@
+"""Bounds from likelihoods, confirmed from the losses and weights that a certificate lists.
+
+With losses L and weights w of runs drawn from any law, X = w (1 - e^(epsilon - L))_+ has mean
+delta(epsilon) and Y = w e^((order - 1) L) has mean e^((order - 1) D_order) for the program with the
+declared noise.  A number is refuted at an error rate where the wealth prod (1 + f (X / m - 1)) of a
+fraction f reaches 1 / error, m the mean that it allows at most; X / m falls in the number.  The
+theorems are restated here and evaluated in Arb, at the listed numbers alone.  Losses and weights
+are on trust as counts are: who replays the audit makes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.bounds import DECISION_ERROR, SHOWN_ERROR, SHOWN_LEVEL
+from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.reading import SLACK, Json, decimal, is_plain, require
+from dpaudit.exact import enclose, working_precision
+
+DECLARED_NOISE = "the program draws the declared noise"
+LIKELIHOOD_SHARE = Fraction(2, 5)  # of the decision error
+PURE_DELTA = Fraction(1, 10**12)  # a pure claim holds at every delta
+FIELDS = {
+    "approx_dp": ("epsilon", "epsilon"),
+    "gdp": ("mu", "delta"),
+    "zcdp": ("rho", "divergence"),
+}
+
+
+@dataclass(frozen=True)
+class LikelyBound:
+    """A bound that follows: its measure, the delta of an epsilon, and the decisive number."""
+
+    measure: str
+    delta: str
+    decisive: Fraction
+
+
+def rederive_likelihoods(predicate: Json) -> list[LikelyBound]:
+    """The bounds of all likelihood audits, each confirmed.
+
+    Errors: CertificateRejected for one that does not follow from its losses and weights, for an
+    error rate above its share, or where a broken check takes away what it rests on.
+    """
+    rows = predicate.get("likelihoods", [])
+    total = sum(len(row["bounds"]) for row in rows)
+    require(len({row["id"] for row in rows}) == len(rows), "two likelihood audits have one name")
+    broken = any(
+        row["status"] == "broken" and row["about"] == "program" for row in predicate["conformance"]
+    )
+    require(not (broken and total), "bounds from likelihoods although a check is broken")
+    return [bound for row in rows for bound in _audit(row, total, predicate)]
+
+
+def _audit(row: Json, total: int, predicate: Json) -> list[LikelyBound]:
+    place = f"likelihood audit {row['id'][:40]}"
+    error = _share(row, total, place)
+    first, second = row["neighbours"]
+    require(first != second, f"{place}: its neighbours are one data set")
+    require(row["seed"] == predicate["reproduce"]["root_seed"], f"{place}: another root seed")
+    require(row["conditional_on"] == DECLARED_NOISE, f"{place}: it rests on something else")
+    require(row["program"] == predicate["mechanism"]["program"], f"{place}: of another program")
+    require(len(row["scores"]) <= row["runs"], f"{place}: more scores than runs")
+    scores = [tuple(_signed(text, place) for text in pair) for pair in row["scores"]]
+    require(all(loss > 0 for loss, _ in scores), f"{place}: a loss that is not positive")
+    return [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
+
+
+def _share(row: Json, total: int, place: str) -> Fraction:
+    """The error of one decisive bound: two fifths of the decision error, over those of the run."""
+    confidence, error = row["confidence"], decimal(row["decisive_error"])
+    require(confidence["decision_error"] == DECISION_ERROR, f"{place}: another decision error")
+    require(confidence["level"] == SHOWN_LEVEL, f"{place}: another confidence level")
+    require(confidence["adjusted_for"] >= total, f"{place}: adjusted for too few bounds")
+    spent = error * confidence["adjusted_for"] / (decimal(DECISION_ERROR) * LIKELIHOOD_SHARE)
+    require(abs(spent - 1) <= SLACK, f"{place}: its decisive error is not its share")
+    return error
+
+
+def _signed(text: str, place: str) -> Fraction:
+    require(is_plain(text), f"{place}: {text[:40]}: expected a finite decimal")
+    return -decimal(text[1:]) if text.startswith("-") else decimal(text)
+
+
+def _bound(row: Json, scores: Sequence[Any], runs: int, error: Fraction, place: str) -> LikelyBound:
+    measure, at = row["lower"]["measure"], decimal(row["at"])
+    require(measure in FIELDS, f"{place}: a bound in another measure")
+    field, tested = FIELDS[measure]
+    require(row["tested"] == tested, f"{place}: its bound is tested by another number")
+    delta = row["lower"].get("delta", "")
+    same = row["decisive"]["measure"] == measure and row["decisive"].get("delta", "") == delta
+    require(same, f"{place}: its decisive bound is in another measure")
+    if measure == "approx_dp":
+        stated = decimal(delta) or PURE_DELTA
+        require(0 < stated < 1 and abs(at / stated - 1) <= SLACK, f"{place}: at another delta")
+        at = stated
+    require(measure != "zcdp" or at > 1, f"{place}: an order of at most 1")
+    levels = (("lower", SHOWN_ERROR), ("decisive", error))
+    for (name, level), number, fraction in zip(
+        levels, row["refuted"], row["fractions"], strict=True
+    ):
+        refuted, share = decimal(number), decimal(fraction)
+        require(0 < share < 1, f"{place}: a fraction outside (0, 1)")
+        held = refuted == 0 or _refutes(scores, runs, (tested, at, refuted), share, level)
+        require(held, f"{place}: its {name} bound does not follow from its losses and weights")
+        value = decimal(row[name][field])
+        implied = value == 0 or _implied(measure, at, refuted, value)
+        require(implied, f"{place}: its {name} bound does not follow from what was refuted")
+    return LikelyBound(measure, delta, decimal(row["decisive"][field]))
+
+
+def _implied(measure: str, at: Fraction, refuted: Fraction, value: Fraction) -> bool:
+    """Whether a number at most ``value`` would contradict what was refuted."""
+    if measure == "gdp":
+        with working_precision():
+            return bool(gaussian_delta(at, value) <= enclose(refuted))
+    return value * (at if measure == "zcdp" else 1) <= refuted
+
+
+def _refutes(
+    scores: Sequence[Any], runs: int, tested: tuple[str, Fraction, Fraction],
+    fraction: Fraction, error: Fraction,
+) -> bool:  # fmt: skip
+    """Whether the wealth reaches 1 / error; runs that are not listed have X = 0."""
+    kind, at, number = tested
+    with working_precision():
+        share = enclose(fraction)
+        lost = (1 - share).log()
+        wealth = (runs - len(scores)) * lost
+        for loss, weight in scores:
+            ratio = _ratio(kind, at, number, loss, weight)
+            wealth = wealth + (lost if ratio is None else (1 + share * (ratio - 1)).log())
+        return bool(wealth >= -enclose(error).log())
+
+
+def _ratio(kind: str, at: Fraction, number: Fraction, loss: Fraction, weight: Fraction) -> Any:
+    """X over the mean that the number allows at most; None where it is 0."""
+    if kind == "divergence":
+        return enclose(weight + (at - 1) * (loss - number)).exp()
+    epsilon, mean = (number, at) if kind == "epsilon" else (at, number)
+    if loss <= epsilon:
+        return None
+    return enclose(weight).exp() * (1 - enclose(epsilon - loss).exp()) / enclose(mean)
+
+
+def decisive_numbers(bounds: Sequence[LikelyBound], measure: str, delta: str) -> list[Fraction]:
+    """Those of all bounds that a claim of this measure is held against."""
+    wire = "approx_dp" if measure == "pure_dp" else measure
+    at = delta or "0"
+    return [
+        b.decisive
+        for b in bounds
+        if b.measure == wire and (wire != "approx_dp" or decimal(b.delta) == decimal(at))
+    ]

@@ -1,0 +1,269 @@
+"""Likelihood audits of whole programs, in certificates and before the checker."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.accountant.account import Account
+from dpaudit.audit.likelihood import NOTHING, Likely, Wanted, likelihood_audit
+from dpaudit.audit.verdict import Verdict, by_likelihoods
+from dpaudit.certificate.certificate import statement
+from dpaudit.check import check
+from dpaudit.check.file import validate
+from dpaudit.errors import CertificateRejected
+from dpaudit.kernels.query import ClippedMean, Records
+from tests.support.kernels import Written
+from tests.support.likelihood import PAIR, PROGRAMS, SCOPE, mean
+
+NEIGHBOURS = dp.Neighbours(*PAIR, dp.Adjacency("zero_out"), "a record of 1, or none")
+
+
+def claims_of(*guarantees: Any) -> list[dp.Claim]:
+    return [dp.Claim(one, by="its author") for one in guarantees]
+
+
+CLAIMS = claims_of(dp.ApproxDP(5, "1e-5"), dp.GDP(1), dp.ZCDP("1/2"))
+
+
+def audited(program: Any, claims: Any = CLAIMS, **options: Any) -> Likely:
+    node = program.declaration(SCOPE)
+    settings = {"seed": 1, "runs": 600, "shown_error": 0.05, "decisive_error": 1e-6, **options}
+    return likelihood_audit(program, node, SCOPE, NEIGHBOURS, claims, **settings)
+
+
+def test_a_gaussian_is_bounded_within_five_percent_in_every_measure() -> None:
+    """One seed; each of the six bounds is above the truth with probability 5% or 1e-6."""
+    found = audited(PROGRAMS["gaussian"][0])
+    truth = {
+        "epsilon": float(dp.account(dp.Gaussian("a", 1), SCOPE).epsilon("1e-5").lower),
+        "mu": 1.0,
+        "rho": 0.5,
+    }
+    assert found.why_not == ""
+    for bound in found.bounds:
+        exact = truth[bound.wanted.number]
+        assert 0.95 * exact < bound.shown <= exact
+        assert 0.9 * exact < bound.decisive <= bound.shown
+
+
+@pytest.mark.parametrize("name", ["adaptive", "correlated", "sampled"])
+def test_programs_of_many_releases_are_bounded_within_a_fifth(name: str) -> None:
+    program = PROGRAMS[name][0]
+    exact = float(dp.account(program.node, SCOPE).epsilon("1e-5").upper)
+    found = audited(program, claims_of(dp.ApproxDP(5, "1e-5")))
+    assert 0.8 * exact < found.bounds[0].shown <= exact
+
+
+def test_pure_claims_are_sought_at_a_tiny_delta() -> None:
+    found = audited(PROGRAMS["laplace"][0], claims_of(dp.PureDP(1)))
+    assert 0.999 < found.bounds[0].shown <= 1
+
+
+def test_the_same_seed_gives_the_same_bounds() -> None:
+    first, again, other = (audited(PROGRAMS["gaussian"][0], seed=seed) for seed in (1, 1, 2))
+    assert first.bounds == again.bounds
+    assert first.bounds != other.bounds
+
+
+def test_a_public_order_is_drawn_for_each_run_alone() -> None:
+    def body(curator: Any) -> None:
+        curator.permute()
+        curator.release("a", mean())
+
+    pair = Records(np.array([[1.0], [0.0]])), Records(np.array([[-1.0], [0.0]]))
+    program, scope = Written(dp.Gaussian("a", 1), body), dp.central("replace_one")
+    neighbours = dp.Neighbours(*pair, scope.adjacency, "1 or -1")
+    found = likelihood_audit(
+        program, program.node, scope, neighbours, CLAIMS[1:2], seed=2, runs=1000,
+        shown_error=0.05, decisive_error=1e-6,
+    )  # fmt: skip
+    assert found.counted is not None
+    assert len(found.counted) == 200
+    assert 0.9 < found.bounds[0].shown <= 1
+
+
+# --- nothing where nothing is known --------------------------------------------------------------
+
+
+def test_what_a_proposed_run_raises_is_said_and_is_no_finding() -> None:
+    def body(curator: Any) -> None:
+        if (np.abs(curator.release("a", mean())) > 1e-9).any():
+            raise ZeroDivisionError("of a record: 17")
+
+    found = audited(Written(dp.Gaussian("a", 1), body))
+    assert found.bounds == ()
+    assert found.why_not.startswith("ZeroDivisionError")
+    assert "17" not in found.why_not
+
+
+def test_an_output_beyond_the_transcript_has_no_likelihood() -> None:
+    leaked: list[float] = []
+
+    def body(curator: Any) -> Any:
+        def rows(values: Any) -> Any:
+            leaked.append(float(values.sum()))
+            return values[None]
+
+        curator.release("a", ClippedMean(rows, 1.0, divisor=1.0))
+        return np.full((curator.trials, 1), curator._records.present.sum())
+
+    found = audited(Written(dp.Gaussian("a", 1), body))
+    assert found.bounds == ()
+    assert "the output depends on the private records" in found.why_not
+
+
+def test_a_query_that_remembers_is_noticed_by_two_walks() -> None:
+    """Its first value differs from its later ones: one run asks both data sets, walks one each."""
+
+    class Remembers:
+        norm: Any = "l2"
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def sensitivity(self, adjacency: Any, size: int) -> Any:
+            return np.array(1.0)
+
+        def value(self, records: Records, chosen: Any = None) -> Any:
+            self.asked += 1
+            return np.full((1, 1), 0.9 if self.asked % 2 else 0.0)
+
+    found = audited(Written(dp.Gaussian("a", 1), lambda c: c.release("a", Remembers())))
+    assert found.bounds == ()
+    assert "other values" in found.why_not
+
+
+def test_data_sets_that_nothing_tells_apart_show_nothing() -> None:
+    program = Written(
+        dp.Gaussian("a", 1),
+        lambda c: c.release("a", ClippedMean(lambda z: 0 * z[None], 1.0, divisor=1.0)),
+    )
+    found = audited(program)
+    assert found.why_not == NOTHING
+    assert all(bound.shown == 0 for bound in found.bounds)
+
+
+def test_measures_without_a_bound_are_named() -> None:
+    assert Wanted.of([dp.Claim(dp.RenyiDP(2, 1), by="somebody")]) == []
+    found = audited(PROGRAMS["gaussian"][0], [dp.Claim(dp.RenyiDP(2, 1), by="somebody")])
+    assert "measure" in found.why_not
+
+
+# --- verdicts and certificates -------------------------------------------------------------------
+
+
+def test_a_bound_above_the_claim_refutes_and_says_on_what_it_rests() -> None:
+    found = audited(PROGRAMS["gaussian"][0])
+    account = Account(dp.Gaussian("a", 1), SCOPE)
+    low, right = (dp.Claim(dp.GDP(mu), by="its author") for mu in ("0.9", "1"))
+    (ruling,) = by_likelihoods(low.check_account(account), [found])
+    assert ruling.verdict is Verdict.REFUTED
+    assert "if its noise is the declared one" in ruling.reason
+    assert list(by_likelihoods(right.check_account(account), [found])) == []
+
+
+def test_a_bound_above_the_account_is_an_alarm() -> None:
+    """As of a program that moves further than it states, whose claim is far above either."""
+    found = audited(PROGRAMS["gaussian"][0])
+    account = Account(dp.Gaussian("a", 2), SCOPE)
+    (ruling,) = by_likelihoods(dp.Claim(dp.GDP(5), by="me").check_account(account), [found])
+    assert ruling.verdict is Verdict.ALARM
+
+
+def mechanism(program: Any = PROGRAMS["gaussian"][0], claims: Any = CLAIMS) -> dp.Mechanism:
+    return dp.Mechanism("plain", "A sum", "somebody", program, SCOPE, claims)
+
+
+SUITE = dp.Suite("plain", PROGRAMS["gaussian"][0], NEIGHBOURS, trials=400)
+
+
+@pytest.fixture(scope="module")
+def certificate() -> dict[str, Any]:
+    return dp.certify(mechanism(), SUITE, seed=1).content
+
+
+def test_a_certificate_holds_bounds_that_the_checker_confirms(certificate: Any) -> None:
+    row = certificate["predicate"]["likelihoods"][0]
+    assert row["conditional_on"] == "the program draws the declared noise"
+    assert float(row["bounds"][0]["lower"]["epsilon"]) > 4.1  # of 4.377; 400 plain runs show 1
+    assert any("from their likelihoods" in line for line in check(certificate).confirmed)
+    page = dp.Certificate(certificate).page()
+    assert "if its noise is the declared one" in page
+    assert "Bounds from likelihoods" in page
+
+
+def scaled(pair: list[str], loss: float, weight: float) -> list[str]:
+    return [repr(float(pair[0]) + loss), repr(float(pair[1]) + weight)]
+
+
+def more(row: Any, field: str) -> None:
+    row[field] = str(float(row[field]) * 1.01)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "losses": lambda r: r.update(scores=[scaled(p, -0.05, 0) for p in r["scores"]]),
+    "weights": lambda r: r.update(scores=[scaled(p, 0, -0.05) for p in r["scores"]]),
+    "runs": lambda r: r.update(runs=500),
+    "shown": lambda r: more(r["bounds"][0]["lower"], "epsilon"),
+    "decisive": lambda r: more(r["bounds"][0]["decisive"], "epsilon"),
+    "mu": lambda r: more(r["bounds"][1]["lower"], "mu"),
+    "rho": lambda r: more(r["bounds"][2]["lower"], "rho"),
+    "fraction": lambda r: r["bounds"][0].update(fractions=["1", "0.5"]),
+    "delta": lambda r: r["bounds"][0].update(at="0.001"),
+    "order": lambda r: r["bounds"][2].update(at="1.5"),
+    "error": lambda r: r.update(decisive_error="0.01"),
+    "budget": lambda r: r["confidence"].update(adjusted_for=1),
+    "condition": lambda r: r.update(conditional_on="nothing"),
+    "program": lambda r: r.update(program="another"),
+    "seed": lambda r: r.update(seed="0" * 32),
+    "a loss below 0": lambda r: r["scores"][0].__setitem__(0, "-1"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_altered_likelihoods_are_refused(certificate: Any, name: str) -> None:
+    predicate = copy.deepcopy(certificate["predicate"])
+    CHANGES[name](predicate["likelihoods"][0])
+    changed = statement(predicate)
+    validate(changed)
+    with pytest.raises(CertificateRejected, match="likelihood audit"):
+        check(changed)
+
+
+def test_a_bound_above_the_claim_that_is_said_to_hold_is_refused(certificate: Any) -> None:
+    """The checker derives the verdict from likelihoods too."""
+    predicate = copy.deepcopy(certificate["predicate"])
+    for row in predicate["claims"]:
+        if row["stated"]["measure"] == "gdp":
+            row.update(exact="9/10", stated={"measure": "gdp", "mu": "0.9"})
+            row.update(stated_text="GDP(mu=9/10)", check="unproved")
+    with pytest.raises(CertificateRejected):
+        check(statement(predicate))
+
+
+def test_a_broken_check_leaves_no_bound_from_likelihoods() -> None:
+    """It rests on the declared noise, and on a program that does what it declares."""
+
+    def body(curator: Any) -> None:
+        curator.release("a", ClippedMean(lambda z: 2 * z[None], 1.0, divisor=1.0))
+        curator.release("b", mean(), noise_multiplier=3)
+
+    program = Written(dp.Gaussian("a", 1), body)
+    suite = replace(SUITE, program=program)
+    content = dp.certify(mechanism(program), suite, seed=1).content
+    rows = content["predicate"]["likelihoods"]
+    assert all(row["bounds"] == [] and "broken" in row["why_not"] for row in rows)
+
+
+def test_stored_numbers_are_at_most_two_thousand(certificate: Any) -> None:
+    for row in certificate["predicate"]["likelihoods"]:
+        assert 2 * len(row["scores"]) <= 2_000
+        assert all(math.isfinite(float(x)) for pair in row["scores"] for x in pair)
