@@ -147,7 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 rows = list(
-                    rows_of(project.mechanisms[name], project.suites.get(name), stand_ins=given.stand_ins)
+                    rows_of(
+                        project.mechanisms[name],
+                        project.suites.get(name),
+                        stand_ins=given.stand_ins,
+                    )
                 )
         except DpauditError as error:
             rows = [[name, *[""] * 9, str(error)[:100]]]

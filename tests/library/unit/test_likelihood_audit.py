@@ -263,6 +263,17 @@ def test_a_broken_check_leaves_no_bound_from_likelihoods() -> None:
     assert all(row["bounds"] == [] and "broken" in row["why_not"] for row in rows)
 
 
+def test_bounds_beside_a_broken_check_are_refused(certificate: Any) -> None:
+    from dpaudit.check.likelihoods import rederive_likelihoods, require_unbroken
+
+    predicate = copy.deepcopy(certificate["predicate"])
+    likely = rederive_likelihoods(predicate)
+    require_unbroken(predicate, likely)
+    predicate["conformance"][0]["status"] = "broken"
+    with pytest.raises(CertificateRejected, match="although a check is broken"):
+        require_unbroken(predicate, likely)
+
+
 def test_stored_numbers_are_at_most_two_thousand(certificate: Any) -> None:
     for row in certificate["predicate"]["likelihoods"]:
         assert 2 * len(row["scores"]) <= 2_000
