@@ -8,7 +8,7 @@ Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`DiscreteNor
 :class:`Swapped`.  :class:`Losses` are the pairs of a declaration, by direction.
 """
 
-from dpaudit.pairs.allocated import Allocated, Reshuffled
+from dpaudit.pairs.allocated import Allocated
 from dpaudit.pairs.atoms import Atoms
 from dpaudit.pairs.branched import Branched
 from dpaudit.pairs.clones import Blanket, Clones, Polled
@@ -29,6 +29,7 @@ from dpaudit.pairs.mixed import Mixed
 from dpaudit.pairs.normal import Normal
 from dpaudit.pairs.renyi import Concentrated, Renyi
 from dpaudit.pairs.replaced import Replaced
+from dpaudit.pairs.reshuffled import Reshuffled
 from dpaudit.pairs.scored import Scored, Thresholded
 from dpaudit.pairs.several import Largest, Product, distinct, joined, largest, product
 from dpaudit.pairs.spliced import Spliced

@@ -1,12 +1,57 @@
-"""One report hidden among those of others: shuffling."""
+"""One report hidden among those of others: shuffling.
+
+Masses of :class:`Clones` are those of :mod:`dpaudit.grids.counts`; masses of :class:`Blanket`,
+whose report is hidden where it is none, too, are bounded from above:
+
+With n = others + 1, a = rate, b = rest, s = told, d = s tanh(epsilon / 2), let T be
+binomial(n, a), L binomial(n - T, q) given T, q = b / (1 - a), and W a sum of T fair signs.  Counts
+T = t, L = l and W have
+
+    P = (D + d W) / (n a), Q = (D - d W) / (n a) times their probability,
+    D = s t + (1 - s) l a / b:
+
+t / (n a) and l / (n b) of it is the probability of n - 1 reports with one fewer that is counted, or
+of the rest (Balle, Bell, Gascon, Nissim 2019, Lemma 5.3, is this with P and Q).
+
+So delta(x) is the mean of ((1 - x) D + (1 + x) d W)_+ / (n a), convex in D and W.  Fair signs that
+are added to W make it larger (Jensen).  Given t, L / (n - t) is the mean of n - t coins, which is
+below that of fewer coins in convex order: l is replaced by (n - t) / m times a binomial(m, q)
+number, m = n - t for the largest t, whose law no t changes.  Each value of that is moved to the two
+nodes around it, its mean kept, which is larger in the same order.  A node y alone is a law of T
+with weights times D and slopes d / D, D = s t + (1 - s) (n - t) y a / (b m), as in
+:mod:`dpaudit.grids.counts`.  Few counts are taken as they are, l by l.
+
+From below: Clones, the counts without L.
+
+Rounding.  As there; a mean of nodes that rounding moves by a part of it moves every D by no larger
+part.  Binomial windows are those of n, or n - t, trials where n - 1 or a trial less are needed,
+within three steps: exp(-x^2 / (2 v + 2 x / 3)) grows by at most exp(9 / 2).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from dpaudit.exact import Number
+from dpaudit.errors import Unsupported
+from dpaudit.exact import Number, settled, tanh
+from dpaudit.exact.later import Later
 from dpaudit.pairs.core import Extremes, Symmetric
 from dpaudit.pairs.tallied import Tallied
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpaudit import grids
+else:
+    np = Later("numpy")
+    grids = Later("dpaudit.grids")
+
+# Outcomes that are taken one by one; nodes, in standard deviations from the mean.
+FEW, MOST = 2**22, 2**27
+NODES, NODES_OF_MANY = (0.4, 1.2, 2.0, 3.0, 5.0), (0.75, 2.5)
+MANY = 2**17
 
 
 @dataclass(frozen=True)
@@ -28,6 +73,37 @@ class Clones(Symmetric):
         """All of the others may be counted where the one report is."""
         return self.epsilon, self.epsilon
 
+    def counts(self, side: grids.Side) -> grids.Counts:
+        """The law of T.
+
+        Errors: NoLower from below for more others than floats hold; as :func:`known_loss`.
+        """
+        others = grids.fewer(int(self.others), side)
+        grids.known_loss(self.epsilon)
+        told, rest = (
+            grids.as_float(self.told, "told"),
+            grids.as_float(settled(1 - self.told), "1 - told"),
+        )
+        rate, unseen = (
+            grids.as_float(self.rate, "rate"),
+            grids.as_float(settled(1 - self.rate), "1 - rate"),
+        )
+        low, masses = grids.binomial_masses(others, rate, rate / unseen)
+        weights = told * np.append(0.0, masses) + rest * np.append(masses, 0.0)
+        t = low + np.arange(len(weights))
+        scale = told * t + rest * (rate / unseen) * (others + 1.0 - t)
+        return grids.Counts(low, weights, scale, grids.UNIT * (16 * len(masses) + 64))
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        counts = self.counts(side)
+        move = grids.as_float(self.told * tanh(self.epsilon / 2), "told")
+        form = grids.form_of(grids.grouped(counts, move, side), self.epsilon, counts.relative)
+        cells = grids.cells_from(form, grid, 1)
+        if side is grids.Side.UPPER:
+            lost = min(2 * grids.LEFT * (1 + len(cells.p)), 1.0)
+            cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
+        return cells.discrete(side)
+
 
 @dataclass(frozen=True)
 class Polled(Clones):
@@ -47,6 +123,9 @@ class Polled(Clones):
     def least(self) -> Tallied:
         """All others hold the same value."""
         return Tallied(self.epsilon, self.rate / 2, self.others)
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        return (self.clones if side is grids.Side.UPPER else self.least).on_grid(grid, side)
 
 
 @dataclass(frozen=True)
@@ -73,3 +152,84 @@ class Blanket(Symmetric):
     def extremes(self) -> Extremes:
         """All of the others may be counted where the one report is."""
         return self.epsilon, self.epsilon
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        """From below, what is seen of clones alone."""
+        if side is grids.Side.LOWER:
+            return self.clones.on_grid(grid, side)
+        cells = grids.cells_from(self._masses(), grid, 1)
+        lost = min(2 * grids.STEPS * grids.LEFT * (1 + len(cells.p)), 1.0)
+        cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
+        return cells.discrete(side)
+
+    def _masses(self) -> grids.Closed:
+        """Errors: Unsupported for chances, and losses, that floats do not hold."""
+        n = grids.fewer(int(self.others), grids.Side.UPPER) + 1
+        grids.known_loss(self.epsilon)
+        told, other = (
+            grids.as_float(self.told, "told"),
+            grids.as_float(settled(1 - self.told), "1 - told"),
+        )
+        move = grids.as_float(self.told * tanh(self.epsilon / 2), "told")
+        rate, per_rest = (
+            grids.as_float(self.rate, "rate"),
+            grids.as_float(settled(self.rate / self.rest), "rest"),
+        )
+        hidden = grids.as_float(settled(self.rest / (1 - self.rate)), "rest")
+        first, law = grids.binomial_masses(
+            n, rate, grids.as_float(settled(self.rate / (1 - self.rate)), "rate")
+        )
+        odds = grids.as_float(settled(self.rest / (1 - self.rate - self.rest)), "rest")
+        t = first + np.arange(len(law), dtype=np.float64)
+
+        def counts(
+            rest: grids.Floats, at: grids.Floats, masses: grids.Floats, terms: int
+        ) -> grids.Counts:
+            scale = told * at + other * per_rest * rest
+            weights = masses * scale / (n * rate)
+            return grids.Counts(first, weights, scale, grids.UNIT * (16 * (len(law) + terms) + 64))
+
+        most = math.sqrt(2 * grids.REACH * float(t[-1])) / 2 + 2
+        widest = min(2 * grids.reach_of(n - first, hidden) + 1, n + 1)
+        few = n - int(t[-1])
+        states = len(t) * widest * most
+        if states <= FEW or few == 0:
+            if states > MOST:
+                raise Unsupported("reports that are hardly ever counted, or hardly ever not")
+            rows = [(k, *grids.binomial_masses(n - int(k), hidden, odds)) for k in t]
+            rest = np.concatenate([low + np.arange(len(masses)) for _, low, masses in rows])
+            at = np.concatenate([np.full(len(masses), k) for k, _, masses in rows])
+            each = np.concatenate([m * own for (_, _, own), m in zip(rows, law, strict=True)])
+            alone = counts(rest.astype(np.float64), at, each, widest)
+            with np.errstate(divide="ignore"):
+                slopes = np.where(alone.scale > 0, move / alone.scale, 0.0)
+            return grids.form_of((at, slopes, alone.weights), self.epsilon, alone.relative)
+        low, masses = grids.binomial_masses(few, hidden, odds)
+        near = NODES if len(t) * most <= MANY else NODES_OF_MANY
+        layers = [
+            counts((n - t) * (node / few), t, share * law, len(masses))
+            for node, share in zip(*_nodes(low, masses, near), strict=True)
+        ]
+        parts = [grids.grouped(layer, move, grids.Side.UPPER) for layer in layers]
+        signs, slopes, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
+        off = 2 * layers[0].relative
+        return grids.form_of((signs, slopes, mass), self.epsilon, layers[0].relative + off, off)
+
+
+def _nodes(
+    low: int, masses: grids.Floats, near: tuple[float, ...]
+) -> tuple[grids.Floats, grids.Floats]:
+    """Some values and masses on them, the mean kept: each mass is shared by its neighbours."""
+    at = low + np.arange(len(masses), dtype=np.float64)
+    mean = float(at @ masses)
+    spread = math.sqrt(float((at - mean) ** 2 @ masses))
+    wanted = np.rint([mean + sign * k * spread for k in near for sign in (1, -1)])
+    inside = np.clip(wanted, at[0], at[-1])
+    nodes: grids.Floats = np.unique(np.concatenate((inside, [at[0], at[-1]]))).astype(np.float64)
+    if len(nodes) == 1:
+        return nodes, np.ones(1)
+    cell = np.minimum(np.searchsorted(nodes, at, side="right") - 1, len(nodes) - 2)
+    share = (at - nodes[cell]) / (nodes[cell + 1] - nodes[cell])
+    left = np.bincount(cell, masses * (1 - share), len(nodes)).astype(np.float64)
+    right = np.bincount(cell + 1, masses * share, len(nodes)).astype(np.float64)
+    return nodes, left + right

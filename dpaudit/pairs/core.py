@@ -9,13 +9,22 @@ Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, infinity, is_infinite, readable, unknowns
+from dpaudit.exact.later import Later
+from dpaudit.pairs.balls import Ball, Delta
+from dpaudit.pairs.cases import Case
+
+if TYPE_CHECKING:
+    from dpaudit import grids
+else:
+    grids = Later("dpaudit.grids")
 
 Factor = tuple["Pair", Number]
 Branch = tuple[Number, Number, "Pair"]
@@ -39,6 +48,8 @@ class Pair:
     is_ordered: ClassVar[bool] = False
     # Whether this is (Q, P) of another pair.
     is_swapped: ClassVar[bool] = False
+    # Whether all mass is on single outcomes.
+    is_discrete: ClassVar[bool] = False
     # Parameters that may be larger in a pair that dominates; all others have to be equal.
     grows: ClassVar[Comparisons] = {}
 
@@ -105,6 +116,21 @@ class Pair:
         """mu where this is N(mu, 1) against N(0, 1); None for any other pair."""
         return None
 
+    @property
+    def listed(self) -> tuple[tuple[Number, Number], ...] | None:
+        """All outcomes, (P mass, Q mass), where the pair lists them; None for any other pair."""
+        return None
+
+    @property
+    def case_count(self) -> int:
+        """How many :attr:`cases` there are; 0 where noise is left that they do not know."""
+        return 0
+
+    @property
+    def cases(self) -> Iterator[Case]:
+        """Choices of branches and outcomes, each of which leaves normal or Laplace noise."""
+        yield from ()
+
     def scaled(self, size: Number) -> Pair | None:
         """The pair of a move that is ``size`` times as long; None where none is known."""
         return None
@@ -122,6 +148,70 @@ class Pair:
         Either may be infinite, and is where nothing else is known.
         """
         return infinity(), infinity()
+
+    # --- the profile -----------------------------------------------------------------------------
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        """A ball around delta at x > 0, at the working precision.
+
+        ``of`` gives delta of the pairs that this one is made of; by default they do so themselves.
+        Errors: Unsupported where no closed form is known.
+        """
+        raise Unsupported(f"{type(self).__name__}: no closed form of its profile is known")
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether :meth:`delta` is known, of all pairs that this one is made of, too."""
+        own = type(self).delta is not Pair.delta
+        return own and all(part.has_delta for part in self.inner)
+
+    # --- on a grid of losses ---------------------------------------------------------------------
+
+    def loss_masses(self, tail: float) -> grids.Closed | None:
+        """P and Q masses between any two losses, beyond a span that holds all but ``tail``.
+
+        None where they have no closed form.
+        """
+        return None
+
+    def cells(self, grid: grids.Grid, lean: int = 1) -> grids.Cells | None:
+        """The masses of a grid's cells; edges lie below their nodes (lean 1) or above (lean -1)."""
+        masses = self.loss_masses(grid.tail)
+        return None if masses is None else grids.cells_from(masses, grid, lean)
+
+    def on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        """The pair's profile on a grid, from above or from below.
+
+        Errors: Unsupported for a pair or a side of which no profile is known; TooFine for a grid
+        with too many nodes; InvalidParameter for symbols without a value.
+        """
+        return grids.checked(self._on_grid(grid, side), side, type(self).__name__)
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        cells = self.cells(grid)
+        if cells is not None:
+            return cells.discrete(side)
+        raise Unsupported(f"{type(self).__name__}: no privacy profile is known for this pair")
+
+    def _swapped_on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        """The profile of (Q, P), where masses have no closed form."""
+        if side is grids.Side.LOWER:
+            name = type(self).__name__
+            raise grids.NoLower(f"{name} swapped: only an upper profile is known")
+        return grids.turned(self.on_grid(grid, side), grid)
+
+    @property
+    def near_largest_loss(self) -> Fraction | None:
+        """About the largest loss, where it is known at once."""
+        return None
+
+    @property
+    def anchors(self) -> list[float] | None:
+        """Absolute losses that have a probability of their own; of a lattice, half its unit.
+
+        None where nothing is known of them.
+        """
+        return None
 
     # --- comparison ------------------------------------------------------------------------------
 
@@ -217,6 +307,23 @@ class Swapped(Pair):
     def extremes(self) -> Extremes:
         low, high = self.base.extremes
         return high, low
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        """Of the base at 1 / x, times x; and 1 - x."""
+        return 1 - x + x * (of or delta_of)(self.base, 1 / x)
+
+    def loss_masses(self, tail: float) -> grids.Closed | None:
+        base = self.base.loss_masses(tail)
+        return None if base is None else grids.turned_form(base)
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        cells = self.cells(grid)
+        return self.base._swapped_on_grid(grid, side) if cells is None else cells.discrete(side)
+
+
+def delta_of(pair: Pair, x: Ball) -> Ball:
+    """The pair's own delta."""
+    return pair.delta(x)
 
 
 @lru_cache(maxsize=256)

@@ -1,12 +1,38 @@
-"""A group of records of which some are drawn."""
+"""How often, or how many, decided by coins: N(m_J, 1) against N(0, 1), J binomial and not seen.
+
+0 < m_1 <= m_2 <= ...: multiples of mu for records of a group, of which J are drawn.  With w_j the
+masses of J, the likelihood ratio at t is R(t) = w_0 + G(t), G(t) = sum over j >= 1 of
+w_j exp(m_j t - m_j^2 / 2), which grows with t from w_0 on; log G is convex and grows by m_1 at
+least, so that a loss l has its place t where log G(t) = log(e^l - w_0), by Newton's method.
+
+    delta(x) = sum_j w_j Phi(m_j - t) - x Phi(-t),    R(t) = x > w_0;    1 - x at x <= w_0.
+
+At a place s next to t it is off by the integral of (R - x) times the normal density between them.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
 
-from dpaudit.exact import Number, infinity, log
+from dpaudit.exact import Number, enclose, infinity, log
+from dpaudit.exact.later import Later
+from dpaudit.pairs.balls import Ball, Delta, bits
 from dpaudit.pairs.core import Comparisons, Extremes, Pair, at_least, each_at_least, rate_at_least
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpaudit import grids
+else:
+    np = Later("numpy")
+    grids = Later("dpaudit.grids")
+
+LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
+NEAR = 2.0**-42
 
 
 @dataclass(frozen=True)
@@ -23,6 +49,12 @@ class Drawn(Pair):
     def extremes(self) -> Extremes:
         """The loss is log P(J = 0) at least."""
         return -self.size * log(1 - self.rate), infinity()
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        return _delta(self, x)
+
+    def loss_masses(self, tail: float) -> grids.Closed | None:
+        return _loss_masses(self, tail)
 
 
 @dataclass(frozen=True)
@@ -42,3 +74,154 @@ class DrawnMoves(Pair):
     def extremes(self) -> Extremes:
         """The loss is log P(J = 0) at least."""
         return -self.size * log(1 - self.rate), infinity()
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        return _delta(self, x)
+
+    def loss_masses(self, tail: float) -> grids.Closed | None:
+        return _loss_masses(self, tail)
+
+
+Moved = Drawn | DrawnMoves
+
+
+# --- at one point, in balls ----------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _balls(pair: Moved, bits: int) -> tuple[list[Ball], list[Ball]]:
+    """The masses of J, and m_J; those from the last move on are one."""
+    q, k = enclose(pair.rate), int(pair.size)
+    weights = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    if isinstance(pair, Drawn):
+        mu = enclose(pair.mu)
+        return weights, [j * mu for j in range(k + 1)]
+    last = min(len(pair.moves), k)
+    return (
+        [*weights[:last], sum(weights[last:])],
+        [enclose(Fraction(0)), *(enclose(move) for move in pair.moves[:last])],
+    )
+
+
+def _delta(pair: Moved, x: Ball) -> Ball:
+    """delta at x, at the precision of the context."""
+    import flint
+
+    weights, moves = _balls(pair, bits())
+    if x <= weights[0]:
+        return 1 - x
+    if not x > weights[0]:
+        return (1 - x).union(1 - weights[0])
+    root = flint.arb(2).sqrt()
+    place = flint.arb(_start(pair, float((x - weights[0]).log().mid())))
+    sought = x - weights[0]
+    for _ in range(max(flint.ctx.prec // 40, 3).bit_length() + 2):
+        terms = _terms(weights, moves, place)
+        slope = sum((m * term for m, term in zip(moves[1:], terms, strict=True)), flint.arb(0))
+        place = (place - (sum(terms, flint.arb(0)) - sought) / slope).mid()
+    off = (1 + abs(place)) * flint.arb(2) ** (-flint.ctx.prec // 3)
+    around = place + flint.arb(0, off.upper())
+    low, high = (sum(_terms(weights, moves, at), flint.arb(0)) for at in (place - off, place + off))
+    if not (low < sought < high):
+        return flint.arb(0).union(flint.arb(1))
+    value = -x * (place / root).erfc() / 2
+    for weight, move in zip(weights, moves, strict=True):
+        value += weight * ((place - move) / root).erfc() / 2
+    density = (-(around * around) / 2).exp() / (2 * flint.arb.pi()).sqrt()
+    return value + (off * (high - low) * density).upper() * flint.arb(0.5, 0.5)
+
+
+def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
+    return [
+        weight * (move * t - move**2 / 2).exp()
+        for weight, move in zip(weights[1:], moves[1:], strict=True)
+    ]
+
+
+# --- between losses ------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _floats(pair: Moved) -> tuple[grids.Floats, grids.Floats, float]:
+    """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
+    k = int(pair.size)
+    if k > LARGEST_SIZE:
+        raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
+    weights, _ = _balls(pair, 0)
+    logs = [float(weight.log().mid()) for weight in weights[1:]]
+    steps = (
+        np.arange(1.0, k + 1) * grids.as_float(pair.mu, "mu")
+        if isinstance(pair, Drawn)
+        else (np.array([grids.as_float(move, "moves") for move in pair.moves[: len(logs)]]))
+    )
+    return steps, np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())
+
+
+def _log_g(
+    parameters: tuple[grids.Floats, grids.Floats, float], t: grids.Reals
+) -> tuple[grids.Reals, grids.Reals]:
+    """log G and its slope."""
+    moves, logs, _ = parameters
+    value, slope = np.empty(len(t)), np.empty(len(t))
+    size = max(BLOCK // len(logs), 1)
+    for first in range(0, len(t), size):
+        part = slice(first, first + size)
+        exponents = logs + moves * (t[part, None] - moves / 2)
+        top = exponents.max(axis=1)
+        terms = np.exp(exponents - top[:, None])
+        whole = terms.sum(axis=1)
+        value[part] = top + np.log(whole)
+        slope[part] = terms @ moves / whole
+    return value, slope
+
+
+def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals) -> grids.Reals:
+    """t with log G(t) = y, by a table and Newton's method."""
+    moves, logs, _ = parameters
+    if not len(y):
+        return y
+    near, far = float(moves[0]), float(moves[-1])
+    least = (float(y.min()) - logs[0]) / near + near / 2
+    high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
+    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / near - far
+    table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
+    t: grids.Reals = np.interp(y, _log_g(parameters, table)[0], table)
+    allowed = NEAR * (1 + np.max(np.abs(y))) + 8 * grids.UNIT * far * np.max(np.abs(t))
+    for _ in range(NEWTONS):
+        value, slope = _log_g(parameters, t)
+        if np.max(np.abs(value - y)) <= allowed:
+            return t
+        t = t - (value - y) / slope
+    raise grids.TooFine("a group's losses are not told apart in floats")
+
+
+def _start(pair: Moved, y: float) -> float:
+    return float(_places(_floats(pair), np.array([y]))[0])
+
+
+def _loss_masses(pair: Moved, tail: float) -> grids.Closed:
+    """Masses by loss."""
+    parameters = _floats(pair)
+    moves, logs, log_none = parameters
+    z, most = grids.quantile(tail), float(moves[-1])
+    farthest = z + most
+    ends = _log_g(parameters, np.array([-z, farthest]))[0]
+    span = tuple(float(np.logaddexp(log_none, end)) for end in ends)
+
+    def masses(edges: grids.Reals) -> tuple[grids.Reals, grids.Reals]:
+        # log(e^l - w_0), where a difference of logarithms is all that is rounded.
+        with np.errstate(divide="ignore"):
+            y = edges + np.log(-np.expm1(np.minimum(log_none - edges, 0.0)))
+        t = np.where(y > 0, np.inf, -np.inf)
+        known = np.isfinite(y)
+        t[known] = _places(parameters, y[known])
+        q = grids.normal_between(t)
+        p = math.exp(log_none) * q
+        for move, weight in zip(moves, np.exp(logs), strict=True):
+            p = p + weight * grids.normal_between(t - move)
+        return p, q
+
+    largest = float(np.max(np.abs(logs))) + most * farthest
+    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 24 * grids.UNIT * (largest - log_none)
+    relative = grids.NORMAL_FACTOR + 4 * grids.UNIT * (farthest * farthest + largest + len(logs))
+    return grids.Closed(masses, grids.NO_OUTCOMES, (span[0], span[1]), error, relative)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpaudit.exact import Number, exp, is_infinite, log
+from dpaudit.exact.later import Later
+from dpaudit.pairs.balls import Ball, Delta, number
 from dpaudit.pairs.core import (
     Comparisons,
     Extremes,
@@ -14,9 +16,15 @@ from dpaudit.pairs.core import (
     Pair,
     Sample,
     Swapped,
+    delta_of,
     dominating,
     rate_at_least,
 )
+
+if TYPE_CHECKING:
+    from dpaudit import grids
+else:
+    grids = Later("dpaudit.grids")
 
 
 @dataclass(frozen=True)
@@ -54,3 +62,28 @@ class Mixed(Pair):
         largest = high if is_infinite(high) else log(1 - self.rate + self.rate * exp(high))
         least = 1 - self.rate if is_infinite(low) else 1 - self.rate + self.rate * exp(-low)
         return log(1 / least), largest
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        """Of the base at 1 + (x - 1) / rate, times the rate, for x > 1 - rate; else 1 - x.
+
+        Source: Balle, Barthe, Gaboardi 2018, Theorem 2.
+        """
+        rate = number(self.rate)
+        inner = 1 + (x - 1) / rate
+        if inner > 0:
+            return rate * (of or delta_of)(self.base, inner)
+        # delta of the base is at most 1: next to inner = 0 nothing better is needed.
+        return (1 - x).union(rate) if not inner <= 0 else 1 - x
+
+    def loss_masses(self, tail: float) -> grids.Closed | None:
+        base = self.base.loss_masses(tail)
+        if base is None or self.rate == 1:
+            return base
+        return grids.mixture(base, grids.as_float(self.rate, "rate"))
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        cells = self.cells(grid)
+        if cells is not None:
+            return cells.discrete(side)
+        base = self.base.on_grid(grid, side)
+        return base if self.rate == 1 else grids.mixture_of(base, self.rate, grid, side)

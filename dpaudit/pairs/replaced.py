@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpaudit.exact import Number
-from dpaudit.pairs.core import Comparisons, Factor, Pair, Symmetric, at_least
+from dpaudit.exact.later import Later
+from dpaudit.pairs.balls import Ball, Delta
+from dpaudit.pairs.core import Comparisons, Factor, Pair, Symmetric, at_least, delta_of
 from dpaudit.pairs.mixed import Mixed
 from dpaudit.pairs.normal import Normal
 from dpaudit.pairs.spliced import Spliced
+
+if TYPE_CHECKING:
+    from dpaudit import grids
+else:
+    grids = Later("dpaudit.grids")
 
 
 @dataclass(frozen=True)
@@ -45,3 +52,14 @@ class Replaced(Symmetric):
     @property
     def inner(self) -> tuple[Pair, ...]:
         return (self.spliced,)
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        """One round alone: of its splice."""
+        return (of or delta_of)(self.spliced, x)
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        """One pair for all triples; from below the sampled one is a pair of its own."""
+        if side is grids.Side.LOWER:
+            reached = "what is reached in all rounds is its sampled pair"
+            raise grids.NoLower(f"a replaced record: {reached}")
+        return self.spliced.on_grid(grid, side)

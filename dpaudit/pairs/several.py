@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from dpaudit.exact import Number, infinity, is_infinite, maximum, readable, settled, sqrt, total
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
+    Number,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    maximum,
+    readable,
+    settled,
+    sqrt,
+    total,
+)
+from dpaudit.exact.later import Later
 from dpaudit.pairs.atoms import largest_of
-from dpaudit.pairs.core import Change, Extremes, Factor, Pair, at_least, numbers_in
+from dpaudit.pairs.balls import Ball, Delta, bits, number, positive
+from dpaudit.pairs.cases import Case, delta_of_cases, has_closed_cases
+from dpaudit.pairs.core import Change, Extremes, Factor, Pair, at_least, delta_of, numbers_in
+from dpaudit.pairs.enumerated import is_enumerable, outcomes_of
 from dpaudit.pairs.normal import Normal
+
+if TYPE_CHECKING:
+    from dpaudit import grids
+else:
+    grids = Later("dpaudit.grids")
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,48 @@ class Product(Pair):
             rest.remove(fit[0])
         return True
 
+    @property
+    def has_delta(self) -> bool:
+        return is_enumerable(self.parts) or self._is_mixture
+
+    @property
+    def _is_mixture(self) -> bool:
+        return any(pair.seen for pair, _ in self.parts) and has_closed_cases(self)
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        """Over all outcomes of atoms, or over all cases of branches with normal noise."""
+        if self._is_mixture:
+            return delta_of_cases(self, x)
+        return sum((positive(p - x * q) for p, q in _outcomes(self, bits())), number(0))
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        if any(is_symbolic(times) or times.denominator != 1 for _, times in self.parts):
+            raise InvalidParameter(
+                "a product inside another pair: bind its counts to whole numbers"
+            )
+        profiles = [(pair.on_grid, int(times)) for pair, times in self.parts]
+        return grids.composed_on(profiles, grid, side)
+
+    @property
+    def case_count(self) -> int:
+        """Of factors that each occur once."""
+        once = all(times == 1 for _, times in self.parts)
+        return math.prod(pair.case_count for pair, _ in self.parts) if once else 0
+
+    @property
+    def cases(self) -> Iterator[Case]:
+        found = [Case()]
+        for pair, _ in self.parts:
+            own = list(pair.cases)
+            found = [one.joined(other) for one in found for other in own]
+        yield from found
+
+
+@lru_cache(maxsize=64)
+def _outcomes(pair: Product, precision: int) -> list[tuple[Ball, Ball]]:
+    """All outcomes at the precision of the context."""
+    return outcomes_of(pair.parts)
+
 
 def _sum(losses: Iterable[tuple[Number, Number]]) -> Number:
     met = [(loss, times) for loss, times in losses if times != 0]
@@ -87,6 +151,15 @@ class Largest(Pair):
 
     def with_numbers(self, change: Change) -> Pair:
         return largest(pair.with_numbers(change) for pair in self.pairs)
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        first, *others = ((of or delta_of)(pair, x) for pair in self.pairs)
+        for other in others:
+            first = first.max(other)
+        return first
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        return grids.largest_values([pair.on_grid(grid, side) for pair in self.pairs], side)
 
 
 def product(factors: Iterable[Factor]) -> Pair:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from dpaudit.pairs.core import Comparisons, Extremes, Pair, dominating
+from dpaudit.exact.later import Later
+from dpaudit.pairs.balls import Ball, Delta
+from dpaudit.pairs.core import Comparisons, Extremes, Pair, delta_of, dominating
+
+if TYPE_CHECKING:
+    from dpaudit import grids
+else:
+    grids = Later("dpaudit.grids")
 
 
 @dataclass(frozen=True)
@@ -24,3 +31,17 @@ class Spliced(Pair):
     @property
     def extremes(self) -> Extremes:
         return self.below.extremes[0], self.above.extremes[1]
+
+    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
+        above, below = ((of or delta_of)(part, x) for part in (self.above, self.below))
+        return above if x >= 1 else below if x < 1 else above.union(below)
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        """Cells above loss 0 from one pair, below from the other; an atom at 0 takes the rest.
+
+        Source: Zhu, Dong, Wang 2022, Proposition 30 (sampling without replacement, replace-one).
+        """
+        above, below = self.above.cells(grid), self.below.cells(grid)
+        if above is not None and below is not None:
+            return grids.spliced(above, below).discrete(side)
+        return grids.joined(self.above.on_grid(grid, side), self.below.on_grid(grid, side), side)

@@ -34,7 +34,7 @@ from dpaudit.pairs import (
 from dpaudit.profiles.closed.alike import epsilon_alike
 from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
-from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
+from dpaudit.profiles.closed.single import delta_single, epsilon_single
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
@@ -122,7 +122,7 @@ def _epsilon(
     alike = epsilon_alike(pair, wanted)
     if alike is not None:
         return alike
-    if wanted == 0 or has_form(pair):
+    if wanted == 0 or pair.has_delta:
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
     if crowd is not None:
@@ -290,7 +290,7 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
     at = _number(epsilon, "epsilon")
     non_negative(at, "epsilon")
     _settled(pair, width)
-    if has_form(pair):
+    if pair.has_delta:
         return delta_single(pair, at)
     if isinstance(pair, Largest):
         members = [delta_interval(member, at, width) for member in pair.pairs]
@@ -332,7 +332,7 @@ def delta_curve(
     for point in points:
         non_negative(point, "epsilon")
     _settled(pair, width)
-    if has_form(pair):
+    if pair.has_delta:
         return [delta_single(pair, point) for point in points]
     if not points:
         return []
@@ -350,7 +350,7 @@ def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
     if rate == 0:
         rest = delta_interval(pair, FAR)
         return Interval(1 - rest.upper, Fraction(1), method=rest.method)
-    if has_form(pair):
+    if pair.has_delta:
         return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rate)
     loss = largest_loss(pair)
     cap = math.inf if is_infinite(loss) else 0.9 * float(rounded_up(loss))

@@ -1,6 +1,6 @@
 """One report among very many: a few windows hold all counts that matter, and no grid is needed.
 
-With the notation of :mod:`dpaudit.profiles.grid.clones` and ``blanket``: t reports are counted, l
+With the notation of :mod:`dpaudit.grids.counts` and ``blanket``: t reports are counted, l
 are of the rest, both with one law under P and Q, W is a sum of t fair signs, d = s tanh(epsilon/2)
 and v = d W / D, D = s t + (1 - s) l r / b (Blanket), D = s t + (1 - s) (others + 1 - t) r / (1 - r)
 (Clones).  With u = (x - 1) / (x + 1),

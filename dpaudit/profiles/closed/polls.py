@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
+from dpaudit.grids.hull import UNIT
 from dpaudit.pairs import Pair, Polled
-from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Floats = NDArray[np.float64]

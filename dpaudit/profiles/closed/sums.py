@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.pairs import DiscreteNormal
-from dpaudit.profiles.closed.single import known_ball, weight_beyond
+from dpaudit.pairs.balls import bits, number
+from dpaudit.pairs.discrete_normal import weight_beyond
 
 Ball = Any
 Floats = NDArray[np.float64]
@@ -72,24 +73,24 @@ class Sums:
     @cached_property
     def slope(self) -> Ball:
         """s / v."""
-        return _ball(self.noise.shift) / _ball(self.noise.variance)
+        return number(self.noise.shift) / number(self.noise.variance)
 
     def beyond(self, first: int) -> Ball:
         """P(d >= first) in one run."""
-        whole = 1 + 2 * weight_beyond(self.noise.variance, 1, _bits())
+        whole = 1 + 2 * weight_beyond(self.noise.variance, 1, bits())
         if first >= 1:
-            return weight_beyond(self.noise.variance, first, _bits()) / whole
-        return 1 - weight_beyond(self.noise.variance, 1 - first, _bits()) / whole
+            return weight_beyond(self.noise.variance, first, bits()) / whole
+        return 1 - weight_beyond(self.noise.variance, 1 - first, bits()) / whole
 
     @cached_property
     def _powers(self) -> list[Any]:
         """The masses of D of 1, 2, .. runs, from -reach on."""
         import flint
 
-        v, width = _ball(self.noise.variance), self.reach(1)
-        whole = 1 + 2 * weight_beyond(self.noise.variance, 1, _bits())
+        v, width = number(self.noise.variance), self.reach(1)
+        whole = 1 + 2 * weight_beyond(self.noise.variance, 1, bits())
         one = flint.arb_poly(
-            [(-_ball(k * k) / (2 * v)).exp() / whole for k in range(-width, width + 1)]
+            [(-number(k * k) / (2 * v)).exp() / whole for k in range(-width, width + 1)]
         )
         found, reached = [one], width
         for count in range(2, self.last + 1):
@@ -103,11 +104,11 @@ class Sums:
         """Of ``count`` runs."""
         if count not in self.kept:
             power, falling = self._powers[count - 1], (-self.slope).exp()
-            masses, weighted = [_ball(0)], [_ball(0)]
+            masses, weighted = [number(0)], [number(0)]
             for k in range(power.length() - 1, -1, -1):
                 masses.append(masses[-1] + power[k])
                 weighted.append(weighted[-1] * falling + power[k])
-            missing = (1 - masses[-1]).max(_ball(0))
+            missing = (1 - masses[-1]).max(number(0))
             first = -(power.length() - 1) // 2
             self.kept[count] = Tails(first, masses[::-1], weighted[::-1], missing)
         return self.kept[count]
@@ -115,13 +116,13 @@ class Sums:
     def delta(self, count: int, epsilon: Ball) -> tuple[Ball, Ball]:
         """From below and from above; next to a loss, of either place."""
         if count == 0:
-            found = (1 - epsilon.exp()).max(_ball(0))
+            found = (1 - epsilon.exp()).max(number(0))
             return found, found
         tails = self.tails(count)
-        middle = count * _ball(self.noise.shift) / 2
+        middle = count * number(self.noise.shift) / 2
         place = epsilon / self.slope - middle
         about, last = math.ceil(float(place.mid())), len(tails.masses) - 1
-        found = _ball(0)
+        found = number(0)
         for t in (about - 1, about, about + 1):
             k = min(max(t - tails.first, 0), last)
             share = (epsilon - self.slope * (k + tails.first + middle)).exp()
@@ -139,13 +140,3 @@ class Sums:
         k = min(max(math.ceil(epsilon / slope - middle) - tails.first, 0), len(masses) - 1)
         share = math.exp(min(epsilon - slope * (k + tails.first + middle), 0.0))
         return float(masses[k] - share * weighted[k])
-
-
-def _bits() -> int:
-    import flint
-
-    return int(flint.ctx.prec)
-
-
-def _ball(value: Any) -> Ball:
-    return known_ball(value, _bits())

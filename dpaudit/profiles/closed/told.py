@@ -36,7 +36,6 @@ from scipy import optimize, special
 
 from dpaudit.exact import Number, enclose, is_symbolic, sqrt
 from dpaudit.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
-from dpaudit.profiles.closed.single import has_form
 from dpaudit.profiles.closed.sums import Sums
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
@@ -239,7 +238,7 @@ def _one_kind(pair: Pair) -> tuple[Mixed, int, bool] | None:
 
 def _move(base: Pair) -> Number | None:
     """mu of normal noise, and of discrete noise of about that size."""
-    if isinstance(base, DiscreteNormal) and has_form(base):
+    if isinstance(base, DiscreteNormal) and base.has_delta:
         return base.shift / sqrt(base.variance)
     return base.mu if isinstance(base, Normal) else None
 

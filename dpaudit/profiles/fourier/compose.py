@@ -49,9 +49,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import CRUMB, Reals, Side, TooFine
 from dpaudit.profiles.fourier.transform import Complexes, transform
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import CRUMB, Reals, Side, TooFine
 from dpaudit.profiles.grid.stack import Stack
 
 ALIAS_EXPONENT = 42.0

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, is_infinite, is_symbolic, unknowns
+from dpaudit.grids.discrete import Side, TooFine
 from dpaudit.pairs import Pair, largest_loss
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.search import Parts, Solved, epsilon_of, stack_of
 from dpaudit.profiles.fourier.steps import aligned, first_step
 from dpaudit.profiles.fourier.witness import witness
-from dpaudit.profiles.grid.discrete import Side, TooFine
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 ATTEMPTS = 4

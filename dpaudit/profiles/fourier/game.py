@@ -35,10 +35,10 @@ import numpy as np
 from scipy import fft, special
 
 from dpaudit.exact import Number
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Floats
 from dpaudit.pairs import Replaced
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Floats
 from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.fourier.search import gain
 from dpaudit.profiles.fourier.spectrum import Integers
-from dpaudit.profiles.grid.discrete import Reals
 
 LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
 # exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.

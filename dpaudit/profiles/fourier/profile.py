@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dpaudit.grids.discrete import CRUMB, Side, TooFine
 from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_at
 from dpaudit.profiles.fourier.search import Parts, Solved, stack_of, tilt_for_epsilon
 from dpaudit.profiles.fourier.steps import aligned, first_step
-from dpaudit.profiles.grid.discrete import CRUMB, Side, TooFine
 from dpaudit.profiles.grid.stack import Stack
 
 GUESS = 1e-20

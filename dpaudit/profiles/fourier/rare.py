@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dpaudit.grids.discrete import Reals
+from dpaudit.grids.noise import mixed_losses, normal_between
 from dpaudit.profiles.fourier.sampled import ROOM, Complexes, OutOfReach, SampledNormal, rule
-from dpaudit.profiles.grid.discrete import Reals
-from dpaudit.profiles.grid.families import mixed_losses, normal_between
 
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series

@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpaudit.profiles.grid.discrete import Reals
-from dpaudit.profiles.grid.families import mixed_losses, unmixed_loss
-from dpaudit.profiles.grid.hull import UNIT
+from dpaudit.grids.discrete import Reals
+from dpaudit.grids.hull import UNIT
+from dpaudit.grids.noise import mixed_losses, unmixed_loss
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # exp(-ROOM) is what a rule may err by, relative to M and per round.

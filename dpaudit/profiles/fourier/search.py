@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from scipy import optimize
 
+from dpaudit.grids.discrete import Discrete, Grid, NoLower, Side
 from dpaudit.pairs import Pair
 from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_at
-from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, discretise
 from dpaudit.profiles.grid.stack import Stack
 
 Parts = tuple[tuple[Pair, int], ...]
@@ -45,7 +45,7 @@ def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack | 
 def _known(pair: Pair, grid: Grid, side: Side) -> Discrete | None:
     """The discretised pair; None where no lower profile is known (and 0 factors are a bound)."""
     try:
-        return discretise(pair, grid, side)
+        return pair.on_grid(grid, side)
     except NoLower:
         return None
 

@@ -45,6 +45,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Reals
+from dpaudit.grids.masses import as_float
+from dpaudit.grids.noise import atom_loss
 from dpaudit.pairs import (
     Atoms,
     DiscreteNormal,
@@ -67,10 +71,6 @@ from dpaudit.profiles.fourier.sampled import (
 )
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.whole import MOST_OUTCOMES, SampledDiscrete
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Reals
-from dpaudit.profiles.grid.families import atom_loss
-from dpaudit.profiles.grid.masses import as_float
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.

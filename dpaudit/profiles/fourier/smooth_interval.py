@@ -11,13 +11,13 @@ from functools import lru_cache
 from scipy import optimize
 
 from dpaudit.exact import enclose, working_precision
+from dpaudit.grids.hull import UNIT
 from dpaudit.profiles.fourier.plan import Plan, Table
 from dpaudit.profiles.fourier.rare import rare, without_one
 from dpaudit.profiles.fourier.sampled import OutOfReach
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_product
 from dpaudit.profiles.fourier.steps import first_step
-from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
 TOLERANCE, WIDTH = 1e-8, 1e-4

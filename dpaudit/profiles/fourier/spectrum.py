@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Reals
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.grid.stack import Stack, Tilted
 
 Complexes = NDArray[np.complexfloating[Any, Any]]

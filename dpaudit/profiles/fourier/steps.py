@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.exact import enclose
-from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
 from dpaudit.profiles.fourier.search import Parts
-from dpaudit.profiles.grid.masses import as_float
 
 LARGEST_STEP = 0.125
 SAFETY = 0.75
@@ -27,7 +24,7 @@ def first_step(parts: Parts, width: float) -> float:
 
 def aligned(parts: Parts, step: float) -> float:
     """A step near the one given that divides all losses with atoms, where the least one does."""
-    anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
+    anchors = {anchor for pair, _ in parts for anchor in pair.anchors or ()}
     anchor = min(anchors, default=0.0)
     if anchor <= 0 or step > anchor:
         return _short(step)
@@ -35,7 +32,7 @@ def aligned(parts: Parts, step: float) -> float:
     if any(abs(times - round(times)) > SAME * times for times in multiples):
         return _short(step)
     less = 1 - min(max(ALIGNMENT, BEYOND / anchor), MOST_BEYOND)
-    if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
+    if all(pair.is_discrete and pair.anchors is not None for pair, _ in parts):
         return anchor / math.ceil(anchor / max(step, LARGEST_ALIGNED)) * less
     return anchor / max(math.ceil(anchor / step), 1) * less
 
@@ -44,17 +41,3 @@ def _short(step: float) -> float:
     """A float of 12 bits, so that its multiples are exact."""
     mantissa, exponent = math.frexp(step)
     return math.ldexp(math.floor(mantissa * 4096), exponent - 12)
-
-
-def _anchors(pair: Pair) -> list[float]:
-    """Losses with positive probability, by absolute value, one for each that differs."""
-    if isinstance(pair, LaplaceShift):
-        return [as_float(pair.epsilon, "epsilon")]
-    if isinstance(pair, DiscreteNormal):
-        return [as_float(abs(pair.shift) / (2 * pair.variance), "shift / (2 variance)")]
-    if isinstance(pair, Atoms):
-        ratios = [enclose(p / q).log() for p, q in pair.outcomes if p != 0 and q != 0]
-        # An outcome that is as likely under both has a ball around 0 that need not be 0 itself.
-        sizes = [abs(float(r.mid())) for r in ratios if not r.contains(0)]
-        return sorted({float(f"{size:.13g}") for size in sizes})
-    return []

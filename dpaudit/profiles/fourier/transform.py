@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dpaudit.grids.discrete import Reals, TooFine
+from dpaudit.grids.hull import UNIT
 from dpaudit.profiles.fourier.spectrum import at_frequencies, left_out_bound, rows_of
-from dpaudit.profiles.grid.discrete import Reals, TooFine
-from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.grid.stack import Stack, Tilted
 
 Complexes = NDArray[np.complexfloating[Any, Any]]

@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dpaudit.profiles.grid.discrete import Reals
-from dpaudit.profiles.grid.families import mixed_losses
-from dpaudit.profiles.grid.lattice import ALL, theta
+from dpaudit.grids.discrete import Reals
+from dpaudit.grids.noise import mixed_losses, theta
+from dpaudit.pairs.discrete_normal import ALL
 
 # Masses beyond ``ALL`` deviations and two; exponents of those within, whose roundings add up.
 NEGLIGIBLE, LARGEST_EXPONENT = 1e-305, 750.0

@@ -14,7 +14,7 @@ form "fourier": with the notation of :mod:`dpaudit.profiles.fourier.compose`, al
     epsilon, delta  the bound: delta(epsilon) <= delta (upper) or >= delta (lower)
 
 To confirm it: one-step masses of each factor on the grid, from cells as in
-:mod:`dpaudit.profiles.grid.cells` (upper: connect-the-dots; lower: chord gap and hull); their
+:mod:`dpaudit.grids.cells` (upper: connect-the-dots; lower: chord gap and hull); their
 tilted sums M_f and K; phi_f(j) for j = 0..J by direct sums; F as in
 :mod:`dpaudit.profiles.fourier.compose` by the two geometric sums; then delta = infinite + exp(K - t
 k h) F, moved by the error terms. Frequencies beyond J need a bound of |Phi| only:

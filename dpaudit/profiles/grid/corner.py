@@ -26,10 +26,10 @@ import numpy as np
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose, is_infinite
 from dpaudit.exact.arb import working_precision
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Reals, TooFine
+from dpaudit.grids.masses import Closed
 from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped, largest_loss
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Reals, TooFine
-from dpaudit.profiles.grid.masses import Closed, closed
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 # Products of two masses that a bound may take, and how many nodes that are.
@@ -84,7 +84,7 @@ def _factors(parts: Parts) -> list[Factor] | None:
     found = []
     for pair, times in parts:
         try:
-            form = closed(pair, UNDERFLOW)
+            form = pair.loss_masses(UNDERFLOW)
         except (TooFine, Unsupported, InvalidParameter):
             return None
         if form is None:

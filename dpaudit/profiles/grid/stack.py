@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Discrete, Reals, Side
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Discrete, Reals, Side
 
 Integers = NDArray[np.int64]
 LARGEST_EXPONENT = 600.0

@@ -60,9 +60,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Floats
-from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, quantile
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Floats
+from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
 # Of trapezoid sums: exp(-EXPONENT), relative to delta up to where that is FARTHEST noises out.

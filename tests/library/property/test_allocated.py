@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dpaudit.grids.discrete import Discrete, Grid, Side
 from dpaudit.pairs import Allocated, Normal, Pair
-from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 
 Floats = NDArray[np.float64]
 EPSILONS = np.linspace(-4, 6, 201)
@@ -26,7 +26,7 @@ def profile(found: Discrete) -> Floats:
 
 
 def side_of(pair: Pair, step: Fraction, side: Side) -> Floats:
-    return profile(discretise(pair, Grid(step, TAIL), side))
+    return profile(pair.on_grid(Grid(step, TAIL), side))
 
 
 @settings(max_examples=8)
@@ -73,7 +73,7 @@ def test_the_two_directions_are_one_law(noise: Fraction, slots: int) -> None:
     pair, step = Allocated(noise, Fraction(slots)), Fraction(1, 200)
     x = np.exp(EPSILONS)
     for low, high in ((pair, pair.swapped), (pair.swapped, pair)):
-        lower = discretise(low, Grid(step, TAIL), Side.LOWER)
+        lower = low.on_grid(Grid(step, TAIL), Side.LOWER)
         turned = np.maximum(0, 1 - np.exp(-EPSILONS[:, None] - lower.losses)) @ lower.masses
         upper = side_of(high, step, Side.UPPER)
         assert np.all(1 - x + x * turned <= upper + 1e-9 * (1 + x))

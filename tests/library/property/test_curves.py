@@ -9,9 +9,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpaudit.grids.discrete import Grid, NoLower, Side
 from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
 
 F = Fraction
 FEW = settings(max_examples=15, deadline=None, derandomize=True)
@@ -77,9 +77,9 @@ def test_more_rounds_never_cost_less(pair: Pair, count: int) -> None:
 @given(pairs(), st.sampled_from([F(1, 16), F(1, 128)]))
 def test_lower_side_is_below_upper_side(pair: Pair, step: Fraction) -> None:
     grid = Grid(step, 1e-12)
-    upper = discretise(pair, grid, Side.UPPER)
+    upper = pair.on_grid(grid, Side.UPPER)
     try:
-        lower = discretise(pair, grid, Side.LOWER)
+        lower = pair.on_grid(grid, Side.LOWER)
     except NoLower:
         return
     for epsilon in (-2.0, -0.3, 0.0, 0.1, 0.7, 2.0, 5.0):

@@ -12,6 +12,7 @@ import pytest
 
 from dpaudit.errors import DpauditError
 from dpaudit.exact import is_infinite
+from dpaudit.grids.discrete import Discrete, Grid, NoLower, Side, TooFine
 from dpaudit.pairs import (
     Allocated,
     Atoms,
@@ -31,8 +32,6 @@ from dpaudit.pairs import (
     product,
 )
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.grid import discrete
-from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
 
 F = Fraction
 RESPONSE = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
@@ -72,9 +71,9 @@ GRIDS = [Grid(F(1, 64), 1e-12), Grid(F(1, 2), 1e-12), Grid(F(1, 8), 1e-250)]
 
 
 def _unguarded(pair: Pair, grid: Grid, side: Side) -> Discrete | None:
-    """What the discretiser itself gives, past the check of its total."""
+    """What the pair itself gives, past the check of its total."""
     try:
-        return discrete._DISCRETISERS[type(pair)](pair, grid, side)
+        return pair._on_grid(grid, side)
     except (NoLower, TooFine):
         return None
 
@@ -116,22 +115,22 @@ def test_an_upper_delta_is_positive_unless_the_loss_is_bounded(pair: Pair) -> No
 
 
 class _Cut(Pair):
-    """A pair whose discretiser drops what it finds too rare."""
+    """A pair that drops what it finds too rare."""
 
 
-def test_a_discretiser_that_drops_mass_is_made_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_drops_mass_is_made_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     def dropping(pair: Any, grid: Grid, side: Side) -> Discrete:
         return Discrete(grid.step, 0, np.array([0.75]))
 
-    monkeypatch.setitem(discrete._DISCRETISERS, _Cut, dropping)
-    assert discretise(_Cut(), GRIDS[0], Side.UPPER).infinite == 0.25
+    monkeypatch.setattr(_Cut, "_on_grid", dropping)
+    assert _Cut().on_grid(GRIDS[0], Side.UPPER).infinite == 0.25
 
     def adding(pair: Any, grid: Grid, side: Side) -> Discrete:
         return Discrete(grid.step, 0, np.array([1.25]))
 
-    monkeypatch.setitem(discrete._DISCRETISERS, _Cut, adding)
+    monkeypatch.setattr(_Cut, "_on_grid", adding)
     with pytest.raises(DpauditError, match=r"mass 1\.25"):
-        discretise(_Cut(), GRIDS[0], Side.LOWER)
+        _Cut().on_grid(GRIDS[0], Side.LOWER)
 
 
 # --- the truth, from sums of outcomes in high precision -----------------------------------------

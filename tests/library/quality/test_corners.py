@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpaudit.profiles.grid.cells import Cells, trivial
-from dpaudit.profiles.grid.discrete import Discrete
+from dpaudit.grids.cells import Cells, trivial
+from dpaudit.grids.discrete import Discrete
 from tests.support.corners import corner, findings
 
 pytestmark = pytest.mark.quality
@@ -28,7 +28,7 @@ def test_no_corner_is_silent_or_contradicts_itself(first: int) -> None:
 
 def test_an_end_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 3 has a lower end without which its ends are far apart."""
-    monkeypatch.setattr("dpaudit.profiles.grid.cells._rounded_down", _nothing)
+    monkeypatch.setattr("dpaudit.grids.cells._rounded_down", _nothing)
     assert any(line.startswith("wide: [8.2") for line in findings(corner(3)))
 
 

@@ -10,11 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpaudit.pairs import Allocated, Normal, Pair, product
+from dpaudit.grids.averages import law_of_mean
+from dpaudit.grids.discrete import Discrete, Grid, Side
+from dpaudit.pairs import Allocated, Normal, Pair, allocated, product
 from dpaudit.profiles import epsilon_interval
-from dpaudit.profiles.grid import allocated
-from dpaudit.profiles.grid.averages import law_of_mean
-from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 
 Floats = NDArray[np.float64]
 EPSILONS = np.array([-3.0, -1.0, -0.4, -0.1, 0.0, 0.05, 0.2, 0.5, 0.9, 1.5, 2.5, 4.0])
@@ -28,7 +27,7 @@ def profile(found: Discrete, epsilons: Floats) -> Floats:
 
 
 def both(pair: Pair, epsilons: Floats, step: Fraction, tail: float) -> tuple[Floats, Floats]:
-    sides = (discretise(pair, Grid(step, tail), side) for side in (Side.LOWER, Side.UPPER))
+    sides = (pair.on_grid(Grid(step, tail), side) for side in (Side.LOWER, Side.UPPER))
     lower, upper = (profile(found, epsilons) for found in sides)
     return lower, upper
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
+from dpaudit.grids.discrete import Discrete, Grid, Side
 from dpaudit.pairs import (
     Atoms,
     Concentrated,
@@ -32,7 +33,6 @@ from dpaudit.profiles.fourier.engine import delta_composed, epsilon_composed
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
 from dpaudit.profiles.fourier.transform import by_fft, direct
-from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 from dpaudit.profiles.grid.stack import Stack, Tilted
 
 F = Fraction
@@ -190,7 +190,7 @@ def test_a_thousand_different_releases() -> None:
 
 
 def stack(pair: Pair, times: int, step: Fraction, side: Side) -> Stack:
-    return Stack(((discretise(pair, Grid(step, 1e-15), side), times),), side)
+    return Stack(((pair.on_grid(Grid(step, 1e-15), side), times),), side)
 
 
 @pytest.mark.parametrize("side", list(Side))

@@ -13,12 +13,12 @@ from scipy import fft
 
 from dpaudit.check.profile import fourier as check_fourier
 from dpaudit.check.profile import game as check_game
+from dpaudit.grids.discrete import Side
 from dpaudit.pairs import LaplaceShift, Mixed, Normal
 from dpaudit.profiles.fourier import game
 from dpaudit.profiles.fourier.compose import Composition, _summed, compose
 from dpaudit.profiles.fourier.search import Parts, stack_of, tilt_for_delta
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
-from dpaudit.profiles.grid.discrete import Side
 
 SGD: Parts = ((Mixed(Normal(Fraction(1)), Fraction(1, 100)), 10_000),)
 NOISES: Parts = ((LaplaceShift(Fraction(1)), 1_000),)

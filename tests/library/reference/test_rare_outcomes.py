@@ -14,9 +14,8 @@ from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.exact import enclose, exp
 from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import RandomizedResponse
-from dpaudit.pairs import Atoms, Product, product
+from dpaudit.pairs import Atoms, Product, enumerated, product
 from dpaudit.profiles import epsilon_interval
-from dpaudit.profiles.closed import enumerated
 from dpaudit.scope import central
 
 F = Fraction
@@ -94,7 +93,7 @@ def test_what_is_left_out_counts(monkeypatch: pytest.MonkeyPatch, epsilon: int) 
     monkeypatch.setattr(enumerated, "LEFT_OUT", 1.0)
     monkeypatch.setattr(checked, "TINY", 0.5)
     with flint.ctx.workprec(128):
-        outcomes = enumerated.outcomes_of(pair, enclose)
+        outcomes = enumerated.outcomes_of(pair.factors)
         x = enclose(F(epsilon)).exp()
         gains = [(p - x * q).max(0) for p, q in outcomes]
         whole = sum(gains, flint.arb(0))

@@ -21,6 +21,7 @@ from dpaudit.check.profile.transforms import (
     MOST_BY_RULE,
     _left_out_by_pairs,
 )
+from dpaudit.grids.discrete import Side
 from dpaudit.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
@@ -33,7 +34,6 @@ from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, de
 from dpaudit.profiles.fourier.search import stack_of
 from dpaudit.profiles.fourier.smooth import _sampled, series, smooth_product
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
-from dpaudit.profiles.grid.discrete import Side
 
 F = Fraction
 

@@ -13,10 +13,10 @@ import sympy
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.pairs import Allocated, Normal, Swapped
-from dpaudit.profiles.grid import allocated, averages
-from dpaudit.profiles.grid.averages import Law, Plan, law_of_mean
-from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, TooFine, discretise
+from dpaudit.grids import averages
+from dpaudit.grids.averages import Law, Plan, law_of_mean
+from dpaudit.grids.discrete import Discrete, Grid, Side, TooFine
+from dpaudit.pairs import Allocated, Normal, Swapped, allocated
 
 Floats = NDArray[np.float64]
 WIDTH = Fraction(1, 8)
@@ -127,8 +127,8 @@ def test_what_is_cut_is_paid_for() -> None:
     pair = Allocated(Fraction(1), Fraction(8))
     epsilons = np.linspace(-1, 3, 41)
     for direction in (pair, pair.swapped):
-        exact = profile(discretise(direction, Grid(Fraction(1, 500), 1e-15), Side.LOWER), epsilons)
-        rough = discretise(direction, Grid(Fraction(1, 500), 1e-2), Side.UPPER)
+        exact = profile(direction.on_grid(Grid(Fraction(1, 500), 1e-15), Side.LOWER), epsilons)
+        rough = direction.on_grid(Grid(Fraction(1, 500), 1e-2), Side.UPPER)
         assert 1e-4 < rough.infinite < 1e-2
         assert np.all(profile(rough, epsilons) >= exact)
 
@@ -176,21 +176,21 @@ def profile(found: Discrete, epsilons: Floats) -> Floats:
 def test_slots_must_be_a_whole_positive_number(slots: object) -> None:
     for pair in (Allocated(Fraction(1), slots), Swapped(Allocated(Fraction(1), slots))):
         with pytest.raises(InvalidParameter, match="slots"):
-            discretise(pair, GRID, Side.UPPER)
+            pair.on_grid(GRID, Side.UPPER)
 
 
 @pytest.mark.parametrize("noise", [Fraction(0), Fraction(-1), sympy.Symbol("z"), -sympy.sqrt(2)])
 def test_noise_must_be_a_positive_number(noise: object) -> None:
     for side in Side:
         with pytest.raises(InvalidParameter, match=r"z|noise_multiplier"):
-            discretise(Allocated(noise, Fraction(3)), GRID, side)
+            Allocated(noise, Fraction(3)).on_grid(GRID, side)
 
 
 def test_noise_may_be_an_expression() -> None:
     pair = Allocated(sympy.sqrt(2), Fraction(4))
     near = Allocated(Fraction("1.41421356237"), Fraction(4))
     for side in Side:
-        ours, theirs = (profile(discretise(p, GRID, side), np.array([0.5])) for p in (pair, near))
+        ours, theirs = (profile(p.on_grid(GRID, side), np.array([0.5])) for p in (pair, near))
         assert ours == pytest.approx(theirs, rel=1e-6)
 
 
@@ -200,11 +200,11 @@ def test_astronomically_many_slots(slots: int) -> None:
     pair = Allocated(Fraction(2), Fraction(slots))
     most = Allocated(Fraction(2), Fraction(allocated.LARGEST_SLOTS))
     epsilons = np.array([-1.0, -0.1, 0.0, 0.01])
-    upper = profile(discretise(pair, GRID, Side.UPPER), epsilons)
-    assert np.array_equal(upper, profile(discretise(most, GRID, Side.UPPER), epsilons))
+    upper = profile(pair.on_grid(GRID, Side.UPPER), epsilons)
+    assert np.array_equal(upper, profile(most.on_grid(GRID, Side.UPPER), epsilons))
     assert upper[2] < 0.01
     fine = Grid(Fraction(1, 2**14), 1e-12)
-    lower = profile(discretise(pair, fine, Side.LOWER), epsilons)
+    lower = profile(pair.on_grid(fine, Side.LOWER), epsilons)
     assert np.all(lower <= np.maximum(0, 1 - np.exp(epsilons)) + 1e-15)
 
 
@@ -213,14 +213,14 @@ def test_little_noise_is_bounded_by_one_slot() -> None:
     noise, slots = Fraction(1, 20), Fraction(50)
     pair, single = Allocated(noise, slots), Normal(1 / noise)
     grid, epsilons = Grid(Fraction(1, 16), 1e-12), np.array([100.0, 150.0, 180.0, 200.0])
-    upper = profile(discretise(pair, grid, Side.UPPER), epsilons)
-    lower = profile(discretise(pair, grid, Side.LOWER), epsilons)
-    assert np.array_equal(upper, profile(discretise(single, grid, Side.UPPER), epsilons))
+    upper = profile(pair.on_grid(grid, Side.UPPER), epsilons)
+    lower = profile(pair.on_grid(grid, Side.LOWER), epsilons)
+    assert np.array_equal(upper, profile(single.on_grid(grid, Side.UPPER), epsilons))
     moved = epsilons + math.log(50)
-    assert np.all(lower <= profile(discretise(single, grid, Side.UPPER), moved))
-    nearly = profile(discretise(single, grid, Side.LOWER), moved + 1 / 16)
+    assert np.all(lower <= profile(single.on_grid(grid, Side.UPPER), moved))
+    nearly = profile(single.on_grid(grid, Side.LOWER), moved + 1 / 16)
     assert np.all(lower >= nearly * (1 - 1e-9))
-    swapped = profile(discretise(pair.swapped, grid, Side.LOWER), epsilons)
+    swapped = profile(pair.swapped.on_grid(grid, Side.LOWER), epsilons)
     assert np.all(swapped <= lower)
 
 
@@ -228,14 +228,14 @@ def test_tails_that_floats_cannot_hold() -> None:
     """More than a few tails would be cut: the bound of one slot, and never a silent 0."""
     pair, grid = Allocated(Fraction(1), Fraction(10)), Grid(Fraction(1, 64), 1e-250)
     assert allocated.allocated_cells(pair, grid, Side.UPPER) is None
-    upper = profile(discretise(pair, grid, Side.UPPER), np.array([1.0, 5.0]))
-    one = profile(discretise(Normal(Fraction(1)), grid, Side.UPPER), np.array([1.0, 5.0]))
+    upper = profile(pair.on_grid(grid, Side.UPPER), np.array([1.0, 5.0]))
+    one = profile(Normal(Fraction(1)).on_grid(grid, Side.UPPER), np.array([1.0, 5.0]))
     assert np.array_equal(upper, one)
 
 
 def test_a_step_too_fine() -> None:
     with pytest.raises(TooFine, match="larger"):
-        discretise(Allocated(Fraction(1), Fraction(3)), Grid(Fraction(1, 2**30), 1e-9), Side.UPPER)
+        Allocated(Fraction(1), Fraction(3)).on_grid(Grid(Fraction(1, 2**30), 1e-9), Side.UPPER)
 
 
 def test_laws_are_kept() -> None:
@@ -243,7 +243,7 @@ def test_laws_are_kept() -> None:
     law_of_mean.cache_clear()
     pair = Allocated(Fraction(3), Fraction(7))
     for direction in (pair, pair.swapped):
-        discretise(direction, GRID, Side.UPPER)
+        direction.on_grid(GRID, Side.UPPER)
     assert law_of_mean.cache_info().misses == 1
 
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 import dpaudit as dp
+from dpaudit.grids import values
 from dpaudit.pairs import Normal
-from dpaudit.profiles.grid import values
 
 F = Fraction
 REPLACED = dp.central("replace_one")

@@ -13,6 +13,12 @@ import pytest
 
 from dpaudit.check.profile.closed import closed_at_least, closed_at_most, has_closed
 from dpaudit.errors import Unsupported
+from dpaudit.grids import hull as hull_rounding
+from dpaudit.grids.convolved import convolved
+from dpaudit.grids.discrete import Discrete, Grid, NoLower, Side, TooFine
+from dpaudit.grids.hull import convexified
+from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, normal_between
+from dpaudit.grids.values import from_values, node_values
 from dpaudit.pairs import (
     Atoms,
     Concentrated,
@@ -25,14 +31,8 @@ from dpaudit.pairs import (
     Product,
     Spliced,
 )
+from dpaudit.pairs.renyi import concentrated_delta
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.closed.single import delta_ball, has_form
-from dpaudit.profiles.grid import hull as hull_rounding
-from dpaudit.profiles.grid.convolved import convolved
-from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
-from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, normal_between
-from dpaudit.profiles.grid.hull import convexified
-from dpaudit.profiles.grid.values import concentrated_delta, from_values, node_values
 
 F = Fraction
 GAUSS, LAPLACE = Normal(F(1)), LaplaceShift(F(3, 10))
@@ -71,7 +71,7 @@ def epsilons() -> np.ndarray:
 
 def exact(pair: Pair, epsilon: float) -> tuple[flint.arb, float]:
     x = flint.arb(float(np.exp(epsilon)))
-    return delta_ball(pair, x), float(x)
+    return pair.delta(x), float(x)
 
 
 @pytest.mark.parametrize("step", [F(1, 8), F(1, 200), F(1, 3000)])
@@ -81,7 +81,7 @@ def test_sides_hold_the_profile(name: str, step: Fraction) -> None:
     with flint.ctx.workprec(200):
         for side in Side:
             try:
-                found = discretise(pair, Grid(step, 1e-18), side)
+                found = pair.on_grid(Grid(step, 1e-18), side)
             except NoLower:
                 continue
             for epsilon in epsilons():
@@ -98,7 +98,7 @@ def test_error_is_of_second_order(name: str) -> None:
     gaps = []
     with flint.ctx.workprec(200):
         for step in (F(1, 500), F(1, 2000)):
-            sides = [discretise(PAIRS[name], Grid(step, 1e-18), side) for side in Side]
+            sides = [PAIRS[name].on_grid(Grid(step, 1e-18), side) for side in Side]
             at = [float(np.exp(e)) for e in np.linspace(-0.05, 1, 50)]
             gaps.append(max(value(sides[0], x) - value(sides[1], x) for x in at))
     assert gaps[1] < gaps[0] / 8
@@ -108,7 +108,7 @@ def test_tails_keep_relative_accuracy() -> None:
     """Bounds at 1e-100 are as tight as elsewhere: nothing is computed as 1 minus something."""
     with flint.ctx.workprec(500):
         for side in Side:
-            found = discretise(GAUSS, Grid(F(1, 1000), 1e-150), side)
+            found = GAUSS.on_grid(Grid(F(1, 1000), 1e-150), side)
             ball, x = exact(GAUSS, 20.5)
             truth = float(ball.mid())
             assert truth < 1e-85
@@ -132,12 +132,12 @@ def test_normal_between_adds_up() -> None:
 
 def test_too_many_nodes() -> None:
     with pytest.raises(TooFine):
-        discretise(Normal(F(1000)), Grid(F(1, 10**6), 1e-10), Side.UPPER)
+        Normal(F(1000)).on_grid(Grid(F(1, 10**6), 1e-10), Side.UPPER)
 
 
 def test_rounding_may_not_swamp_the_cells() -> None:
     with pytest.raises(TooFine):
-        discretise(LAPLACE, Grid(F(1, 10**14), 1e-10), Side.UPPER)
+        LAPLACE.on_grid(Grid(F(1, 10**14), 1e-10), Side.UPPER)
 
 
 def test_masses_must_be_finite_and_positive() -> None:
@@ -148,7 +148,7 @@ def test_masses_must_be_finite_and_positive() -> None:
 
 def test_unknown_pair() -> None:
     with pytest.raises(Unsupported, match="no privacy profile"):
-        discretise(Pair(), Grid(F(1), 1e-9), Side.UPPER)
+        Pair().on_grid(Grid(F(1), 1e-9), Side.UPPER)
 
 
 # --- discrete normal noise -----------------------------------------------------------------------
@@ -169,7 +169,7 @@ def discrete_normal_delta(variance: int, shift: int, epsilon: float) -> float:
 @pytest.mark.parametrize("step", [F(1, 8), F(1, 50)])
 def test_discrete_normal(step: Fraction) -> None:
     pair = DiscreteNormal(F(4), F(1))
-    upper, lower = (discretise(pair, Grid(step, 1e-18), side) for side in Side)
+    upper, lower = (pair.on_grid(Grid(step, 1e-18), side) for side in Side)
     with flint.ctx.workprec(200):
         for epsilon in np.linspace(-0.7, 3, 40):
             truth, x = discrete_normal_delta(4, 1, float(epsilon)), math.exp(epsilon)
@@ -181,7 +181,7 @@ def test_discrete_normal(step: Fraction) -> None:
 def test_dense_discrete_normal_is_close_to_normal() -> None:
     """At variance 10^12 and shift 10^5 the profile is that of Normal(1/10) to many digits."""
     pair = DiscreteNormal(F(10**12), F(10**5))
-    upper, lower = (discretise(pair, Grid(F(1, 2000), 1e-18), side) for side in Side)
+    upper, lower = (pair.on_grid(Grid(F(1, 2000), 1e-18), side) for side in Side)
     with flint.ctx.workprec(200):
         for epsilon in (0.0, 0.1, 0.4):
             ball, x = exact(Normal(F(1, 10)), epsilon)
@@ -192,7 +192,7 @@ def test_dense_discrete_normal_is_close_to_normal() -> None:
 
 def test_discrete_normal_shift_must_be_whole() -> None:
     with pytest.raises(Unsupported, match="whole"):
-        discretise(DiscreteNormal(F(4), F(1, 2)), Grid(F(1, 8), 1e-9), Side.UPPER)
+        DiscreteNormal(F(4), F(1, 2)).on_grid(Grid(F(1, 8), 1e-9), Side.UPPER)
 
 
 # --- products, maxima, concentrated --------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_product_by_convolution() -> None:
     for _ in range(3):
         outcomes = [(p * a, q * b) for p, q in outcomes for a, b in RESPONSE.outcomes]
     for side in Side:
-        found = discretise(pair, Grid(F(1, 2000), 1e-18), side)
+        found = pair.on_grid(Grid(F(1, 2000), 1e-18), side)
         for epsilon in np.linspace(-0.2, 2, 45):
             x = F(float(np.exp(epsilon)))
             mixed = [(F(4, 5) * q + p / 5, q) for p, q in outcomes]
@@ -226,7 +226,7 @@ def test_convolution_keeps_infinite_mass() -> None:
 @pytest.mark.parametrize("rho", [F(1, 1000), F(1, 10), F(3)])
 def test_concentrated_dominates_the_normal_pair(rho: Fraction) -> None:
     """Normal(sqrt(2 rho)) is rho-zCDP, so its profile lies below."""
-    found = discretise(Concentrated(rho), Grid(F(1, 500), 1e-18), Side.UPPER)
+    found = Concentrated(rho).on_grid(Grid(F(1, 500), 1e-18), Side.UPPER)
     mu = math.sqrt(2 * float(rho))
     with flint.ctx.workprec(200):
         for epsilon in epsilons():
@@ -236,7 +236,7 @@ def test_concentrated_dominates_the_normal_pair(rho: Fraction) -> None:
 
 def test_concentrated_has_no_lower_profile() -> None:
     with pytest.raises(NoLower):
-        discretise(Concentrated(F(1)), Grid(F(1, 100), 1e-9), Side.LOWER)
+        Concentrated(F(1)).on_grid(Grid(F(1, 100), 1e-9), Side.LOWER)
 
 
 def test_concentrated_bound_is_the_best_order() -> None:
@@ -277,11 +277,11 @@ def test_long_chains_of_kinks_are_rounded_down(monkeypatch: pytest.MonkeyPatch) 
     """A tiny rate on a grid of a million nodes: rounded to nearest, the masses exceed 1."""
     pair = Mixed(Normal(1 / F("0.273")), F("1.45e-7")).swapped
     grid = Grid(F("2.5e-5"), 1e-28)
-    assert float(discretise(pair, grid, Side.LOWER).masses.sum()) <= 1
+    assert float(pair.on_grid(grid, Side.LOWER).masses.sum()) <= 1
     monkeypatch.setattr(hull_rounding, "_down", lambda mass: mass)
     monkeypatch.setattr(hull_rounding, "SPLITTING", 0.0)
     with pytest.raises(Unsupported, match="a lower profile of mass 1"):
-        discretise(pair, grid, Side.LOWER)
+        pair.on_grid(grid, Side.LOWER)
 
 
 def summed(variance: Fraction, shift: int, x: Any) -> Any:
@@ -324,6 +324,6 @@ def test_one_release_of_discrete_noise_is_a_sum(variance: Fraction, shift: int) 
 
 
 def test_noise_of_very_many_values_is_the_lattice_s() -> None:
-    assert not has_form(DiscreteNormal(F(10**9), F(1)))
+    assert not DiscreteNormal(F(10**9), F(1)).has_delta
     assert not has_closed(DiscreteNormal(F(10**9), F(1)))
-    assert not has_form(DiscreteNormal(F(4), F(1, 2)))
+    assert not DiscreteNormal(F(4), F(1, 2)).has_delta

@@ -9,9 +9,9 @@ import pytest
 
 from dpaudit.check.profile import conversions
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
+from dpaudit.grids.discrete import Grid, Side
 from dpaudit.pairs import DiscreteNormal, Pair, Product
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.grid.discrete import Grid, Side, discretise
 
 # Variances and shifts of five releases, found by tests.support.corners.
 NOISES = (("41.6", 7), ("1.48", 7), ("7.76", 1), ("345", 7), ("1.14", 1))
@@ -50,7 +50,7 @@ def test_checker_needs_its_own_masses_below(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("step", ["0.003", "0.05", "0.7"])
 def test_masses_moved_down_lie_below_the_profile(step: str) -> None:
     """The upper end of the closed form, at losses between -30 and 40."""
-    found = discretise(FAR, Grid(Fraction(step), 1e-20), Side.LOWER)
+    found = FAR.on_grid(Grid(Fraction(step), 1e-20), Side.LOWER)
     assert len(found.masses) > 1
     for epsilon in np.linspace(0, 40, 21):
         own = float(found.masses @ np.maximum(-np.expm1(epsilon - found.losses), 0.0))

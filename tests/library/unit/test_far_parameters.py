@@ -24,9 +24,9 @@ from dpaudit.families.local import SubsetResponse
 from dpaudit.families.opaque import ZCDP, PureDP, RenyiDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.families.tuning import TunedPoisson
+from dpaudit.grids.discrete import Grid, Side
 from dpaudit.nodes import Node
 from dpaudit.pairs import Renyi
-from dpaudit.profiles.grid.discrete import Grid, Side, discretise
 from dpaudit.scope import central
 
 F = Fraction
@@ -74,7 +74,7 @@ def test_an_order_next_to_one_says_nothing_and_raises_nothing(order: Fraction) -
 @pytest.mark.parametrize("order", [F(5, 4), F(2), F(40)])
 def test_a_renyi_bound_on_a_grid_is_that_of_its_order(order: Fraction) -> None:
     """exp((a - 1)(d - e)) (1 - 1/a)^a / (a - 1), in floats from the excess alone."""
-    found = discretise(Renyi(order, F(1, 2)), Grid(F(1, 64), 1e-15), Side.UPPER)
+    found = Renyi(order, F(1, 2)).on_grid(Grid(F(1, 64), 1e-15), Side.UPPER)
     a, at = float(order), 1.0
     bound = np.exp((a - 1) * (0.5 - at)) * (1 - 1 / a) ** a / (a - 1)
     losses = (found.first + np.arange(len(found.masses))) / 64

@@ -15,12 +15,12 @@ from scipy import special, stats
 import dpaudit as dp
 from dpaudit.check.profile import game as checked
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Floats
 from dpaudit.pairs import Mixed, Normal, Pair, Replaced, Spliced, product
 from dpaudit.profiles.answers import delta_interval, epsilon_interval
 from dpaudit.profiles.fourier import game
 from dpaudit.profiles.grid import triangles
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Floats
 from dpaudit.profiles.grid.triangles import NDTR_FACTOR, Move, Rounds, at_place
 
 F = Fraction

@@ -11,8 +11,7 @@ import pytest
 import sympy
 from scipy import special
 
-from dpaudit.pairs import Thresholded
-from dpaudit.profiles.grid import lattice, scores
+from dpaudit.pairs import Thresholded, discrete_normal, scored
 
 
 def test_the_kernel_of_dense_discrete_noise() -> None:
@@ -49,12 +48,12 @@ def test_sums_of_dense_discrete_noise(z: float) -> None:
             far = ends[1]
             allowed = (far**4 + 6 * far**2 + 3) / (600 * variance**2)
             assert abs(found / mpmath.fsum(law) - 1) <= allowed
-    assert lattice.DENSE_VARIANCE > 1e8
+    assert discrete_normal.DENSE_VARIANCE > 1e8
 
 
 def test_mills_ratios_are_apart_by_mu() -> None:
     """R(z) <= (|z| + mu + 2) / mu (R(z) - R(z + mu)) from z = -mu / 2 on."""
-    for mu in np.geomspace(scores.SMALLEST_MU, scores.LARGEST_MU, 60):
+    for mu in np.geomspace(scored.SMALLEST_MU, scored.LARGEST_MU, 60):
         z = np.linspace(-mu / 2, 37, 400)
         ratio, beyond = (special.erfcx(x / math.sqrt(2)) for x in (z, z + mu))
         apart = (ratio - beyond) * (np.abs(z) + mu + 2) / mu
@@ -91,11 +90,11 @@ def test_the_largest_over_all_scores_is_above_the_truth_and_near(setting: str) -
     """Float values a blur before, times 1 + ROUNDING / mu: also where Q_s - x Q_t cancels."""
     e, kappa, offset, slope = (Fraction(word) for word in setting.split())
     pair = Thresholded(e, kappa, offset, slope)
-    family = scores.family_of(pair)
-    factor = 1 + scores.ROUNDING * (1 + 1 / float(family.mu.min()))
+    family = scored.family_of(pair)
+    factor = 1 + scored.ROUNDING * (1 + 1 / float(family.mu.min()))
     with mpmath.workdps(50):
         for epsilon in (0.0, float(e) / 2, float(e) * (1 - 1e-14), float(e), 2 * float(e)):
-            at = np.array([epsilon - scores._blur(pair, epsilon)])
+            at = np.array([epsilon - scored._blur(pair, epsilon)])
             found = float(family.deltas(at).max()) * factor
             known = truth(pair, epsilon)
             assert known <= found <= known * (1 + 1e-6), epsilon

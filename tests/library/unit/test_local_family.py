@@ -335,11 +335,11 @@ def test_both_grids_bound_a_report_beside_the_rest(
 ) -> None:
     """Above, with the rest taken one by one, and at few nodes; below, without the rest."""
     from dpaudit.check.profile import clones as checked
+    from dpaudit.pairs import clones
     from dpaudit.profiles import delta_interval
-    from dpaudit.profiles.grid import blanket
 
     if few is not None:
-        monkeypatch.setattr(blanket, "FEW", few)
+        monkeypatch.setattr(clones, "FEW", few)
         monkeypatch.setattr(checked, "FEW", few)
     p, q = blanket_law(pair)
     assert p.sum() == pytest.approx(1, abs=1e-12)
@@ -484,11 +484,11 @@ def mpq(value: Fraction) -> Any:
 
 def test_cells_of_counts_that_are_moved_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The enumeration above goes red where a loss, or the law of the others, is another one."""
+    from dpaudit import grids
     from dpaudit.check.profile import tallied as checked
-    from dpaudit.profiles.grid import tallied
 
-    own = tallied.binomial_masses
-    monkeypatch.setattr(tallied, "binomial_masses", lambda n, p, o: own(n - 1, p, o))
+    own = grids.binomial_masses
+    monkeypatch.setattr(grids, "binomial_masses", lambda n, p, o: own(n - 1, p, o))
     law = checked._clones_law
     monkeypatch.setattr(checked, "_clones_law", lambda m, p, tail: law(m - 1, p, tail))
     for guarded in (
@@ -647,13 +647,13 @@ def test_the_checker_refuses_a_lower_end_of_counts_that_is_too_high(
 
 
 def test_counts_that_floats_do_not_hold_are_refused_by_name() -> None:
-    from dpaudit.profiles.grid.discrete import Grid as Cut
-    from dpaudit.profiles.grid.discrete import Side, discretise
+    from dpaudit.grids.discrete import Grid as Cut
+    from dpaudit.grids.discrete import Side
 
     grid = Cut(F(1, 100), 1e-20)
     for pair in (Tallied(F(1), F(1, 4), F(2**50)), Tallied(F(1), F(1, 10**14), F(9))):
         with pytest.raises(Unsupported, match=r"other reports|rarer"):
-            discretise(pair, grid, Side.LOWER)
+            pair.on_grid(grid, Side.LOWER)
         if pair.others > 9:
             with pytest.raises(NotConfirmed):
                 cells(pair, Grid(F(1, 100), 1e-20))

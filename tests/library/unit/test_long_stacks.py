@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpaudit.grids.discrete import Side
 from dpaudit.pairs import Mixed, Normal
 from dpaudit.profiles.fourier import spectrum
 from dpaudit.profiles.fourier.compose import compose
 from dpaudit.profiles.fourier.search import stack_of
 from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, rows_of
-from dpaudit.profiles.grid.discrete import Side
 from dpaudit.profiles.grid.stack import Stack
 
 F = Fraction

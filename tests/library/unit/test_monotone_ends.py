@@ -19,12 +19,12 @@ from dpaudit import profiles
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.conversions import confirm_upper
 from dpaudit.families.events import ProposeTestRelease
+from dpaudit.grids.discrete import Grid, NoLower, Side
 from dpaudit.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.pairs.tallied import _tail
 from dpaudit.profiles import answers
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.smooth import series, smooth_product
-from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
-from dpaudit.profiles.grid.tallied import _tail
 from dpaudit.profiles.interval import Interval
 
 SAMPLED = product([(Mixed(Normal(Fraction(1)), Fraction(1, 100)), Fraction(1000))])
@@ -139,7 +139,7 @@ def test_noise_far_below_a_move_is_cut_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for side in Side:
-            found = discretise(pair.swapped, Grid(Fraction(1, 4), 1e-12), side)
+            found = pair.swapped.on_grid(Grid(Fraction(1, 4), 1e-12), side)
             assert np.all(np.isfinite(found.masses))
         bound = dp.account(
             dp.RandomAllocation(dp.Gaussian("g", "0.01"), 100), dp.central("add_remove")
@@ -187,7 +187,7 @@ def test_more_reports_than_are_computed_with_hide_as_well() -> None:
     few = dp.account(dp.Shuffled(dp.RandomizedResponse("p", 2), 10**9), scope)
     assert run.epsilon("1e-5").upper <= few.epsilon("1e-5").upper < Fraction(1, 1000)
     with pytest.raises(NoLower):
-        discretise(_clones(10**15), Grid(Fraction(1, 64), 1e-12), Side.LOWER)
+        _clones(10**15).on_grid(Grid(Fraction(1, 64), 1e-12), Side.LOWER)
 
 
 def test_a_checker_takes_fewer_reports_for_more() -> None:

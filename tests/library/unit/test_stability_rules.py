@@ -28,9 +28,8 @@ from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
-from dpaudit.pairs.scored import chances
+from dpaudit.pairs.scored import chances, family_of, gaussian
 from dpaudit.profiles import delta_interval, epsilon_interval
-from dpaudit.profiles.grid.scores import family_of, gaussian
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "user", "central", "output")

@@ -1,6 +1,6 @@
 """Pairs whose P and Q masses between any two losses have a closed form.
 
-A pair registers two functions: its masses between successive edges of loss, and the span of losses
+A pair knows two things: its masses between successive edges of loss, and the span of losses
 outside of which P and Q both have mass at most ``tail``.
 """
 
@@ -16,9 +16,8 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, enclose, readable
-from dpaudit.pairs import Pair
-from dpaudit.profiles.grid.cells import UNIT, Cells, Masses
-from dpaudit.profiles.grid.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
+from dpaudit.grids.cells import UNIT, Cells, Masses
+from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 
 NORMAL_FACTOR = 32 * UNIT
 LARGEST_LOSS = 1e7
@@ -52,26 +51,6 @@ class Closed:
     relative: float
 
 
-Maker = Callable[[Any, float], Closed | None]
-_MAKERS: dict[type[Pair], Maker] = {}
-
-
-def closed_form(kind: type[Pair]) -> Callable[[Maker], Maker]:
-    """Register the function (pair, tail) -> Closed of one type."""
-
-    def register(function: Maker) -> Maker:
-        _MAKERS[kind] = function
-        return function
-
-    return register
-
-
-def closed(pair: Pair, tail: float) -> Closed | None:
-    """The pair's closed form, None where it has none."""
-    maker = _MAKERS.get(type(pair))
-    return None if maker is None else maker(pair, tail)
-
-
 @lru_cache(maxsize=4096)
 def as_float(value: Number, place: str) -> float:
     """The nearest float (within one rounding) of an exact number."""
@@ -79,12 +58,6 @@ def as_float(value: Number, place: str) -> float:
     if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
         raise InvalidParameter(f"{place} = {readable(value)}: expected a number of moderate size")
     return result
-
-
-def cells_of(pair: Pair, grid: Grid, lean: int) -> Cells | None:
-    """Cells of a closed pair; None where the pair has no closed form."""
-    form = closed(pair, grid.tail)
-    return None if form is None else cells_from(form, grid, lean)
 
 
 def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:

@@ -1,6 +1,6 @@
 """The contract between one-step pairs and the engine that composes them.
 
-A *discretiser* turns a pair (P, Q) into a :class:`Discrete`: masses of P on the losses
+A pair (P, Q) on a grid is a :class:`Discrete`: masses of P on the losses
 ``(first + i) * step``.  The Q mass of a node is its P mass times ``exp(-loss)``; ``infinite`` is P
 mass where Q has none; whatever mass Q has left sits at loss -infinity and never counts.  With
 x = exp(epsilon), a Discrete stands for the convex, piecewise linear function
@@ -15,19 +15,14 @@ adds or subtracts (every term of g is positive, so g is off by no more than that
 masses need not sum to 1: both orders survive composition for any finite measures, because
 delta_{A x B}(x) = integral of delta_A(x dQ_B/dP_B) dP_B.
 
-How a new pair type joins: write one function in a module of this package, import that module in
-``dpaudit/profiles/grid/__init__.py``, and register it:
-
-    @discretiser(MyPair)
-    def _my_pair(pair: MyPair, grid: Grid, side: Side) -> Discrete: ...
-
 ``grid.step`` is the width h of the cells of loss; ``grid.tail`` is the P mass that may be cut at
-either end (UPPER: moved up, to the first node or to infinity; LOWER: dropped).  The two usual ways
-to a Discrete:
+either end (UPPER: moved up, to the first node or to infinity; LOWER: dropped).  Three usual ways to
+a Discrete:
 
-* :mod:`dpaudit.profiles.grid.cells`: P and Q masses of the cells ``(i h, (i+1) h]`` of loss
+* :mod:`dpaudit.grids.cells`: P and Q masses of the cells ``(i h, (i+1) h]`` of loss
   -> ``Cells(...).discrete(side)`` (connect-the-dots above, chord gap below);
-* :mod:`dpaudit.profiles.grid.values`: bounds of delta at the nodes ``exp(i h)``.
+* :mod:`dpaudit.grids.values`: bounds of delta at the nodes ``exp(i h)``;
+* :mod:`dpaudit.grids.chords`: delta itself at the nodes, as balls.
 
 Source: Zhu, Dong, Wang 2022, Theorem 10 (domination survives composition); Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022 (connect-the-dots).
@@ -35,17 +30,15 @@ Kamath, Kumar, Manurangsi 2022 (connect-the-dots).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import Unsupported
-from dpaudit.pairs import Pair
 
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
@@ -115,57 +108,16 @@ class Discrete:
         )
 
 
-Discretiser = Callable[[Any, Grid, Side], Discrete]
-P = TypeVar("P", bound=Pair)
-_DISCRETISERS: dict[type[Pair], Discretiser] = {}
-_SWAPPED: dict[type[Pair], Discretiser] = {}
+def checked(found: Discrete, side: Side, name: str) -> Discrete:
+    """A profile on a grid that is 1 at x = 0, where every profile is.
 
-
-def discretiser(
-    kind: type[P],
-) -> Callable[[Callable[[P, Grid, Side], Discrete]], Callable[[P, Grid, Side], Discrete]]:
-    """Register the function that discretises pairs of one type."""
-
-    def register(function: Callable[[P, Grid, Side], Discrete]) -> Any:
-        _DISCRETISERS[kind] = function
-        return function
-
-    return register
-
-
-def swapped_discretiser(
-    kind: type[P],
-) -> Callable[[Callable[[P, Grid, Side], Discrete]], Callable[[P, Grid, Side], Discrete]]:
-    """Register the function (base, grid, side) that discretises ``Swapped(base)`` of one type."""
-
-    def register(function: Callable[[P, Grid, Side], Discrete]) -> Any:
-        _SWAPPED[kind] = function
-        return function
-
-    return register
-
-
-def swapped_discretiser_of(base: Pair) -> Discretiser | None:
-    """The function registered for ``Swapped(base)``, if any."""
-    return _SWAPPED.get(type(base))
-
-
-def discretise(pair: Pair, grid: Grid, side: Side) -> Discrete:
-    """The pair's profile on a grid, from above or from below.
-
-    At x = 0 a profile is 1: a mass that an upper side lacks there counts as infinite loss, and a
-    lower side that holds more is refused.
-    Errors: Unsupported for a pair type or side without a discretiser; TooFine for a grid with too
-    many nodes; InvalidParameter for unbound symbols.
+    A mass that an upper side lacks there counts as infinite loss.
+    Errors: Unsupported, by the pair's name, for a lower side that holds more.
     """
-    function = _DISCRETISERS.get(type(pair))
-    if function is None:
-        raise Unsupported(f"{type(pair).__name__}: no privacy profile is known for this pair")
-    found = function(pair, grid, side)
     excess = float(np.sum(found.masses)) + found.infinite - 1
     room = MISSING + found.relative * (2 + max(excess, 0.0))
     if side is Side.UPPER and excess < -room:
         return replace(found, infinite=found.infinite - excess)
     if side is Side.LOWER and excess > room:
-        raise Unsupported(f"{type(pair).__name__}: a lower profile of mass {1 + excess:g}")
+        raise Unsupported(f"{name}: a lower profile of mass {1 + excess:g}")
     return found

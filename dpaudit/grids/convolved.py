@@ -6,50 +6,46 @@ For mixtures of products, and other pairs made of a base without a closed form.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Pair, Product
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import (
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import (
     Discrete,
     Grid,
     Reals,
     Side,
     TooFine,
-    discretise,
-    discretiser,
 )
-from dpaudit.profiles.grid.families import finite, mixed_losses
-from dpaudit.profiles.grid.masses import Outcomes, as_float, cells_from
+from dpaudit.grids.masses import Outcomes, as_float, cells_from
+from dpaudit.grids.noise import finite, mixed_losses
 
 MOST_NODES = 2**13
+# A pair's profile on a grid, from one side.
+Profile = Callable[[Grid, Side], Discrete]
 
 
-@discretiser(Product)
-def _product(pair: Product, grid: Grid, side: Side) -> Discrete:
+def composed_on(parts: Sequence[tuple[Profile, int]], grid: Grid, side: Side) -> Discrete:
     """Factors on a grid that ``MOST_NODES`` allow, composed, put on the grid asked for."""
-    counts = [times for _, times in pair.parts]
-    if any(is_symbolic(times) or times.denominator != 1 for times in counts):
-        raise InvalidParameter("a product inside another pair: bind its counts to whole numbers")
-    tail = max(grid.tail / float(4 * sum(counts)), 1e-300)
+    tail = max(grid.tail / float(4 * sum(times for _, times in parts)), 1e-300)
     step = grid.step
     while True:
         try:
-            inner = Grid(step, tail)
-            return _composed([(p, int(t)) for p, t in pair.parts], inner, side, grid)
+            return _composed(parts, Grid(step, tail), side, grid)
         except TooFine:
             step *= 2
             if step > 2**20:
                 raise
 
 
-def _composed(parts: list[tuple[Pair, int]], inner: Grid, side: Side, grid: Grid) -> Discrete:
+def _composed(
+    parts: Sequence[tuple[Profile, int]], inner: Grid, side: Side, grid: Grid
+) -> Discrete:
     result = None
-    for pair, times in parts:
-        power = _power(discretise(pair, inner, side), times, inner.tail, side)
+    for profile, times in parts:
+        power = _power(profile(inner, side), times, inner.tail, side)
         result = power if result is None else convolved(result, power, inner.tail, side)
     if result is None:
         return Discrete(grid.step, 0, np.array([1.0]))

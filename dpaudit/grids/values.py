@@ -15,24 +15,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.pairs import Concentrated, Largest, Renyi
-from dpaudit.profiles.grid.cells import trivial
-from dpaudit.profiles.grid.discrete import (
+from dpaudit.grids.cells import trivial
+from dpaudit.grids.discrete import (
     MAXIMUM_NODES,
     Discrete,
-    Grid,
-    NoLower,
     Reals,
     Side,
     TooFine,
-    discretise,
-    discretiser,
 )
-from dpaudit.profiles.grid.hull import convexified
-from dpaudit.profiles.grid.masses import as_float
-
-# The exponent, up to 1e4 in size, is off by a few roundings of its parts.
-MARGIN = 1e-11
+from dpaudit.grids.hull import convexified
 
 # Extended precision, which Windows and some ARM systems do not have.
 LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
@@ -104,10 +95,8 @@ def _total(discrete: Discrete) -> float:
     return math.fsum(discrete.masses) + discrete.infinite
 
 
-@discretiser(Largest)
-def _largest(pair: Largest, grid: Grid, side: Side) -> Discrete:
+def largest_values(members: list[Discrete], side: Side) -> Discrete:
     """Upper: the largest value at every node.  Lower: the member with the largest delta(1)."""
-    members = [discretise(member, grid, side) for member in pair.pairs]
     low, high = _range(members)
     values = [node_values(member, low, high) for member in members]
     if side is Side.LOWER:
@@ -115,7 +104,8 @@ def _largest(pair: Largest, grid: Grid, side: Side) -> Discrete:
         return members[int(np.argmax([float(v[at]) for v in values]))]
     relative = 1 + max(member.relative for member in members)
     largest = np.max(values, axis=0) * relative
-    return from_values(largest, low, max(map(_total, members)) * relative, grid.step, side)
+    total = max(map(_total, members)) * relative
+    return from_values(largest, low, total, members[0].step, side)
 
 
 def joined(above: Discrete, below: Discrete, side: Side) -> Discrete:
@@ -130,77 +120,3 @@ def joined(above: Discrete, below: Discrete, side: Side) -> Discrete:
     relative = max(above.relative, below.relative)
     values = values * (1 + relative if side is Side.UPPER else 1 - relative)
     return from_values(values, low, _total(below) * (1 + relative), above.step, side)
-
-
-# --- zero-concentrated differential privacy ------------------------------------------------------
-
-
-@discretiser(Concentrated)
-def _concentrated(pair: Concentrated, grid: Grid, side: Side) -> Discrete:
-    """delta(epsilon) <= min over alpha > 1 of the Renyi bound with D_alpha <= rho alpha.
-
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12; at epsilon = 0 also Pinsker's
-    inequality, delta <= sqrt(rho / 2).
-    """
-    if side is Side.LOWER:
-        raise NoLower("Concentrated: only upper bounds are known for whatever is rho-zCDP")
-    rho, h = as_float(pair.rho, "rho"), grid.width
-    if rho == 0:
-        return Discrete(grid.step, 0, np.array([1.0]))
-    rho *= 1 + 2.0**-50
-    reach = rho + 2 * math.sqrt(rho * -math.log(max(grid.tail, 1e-300))) + h
-    last = math.ceil(reach / h)
-    if 2 * last > MAXIMUM_NODES or reach > 5_000:
-        raise TooFine(f"step {h:g}: too many nodes for rho = {rho:g}; take a larger one")
-    right = concentrated_delta(np.arange(last + 1) * h, rho)
-    x = np.exp(-np.arange(1, last + 1) * np.longdouble(h))
-    left = 1 - x + x * right[1:]
-    values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
-    return from_values(values, -last, 1 + 1e-13, grid.step, side)
-
-
-@discretiser(Renyi)
-def _renyi(pair: Renyi, grid: Grid, side: Side) -> Discrete:
-    """delta(e) <= exp((a - 1)(epsilon - e)) (1 - 1/a)^a / (a - 1), and at most 1.
-
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12, at the one order a that is known.
-    """
-    if side is Side.LOWER:
-        raise NoLower("Renyi: only upper bounds are known for whatever has that divergence")
-    excess, h = as_float(pair.order - 1, "order - 1"), grid.width
-    largest = as_float(pair.epsilon, "epsilon") * (1 + 2.0**-50)
-    # An order that rounds to 1 has an excess all the same.
-    beyond = float(_gain(np.array([excess], dtype=np.longdouble))[0])
-    reach = largest + max(beyond - math.log(max(grid.tail, 1e-300)), 0.0) / excess + h
-    last = math.ceil(min(reach, 1e300) / h)
-    if 2 * last > MAXIMUM_NODES or reach > 5_000:
-        raise TooFine(f"step {h:g}: too many nodes for order 1 + {excess:g}; take a larger one")
-    losses = np.arange(last + 1) * np.longdouble(h)
-    right = np.minimum(np.exp(excess * (largest - losses) + beyond) * (1 + MARGIN), 1)
-    x = np.exp(-losses[1:])
-    left = 1 - x + x * right[1:]
-    values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
-    return from_values(np.minimum(values, 1), -last, 1 + 1e-13, grid.step, side)
-
-
-def concentrated_delta(epsilon: Reals, rho: float) -> Long:
-    """An upper bound of delta at every epsilon >= 0 for rho-zCDP; any order is sound.
-
-    Far below rho the best order is 1 + exp(epsilon - rho), about, which may be 1 in any float.
-    """
-    rho_long, at = np.longdouble(rho), epsilon.astype(np.longdouble)
-    excess = np.maximum((at + rho_long) / (2 * rho_long) - 1, 1e-9)
-    for _ in range(40):
-        slope = (2 * excess + 1) * rho_long - at + np.log(excess) - np.log1p(excess)
-        curvature = 2 * rho_long + 1 / (excess * (1 + excess))
-        excess = np.maximum(excess - slope / curvature, excess / 4)
-    log_delta = excess * ((1 + excess) * rho_long - at) + _gain(excess)
-    pinsker = np.sqrt(rho_long / 2)
-    bound: Long = np.minimum(np.exp(np.minimum(log_delta, 0)), np.minimum(pinsker, 1))
-    return bound
-
-
-def _gain(excess: Long) -> Long:
-    """log of (1 - 1/alpha)^alpha / (alpha - 1), in terms of alpha - 1."""
-    gain: Long = excess * np.log(excess) - (1 + excess) * np.log1p(excess)
-    return gain

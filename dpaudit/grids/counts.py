@@ -30,29 +30,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.exact import Number, settled, tanh
-from dpaudit.pairs import Clones, Polled
-from dpaudit.profiles.grid.cells import UNIT, Cells
-from dpaudit.profiles.grid.discrete import (
-    Discrete,
+from dpaudit.exact import Number
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import (
     Floats,
-    Grid,
     NoLower,
     Reals,
     Side,
-    discretise,
-    discretiser,
 )
-from dpaudit.profiles.grid.masses import NO_OUTCOMES, Closed, as_float, cells_from
+from dpaudit.grids.masses import NO_OUTCOMES, Closed, as_float
 
 LEFT, LARGEST = 1e-36, 30.0
 REACH = math.log(4 / LEFT)
 MOST_OTHERS = 2**40
+# By how much a law of a trial more or less differs where one has at most ``LEFT``.
+STEPS = 100.0
 # One step of t in so many is taken together with its neighbours; outcomes worked on at once.
 SHARE, BLOCK = 2**13, 2**19
 
@@ -107,22 +104,6 @@ def fewer(others: int, side: Side) -> int:
     if others > MOST_OTHERS and side is Side.LOWER:
         raise NoLower(f"{others} other reports: at most {MOST_OTHERS} are computed with")
     return min(others, MOST_OTHERS)
-
-
-def counts_of(pair: Clones, side: Side) -> Counts:
-    """The law of T.
-
-    Errors: NoLower from below for more others than floats hold; as :func:`known_loss`.
-    """
-    others = fewer(int(pair.others), side)
-    known_loss(pair.epsilon)
-    told, rest = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
-    rate, unseen = as_float(pair.rate, "rate"), as_float(settled(1 - pair.rate), "1 - rate")
-    low, masses = binomial_masses(others, rate, rate / unseen)
-    weights = told * np.append(0.0, masses) + rest * np.append(masses, 0.0)
-    t = low + np.arange(len(weights))
-    scale = told * t + rest * (rate / unseen) * (others + 1.0 - t)
-    return Counts(low, weights, scale, UNIT * (16 * len(masses) + 64))
 
 
 def grouped(counts: Counts, move: float, side: Side) -> tuple[Floats, Floats, Floats]:
@@ -194,23 +175,3 @@ def form_of(
     relative += UNIT * (16 * most + 8 * largest + BLOCK + len(groups[0]) + 64)
     # 1 - v is at least 2 / (1 + exp(loss)).
     return Closed(masses, NO_OUTCOMES, (-span, span), (32 * UNIT + off) * (1 + largest), relative)
-
-
-def _form(pair: Clones, side: Side) -> Closed:
-    counts = counts_of(pair, side)
-    groups = grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
-    return form_of(groups, pair.epsilon, counts.relative)
-
-
-@discretiser(Polled)
-def _polled(pair: Polled, grid: Grid, side: Side) -> Discrete:
-    return discretise(pair.clones if side is Side.UPPER else pair.least, grid, side)
-
-
-@discretiser(Clones)
-def _clones(pair: Clones, grid: Grid, side: Side) -> Discrete:
-    cells: Cells = cells_from(_form(pair, side), grid, 1)
-    if side is Side.UPPER:
-        lost = min(2 * LEFT * (1 + len(cells.p)), 1.0)
-        cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
-    return cells.discrete(side)

@@ -13,57 +13,63 @@ Source: Chua and others 2024, How Private are DP-SGD Implementations?, Section 4
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.exact import Number, enclose
-from dpaudit.pairs import Normal, Reshuffled
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import (
-    Discrete,
-    Floats,
-    Grid,
-    Side,
-    discretise,
-    discretiser,
-    swapped_discretiser,
-)
-from dpaudit.profiles.grid.families import finite
-from dpaudit.profiles.grid.masses import Outcomes, as_float, cells_from
+from dpaudit.exact.later import Later
+from dpaudit.pairs.core import Pair
+from dpaudit.pairs.normal import Normal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpaudit import grids
+else:
+    np = Later("numpy")
+    grids = Later("dpaudit.grids")
 
 INTERVALS, BITS = 1_500, 320
-ROUNDED = 8 * UNIT
+# Of masses of intervals, in roundings.
+ROUNDED = 8
 
 
-@discretiser(Reshuffled)
-def _reshuffled(pair: Reshuffled, grid: Grid, side: Side) -> Discrete:
-    if side is Side.UPPER:
-        return discretise(Normal(1 / pair.noise_multiplier), grid, side)
-    return _below(pair, grid, *_masses(pair.noise_multiplier, pair.slots))
+@dataclass(frozen=True)
+class Reshuffled(Pair):
+    """The mixture over i of N(2 e_i / z, I) against that of N(e_i / z, I), in ``slots`` dimensions.
+
+    z = ``noise_multiplier``: one record is in one of the slots, chosen uniformly, and all others
+    contribute the opposite of what it does.  Its upper bounds are those of Normal(1 / z).
+    """
+
+    noise_multiplier: Number
+    slots: Number
+
+    def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        if side is grids.Side.UPPER:
+            return Normal(1 / self.noise_multiplier).on_grid(grid, side)
+        return _below(grid, *_masses(self.noise_multiplier, self.slots))
+
+    def _swapped_on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
+        if side is grids.Side.UPPER:
+            return Normal(1 / self.noise_multiplier).on_grid(grid, side)
+        p, q = _masses(self.noise_multiplier, self.slots)
+        return _below(grid, q, p)
 
 
-@swapped_discretiser(Reshuffled)
-def _swapped(base: Reshuffled, grid: Grid, side: Side) -> Discrete:
-    if side is Side.UPPER:
-        return discretise(Normal(1 / base.noise_multiplier), grid, side)
-    p, q = _masses(base.noise_multiplier, base.slots)
-    return _below(base, grid, q, p)
-
-
-def _below(pair: Reshuffled, grid: Grid, p: Floats, q: Floats) -> Discrete:
-    form = finite(Outcomes(np.log(p / q), p, q), ROUNDED)
-    return cells_from(form, grid, -1).discrete(Side.LOWER)
+def _below(grid: grids.Grid, p: grids.Floats, q: grids.Floats) -> grids.Discrete:
+    form = grids.finite(grids.Outcomes(np.log(p / q), p, q), ROUNDED * grids.UNIT)
+    return grids.cells_from(form, grid, -1).discrete(grids.Side.LOWER)
 
 
 @lru_cache(maxsize=64)
-def _masses(noise: Number, slots: Number) -> tuple[Floats, Floats]:
+def _masses(noise: Number, slots: Number) -> tuple[grids.Floats, grids.Floats]:
     """P and Q masses of intervals of the largest coordinate, each at least 1e-250."""
     import flint
 
-    move, others = 1 / as_float(noise, "noise_multiplier"), int(slots) - 1
+    move, others = 1 / grids.as_float(noise, "noise_multiplier"), int(slots) - 1
     # From where all others are low, to where even the record's slot is rarely.
     low = -math.sqrt(2 * math.log(1e4)) if others < 100 else 0.0
     edges = np.linspace(low, 2 * move + 9 + math.sqrt(2 * math.log(slots)), INTERVALS)
@@ -82,7 +88,7 @@ def _between(law: list[Any]) -> list[Any]:
     return [law[0], *(b - a for a, b in pairwise(law)), 1 - law[-1]]
 
 
-def _kept(p: list[Any], q: list[Any]) -> tuple[Floats, Floats]:
+def _kept(p: list[Any], q: list[Any]) -> tuple[grids.Floats, grids.Floats]:
     """Neighbouring intervals joined until both masses are of moderate size and sharp."""
     found: list[tuple[float, float]] = []
     left = [enclose(0), enclose(0)]

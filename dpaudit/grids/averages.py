@@ -36,9 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import Number, enclose
-from dpaudit.profiles.grid.cells import UNIT
-from dpaudit.profiles.grid.discrete import Floats, Side, TooFine
-from dpaudit.profiles.grid.families import quantile
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.discrete import Floats, Side, TooFine
+from dpaudit.grids.noise import quantile
 
 NODES = 8192
 FEWEST_NODES = 1024

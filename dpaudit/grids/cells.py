@@ -27,8 +27,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.profiles.grid.discrete import CRUMB, MAXIMUM_NODES, Discrete, Reals, Side, TooFine
-from dpaudit.profiles.grid.hull import (
+from dpaudit.grids.discrete import CRUMB, MAXIMUM_NODES, Discrete, Reals, Side, TooFine
+from dpaudit.grids.hull import (
     EDGE_NODES,
     SPLITTING,
     End,
@@ -39,7 +39,7 @@ from dpaudit.profiles.grid.hull import (
     last_end,
     second_differences,
 )
-from dpaudit.profiles.grid.hull import UNIT as UNIT
+from dpaudit.grids.hull import UNIT as UNIT
 
 TINY = 1e-290
 ON_NODE = 1e-7

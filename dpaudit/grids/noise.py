@@ -1,4 +1,4 @@
-"""Closed forms of the pairs: normal, Laplace, atoms, discrete normal, their mixtures and swaps."""
+"""Masses by loss: of normal laws, of single outcomes, of mixtures, swaps and splices."""
 
 from __future__ import annotations
 
@@ -10,21 +10,12 @@ from scipy import special
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose
-from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Swapped
-from dpaudit.profiles.grid.cells import UNIT, Cells, Masses
-from dpaudit.profiles.grid.discrete import Reals, TooFine
-from dpaudit.profiles.grid.masses import (
-    NO_OUTCOMES,
-    Closed,
-    Outcomes,
-    as_float,
-    closed,
-    closed_form,
-)
+from dpaudit.grids.cells import UNIT, Cells, Masses
+from dpaudit.grids.discrete import Reals
+from dpaudit.grids.masses import Closed, Outcomes
 
 NORMAL_FACTOR = 32 * UNIT
 SMALLEST_TAIL = 1e-300
-LARGEST_EPSILON = 600.0
 NOT_CONVEX = 1e-6
 
 
@@ -61,49 +52,6 @@ def quantile(tail: float) -> float:
     return float(-special.ndtri(min(max(tail, SMALLEST_TAIL), 0.4))) * (1 + 1e-9)
 
 
-@closed_form(Normal)
-def _normal(pair: Normal, tail: float) -> Closed:
-    if pair.mu == 0:
-        return point()
-    mu = as_float(pair.mu, "mu")
-    z = quantile(tail)
-
-    def masses(edges: Reals) -> tuple[Reals, Reals]:
-        return normal_between(edges / mu - mu / 2), normal_between(edges / mu + mu / 2)
-
-    half = mu * mu / 2
-    farthest = z + mu
-    return Closed(
-        masses,
-        NO_OUTCOMES,
-        (-half - mu * z, half + mu * z),
-        edge_error=4 * UNIT * (mu * farthest + half),
-        relative=NORMAL_FACTOR + 4 * UNIT * farthest * farthest,
-    )
-
-
-# --- Laplace -------------------------------------------------------------------------------------
-
-
-@closed_form(LaplaceShift)
-def _laplace(pair: LaplaceShift, tail: float) -> Closed:
-    if pair.epsilon == 0:
-        return point()
-    epsilon = as_float(pair.epsilon, "epsilon")
-    if epsilon > LARGEST_EPSILON:
-        raise TooFine(f"Laplace noise with a loss of {epsilon:g}: too large for a grid")
-
-    def masses(edges: Reals) -> tuple[Reals, Reals]:
-        inner = np.clip(edges, -epsilon, epsilon)
-        low, high = inner[:-1], inner[1:]
-        part = -np.expm1((low - high) / 2) / 2
-        return part * np.exp((high - epsilon) / 2), part * np.exp(-(epsilon + low) / 2)
-
-    small = math.exp(-epsilon) / 2
-    ends = Outcomes(np.array([-epsilon, epsilon]), np.array([small, 0.5]), np.array([0.5, small]))
-    return Closed(masses, ends, (-epsilon, epsilon), 8 * UNIT * epsilon, 16 * UNIT * (1 + epsilon))
-
-
 # --- finitely many outcomes ----------------------------------------------------------------------
 
 
@@ -124,14 +72,6 @@ def finite(outcomes: Outcomes, relative: float) -> Closed:
     return Closed(masses, outcomes, span, error, relative + 4 * UNIT * len(finite))
 
 
-@closed_form(Atoms)
-def _atoms(pair: Atoms, tail: float) -> Closed:
-    # A mass may be too small for a float: cells know the losses, which are not.
-    p, q = np.array([[float(enclose(m).mid()) for m in row] for row in pair.outcomes]).T
-    losses = np.array([atom_loss(*outcome) for outcome in pair.outcomes])
-    return finite(Outcomes(losses, p, q), 4 * UNIT)
-
-
 @lru_cache(maxsize=4096)
 def atom_loss(p: Number, q: Number) -> float:
     """log(p / q) within one rounding; plus or minus infinity where one mass is 0."""
@@ -144,15 +84,7 @@ def atom_loss(p: Number, q: Number) -> float:
 # --- mixtures, swaps, splices --------------------------------------------------------------------
 
 
-@closed_form(Mixed)
-def _mixed(pair: Mixed, tail: float) -> Closed | None:
-    base = closed(pair.base, tail)
-    if base is None or pair.rate == 1:
-        return base
-    return _mixture(base, as_float(pair.rate, "rate"))
-
-
-def _mixture(base: Closed, rate: float) -> Closed:
+def mixture(base: Closed, rate: float) -> Closed:
     """Losses log(1 - rate + rate exp(l)) for the losses l of the base."""
     low, high = map(float, mixed_losses(np.array(base.span), rate))
 
@@ -185,11 +117,8 @@ def unmixed_loss(edges: Reals, rate: float) -> Reals:
     return np.where(edges > 30, far, near)
 
 
-@closed_form(Swapped)
-def _swapped(pair: Swapped, tail: float) -> Closed | None:
-    base = closed(pair.base, tail)
-    if base is None:
-        return None
+def turned_form(base: Closed) -> Closed:
+    """The masses of (Q, P)."""
 
     def masses(edges: Reals) -> tuple[Reals, Reals]:
         p, q = base.masses(-edges[::-1])
@@ -246,3 +175,11 @@ def _from_zero(cells: Cells) -> Cells:
     kept = cells.atoms.index >= 0
     atoms = Masses(cells.atoms.index[kept], cells.atoms.p[kept], cells.atoms.q[kept])
     return Cells(cells.step, 0, p, q, (0.0, 0.0), cells.above, cells.relative, atoms)
+
+
+def theta(variance: float) -> float:
+    """Sum of exp(-k^2 / (2 variance)) over the integers, within 8 roundings."""
+    if variance > 100:
+        return math.sqrt(2 * math.pi * variance)
+    reach = math.ceil(40 * math.sqrt(variance)) + 2
+    return math.fsum(math.exp(-k * k / (2 * variance)) for k in range(-reach, reach + 1))

@@ -9,52 +9,54 @@ the rest lacks, and delta grows by a number in [0, r].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.errors import Unsupported
-from dpaudit.exact import enclose, is_symbolic, unknowns
-from dpaudit.pairs import Atoms, Product
+from dpaudit.exact import Number, enclose, is_symbolic, unknowns
+from dpaudit.pairs.balls import Ball, number
 
-Ball = Any
+# Masses under P and Q of each outcome; factors with such lists, and their counts.
+Outcomes = tuple[tuple[Number, Number], ...]
+Parts = Sequence[tuple[Any, Number]]
 MOST = 1000
 # What is left out has a P mass of about exp(-LEFT_OUT), or less.
 LEFT_OUT = 350.0
 
 
-def is_enumerable(pair: Product) -> bool:
+def is_enumerable(parts: Parts) -> bool:
     """Whether all factors are atoms, counted by whole numbers, with at most ``MOST`` outcomes."""
     many = 1
-    for factor, times in pair.parts:
-        if not isinstance(factor, Atoms) or is_symbolic(times) or times.denominator != 1:
+    for factor, times in parts:
+        listed = factor.listed
+        if listed is None or is_symbolic(times) or times.denominator != 1:
             return False
         if times < 0:
             return False
-        kinds = len(factor.outcomes) - 1
-        many *= math.comb(_others(factor, int(times)) + kinds, kinds)
+        kinds = len(listed) - 1
+        many *= math.comb(_others(listed, int(times)) + kinds, kinds)
         if many > MOST:
             return False
     return True
 
 
-def _likeliest(factor: Atoms) -> int:
+def _likeliest(listed: Outcomes) -> int:
     """The place of the outcome of the largest P mass, about."""
-    sizes = [float(enclose(p).mid()) for p, _ in factor.outcomes]
+    sizes = [float(enclose(p).mid()) for p, _ in listed]
     return sizes.index(max(sizes))
 
 
 @lru_cache(maxsize=256)
-def _others(factor: Atoms, times: int) -> int:
+def _others(listed: Outcomes, times: int) -> int:
     """Up to how many draws of other outcomes than the likeliest are told apart; all, where few.
 
     More than m have P mass at most (n r)^(m + 1) / (m + 1)!, r what the others have.
     """
-    kinds = len(factor.outcomes) - 1
-    if math.comb(times + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in factor.outcomes):
+    kinds = len(listed) - 1
+    if math.comb(times + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in listed):
         return times
-    place = _likeliest(factor)
-    rest = sum((enclose(p) for k, (p, _) in enumerate(factor.outcomes) if k != place), enclose(0))
+    place = _likeliest(listed)
+    rest = sum((enclose(p) for k, (p, _) in enumerate(listed) if k != place), enclose(0))
     mean = times * rest
     if not mean > 0:
         return times
@@ -65,18 +67,17 @@ def _others(factor: Atoms, times: int) -> int:
     return times
 
 
-def outcomes_of(pair: Product, number: Callable[[Any], Ball]) -> list[tuple[Ball, Ball]]:
+def outcomes_of(parts: Parts) -> list[tuple[Ball, Ball]]:
     """(P, Q) masses of the outcomes of a product that :func:`is_enumerable`.
 
     The last one may be a ball from 0 on under P, of what was left out.
     """
     found = [(number(1), number(1))]
     whole = True
-    for factor, times in pair.parts:
-        if not isinstance(factor, Atoms):
-            raise Unsupported(f"{factor}: not a finite list of outcomes")
-        masses = [(number(p), number(q)) for p, q in factor.outcomes]
-        place, most = _likeliest(factor), _others(factor, int(times))
+    for factor, times in parts:
+        listed = factor.listed
+        masses = [(number(p), number(q)) for p, q in listed]
+        place, most = _likeliest(listed), _others(listed, int(times))
         masses.insert(0, masses.pop(place))
         whole = whole and most == times
         own = [_mass(masses, counts) for counts in _multisets(int(times), most, len(masses))]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.profiles.grid.discrete import Reals
+from dpaudit.grids.discrete import Reals
 
 UNIT = 2.0**-53
 SPLITTING = 32 * UNIT
