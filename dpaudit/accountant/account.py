@@ -32,7 +32,7 @@ from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.registry import load
-from dpaudit.pairs import Losses, Normal, Pair, Replaced
+from dpaudit.pairs import Losses, Pair
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Scope, Trust
 
@@ -99,7 +99,8 @@ class Bound:
             kinds = " x ".join(sorted({type(factor).__name__ for factor, _ in pair.factors}))
             return f"{said}: what dominates ({kinds}) is nothing known to be reached, at any width"
         losses = self._losses
-        if losses and any(isinstance(f, Replaced) for p in losses.pairs for f, _ in p.factors):
+        factors = [f for p in losses.pairs for f, _ in p.factors] if losses else []
+        if any(factor.replacement is not None for factor in factors):
             return f"{said}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
         return (
@@ -321,7 +322,7 @@ class Account:
             pairs = self.step("profile").value.pairs
         except Unsupported:
             return routes
-        if all(isinstance(pair, Normal) for pair in pairs):
+        if all(pair.gaussian_shift is not None for pair in pairs):
             return routes
         rest = [name for name in routes if name not in ("gdp", "profile")]
         pure = [name for name in rest if name in ("pure", "approx")]

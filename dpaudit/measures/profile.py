@@ -91,8 +91,8 @@ def repeated(pair: Pair, index: Any, times: Number) -> Pair:
 
 
 def _rounds(pair: Pair, count: Number, index: Any, times: Number) -> list[tuple[Pair, Number]]:
-    if isinstance(pair, Normal):
-        return [(Normal(sqrt(total_over(pair.mu**2 * count, index, times))), Fraction(1))]
+    if (mu := pair.gaussian_shift) is not None:
+        return [(Normal(sqrt(total_over(mu**2 * count, index, times))), Fraction(1))]
     if index is None or not any(_holds(n, index) for n in (*numbers_in(pair), count)):
         return [(pair, count * times)]
     if is_symbolic(times) or times > ROUNDS:

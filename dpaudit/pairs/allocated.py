@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, canonical, enclose
 from dpaudit.exact.later import Later
-from dpaudit.pairs.core import Pair
+from dpaudit.pairs.core import Pair, Slots
 from dpaudit.pairs.normal import Normal
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class Allocated(Pair):
             float(enclose(self.slots).log().upper()) / grid.width * (1 + 8 * grids.UNIT)
         )
         return replace(found, first=found.first - down)
+
+    @property
+    def slotted(self) -> Slots | None:
+        return Slots(self.noise_multiplier, self.slots, others_move=False)
 
 
 def allocated_cells(pair: Allocated, grid: grids.Grid, side: grids.Side) -> grids.Cells | None:

@@ -100,6 +100,10 @@ class Branched(Pair):
         for p, q, base in self.branches:
             yield from (Case(p, q).joined(case) for case in base.cases)
 
+    @property
+    def lower(self) -> Pair:
+        return Branched(tuple((p, q, base.lower) for p, q, base in self.branches))
+
 
 def _largest(branches: Iterable[tuple[Number, Number, Number]]) -> Number:
     taken = [(p, q, own) for p, q, own in branches if p != 0]

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, settled, tanh
 from dpaudit.exact.later import Later
-from dpaudit.pairs.core import Extremes, Symmetric
+from dpaudit.pairs.core import Extremes, Pair, Report, Symmetric
 from dpaudit.pairs.tallied import Tallied
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ class Clones(Symmetric):
             cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
         return cells.discrete(side)
 
+    @property
+    def report(self) -> Report | None:
+        return Report(self.epsilon, self.told, self.rate, self.others)
+
+    def among(self, others: Number) -> Pair:
+        return replace(self, others=others)
+
 
 @dataclass(frozen=True)
 class Polled(Clones):
@@ -126,6 +133,14 @@ class Polled(Clones):
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         return (self.clones if side is grids.Side.UPPER else self.least).on_grid(grid, side)
+
+    @property
+    def report(self) -> Report | None:
+        return Report(self.epsilon, self.told, self.rate, self.others, is_polled=True)
+
+    @property
+    def lower(self) -> Pair:
+        return self.least
 
 
 @dataclass(frozen=True)
@@ -214,6 +229,17 @@ class Blanket(Symmetric):
         signs, slopes, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
         off = 2 * layers[0].relative
         return grids.form_of((signs, slopes, mass), self.epsilon, layers[0].relative + off, off)
+
+    @property
+    def report(self) -> Report | None:
+        return Report(self.epsilon, self.told, self.rate, self.others, self.rest)
+
+    @property
+    def lower(self) -> Pair:
+        return self.clones
+
+    def among(self, others: Number) -> Pair:
+        return replace(self, others=others)
 
 
 def _nodes(

@@ -9,7 +9,7 @@ Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +29,8 @@ else:
 Factor = tuple["Pair", Number]
 Branch = tuple[Number, Number, "Pair"]
 Extremes = tuple[Number, Number]
+# Masses under P and Q of each outcome.
+Outcomes = tuple[tuple[Number, Number], ...]
 Change = Callable[[Number], Number]
 Comparisons = Mapping[str, Callable[[Any, Any], bool]]
 
@@ -40,14 +42,89 @@ class Sample(NamedTuple):
     rate: Number
 
 
+class Replacement(NamedTuple):
+    """How far a replaced record moves normal noise, and at which rate it is in a batch."""
+
+    mu: Number
+    rate: Number
+
+
+class Lattice(NamedTuple):
+    """Discrete normal noise: its variance, and how many whole numbers it moves by."""
+
+    variance: Number
+    shift: Number
+
+
+class Report(NamedTuple):
+    """A report among those of others, as :class:`Clones`; ``rest`` as :class:`Blanket`.
+
+    ``is_polled``: any number of the others may hold either value, as :class:`Polled`.
+    """
+
+    epsilon: Number
+    told: Number
+    rate: Number
+    others: Number
+    rest: Number | None = None
+    is_polled: bool = False
+
+
+class Tally(NamedTuple):
+    """Ones among binary reports, as :class:`Tallied`."""
+
+    epsilon: Number
+    rare: Number
+    others: Number
+
+
+class Slots(NamedTuple):
+    """One record in one of several slots; ``others_move``: all others contribute the opposite."""
+
+    noise_multiplier: Number
+    slots: Number
+    others_move: bool
+
+
+class Draw(NamedTuple):
+    """A group of ``size`` of which each is drawn at a rate; how far the first 1, 2, ... move.
+
+    The last move is also that of any larger number.
+    """
+
+    rate: Number
+    size: Number
+    moves: tuple[Number, ...]
+
+
+class Threshold(NamedTuple):
+    """A score against a secret threshold, as :class:`Thresholded`."""
+
+    epsilon: Number
+    kappa: Number
+    offset: Number
+    slope: Number
+
+
+class Divergence(NamedTuple):
+    """A bound of Renyi divergence: at an order, or at every order times that order."""
+
+    order: Number | None
+    value: Number
+
+
 @dataclass(frozen=True)
 class Pair:
     """A pair (P, Q) of distributions."""
 
     # Whether the profile of one such pair is nowhere below that of another with a smaller number.
     is_ordered: ClassVar[bool] = False
+    # Whether its profile is that of the pair swapped.
+    is_symmetric: ClassVar[bool] = False
     # Whether this is (Q, P) of another pair.
     is_swapped: ClassVar[bool] = False
+    # Whether this is several independent pairs together.
+    is_product: ClassVar[bool] = False
     # Whether all mass is on single outcomes.
     is_discrete: ClassVar[bool] = False
     # Parameters that may be larger in a pair that dominates; all others have to be equal.
@@ -107,6 +184,11 @@ class Pair:
         return None
 
     @property
+    def noise(self) -> Pair:
+        """The pair that this one samples or swaps, in turn; itself where it does neither."""
+        return self
+
+    @property
     def seen(self) -> tuple[Branch, ...]:
         """Branches (p, q, base) that an observer sees; empty where there are none."""
         return ()
@@ -117,7 +199,67 @@ class Pair:
         return None
 
     @property
-    def listed(self) -> tuple[tuple[Number, Number], ...] | None:
+    def laplace_epsilon(self) -> Number | None:
+        """The largest loss where this is Laplace noise; None for any other pair."""
+        return None
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """Variance and shift where this is discrete normal noise; None for any other pair."""
+        return None
+
+    @property
+    def replacement(self) -> Replacement | None:
+        """A record replaced in sampled batches, whose rounds may be chosen by earlier ones."""
+        return None
+
+    @property
+    def report(self) -> Report | None:
+        """One report hidden among those of others; None for any other pair."""
+        return None
+
+    @property
+    def tally(self) -> Tally | None:
+        """Ones among binary reports; None for any other pair."""
+        return None
+
+    @property
+    def slotted(self) -> Slots | None:
+        """A record in one of several slots; None for any other pair."""
+        return None
+
+    @property
+    def draw(self) -> Draw | None:
+        """A group of records of which some are drawn; None for any other pair."""
+        return None
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """A score against a secret threshold; None for any other pair."""
+        return None
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The Renyi divergence, where nothing else is known of the pair."""
+        return None
+
+    @property
+    def splice(self) -> tuple[Pair, Pair] | None:
+        """The pairs whose profiles hold at x >= 1 and below; None for any other pair."""
+        return None
+
+    @property
+    def lower(self) -> Pair:
+        """A pair that is no further apart, where profiles of this one are known from above only."""
+        return self
+
+    @property
+    def finite_outcomes(self) -> Outcomes | None:
+        """All outcomes where they are finitely many, sampled or not; None for any other pair."""
+        return self.listed
+
+    @property
+    def listed(self) -> Outcomes | None:
         """All outcomes, (P mass, Q mass), where the pair lists them; None for any other pair."""
         return None
 
@@ -130,6 +272,10 @@ class Pair:
     def cases(self) -> Iterator[Case]:
         """Choices of branches and outcomes, each of which leaves normal or Laplace noise."""
         yield from ()
+
+    def among(self, others: Number) -> Pair:
+        """The same report among another number of others; the pair itself without a report."""
+        return self
 
     def scaled(self, size: Number) -> Pair | None:
         """The pair of a move that is ``size`` times as long; None where none is known."""
@@ -239,9 +385,17 @@ class Pair:
 class Symmetric(Pair):
     """A pair whose profile is that of the pair swapped."""
 
+    is_symmetric = True
+
     @property
     def swapped(self) -> Pair:
         return self
+
+
+def moves(pairs: Iterable[Pair]) -> list[Number]:
+    """mu of every pair that is normal noise, moved by anything at all."""
+    shifts = (pair.gaussian_shift for pair in pairs)
+    return [mu for mu in shifts if mu is not None and mu != 0]
 
 
 def at_least(stated: Any, own: Any) -> bool:
@@ -302,6 +456,15 @@ class Swapped(Pair):
     @property
     def inner(self) -> tuple[Pair, ...]:
         return (self.base,)
+
+    @property
+    def noise(self) -> Pair:
+        return self.base.noise
+
+    @property
+    def finite_outcomes(self) -> Outcomes | None:
+        outcomes = self.base.finite_outcomes
+        return None if outcomes is None else tuple((q, p) for p, q in outcomes)
 
     @property
     def extremes(self) -> Extremes:

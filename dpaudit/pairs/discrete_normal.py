@@ -13,7 +13,7 @@ from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, number
 from dpaudit.pairs.balls import bits as precision
-from dpaudit.pairs.core import Symmetric
+from dpaudit.pairs.core import Lattice, Symmetric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,6 +102,10 @@ class DiscreteNormal(Symmetric):
     def anchors(self) -> list[float] | None:
         half = abs(self.shift) / (2 * self.variance)
         return [grids.as_float(half, "shift / (2 variance)")]
+
+    @property
+    def lattice(self) -> Lattice | None:
+        return Lattice(self.variance, self.shift)
 
 
 @lru_cache(maxsize=8192)

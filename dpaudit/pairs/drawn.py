@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, ClassVar
 from dpaudit.exact import Number, enclose, infinity, log
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits
-from dpaudit.pairs.core import Comparisons, Extremes, Pair, at_least, each_at_least, rate_at_least
+from dpaudit.pairs.core import (
+    Comparisons,
+    Draw,
+    Extremes,
+    Pair,
+    at_least,
+    each_at_least,
+    rate_at_least,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +64,11 @@ class Drawn(Pair):
     def loss_masses(self, tail: float) -> grids.Closed | None:
         return _loss_masses(self, tail)
 
+    @property
+    def draw(self) -> Draw | None:
+        moves = tuple(j * self.mu for j in range(1, int(self.size) + 1))
+        return Draw(self.rate, self.size, moves)
+
 
 @dataclass(frozen=True)
 class DrawnMoves(Pair):
@@ -80,6 +93,10 @@ class DrawnMoves(Pair):
 
     def loss_masses(self, tail: float) -> grids.Closed | None:
         return _loss_masses(self, tail)
+
+    @property
+    def draw(self) -> Draw | None:
+        return Draw(self.rate, self.size, self.moves)
 
 
 Moved = Drawn | DrawnMoves

@@ -84,3 +84,7 @@ class LaplaceShift(Symmetric):
     @property
     def anchors(self) -> list[float] | None:
         return [grids.as_float(self.epsilon, "epsilon")]
+
+    @property
+    def laplace_epsilon(self) -> Number | None:
+        return self.epsilon

@@ -13,6 +13,7 @@ from dpaudit.pairs.core import (
     Comparisons,
     Extremes,
     Factor,
+    Outcomes,
     Pair,
     Sample,
     Swapped,
@@ -87,3 +88,14 @@ class Mixed(Pair):
             return cells.discrete(side)
         base = self.base.on_grid(grid, side)
         return base if self.rate == 1 else grids.mixture_of(base, self.rate, grid, side)
+
+    @property
+    def finite_outcomes(self) -> Outcomes | None:
+        outcomes, rate = self.base.listed, self.rate
+        if outcomes is None:
+            return None
+        return tuple(((1 - rate) * q + rate * p, q) for p, q in outcomes)
+
+    @property
+    def noise(self) -> Pair:
+        return self.base.noise

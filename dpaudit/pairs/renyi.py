@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpaudit.exact import Number
 from dpaudit.exact.later import Later
-from dpaudit.pairs.core import Comparisons, Symmetric, at_least
+from dpaudit.pairs.core import Comparisons, Divergence, Symmetric, at_least
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +54,10 @@ class Concentrated(Symmetric):
         values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
         return grids.from_values(values, -last, 1 + 1e-13, grid.step, side)
 
+    @property
+    def divergence(self) -> Divergence | None:
+        return Divergence(None, self.rho)
+
 
 @dataclass(frozen=True)
 class Renyi(Symmetric):
@@ -89,6 +93,10 @@ class Renyi(Symmetric):
         left = 1 - x + x * right[1:]
         values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
         return grids.from_values(np.minimum(values, 1), -last, 1 + 1e-13, grid.step, side)
+
+    @property
+    def divergence(self) -> Divergence | None:
+        return Divergence(self.order, self.epsilon)
 
 
 def concentrated_delta(epsilon: grids.Reals, rho: float) -> grids.Long:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpaudit.exact import Number
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta
-from dpaudit.pairs.core import Comparisons, Factor, Pair, Symmetric, at_least, delta_of
+from dpaudit.pairs.core import Comparisons, Factor, Pair, Replacement, Symmetric, at_least, delta_of
 from dpaudit.pairs.mixed import Mixed
 from dpaudit.pairs.normal import Normal
 from dpaudit.pairs.spliced import Spliced
@@ -63,3 +63,15 @@ class Replaced(Symmetric):
             reached = "what is reached in all rounds is its sampled pair"
             raise grids.NoLower(f"a replaced record: {reached}")
         return self.spliced.on_grid(grid, side)
+
+    @property
+    def replacement(self) -> Replacement | None:
+        return Replacement(self.mu, self.rate)
+
+    @property
+    def splice(self) -> tuple[Pair, Pair] | None:
+        return self.sampled, self.sampled.swapped
+
+    @property
+    def lower(self) -> Pair:
+        return self.sampled

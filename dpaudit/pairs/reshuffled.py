@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.exact import Number, enclose
 from dpaudit.exact.later import Later
-from dpaudit.pairs.core import Pair
+from dpaudit.pairs.core import Pair, Slots
 from dpaudit.pairs.normal import Normal
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Reshuffled(Pair):
             return Normal(1 / self.noise_multiplier).on_grid(grid, side)
         p, q = _masses(self.noise_multiplier, self.slots)
         return _below(grid, q, p)
+
+    @property
+    def slotted(self) -> Slots | None:
+        return Slots(self.noise_multiplier, self.slots, others_move=True)
 
 
 def _below(grid: grids.Grid, p: grids.Floats, q: grids.Floats) -> grids.Discrete:

@@ -27,7 +27,7 @@ from dpaudit.exact import Number, exp
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, number
 from dpaudit.pairs.branched import Branched
-from dpaudit.pairs.core import Extremes, Pair, Symmetric, delta_of
+from dpaudit.pairs.core import Extremes, Pair, Symmetric, Threshold, delta_of
 from dpaudit.pairs.normal import Normal
 
 if TYPE_CHECKING:
@@ -171,6 +171,10 @@ class Thresholded(Symmetric):
         left = 1 - x + x * right[1:]
         values = np.concatenate((left[::-1], right.astype(np.longdouble)))
         return grids.from_values(values, -last, 1 + 1e-12, grid.step, side)
+
+    @property
+    def threshold(self) -> Threshold | None:
+        return Threshold(self.epsilon, self.kappa, self.offset, self.slope)
 
 
 @dataclass(frozen=True)

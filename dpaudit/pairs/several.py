@@ -41,6 +41,8 @@ class Product(Pair):
 
     parts: tuple[Factor, ...]
 
+    is_product = True
+
     @property
     def text(self) -> str:
         return " x ".join(p.text + (f"^{readable(n)}" if n != 1 else "") for p, n in self.parts)

@@ -45,3 +45,7 @@ class Spliced(Pair):
         if above is not None and below is not None:
             return grids.spliced(above, below).discrete(side)
         return grids.joined(self.above.on_grid(grid, side), self.below.on_grid(grid, side), side)
+
+    @property
+    def splice(self) -> tuple[Pair, Pair] | None:
+        return self.above, self.below

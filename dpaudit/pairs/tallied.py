@@ -32,7 +32,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, log, settled
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits
-from dpaudit.pairs.core import Extremes, Pair
+from dpaudit.pairs.core import Extremes, Pair, Tally
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,6 +128,10 @@ class Tallied(Pair):
         """Edges lie above their nodes, so that they do not when losses change sign."""
         cells = grids.cells_from(self._masses(), grid, -1).swapped()
         return _beside_what_is_left_out(cells, side)
+
+    @property
+    def tally(self) -> Tally | None:
+        return Tally(self.epsilon, self.rare, self.others)
 
 
 # --- at one point, in balls ----------------------------------------------------------------------

@@ -20,19 +20,14 @@ from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
 from dpaudit.pairs import (
     Factor,
-    Largest,
-    Mixed,
-    Normal,
     Pair,
-    Polled,
-    Replaced,
-    Swapped,
     largest_loss,
     numbers_in,
     product,
 )
+from dpaudit.pairs.core import Replacement, Sample
 from dpaudit.profiles.closed.alike import epsilon_alike
-from dpaudit.profiles.closed.crowd import MOST, delta_crowd, epsilon_crowd, is_crowd
+from dpaudit.profiles.closed.crowd import MOST, crowd_of, delta_crowd, epsilon_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.single import delta_single, epsilon_single
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
@@ -189,8 +184,8 @@ def _nearest(
 
     More reports than windows are known of from below are too many for a grid too, or know no more.
     """
-    near = crowd.upper - crowd.lower <= part * crowd.upper
-    if near or (is_crowd(pair) and (pair.others > MOST or isinstance(pair, Polled))):
+    near, report = crowd.upper - crowd.lower <= part * crowd.upper, crowd_of(pair)
+    if near or (report is not None and (report.others > MOST or report.is_polled)):
         return crowd
     return narrowest(by_grid(), crowd)
 
@@ -206,15 +201,19 @@ def _is_out_of_grids(found: Interval) -> bool:
 
 def _is_seldom(pair: Pair) -> bool:
     """Whether all rates are tiny."""
-    factors = (f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair))
-    return all(f.rate < SELDOM for f in factors if isinstance(f, Mixed))
+    return all(sample.rate < SELDOM for sample in _samples(pair))
+
+
+def _samples(pair: Pair) -> list[Sample]:
+    """Sampled factors, in either direction."""
+    samples = (factor.unswapped.sample for factor, _ in parts_of(pair))
+    return [sample for sample in samples if sample is not None]
 
 
 def _moves_far(pair: Pair) -> bool:
     """Whether all sampled noise is at most what a record moves: a grid's losses reach far."""
-    factors = [f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair)]
-    bases = [f.base for f in factors if isinstance(f, Mixed)]
-    return bool(bases) and all(isinstance(base, Normal) and base.mu >= 1 for base in bases)
+    moves = [sample.base.gaussian_shift for sample in _samples(pair)]
+    return bool(moves) and all(mu is not None and mu >= 1 for mu in moves)
 
 
 def _is_narrow(found: Interval, width: float) -> bool:
@@ -251,10 +250,11 @@ def _above_fewer(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
 
     Whoever sees them all may leave the last ones out (post-processing).
     """
-    (record, times), *others = parts_of(pair)
-    if others or not isinstance(record, Replaced) or not is_nearly_played(record, times):
+    (factor, times), *others = parts_of(pair)
+    record = factor.replacement
+    if others or record is None or not is_nearly_played(record, times):
         return found
-    fewer = ends(product([(record, Fraction(MOST_ROUNDS))]))
+    fewer = ends(product([(factor, Fraction(MOST_ROUNDS))]))
     if fewer.lower <= found.lower:
         return found
     shown = {**fewer.lower_witness, "rounds": str(MOST_ROUNDS)}
@@ -268,10 +268,11 @@ def _some(pair: Pair, kept: Sequence[int]) -> Pair:
 
 def _is_alone(factor: Factor) -> bool:
     """Whether a factor has a bound of its own, that products with it have not."""
-    base, times = factor
-    if not isinstance(base, Replaced):
+    pair, times = factor
+    record = pair.replacement
+    if record is None:
         return False
-    return is_played(base, int(times)) or is_nearly_played(base, int(times))
+    return is_played(record, int(times)) or is_nearly_played(record, int(times))
 
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
@@ -292,8 +293,8 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
     _settled(pair, width)
     if pair.has_delta:
         return delta_single(pair, at)
-    if isinstance(pair, Largest):
-        members = [delta_interval(member, at, width) for member in pair.pairs]
+    if len(pair.alternatives) > 1:
+        members = [delta_interval(member, at, width) for member in pair.alternatives]
         lower, upper = (
             max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
         )
@@ -336,7 +337,7 @@ def delta_curve(
         return [delta_single(pair, point) for point in points]
     if not points:
         return []
-    if is_crowd(pair):
+    if crowd_of(pair) is not None:
         return [delta_interval(pair, point, width) for point in points]
     profile = _profile(pair, float(max(points)), width)
     return [delta_on(profile, point) for point in points]
@@ -397,10 +398,11 @@ def _settled(pair: Pair, width: float) -> None:
         raise InvalidParameter(f"width = {width!r}: expected a positive number")
 
 
-def _record(pair: Pair) -> tuple[Replaced, int] | None:
+def _record(pair: Pair) -> tuple[Replacement, int] | None:
     """A replaced record's rounds, where they are played as a game."""
-    (record, times), *others = parts_of(pair)
-    if others or not isinstance(record, Replaced) or not is_played(record, times):
+    (factor, times), *others = parts_of(pair)
+    record = factor.replacement
+    if others or record is None or not is_played(record, times):
         return None
     return record, times
 
@@ -408,5 +410,5 @@ def _record(pair: Pair) -> tuple[Replaced, int] | None:
 def _few_sampled(pair: Pair) -> bool:
     """Whether few rounds of sampled noise, of few kinds."""
     parts = parts_of(pair)
-    kinds = sum(isinstance(factor, Mixed | Swapped) for factor, _ in parts)
+    kinds = sum(f.is_swapped or f.sample is not None for f, _ in parts)
     return 0 < kinds <= MOST_KINDS and sum(times for _, times in parts) < FEWEST_SAMPLED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpaudit.check.profile.cells import ball
-from dpaudit.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Pair
 
 
 def alike_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
@@ -18,14 +18,15 @@ def alike_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
     import flint
 
     known = [*pair.factors]
-    if all(isinstance(factor, Swapped) for factor, _ in known):
+    if all(factor.is_swapped for factor, _ in known):
         known = [(factor.swapped, times) for factor, times in known]
     with flint.ctx.workprec(128):
         product = ball(1)
         for factor, times in known:
-            rate, own = (factor.rate, factor.base) if isinstance(factor, Mixed) else (1, factor)
-            if not isinstance(own, Normal):
+            own, rate = factor.sample or (factor, Fraction(1))
+            mu = own.gaussian_shift
+            if mu is None:
                 return False
-            square = 1 + ball(rate) ** 2 * (ball(own.mu) ** 2).expm1()
+            square = 1 + ball(rate) ** 2 * (ball(mu) ** 2).expm1()
             product *= (square.log() * ball(times)).exp()
         return epsilon >= 0 and bool((product - 1).sqrt() / 2 <= ball(delta))

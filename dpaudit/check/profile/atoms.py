@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,8 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Atoms, DiscreteNormal, Pair
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Lattice, Outcomes
 
 MOST_ATOMS = 2**15
 MOST_TERMS = 2**22
@@ -104,7 +104,7 @@ def _atoms(pair: Pair, grid: Grid) -> Cells:
 
 def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
-    outcomes, rest = OUTCOMES[type(pair)](pair, grid)
+    outcomes, rest = outcomes_of(pair, grid)
     empty = Cells(0, np.zeros(1), np.zeros(1), np.zeros(2), (0.0, 0.0), (0.0, 0.0), 0.0)
     made = with_atoms(empty, [mixture(mass, r) for mass in outcomes], grid)
     # Outcomes left out may lie at either end.
@@ -113,13 +113,13 @@ def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
     return replace(made, below=(below[0] + p, below[1] + q), above=(above[0] + p, above[1] + q))
 
 
-def _listed(pair: Atoms, grid: Grid) -> tuple[list[Mass], Mass]:
-    if len(pair.outcomes) > MOST_ATOMS:
+def _listed(outcomes: Outcomes) -> tuple[list[Mass], Mass]:
+    if len(outcomes) > MOST_ATOMS:
         raise NotConfirmed("too many atoms")
-    return [(ball(p), ball(q)) for p, q in pair.outcomes], (ball(0), ball(0))
+    return [(ball(p), ball(q)) for p, q in outcomes], (ball(0), ball(0))
 
 
-def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass]:
+def _discrete_normal(pair: Lattice, grid: Grid) -> tuple[list[Mass], Mass]:
     """Outcomes k with P mass f(k - shift) and Q mass f(k), f(k) proportional to exp(-k^2 / 2v)."""
     if is_symbolic(pair.shift) or pair.shift.denominator != 1:
         raise NotConfirmed("a shift that is no integer")
@@ -141,7 +141,7 @@ def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass
     return outcomes, (p.max(ball(0)), q.max(ball(0)))
 
 
-def _by_cell(pair: DiscreteNormal, grid: Grid, reach: int) -> tuple[list[Mass], Mass]:
+def _by_cell(pair: Lattice, grid: Grid, reach: int) -> tuple[list[Mass], Mass]:
     """As above, with the outcomes of each cell added up, which changes nothing.
 
     Masses are split over the two nodes of their cell linearly.  The loss of k is the fraction
@@ -206,7 +206,18 @@ def _prefix_sums(wanted: set[int], variance: Fraction, last: int) -> tuple[dict[
     return totals, whole
 
 
-OUTCOMES: dict[type[Pair], Callable[[Any, Grid], tuple[list[Mass], Mass]]] = {
-    Atoms: _listed,
-    DiscreteNormal: _discrete_normal,
-}
+def has_outcomes(pair: Pair) -> bool:
+    """Whether all mass is on outcomes that are gone through."""
+    return pair.listed is not None or pair.lattice is not None
+
+
+def outcomes_of(pair: Pair, grid: Grid) -> tuple[list[Mass], Mass]:
+    """(P, Q) masses of outcomes, and of all that are left out.
+
+    Errors: NotConfirmed for other pairs, and for sizes that are not computed with.
+    """
+    if pair.listed is not None:
+        return _listed(pair.listed)
+    if pair.lattice is not None:
+        return _discrete_normal(pair.lattice, grid)
+    raise NotConfirmed(type(pair).__name__)

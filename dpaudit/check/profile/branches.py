@@ -13,15 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import Ball, ball
-from dpaudit.pairs import Branched, Normal, Pair, Scored, Thresholded
+from dpaudit.pairs import Normal, Pair
+from dpaudit.pairs.core import Threshold
 
 Delta = Callable[[Pair, Ball], Ball]
 MOST_KAPPA = 2_000
-
-
-def branched(pair: Branched, x: Ball, delta: Delta) -> Ball:
-    """The sum over branches."""
-    return sum((branch(ball(p), ball(q), b, x, delta) for p, q, b in pair.branches), ball(0))
 
 
 def branch(p: Ball, q: Ball, base: Pair, x: Ball, delta: Delta) -> Ball:
@@ -33,13 +29,7 @@ def branch(p: Ball, q: Ball, base: Pair, x: Ball, delta: Delta) -> Ball:
     return p * delta(base, x * q / p)
 
 
-def scored(pair: Scored, x: Ball, delta: Delta) -> Ball:
-    """Bottom on both sides, or a release on both."""
-    below = _below(pair.epsilon, int(pair.kappa), _bits())
-    return _scores(below, int(pair.score), int(pair.other), pair.mu, x, delta)
-
-
-def thresholded(pair: Thresholded, x: Ball, delta: Delta) -> Ball:
+def thresholded(pair: Threshold, x: Ball, delta: Delta) -> Ball:
     """The largest over all scores one apart, in both orders; between 0 and 1 for very many."""
     if pair.kappa > MOST_KAPPA:
         return ball(0).union(ball(1))

@@ -32,7 +32,7 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Blanket, Clones
+from dpaudit.pairs.core import Report
 
 MOST_OTHERS, MOST_OUTCOMES, BLOCK = 2**32, 2**26, 2**19
 MOST_CELLS = 2**21
@@ -54,7 +54,7 @@ class Rows:
     off: float = 0.0
 
 
-def clones(pair: Clones | Blanket, grid: Grid) -> Cells:
+def clones(pair: Report, grid: Grid) -> Cells:
     """The cells of one pair, or of one that is further apart.
 
     Errors: NotConfirmed for a size or a loss not computed with.
@@ -68,7 +68,7 @@ def clones(pair: Clones | Blanket, grid: Grid) -> Cells:
         raise NotConfirmed("clones of these sizes")
     log_tail = -math.log(min(grid.tail, SMALLEST) / 8)
     apart, less = _float(told * (epsilon / 2).tanh()), _float(2 * told / (1 + epsilon.exp()))
-    if isinstance(pair, Blanket):
+    if pair.rest is not None:
         log_tail += MARGIN
         rows = _beside_the_rest(others + 1, told, less, rate, ball(pair.rest), log_tail)
     else:

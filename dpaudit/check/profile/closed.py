@@ -1,98 +1,78 @@
 """Privacy profiles of one pair in Arb, and the largest loss of any pair, exactly.
 
-With x = exp(epsilon) and (u)+ = max(0, u):
-    Normal(mu)          Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)
-    LaplaceShift(e)     the larger of (1 - x)+ and (1 - exp((epsilon - e) / 2))+
-    Atoms               sum of (p - x q)+
+With x = exp(epsilon) and (u)+ = max(0, u); formulas of one line are the pairs' own:
     DiscreteNormal      sum of (p - x q)+ over the integers, of moderate variance and shift
-    Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     DrawnMoves(m, q, k) the same with m_j for j mu, m_0 = 0 and the last move from there on
     Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
                         and m reports at r, k the first number of ones with a ratio of at least x
-    Swapped(base)       1 - x + x delta_base(1 / x)
-    Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
-    Replaced            of its splice: one round alone is never worse
-    Largest             the largest
     Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``;
                         of rare ones that are left out, between 0 and all that P lacks without them
     Product with branches: see profile_mixtures
-    Branched, Scored, Thresholded: see profile_branches
+    Thresholded: see profile_branches
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import comb, isqrt, prod
-from typing import Any
 
-from dpaudit.check.profile.branches import branched, scored, thresholded
+from dpaudit.check.profile.branches import thresholded
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.check.profile.mixtures import delta_of_cases, has_cases
+from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     Number,
     is_infinite,
     is_symbolic,
 )
 from dpaudit.pairs import (
-    Atoms,
-    Branched,
-    DiscreteNormal,
-    Drawn,
-    DrawnMoves,
-    LaplaceShift,
-    Largest,
-    Mixed,
-    Normal,
     Pair,
-    Product,
-    Replaced,
-    Scored,
-    Spliced,
-    Swapped,
-    Tallied,
-    Thresholded,
     largest_loss,
 )
+from dpaudit.pairs.core import Lattice, Outcomes, Tally
 
 PRECISIONS = (128, 400, 1200, 4000)
 OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
 REPORTS = 2**50
 Ends = tuple[Number, Number]
-Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
+# delta of a pair of which only bounds are known; None for any other pair.
+Bound = Callable[[Pair, Ball], Ball | None]
 
 
 def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
-    if isinstance(pair, Product):
+    if pair.is_product:
         return _has_few_outcomes(pair) or has_cases(pair)
-    if isinstance(pair, DiscreteNormal):
-        return _is_moderate(pair)
-    return type(pair) in _CLOSED
+    if pair.lattice is not None:
+        return _is_moderate(pair.lattice)
+    return type(pair).delta is not Pair.delta
 
 
-def _has_few_outcomes(pair: Product) -> bool:
-    if not all(isinstance(p, Atoms) and n == int(n) and n >= 0 for p, n in pair.parts):
-        return False
-    kinds = [(len(p.outcomes) - 1, _rare(p, int(n))) for p, n in pair.parts if isinstance(p, Atoms)]
+def _has_few_outcomes(pair: Pair) -> bool:
+    kinds = []
+    for factor, times in pair.factors:
+        if factor.listed is None or times != int(times) or times < 0:
+            return False
+        kinds.append((len(factor.listed) - 1, _rare(factor.listed, int(times))))
     return prod(comb(min(n, OUTCOMES) + k, k) for k, n in kinds) <= OUTCOMES
 
 
 @lru_cache(maxsize=64)
-def _rare(factor: Atoms, times: int) -> int:
+def _rare(listed: Outcomes, times: int) -> int:
     """How many draws may be other than the main outcome; more have a tiny mass.
 
     By the union bound, j of ``times`` draws are others with P mass at most (times r)^j / j!, r the
     mass of all others.
     """
-    if comb(min(times, OUTCOMES) + len(factor.outcomes) - 1, min(times, OUTCOMES)) <= OUTCOMES:
+    if comb(min(times, OUTCOMES) + len(listed) - 1, min(times, OUTCOMES)) <= OUTCOMES:
         return times
-    masses = sorted((ball(p) for p, _ in factor.outcomes), key=lambda p: float(p.mid()))
+    masses = sorted((ball(p) for p, _ in listed), key=lambda p: float(p.mid()))
     size, term = times * sum(masses[:-1], ball(0)), ball(1)
     for j in range(1, min(times, OUTCOMES) + 1):
         term = term * size / j
@@ -122,40 +102,43 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[
     if has_closed(pair):
         for bits in PRECISIONS:
             with flint.ctx.workprec(bits):
-                yield delta_by(pair, ball(epsilon).exp(), {}), ball(delta)
+                yield delta_by(pair, ball(epsilon).exp()), ball(delta)
 
 
-def delta_by(pair: Pair, x: Ball, more: Forms) -> Ball:
-    """delta at x > 0 by the closed forms here and by ``more`` (forms of other pair types)."""
-    if type(pair) in more:
-        return more[type(pair)](pair, x)
-    if type(pair) not in _CLOSED:
-        raise NotConfirmed(type(pair).__name__)
-    return _CLOSED[type(pair)](pair, x, more)
+def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
+    """delta at x > 0; ``bound`` may give it for pairs of which only bounds are known.
+
+    Formulas of one line are the pair's own; what is summed or searched is computed here.
+    Errors: NotConfirmed.
+    """
+    known = None if bound is None else bound(pair, x)
+    if known is not None:
+        return known
+
+    def inside(base: Pair, at: Ball) -> Ball:
+        return delta_by(base, at, bound)
+
+    if pair.is_product:
+        return _product(pair, x)
+    if pair.lattice is not None:
+        return _discrete_normal(pair.lattice, x)
+    if pair.draw is not None:
+        return _of_a_group(pair, x)
+    if pair.tally is not None:
+        return _tallied(pair.tally, x)
+    if pair.threshold is not None:
+        return thresholded(pair.threshold, x, inside)
+    try:
+        return pair.delta(x, inside)
+    except Unsupported:
+        raise NotConfirmed(type(pair).__name__) from None
 
 
 def _positive(value: Ball) -> Ball:
     return value.max(ball(0))
 
 
-def _normal(pair: Normal, x: Ball, more: Forms) -> Ball:
-    mu, root = ball(pair.mu), ball(2).sqrt()
-    if pair.mu == 0:
-        return _positive(1 - x)
-    middle = x.log() / mu
-    return ((middle - mu / 2) / root).erfc() / 2 - x * ((middle + mu / 2) / root).erfc() / 2
-
-
-def _laplace(pair: LaplaceShift, x: Ball, more: Forms) -> Ball:
-    inside = 1 - ((x.log() - ball(pair.epsilon)) / 2).exp()
-    return _positive(inside).max(1 - x)
-
-
-def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
-    return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
-
-
-def _is_moderate(pair: DiscreteNormal) -> bool:
+def _is_moderate(pair: Lattice) -> bool:
     """Whether the integers of any weight are few enough to be gone through."""
     if is_symbolic(pair.variance) or is_symbolic(pair.shift):
         return False
@@ -163,7 +146,7 @@ def _is_moderate(pair: DiscreteNormal) -> bool:
     return bool(whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
 
 
-def _discrete_normal(pair: DiscreteNormal, x: Ball, more: Forms) -> Ball:
+def _discrete_normal(pair: Lattice, x: Ball) -> Ball:
     """Every integer k with p_k > x q_k, p_k proportional to exp(-k^2 / (2 v)), q_k = p_(k - s).
 
     For x < 1 by delta(x) = 1 - x + x delta(1 / x), as the pair is symmetric.
@@ -171,7 +154,7 @@ def _discrete_normal(pair: DiscreteNormal, x: Ball, more: Forms) -> Ball:
     if not _is_moderate(pair):
         raise NotConfirmed("DiscreteNormal")
     if x < 1:
-        return 1 - x + x * _discrete_normal(pair, 1 / x, more)
+        return 1 - x + x * _discrete_normal(pair, 1 / x)
     v, s = ball(pair.variance), int(pair.shift)
     reach = isqrt(int(2 * pair.variance * context_bits())) + 3
 
@@ -200,17 +183,18 @@ def context_bits() -> int:
     return int(flint.ctx.prec)
 
 
-def _product(pair: Product, x: Ball, more: Forms) -> Ball:
+def _product(pair: Pair, x: Ball) -> Ball:
     """One draw after another; outcomes met equally often are one outcome."""
     if has_cases(pair):
         return delta_of_cases(pair, x)
     if not _has_few_outcomes(pair):
         raise NotConfirmed("Product")
     found, whole = [(ball(1), ball(1))], True
-    for factor, times in pair.parts:
-        rare = _rare(factor, int(times)) if isinstance(factor, Atoms) else int(times)
+    for factor, times in pair.factors:
+        listed = factor.listed or ()
+        rare = _rare(listed, int(times))
         whole = whole and rare == times
-        met = _met(factor, int(times)) if rare == times else _mostly(factor, int(times), rare)
+        met = _met(listed, int(times)) if rare == times else _mostly(listed, int(times), rare)
         found = [(p * a, q * b) for p, q in found for a, b in met.values()]
     known = sum((_positive(p - x * q) for p, q in found), ball(0))
     if whole:
@@ -219,9 +203,9 @@ def _product(pair: Product, x: Ball, more: Forms) -> Ball:
     return known + ball(0).union(lacking)
 
 
-def _mostly(factor: Any, times: int, rare: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+def _mostly(listed: Outcomes, times: int, rare: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     """(P, Q) masses by how often each rarer outcome was met, ``rare`` times in all at most."""
-    masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
+    masses = [(ball(p), ball(q)) for p, q in listed]
     (p, q), *others = sorted(masses, key=lambda mass: -float(mass[0].mid()))
     counts: list[tuple[int, ...]] = [()]
     for _ in others:
@@ -236,9 +220,9 @@ def _mostly(factor: Any, times: int, rare: int) -> dict[tuple[int, ...], tuple[B
     return found
 
 
-def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+def _met(listed: Outcomes, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     """(P, Q) masses by how often each outcome of the factor was met."""
-    masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
+    masses = [(ball(p), ball(q)) for p, q in listed]
     found = {(0,) * len(masses): (ball(1), ball(1))}
     for _ in range(times):
         following: dict[tuple[int, ...], tuple[Ball, Ball]] = {}
@@ -251,16 +235,7 @@ def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     return found
 
 
-def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
-    rate = ball(pair.rate)
-    inner = (x - 1 + rate) / rate
-    if inner > 0:
-        return rate * delta_by(pair.base, inner, more)
-    # delta_base lies in [0, 1] and is 1 at 0: near inner = 0 nothing better is needed.
-    return 1 - x if inner <= 0 else ball(0).union(rate)
-
-
-def _of_a_group(pair: Drawn | DrawnMoves, x: Ball, more: Forms) -> Ball:
+def _of_a_group(pair: Pair, x: Ball) -> Ball:
     """The best test is {z > t}; from any t below to any above the best, by what lies between."""
     chances, steps = _chances(pair)
     if x <= chances[0]:
@@ -293,25 +268,26 @@ def _of_a_group(pair: Drawn | DrawnMoves, x: Ball, more: Forms) -> Ball:
 
 
 @lru_cache(maxsize=64)
-def _chances(pair: Drawn | DrawnMoves) -> tuple[list[Ball], list[Ball]]:
+def _chances(pair: Pair) -> tuple[list[Ball], list[Ball]]:
     """How likely each number of them is, and how far that many move."""
-    q, k = ball(pair.rate), int(pair.size)
+    draw = pair.draw
+    if draw is None:
+        raise NotConfirmed(type(pair).__name__)
+    q, k = ball(draw.rate), int(draw.size)
     masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    if isinstance(pair, Drawn):
-        return masses, [j * ball(pair.mu) for j in range(k + 1)]
-    known = [ball(0), *(ball(move) for move in pair.moves)]
+    known = [ball(0), *(ball(move) for move in draw.moves)]
     if not known[1:] or not all(b >= a or b.overlaps(a) for a, b in pairwise(known)):
-        raise NotConfirmed("DrawnMoves: moves that do not grow")
+        raise NotConfirmed(f"{type(pair).__name__}: moves that do not grow")
     return masses, [known[min(j, len(known) - 1)] for j in range(k + 1)]
 
 
 @lru_cache(maxsize=64)
-def _logs_and_steps(pair: Drawn | DrawnMoves) -> list[tuple[float, float]]:
+def _logs_and_steps(pair: Pair) -> list[tuple[float, float]]:
     chances, steps = _chances(pair)
     return [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
 
 
-def _threshold(pair: Drawn | DrawnMoves, loss: float) -> float:
+def _threshold(pair: Pair, loss: float) -> float:
     """About where the loss is reached: Newton's method, by halving where that leaves the ends."""
     known = _logs_and_steps(pair)
     far = max(s for _, s in known)
@@ -333,7 +309,7 @@ def _threshold(pair: Drawn | DrawnMoves, loss: float) -> float:
     return t
 
 
-def _tallied(pair: Tallied, x: Ball, more: Forms) -> Ball:
+def _tallied(pair: Tally, x: Ball) -> Ball:
     """The ratio at k ones is 1 + (k - n r) (e^e - 1) / (n (1 - r)); P exceeds Q where the one tips.
 
     From k ones on, P has (r e^e - r) P(B' = k - 1) more than Q: the others have k - 1 of them.
@@ -366,54 +342,6 @@ def _tails(rate: Number, n: int, k: int, bits: int) -> tuple[Ball, Ball]:
     log_ways = ball(n).lgamma() - ball(k).lgamma() - ball(n - k + 1).lgamma()
     tip = (log_ways + (k - 1) * r.log() + (n - k) * (1 - r).log()).exp()
     return r.beta_lower(k, n - k + 1, regularized=True), tip
-
-
-def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
-    return 1 - x + x * delta_by(pair.base, 1 / x, more)
-
-
-def _spliced(pair: Spliced, x: Ball, more: Forms) -> Ball:
-    if x >= 1:
-        return delta_by(pair.above, x, more)
-    if x < 1:
-        return delta_by(pair.below, x, more)
-    return delta_by(pair.above, x, more).union(delta_by(pair.below, x, more))
-
-
-def _replaced(pair: Replaced, x: Ball, more: Forms) -> Ball:
-    return delta_by(pair.spliced, x, more)
-
-
-def _largest(pair: Largest, x: Ball, more: Forms) -> Ball:
-    found = ball(0)
-    for member in pair.pairs:
-        found = found.max(delta_by(member, x, more))
-    return found
-
-
-def _with_bases(form: Callable[..., Ball]) -> Callable[[Any, Ball, Forms], Ball]:
-    """A form that asks for delta of the pairs inside."""
-    return lambda pair, x, more: form(pair, x, lambda base, at: delta_by(base, at, more))
-
-
-_CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
-    Normal: _normal,
-    LaplaceShift: _laplace,
-    Atoms: _atoms,
-    DiscreteNormal: _discrete_normal,
-    Product: _product,
-    Mixed: _mixed,
-    Drawn: _of_a_group,
-    DrawnMoves: _of_a_group,
-    Tallied: _tallied,
-    Swapped: _swapped,
-    Spliced: _spliced,
-    Replaced: _replaced,
-    Largest: _largest,
-    Branched: _with_bases(branched),
-    Scored: _with_bases(scored),
-    Thresholded: _with_bases(thresholded),
-}
 
 
 # --- the largest loss ----------------------------------------------------------------------------

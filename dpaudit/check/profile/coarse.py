@@ -18,7 +18,6 @@ Wang 2022, Theorem 10.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.check.profile.cells import NotConfirmed, ball
@@ -28,22 +27,13 @@ from dpaudit.check.profile.onestep import is_known
 from dpaudit.check.profile.values import has_values
 from dpaudit.exact import canonical, decimal_upper, exp, is_symbolic, sympify
 from dpaudit.pairs import (
-    Allocated,
     Atoms,
-    Blanket,
-    Branched,
-    Clones,
-    Largest,
-    Mixed,
     Normal,
     Pair,
-    Product,
-    Spliced,
-    Swapped,
-    Thresholded,
     joined,
     product,
 )
+from dpaudit.pairs.core import Threshold
 
 ONE = Fraction(1)
 # As many as any rates are computed with.
@@ -61,9 +51,10 @@ def _is_computed(factor: Pair) -> bool:
 
 def _is_crowded(factor: Pair) -> bool:
     """Whether one report is among more others than are computed with."""
-    if not isinstance(factor, Clones | Blanket) or is_symbolic(factor.others):
+    report = factor.report
+    if report is None or is_symbolic(report.others):
         return False
-    return bool(factor.others >= MOST_OTHERS)
+    return bool(report.others >= MOST_OTHERS)
 
 
 def coarser(pair: Pair) -> Pair:
@@ -77,25 +68,31 @@ def coarser(pair: Pair) -> Pair:
 
 
 def _coarse(pair: Pair) -> Pair:
-    if isinstance(pair, Product):
+    if pair.is_product:
         return coarser(pair)
     if _is_computed(pair):
         return pair
-    if isinstance(pair, Clones | Blanket) and _is_crowded(pair):
-        return replace(pair, others=Fraction(FEWER_OTHERS))
-    if isinstance(pair, Allocated):
-        return Normal(1 / pair.noise_multiplier)
-    if isinstance(pair, Thresholded):
-        return _thresholded(pair)
-    if isinstance(pair, Mixed):
-        return _coarse(pair.base)
-    if isinstance(pair, Swapped):
-        return _coarse(pair.base).swapped
-    if isinstance(pair, Largest | Spliced):
-        return _all(pair.pairs if isinstance(pair, Largest) else (pair.above, pair.below))
-    if isinstance(pair, Branched):
-        seen = Atoms(tuple((p, q) for p, q, _ in pair.branches))
-        return joined((seen, _all(base for _, _, base in pair.branches)))
+    if _is_crowded(pair):
+        return pair.among(Fraction(FEWER_OTHERS))
+    if pair.slotted is not None and not pair.slotted.others_move:
+        return Normal(1 / pair.slotted.noise_multiplier)
+    if pair.threshold is not None:
+        return _thresholded(pair.threshold)
+    if pair.sample is not None:
+        return _coarse(pair.sample.base)
+    if pair.is_swapped:
+        return _coarse(pair.unswapped).swapped
+    return _of_parts(pair)
+
+
+def _of_parts(pair: Pair) -> Pair:
+    if len(pair.alternatives) > 1:
+        return _all(pair.alternatives)
+    if pair.splice is not None and pair.replacement is None:
+        return _all(pair.splice)
+    if pair.seen:
+        seen = Atoms(tuple((p, q) for p, q, _ in pair.seen))
+        return joined((seen, _all(base for _, _, base in pair.seen)))
     raise NotConfirmed(type(pair).__name__)
 
 
@@ -103,7 +100,7 @@ def _all(pairs: Iterable[Pair]) -> Pair:
     return joined(dict.fromkeys(map(_coarse, pairs)))
 
 
-def _thresholded(pair: Thresholded) -> Pair:
+def _thresholded(pair: Threshold) -> Pair:
     if any(map(is_symbolic, (pair.offset, pair.slope, pair.kappa))):
         raise NotConfirmed("a threshold with parameters that are no fractions")
     ends = (pair.offset + pair.slope * share for share in (1, 4 * pair.kappa + 1))

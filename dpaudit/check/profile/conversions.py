@@ -54,18 +54,8 @@ from dpaudit.exact import (
     working_precision,
 )
 from dpaudit.pairs import (
-    Atoms,
-    Blanket,
-    Branched,
-    Clones,
-    DiscreteNormal,
     Losses,
-    Mixed,
     Pair,
-    Polled,
-    Replaced,
-    Swapped,
-    Tallied,
     numbers_in,
     product,
 )
@@ -376,7 +366,7 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
                     return near
         return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
     # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
-    finer = 8 if any(isinstance(f, Clones) for f, _ in pair.factors) else 2
+    finer = 8 if any(f.report is not None and f.report.rest is None for f, _ in pair.factors) else 2
     step = _number(row["step"]) / finer
     if not SMALLEST_STEP < step < LARGEST_STEP:
         raise NotConfirmed(f"step {float(step)}")
@@ -394,8 +384,9 @@ def _by_transforms(pair: Pair, row: Row) -> bool:
 
 def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     """delta of rounds that choose their triples by what was released before."""
-    (record, times), *others = pair.factors
-    if others or not isinstance(record, Replaced):
+    (factor, times), *others = pair.factors
+    record = factor.replacement
+    if others or record is None:
         raise NotConfirmed("no game")
     nodes, cells, parts = (int(_number(row[name])) for name in ("nodes", "cells", "parts"))
     step, tilt, tail = (float(_number(row[name])) for name in ("step", "tilt", "tail"))
@@ -415,9 +406,7 @@ OWN_BOUNDS = {"game": _played, "corner": _cornered}
 
 def _is_far_apart(factor: Pair) -> bool:
     """Whether outcomes are single ones, sampled or not."""
-    while isinstance(factor, Mixed | Swapped):
-        factor = factor.base
-    return isinstance(factor, Atoms | DiscreteNormal | Tallied)
+    return factor.noise.is_discrete
 
 
 def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
@@ -425,7 +414,7 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
     if sign > 0 and not is_known(factor):
         return _values(factor, grid)
     if sign < 0:
-        factor = _no_further(factor)
+        factor = factor.lower
     made = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
     if sign > 0:
         return upper_nodes(made)
@@ -437,19 +426,6 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
     except NotConfirmed:
         return down
     return max(down, lowered, key=lambda nodes: nodes.log_moment(tilt, grid.h))
-
-
-def _no_further(pair: Pair) -> Pair:
-    """A pair whose cells are its own, and that is no further apart, for one that is bounded."""
-    if isinstance(pair, Replaced):
-        return pair.sampled
-    if isinstance(pair, Blanket):
-        return pair.clones
-    if isinstance(pair, Polled):
-        return pair.least
-    if isinstance(pair, Branched):
-        return Branched(tuple((p, q, _no_further(base)) for p, q, base in pair.branches))
-    return pair
 
 
 def _number(text: str) -> Fraction:
@@ -473,9 +449,8 @@ def _cells(factor: Pair, grid: Grid) -> Cells:
 @lru_cache(maxsize=8)
 def _slots(factor: Pair, grid: Grid) -> Cells:
     """Cells of less than the pair, in either direction."""
-    if isinstance(factor, Swapped):
-        return slots_below(factor.base, grid).swapped(grid.h)
-    return slots_below(factor, grid)
+    made = slots_below(factor.unswapped, grid)
+    return made.swapped(grid.h) if factor.is_swapped else made
 
 
 @lru_cache(maxsize=8)

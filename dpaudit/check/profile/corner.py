@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.check.profile.atoms import OUTCOMES
+from dpaudit.check.profile.atoms import outcomes_of
 from dpaudit.check.profile.cells import (
     BITS,
     UNIT,
@@ -27,9 +27,9 @@ from dpaudit.check.profile.cells import (
     mixture,
     up,
 )
-from dpaudit.check.profile.noise import BASES
+from dpaudit.check.profile.noise import base_of
 from dpaudit.exact import is_infinite
-from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped, largest_loss
+from dpaudit.pairs import Pair, largest_loss
 
 MOST_NODES, MOST_FACTORS, LARGEST_GAP = 4096, 10**9, 600
 # Outcomes nearer to the largest loss than this count as having it, and pay for it from below.
@@ -87,21 +87,22 @@ def _top(pair: Pair) -> Ball:
 
 def _outcomes(pair: Pair) -> tuple[Mass, ...]:
     """Outcomes (P, Q) that have a mass of their own."""
-    if isinstance(pair, Mixed):
-        return tuple(mixture(mass, ball(pair.rate)) for mass in _outcomes(pair.base))
-    if isinstance(pair, Swapped):
-        return tuple((q, p) for p, q in _outcomes(pair.base))
-    if isinstance(pair, LaplaceShift):
-        return BASES[LaplaceShift](pair, 0.0).atoms
-    if isinstance(pair, Atoms):
-        return tuple(OUTCOMES[Atoms](pair, Grid(Fraction(1), 0.0))[0])
+    if pair.sample is not None:
+        return tuple(mixture(mass, ball(pair.sample.rate)) for mass in _outcomes(pair.sample.base))
+    if pair.is_swapped:
+        return tuple((q, p) for p, q in _outcomes(pair.unswapped))
+    if pair.laplace_epsilon is not None:
+        ends: tuple[Mass, ...] = base_of(pair, 0.0).atoms
+        return ends
+    if pair.listed is not None:
+        return tuple(outcomes_of(pair, Grid(Fraction(1), 0.0))[0])
     raise NotConfirmed(type(pair).__name__)
 
 
 def _between(pair: Pair, low: Ball | None, high: Ball | None) -> Mass:
     """P and Q mass of the smooth part of losses in (low, high); None is infinite."""
-    if isinstance(pair, Mixed):
-        rate, ends = ball(pair.rate), []
+    if pair.sample is not None:
+        rate, ends = ball(pair.sample.rate), []
         for end in (low, high):
             over = None if end is None else (end.exp() - 1 + rate) / rate
             if over is not None and not over > 0:
@@ -112,14 +113,15 @@ def _between(pair: Pair, low: Ball | None, high: Ball | None) -> Mass:
                     return ball(0), ball(0)
                 over = None
             ends.append(None if over is None else over.log())
-        return mixture(_between(pair.base, ends[0], ends[1]), rate)
-    if isinstance(pair, Swapped):
+        return mixture(_between(pair.sample.base, ends[0], ends[1]), rate)
+    if pair.is_swapped:
         turned = (None if end is None else -end for end in (high, low))
-        q, p = _between(pair.base, *turned)
+        q, p = _between(pair.unswapped, *turned)
         return p, q
-    if isinstance(pair, Atoms):
+    if pair.listed is not None:
         return ball(0), ball(0)
-    return BASES[LaplaceShift](pair, 0.0).between(low, high)
+    known: Mass = base_of(pair, 0.0).between(low, high)
+    return known
 
 
 def _masses(pair: Pair, top: Ball, step: float, nodes: int, sign: int) -> Floats:

@@ -22,7 +22,8 @@ from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Blanket, Clones, Pair, Polled
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Report
 
 MOST_REPORTS = 2**50
 # As a part of delta: what may be outside of the windows.
@@ -43,32 +44,33 @@ def crowd_at_least(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
 def _compared(pair: Pair, epsilon: Fraction, delta: Fraction, sign: int) -> bool:
     import flint
 
-    if not isinstance(pair, Clones | Blanket) or delta <= 0 or epsilon < 0:
+    report = pair.report
+    if report is None or delta <= 0 or epsilon < 0:
         return False
-    if is_symbolic(pair.others) or pair.others.denominator != 1 or pair.others < 2:
+    if is_symbolic(report.others) or report.others.denominator != 1 or report.others < 2:
         return False
-    others = int(pair.others)
-    if sign < 0 and (others > MOST_REPORTS or isinstance(pair, Polled)):
+    others = int(report.others)
+    if sign < 0 and (others > MOST_REPORTS or report.is_polled):
         return False
     bits = BITS + 2 * max(delta.denominator.bit_length() - delta.numerator.bit_length(), 0)
     if bits > MOST_BITS:
         return False
     try:
         with flint.ctx.workprec(bits):
-            found = _bound(pair, min(others, MOST_REPORTS), ball(epsilon), ball(delta), sign)
+            found = _bound(report, min(others, MOST_REPORTS), ball(epsilon), ball(delta), sign)
             return bool(sign * found <= sign * ball(delta))
     except NotConfirmed:
         return False
 
 
-def _bound(pair: Clones | Blanket, others: int, epsilon: Ball, delta: Ball, sign: int) -> Ball:
+def _bound(pair: Report, others: int, epsilon: Ball, delta: Ball, sign: int) -> Ball:
     told, rate, loss = (ball(value) for value in (pair.told, pair.rate, pair.epsilon))
     if not (0 < rate < 1 and 0 < told <= 1 and loss > 0):
         raise NotConfirmed("chances that are none")
     outside = delta * ball(OUTSIDE)
     low, high = _window(others, rate, outside / 4)
     signs = (low, high + 1)
-    if isinstance(pair, Blanket):
+    if pair.rest is not None:
         rest = ball(pair.rest)
         if not (rest > 0 and rate + rest <= 1):
             raise NotConfirmed("a rest that is none")

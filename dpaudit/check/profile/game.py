@@ -33,7 +33,7 @@ import numpy as np
 from scipy import special
 
 from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
-from dpaudit.pairs import Replaced
+from dpaudit.pairs.core import Replacement
 
 MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
 PLACES = (0.0, 1.0)
@@ -87,7 +87,7 @@ class Move:
     rest: float
 
 
-def played_delta(pair: Replaced, times: int, epsilon: float, shape: Shape, sign: int) -> float:
+def played_delta(pair: Replacement, times: int, epsilon: float, shape: Shape, sign: int) -> float:
     """A bound of delta at every epsilon from this one on (above), or up to it (below).
 
     Errors: NotConfirmed for numbers that are out of reach.

@@ -16,15 +16,11 @@ E[exp(-L); L > a] = T(a + mu^2) and E[exp(-L / 2); L > a] = exp(-mu^2 / 8) T(a +
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
-from typing import Any
 
-from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
-from dpaudit.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, Product
+from dpaudit.check.profile.cells import Ball, ball
+from dpaudit.pairs import Pair
 
 CASES = 1000
-# Masses under P and Q, mu^2, and the Laplace pair's epsilon.
-Case = tuple[Any, Any, Any, Any]
 
 
 def has_cases(pair: Pair, most: int = CASES) -> bool:
@@ -32,60 +28,24 @@ def has_cases(pair: Pair, most: int = CASES) -> bool:
 
     It has branches, or is normal noise with Laplace noise.
     """
-    if not isinstance(pair, Product):
+    if not pair.is_product or not 0 < pair.case_count <= most:
         return False
-    kinds = [type(factor) for factor, _ in pair.parts]
-    known = Branched in kinds or set(kinds) == {Normal, LaplaceShift}
-    return known and 0 < _size(pair) <= most and _laplaces(pair) <= 1
-
-
-def _size(pair: Pair) -> int:
-    """The number of cases; 0 where one has no closed form."""
-    if isinstance(pair, Product):
-        once = all(times == 1 for _, times in pair.parts)
-        return prod(_size(factor) for factor, _ in pair.parts) if once else 0
-    if isinstance(pair, Branched):
-        sizes = [_size(base) for _, _, base in pair.branches]
-        return sum(sizes) if 0 not in sizes else 0
-    if isinstance(pair, Atoms):
-        return len(pair.outcomes)
-    return 1 if isinstance(pair, (Normal, LaplaceShift)) else 0
-
-
-def _laplaces(pair: Pair) -> int:
-    if isinstance(pair, Product):
-        return sum(_laplaces(factor) for factor, _ in pair.parts)
-    if isinstance(pair, Branched):
-        return max(_laplaces(base) for _, _, base in pair.branches)
-    return 1 if isinstance(pair, LaplaceShift) else 0
-
-
-def _cases(pair: Pair) -> list[Case]:
-    if isinstance(pair, Product):
-        found: list[Case] = [(1, 1, 0, 0)]
-        for factor, _ in pair.parts:
-            own = _cases(factor)
-            found = [(p * a, q * b, v + w, e + f) for p, q, v, e in found for a, b, w, f in own]
-        return found
-    if isinstance(pair, Branched):
-        return [(p * a, q * b, v, e) for p, q, m in pair.branches for a, b, v, e in _cases(m)]
-    if isinstance(pair, Atoms):
-        return [(p, q, 0, 0) for p, q in pair.outcomes]
-    if isinstance(pair, Normal):
-        return [(1, 1, pair.mu**2, 0)]
-    if isinstance(pair, LaplaceShift):
-        return [(1, 1, 0, pair.epsilon)]
-    raise NotConfirmed(type(pair).__name__)
+    cases = list(pair.cases)
+    (first, *others) = cases
+    both = not others and first.square != 0 and first.laplaces > 0
+    known = both or any(factor.seen for factor, _ in pair.factors)
+    return known and all(case.laplaces <= 1 for case in cases)
 
 
 @lru_cache(maxsize=64)
-def _in_balls(pair: Product, bits: int) -> tuple[tuple[Ball, Ball, Ball, Ball], ...]:
+def _in_balls(pair: Pair, bits: int) -> tuple[tuple[Ball, Ball, Ball, Ball], ...]:
     """The cases that P may be in, at the precision of the context (``bits``)."""
-    known = (tuple(map(ball, case)) for case in _cases(pair) if case[0] != 0)
+    numbers = ((case.p, case.q, case.square, case.epsilon) for case in pair.cases if case.p != 0)
+    known = (tuple(map(ball, case)) for case in numbers)
     return tuple((p, q, square, epsilon) for p, q, square, epsilon in known)
 
 
-def delta_of_cases(pair: Product, x: Ball) -> Ball:
+def delta_of_cases(pair: Pair, x: Ball) -> Ball:
     """delta at x > 0 of a product that :func:`has_cases`."""
     import flint
 

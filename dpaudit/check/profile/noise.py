@@ -33,7 +33,8 @@ from dpaudit.check.profile.cells import (
     mixture,
     up,
 )
-from dpaudit.pairs import LaplaceShift, Normal, Pair
+from dpaudit.exact import Number
+from dpaudit.pairs import Pair
 
 Integers = NDArray[np.int64]
 # Points of a rule, and the widths up to which it serves: in units of the noise, and of the loss.
@@ -60,8 +61,8 @@ class Base:
     atoms: tuple[Mass, ...] = ()
 
 
-def _normal(pair: Normal, tail: float) -> Base:
-    mu = ball(pair.mu)
+def _normal(shift: Number, tail: float) -> Base:
+    mu = ball(shift)
     m = float(mu.mid())
     if not 1e-9 < m < 1e3:
         raise NotConfirmed(f"mu = {m}")
@@ -134,8 +135,8 @@ def _quadrature(u: Floats, d: Floats, m: float, rule: tuple[int, int]) -> tuple[
     return up, down
 
 
-def _laplace(pair: LaplaceShift, tail: float) -> Base:
-    largest = ball(pair.epsilon)
+def _laplace(epsilon: Number) -> Base:
+    largest = ball(epsilon)
     e = float(largest.mid())
     if not 1e-9 < e < 600:
         raise NotConfirmed(f"epsilon = {e}")
@@ -159,14 +160,23 @@ def _laplace(pair: LaplaceShift, tail: float) -> Base:
     return Base(between, inside, (-e, e), ((half, low), (low, half)))
 
 
-BASES: dict[type[Pair], Callable[[Any, float], Base]] = {Normal: _normal, LaplaceShift: _laplace}
+def has_base(pair: Pair) -> bool:
+    """Whether this is normal or Laplace noise."""
+    return pair.gaussian_shift is not None or pair.laplace_epsilon is not None
+
+
+def base_of(pair: Pair, tail: float) -> Base:
+    """Errors: NotConfirmed for other noise."""
+    if pair.gaussian_shift is not None:
+        return _normal(pair.gaussian_shift, tail)
+    if pair.laplace_epsilon is not None:
+        return _laplace(pair.laplace_epsilon)
+    raise NotConfirmed(f"Mixed({type(pair).__name__})")
 
 
 def mixed_noise(pair: Pair, rate: Any, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q): its P'/Q - x_i is r (e^u - w_i) with w_i = (x_i - 1 + r) / r."""
-    if type(pair) not in BASES:
-        raise NotConfirmed(f"Mixed({type(pair).__name__})")
-    base, r = BASES[type(pair)](pair, grid.tail), ball(rate)
+    base, r = base_of(pair, grid.tail), ball(rate)
     first, last = _nodes(base, float(r.mid()), grid)
     a, b, error = _in_floats(base, rate, first, last, grid)
     spilled = 0.0

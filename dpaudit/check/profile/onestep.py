@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from dpaudit.check.profile.atoms import OUTCOMES, mixed_atoms
+from dpaudit.check.profile.atoms import has_outcomes, mixed_atoms
 from dpaudit.check.profile.cells import (
     BITS,
     MOST_NODES,
@@ -21,23 +19,11 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.check.profile.clones import clones
-from dpaudit.check.profile.noise import BASES, mixed_noise
+from dpaudit.check.profile.noise import has_base, mixed_noise
 from dpaudit.check.profile.tallied import tallied
 from dpaudit.pairs import (
-    Atoms,
-    Blanket,
-    Branched,
-    Clones,
-    DiscreteNormal,
-    LaplaceShift,
     Mixed,
-    Normal,
     Pair,
-    Polled,
-    Replaced,
-    Spliced,
-    Swapped,
-    Tallied,
 )
 
 
@@ -45,47 +31,49 @@ def cells(pair: Pair, grid: Grid) -> Cells:
     """The cells of one pair.  Errors: NotConfirmed for a pair type or a size not known here."""
     import flint
 
-    maker = _MAKERS.get(type(pair))
-    if maker is None:
-        raise NotConfirmed(type(pair).__name__)
     with flint.ctx.workprec(BITS):
-        return maker(pair, grid)
+        return _cells(pair, grid)
 
 
-def is_known(pair: Pair) -> bool:
-    """Whether there are cells for a pair of this form."""
-    if isinstance(pair, Swapped):
-        return is_known(pair.base)
-    if isinstance(pair, Mixed):
-        return type(pair.base) in BASES or type(pair.base) in OUTCOMES
-    if isinstance(pair, Branched):
-        return all(p == q and is_known(base) for p, q, base in pair.branches)
-    if isinstance(pair, Replaced):
-        return is_known(pair.spliced)
-    if isinstance(pair, Spliced):
-        return is_known(pair.above) and _mirrored(pair)
-    return type(pair) in _MAKERS
-
-
-def _mixed(pair: Pair, grid: Grid) -> Cells:
-    base, rate = (pair.base, pair.rate) if isinstance(pair, Mixed) else (pair, Fraction(1))
-    if type(base) in OUTCOMES:
+def _cells(pair: Pair, grid: Grid) -> Cells:
+    if pair.is_swapped:
+        return _cells(pair.unswapped, grid).swapped(grid.h)
+    if pair.splice is not None:
+        return _spliced(*pair.splice, grid)
+    if pair.seen:
+        return _branched(pair, grid)
+    if pair.report is not None:
+        return clones(pair.report, grid)
+    if pair.tally is not None:
+        return tallied(pair.tally, grid)
+    base, rate = pair.sample or (pair, Fraction(1))
+    if has_outcomes(base):
         return mixed_atoms(base, ball(rate), grid)
     return mixed_noise(base, rate, grid)
 
 
-def _swapped(pair: Swapped, grid: Grid) -> Cells:
-    return cells(pair.base, grid).swapped(grid.h)
+def is_known(pair: Pair) -> bool:
+    """Whether there are cells for a pair of this form."""
+    if pair.is_swapped:
+        return is_known(pair.unswapped)
+    if pair.splice is not None:
+        return is_known(pair.splice[0]) and _mirrored(*pair.splice)
+    if pair.seen:
+        return all(p == q and is_known(base) for p, q, base in pair.seen)
+    if pair.report is not None or pair.tally is not None:
+        return True
+    base, _ = pair.sample or (pair, Fraction(1))
+    return has_base(base) or has_outcomes(base)
 
 
-def _spliced(pair: Spliced, grid: Grid) -> Cells:
+def _spliced(above: Pair, below: Pair, grid: Grid) -> Cells:
     """Losses above 0 of the one pair, below 0 of the other; at loss 0 the rest of both masses.
 
     The two meet at x = 1, so that the rests of P and of Q are equal.
     """
-    if not _mirrored(pair):
+    if not _mirrored(above, below):
         raise NotConfirmed("Spliced")
-    right, left = cells(pair.above, grid), cells(pair.below, grid)
+    right, left = cells(above, grid), cells(below, grid)
     if any((*right.infinite, *left.infinite)):
         raise NotConfirmed("Spliced with infinite losses")
     zero, centre = -right.first, -left.first
@@ -107,11 +95,11 @@ def _spliced(pair: Spliced, grid: Grid) -> Cells:
     )
 
 
-def _branched(pair: Branched, grid: Grid) -> Cells:
+def _branched(pair: Pair, grid: Grid) -> Cells:
     """Cells of branches as likely under P as under Q, so that none moves its base's losses."""
     if not is_known(pair):
         raise NotConfirmed("Branched")
-    known = [(up(ball(p)), base) for p, _, base in pair.branches if p != 0]
+    known = [(up(ball(p)), base) for p, _, base in pair.seen if p != 0]
     light = grid.tail / len(known)
     parts = [(p, cells(base, grid)) for p, base in known if p > light]
     if not parts:
@@ -150,23 +138,6 @@ def _weighted(parts: list[tuple[float, Cells]], kind: str) -> tuple[float, float
     return p, q
 
 
-def _mirrored(pair: Spliced) -> bool:
-    above, below = pair.above, pair.below
-    return isinstance(above, Mixed) and Mixed(above.base.swapped, above.rate).swapped == below
-
-
-_MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
-    Normal: _mixed,
-    LaplaceShift: _mixed,
-    Mixed: _mixed,
-    Branched: _branched,
-    Clones: clones,
-    Blanket: clones,
-    Polled: clones,
-    Tallied: tallied,
-    Atoms: _mixed,
-    DiscreteNormal: _mixed,
-    Swapped: _swapped,
-    Spliced: _spliced,
-    Replaced: lambda pair, grid: cells(pair.spliced, grid),
-}
+def _mirrored(above: Pair, below: Pair) -> bool:
+    sample = above.sample
+    return sample is not None and Mixed(sample.base.swapped, sample.rate).swapped == below

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Floats, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Pair, Polled
+from dpaudit.pairs import Pair
 
 MOST_POLLED, FARTHEST, REACH, ROOM = 20_000, 30.0, 10.5, 40
 
@@ -27,17 +27,19 @@ def polled_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether delta(epsilon) <= delta for certain."""
     import flint
 
-    if not isinstance(pair, Polled) or is_symbolic(pair.others) or not 0 <= epsilon <= FARTHEST:
+    report = pair.report
+    if report is None or not report.is_polled or not 0 <= epsilon <= FARTHEST:
         return False
-    if not (pair.others == int(pair.others) and 0 < pair.others <= MOST_POLLED):
+    others = report.others
+    if is_symbolic(others) or not (others == int(others) and 0 < others <= MOST_POLLED):
         return False
     with flint.ctx.workprec(128):
-        loss = ball(pair.epsilon)
+        loss = ball(report.epsilon)
         if not 0 < loss < FARTHEST:
             return False
         p, q = (float(chance.mid()) for chance in (1 / (1 + (-loss).exp()), 1 / (1 + loss.exp())))
         x = float(ball(epsilon).exp().mid()) * (1 - 4 * UNIT)
-    return largest_delta(int(pair.others), (p, q), x) <= delta
+    return largest_delta(int(others), (p, q), x) <= delta
 
 
 def largest_delta(others: int, chances: tuple[float, float], x: float) -> float:

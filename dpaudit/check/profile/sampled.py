@@ -21,7 +21,8 @@ import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.rule import RATES, Sampled, bend, log_between
-from dpaudit.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.exact import Number
+from dpaudit.pairs import Pair
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
 BEYOND, NEAR = 80, 2.0**-75
@@ -56,27 +57,26 @@ def cap_of(pair: Factor) -> float:
 
 def is_sampled(pair: Factor) -> bool:
     """Whether this is a normal pair that is sampled with a rate below 1, or that swapped."""
-    pair = _whole(pair)
-    base = pair.base if isinstance(pair, Swapped) else pair
-    return (
-        isinstance(base, Mixed)
-        and isinstance(base.base, Normal)
-        and bool(ball(base.base.mu) > 0)
-        and bool(ball(base.rate) > 0)
-        and bool(ball(base.rate) < 1)
-    )
+    known = _moves(pair)
+    return known is not None and bool(ball(known[0]) > 0) and bool(0 < ball(known[1]) < 1)
+
+
+def _moves(pair: Factor) -> tuple[Number, Number] | None:
+    """mu and the rate of sampled normal noise, in either direction."""
+    sample = _whole(pair).unswapped.sample
+    mu = None if sample is None else sample.base.gaussian_shift
+    return None if sample is None or mu is None else (mu, sample.rate)
 
 
 def _parameters(pair: Factor) -> tuple[Ball, Ball, bool]:
-    pair = _whole(pair)
-    base = pair.base if isinstance(pair, Swapped) else pair
-    if not isinstance(base, Mixed) or not isinstance(base.base, Normal):
+    known = _moves(pair)
+    if known is None:
         raise NotConfirmed("not a sampled normal pair")
-    return ball(base.base.mu), ball(base.rate), isinstance(pair, Swapped)
+    return ball(known[0]), ball(known[1]), _whole(pair).is_swapped
 
 
 def _power(pair: Factor, s: Any) -> Any:
-    return -s if isinstance(_whole(pair), Swapped) else 1 + s
+    return -s if _whole(pair).is_swapped else 1 + s
 
 
 def parameters_at(pair: Factor, t: Ball) -> Sampled:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
 from dpaudit.exact import Number, is_symbolic
-from dpaudit.pairs import Allocated, Pair, Reshuffled
+from dpaudit.pairs import Pair
 
 BITS, PRECISION = 160, 192
 # What is cut off; how far above what is missing an outcome is; of one slot's X, in noises.
@@ -47,12 +47,13 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
 
     Errors: NotConfirmed for other pairs, and sizes that are not computed with.
     """
-    if not isinstance(pair, Allocated | Reshuffled) or is_symbolic(pair.slots):
+    slotted = pair.slotted
+    if slotted is None or is_symbolic(slotted.slots):
         raise NotConfirmed(type(pair).__name__)
-    if not (pair.slots == int(pair.slots) and 1 < pair.slots <= MOST_SLOTS):
+    if not (slotted.slots == int(slotted.slots) and 1 < slotted.slots <= MOST_SLOTS):
         raise NotConfirmed("a number of slots not computed with")
-    law = _sum_of_all if isinstance(pair, Allocated) else _largest
-    losses, p, outside, error = _seen(law, pair.noise_multiplier, int(pair.slots))
+    law = _largest if slotted.others_move else _sum_of_all
+    losses, p, outside, error = _seen(law, slotted.noise_multiplier, int(slotted.slots))
     first = math.floor(float(losses.min()) / grid.h) - 1
     count = math.ceil(float(losses.max()) / grid.h) + 1 - first
     if not count < MOST_SUMS:

@@ -27,10 +27,10 @@ from dpaudit.check.profile.clones import (
     _float,
 )
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Tallied
+from dpaudit.pairs.core import Tally
 
 
-def tallied(pair: Tallied, grid: Grid) -> Cells:
+def tallied(pair: Tally, grid: Grid) -> Cells:
     """Errors: NotConfirmed for a size or a chance not computed with."""
     if is_symbolic(pair.others) or pair.others.denominator != 1 or pair.others < 0:
         raise NotConfirmed("a number of others that is no whole number")

@@ -28,7 +28,8 @@ from typing import Any, Protocol
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
-from dpaudit.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Lattice, Sample
 
 # Gaps; the first is a part of u's middle with the move, m^2 / 2.
 BITS, PART, GAPS = (320, 1300), 8, (30, 20, 12)
@@ -77,7 +78,7 @@ class _Normal:
 class _Whole:
     """Noise on the integers; ``rare``: the log of masses that may be left out."""
 
-    def __init__(self, pair: DiscreteNormal, bits: int, rare: float) -> None:
+    def __init__(self, pair: Lattice, bits: int, rare: float) -> None:
         self.variance, self.shift, self.bits, self.rare = pair.variance, int(pair.shift), bits, rare
         self.slope = ball(pair.shift) / ball(pair.variance)
         self.size = ball(pair.shift) / ball(pair.variance).sqrt()
@@ -158,7 +159,7 @@ class _Whole:
 
 
 @lru_cache(maxsize=4)
-def _whole(pair: DiscreteNormal, bits: int, rare: float) -> _Whole:
+def _whole(pair: Lattice, bits: int, rare: float) -> _Whole:
     return _Whole(pair, bits, rare)
 
 
@@ -189,7 +190,7 @@ def _sides(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[Bal
 
 def _rare(pair: Pair, delta: Fraction) -> float:
     """The log of what is rare: of noise on the integers, whose sums are long, beside delta."""
-    if isinstance(_sampled(pair).base, Normal) or delta <= 0:
+    if _sampled(pair).base.gaussian_shift is not None or delta <= 0:
         return LEAST
     return max(float(ball(delta).log().mid()) - RARER, LEAST)
 
@@ -218,13 +219,14 @@ def told(pair: Pair, loss: Ball, gap: Ball, rare: float = LEAST) -> tuple[Ball, 
     return low, high + ((a + wide) ** n - known).max(ball(0))
 
 
-def _sampled(pair: Pair) -> Mixed:
+def _sampled(pair: Pair) -> Sample:
     """The sampled noise of rounds of one kind."""
     if len(pair.factors) == 1:
         ((factor, _),) = pair.factors
-        mixed = factor.base if isinstance(factor, Swapped) else factor
-        if isinstance(mixed, Mixed) and isinstance(mixed.base, Normal | DiscreteNormal):
-            return mixed
+        sample = factor.unswapped.sample
+        noise = None if sample is None else sample.base.gaussian_shift or sample.base.lattice
+        if sample is not None and noise is not None:
+            return sample
     raise NotConfirmed("not sampled rounds of one kind of noise")
 
 
@@ -234,19 +236,19 @@ def _read(pair: Pair, rare: float) -> tuple[Noise, Ball, int, bool]:
     noise, q = _noise(mixed.base, rare), ball(mixed.rate)
     known = not is_symbolic(times) and 0 < q < 1 and noise.size > 1
     if known and times == int(times) and 0 < times <= MOST_ROUNDS:
-        return noise, q, int(times), isinstance(factor, Swapped)
+        return noise, q, int(times), factor.is_swapped
     raise NotConfirmed("not sampled rounds of one kind of noise")
 
 
 def _noise(base: Pair, rare: float) -> Noise:
     import flint
 
-    if isinstance(base, Normal):
-        return _Normal(base.mu)
-    if isinstance(base, DiscreteNormal) and not is_symbolic(base.variance):
-        v, s = base.variance, base.shift
+    if base.gaussian_shift is not None:
+        return _Normal(base.gaussian_shift)
+    if base.lattice is not None and not is_symbolic(base.lattice.variance):
+        v, s = base.lattice
         if Fraction(1, WIDEST) <= v <= WIDEST**2 and s == int(s) and s > 0:
-            return _whole(base, flint.ctx.prec, rare)
+            return _whole(base.lattice, flint.ctx.prec, rare)
     raise NotConfirmed("noise on integers that are too many")
 
 

@@ -20,7 +20,7 @@ L - epsilon.  So delta of the product is at least that of the smoothed one less 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -31,6 +31,7 @@ import numpy as np
 from dpaudit.check.profile import whole
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
+from dpaudit.check.profile.noise import has_base
 from dpaudit.check.profile.rule import moments
 from dpaudit.check.profile.sampled import (
     Capped,
@@ -45,8 +46,10 @@ from dpaudit.check.profile.sampled import (
     parameters_at,
     quantile,
 )
-from dpaudit.check.profile.whole import as_atoms, is_discrete
-from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
+from dpaudit.check.profile.whole import is_discrete
+from dpaudit.exact import Number
+from dpaudit.pairs import Atoms, Normal, Pair
+from dpaudit.pairs.core import Outcomes
 
 Factors = Sequence[tuple[Factor, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52
@@ -61,14 +64,16 @@ LARGEST_SHIFT, FALLING = 1.3, 1.2
 
 def has_transforms(pair: Pair) -> bool:
     """Whether every factor has a transform here."""
-    known = (as_atoms(f) for f, _ in pair.factors if not (is_sampled(f) or is_discrete(f)))
-    return {type(factor) for factor in known} <= {Normal, LaplaceShift, Atoms}
+    return all(
+        is_sampled(f) or is_discrete(f) or f.finite_outcomes is not None or has_base(f)
+        for f, _ in pair.factors
+    )
 
 
 def is_smooth(pair: Pair) -> bool:
     """Whether this is such a product, with a factor whose transform falls."""
     rest = [factor for factor, _ in pair.factors if not is_sampled(factor)]
-    normals = [type(factor) for factor in rest].count(Normal)
+    normals = sum(factor.gaussian_shift is not None for factor in rest)
     falling = normals == 1 or any(is_sampled(factor) for factor, _ in pair.factors)
     return has_transforms(pair) and normals <= 1 and falling
 
@@ -120,7 +125,7 @@ def smooth_bound(
 def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
     """The factors, of sampled ones the outcomes up to caps alone; sampled atoms as atoms."""
     left = list(caps)
-    kept: list[tuple[Factor, int]] = [(as_atoms(_pair(f)), times) for f, times in factors]
+    kept: list[tuple[Factor, int]] = [(_listed(_pair(f)), times) for f, times in factors]
     for is_of_kind in (is_sampled, is_discrete):
         for k, (pair, times) in enumerate(kept):
             cap = left.pop(0) if left and is_of_kind(pair) else math.inf
@@ -235,7 +240,7 @@ def _apart(kept: Factors, choices: Choices, at: Ball, sign: int) -> Ball:
     and E exp(-S) 1{S < a} <= exp(h a) M(-1 - h) for h > 0.
     """
     ((factor, times), *others) = kept
-    if others or not isinstance(factor, Capped) or isinstance(factor.pair, Swapped) or times < 2:
+    if others or not isinstance(factor, Capped) or factor.pair.is_swapped or times < 2:
         raise NotConfirmed("one round apart of one capped factor alone")
     cells = beyond(factor, CELLS)
     rest: Factors = [(factor, times - 1)]
@@ -284,22 +289,28 @@ def _lowest(factors: Factors) -> tuple[float, float]:
     return best
 
 
+def _listed(pair: Pair) -> Pair:
+    """Atoms that are sampled, or that swapped, as atoms; any other pair as it is."""
+    outcomes = pair.finite_outcomes
+    return pair if pair.noise is pair or outcomes is None else Atoms(outcomes)
+
+
 # --- moments -------------------------------------------------------------------------------------
 
 
-def _normal(pair: Normal, s: Any) -> Any:
-    mu = ball(pair.mu)
+def _normal(shift: Number, s: Any) -> Any:
+    mu = ball(shift)
     return (mu * mu * s * (s + 1) / 2).exp()
 
 
-def _laplace(pair: LaplaceShift, s: Any) -> Any:
+def _laplace(epsilon: Number, s: Any) -> Any:
     """Atoms at either end, and exp(u / 2) times a constant between them."""
-    e, v = ball(pair.epsilon), s + ball(1) / 2
+    e, v = ball(epsilon), s + ball(1) / 2
     return (-e / 2).exp() * ((v * e).cosh() + (v * e).sinh() / (2 * v))
 
 
-def _atoms(pair: Atoms, s: Any) -> Any:
-    known = [(ball(p), ball(q)) for p, q in pair.outcomes if p != 0 and q != 0]
+def _atoms(outcomes: Outcomes, s: Any) -> Any:
+    known = [(ball(p), ball(q)) for p, q in outcomes if p != 0 and q != 0]
     return sum((p * (s * (p / q).log()).exp() for p, q in known), s * 0)
 
 
@@ -321,21 +332,24 @@ def _drawn(pair: Factor, s: Any) -> Any:
     return whole.moment(pair, s) if is_discrete(pair) else sampled_moment(pair, s)
 
 
-_MOMENTS: dict[type[Factor], Callable[[Any, Any], Any]] = {
-    Normal: _normal,
-    LaplaceShift: _laplace,
-    Atoms: _atoms,
-    Capped: _drawn,
-    Mixed: _drawn,
-    Swapped: _drawn,
-}
+def _moment_of(pair: Factor, s: Any) -> Any:
+    """Errors: NotConfirmed for a pair without a transform here."""
+    if isinstance(pair, Capped) or pair.noise is not pair:
+        return _drawn(pair, s)
+    if pair.gaussian_shift is not None:
+        return _normal(pair.gaussian_shift, s)
+    if pair.laplace_epsilon is not None:
+        return _laplace(pair.laplace_epsilon, s)
+    if pair.listed is not None:
+        return _atoms(pair.listed, s)
+    raise NotConfirmed(type(pair).__name__)
 
 
 def _moment(factors: Factors, s: Any) -> Any:
     """M at a real or complex argument."""
     result = s * 0 + 1
     for pair, times in factors:
-        result = result * _MOMENTS[type(pair)](pair, s) ** times
+        result = result * _moment_of(pair, s) ** times
     return result
 
 
@@ -347,8 +361,9 @@ def _finite(factors: Factors) -> tuple[Ball, Ball]:
     """Probability that every loss is finite, and 1."""
     result = ball(1)
     for pair, times in factors:
-        if isinstance(pair, Atoms):
-            lost = sum((ball(p) for p, q in pair.outcomes if q == 0), ball(0))
+        outcomes = None if isinstance(pair, Capped) else pair.listed
+        if outcomes is not None:
+            lost = sum((ball(p) for p, q in outcomes if q == 0), ball(0))
             result = result * (times * (-lost).log1p()).exp()
     return result, ball(1)
 
@@ -380,7 +395,7 @@ def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     import flint
 
     ((pair, times), *others) = factors
-    if others or not is_sampled(pair) or isinstance(pair, (Swapped, Capped)):
+    if others or not is_sampled(pair) or isinstance(pair, Capped) or pair.is_swapped:
         return flint.arb("inf")
     cap = quantile(pair, t, -FOLDED - 2 - math.log(times))
     best, share = flint.arb("inf"), 2.0
@@ -465,7 +480,9 @@ def _pairs(pair: Factor, tilt: float) -> Pairs:
 
 
 def _square(factors: Factors) -> Ball:
-    normal = [times * ball(pair.mu) ** 2 for pair, times in factors if isinstance(pair, Normal)]
+    plain = [(pair, times) for pair, times in factors if not isinstance(pair, Capped)]
+    shifts = [(pair.gaussian_shift, times) for pair, times in plain]
+    normal = [times * ball(mu) ** 2 for mu, times in shifts if mu is not None]
     return sum(normal, ball(0))
 
 

@@ -25,7 +25,8 @@ from dpaudit.check.profile.closed import delta_by, is_form
 from dpaudit.check.profile.mixtures import has_cases
 from dpaudit.check.profile.nodes import ROUNDING, Nodes, convex
 from dpaudit.exact import Number
-from dpaudit.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Divergence
 
 BITS = 192
 MOST_NODES = 200_000
@@ -36,9 +37,10 @@ FEW = 2
 
 def has_values(pair: Pair) -> bool:
     """Whether bounds at single points are known, at a cost that allows thousands of them."""
-    if isinstance(pair, Thresholded) or (has_cases(pair) and not has_cases(pair, most=FEW)):
+    many = pair.threshold is not None or (has_cases(pair) and not has_cases(pair, most=FEW))
+    if many:
         return False
-    return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, pair.inner)))
+    return pair.divergence is not None or (is_form(pair) and all(map(has_values, pair.inner)))
 
 
 def value_nodes(pair: Pair, grid: Grid) -> Nodes:
@@ -50,9 +52,9 @@ def value_nodes(pair: Pair, grid: Grid) -> Nodes:
 
     with flint.ctx.workprec(BITS):
         last = _end(pair, grid, 1)
-        first = -last if isinstance(pair, Symmetric) else _end(pair, grid, -1)
+        first = -last if pair.is_symmetric else _end(pair, grid, -1)
         every = -(-(last - first) // MOST_NODES)
-        if isinstance(pair, Symmetric):
+        if pair.is_symmetric:
             kinks, infinite = _mirrored(pair, grid, last, every)
             first = -(len(kinks) // 2) * every
         else:
@@ -69,7 +71,7 @@ def _kinks(pair: Pair, grid: Grid, at: range, slope: Ball | None) -> tuple[Float
     ``slope``: of the line before the first; None for the line from (0, 1).
     """
     x = [ball(grid.step * k).exp() for k in at]
-    d = [delta_by(pair, value, _BOUNDS) for value in x]
+    d = [delta_by(pair, value, _bound) for value in x]
     slopes = [(d[k + 1] - d[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
     before = [(d[0] - 1) / x[0] if slope is None else slope, *slopes]
     kinks = [
@@ -82,7 +84,7 @@ def _kinks(pair: Pair, grid: Grid, at: range, slope: Ball | None) -> tuple[Float
 def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, float]:
     """As ``_kinks`` for a pair that is its own swap: masses at -l are those at l times exp(-l)."""
     x = [ball(grid.step * k).exp() for k in (-every, 0)]
-    d = [delta_by(pair, value, _BOUNDS) for value in x]
+    d = [delta_by(pair, value, _bound) for value in x]
     slope = (d[1] - d[0]) / (x[1] - x[0])
     right, infinite = _kinks(pair, grid, range(0, last + every, every), slope)
     left = right[1:] * np.exp(-np.arange(1, len(right)) * grid.h * every)
@@ -97,7 +99,7 @@ def _end(pair: Pair, grid: Grid, side: int) -> int:
     reach, known = min(4 * grid.h, 1.0), list[tuple[float, Ball]]()
     while True:
         x = ball(Fraction(side) * Fraction(reach)).exp()
-        known.append((reach, delta_by(pair, x, _BOUNDS) - (ball(0) if side > 0 else 1 - x)))
+        known.append((reach, delta_by(pair, x, _bound) - (ball(0) if side > 0 else 1 - x)))
         if known[-1][1] <= ball(grid.tail):
             break
         reach *= 1.15
@@ -132,8 +134,8 @@ def _both_ways(x: Ball, above: Any, divergence: Ball) -> Ball:
     return 1 - x + x * above(-x.log()).min(pinsker)
 
 
-def _concentrated(pair: Concentrated, x: Ball) -> Ball:
-    rho = _parameter(pair.rho)
+def _concentrated(at: Divergence, x: Ball) -> Ball:
+    rho = _parameter(at.value)
     if rho <= 0:
         return (1 - x).max(ball(0))
 
@@ -144,8 +146,8 @@ def _concentrated(pair: Concentrated, x: Ball) -> Ball:
     return _both_ways(x, above, rho)
 
 
-def _renyi(pair: Renyi, x: Ball) -> Ball:
-    largest, divergence = float(_parameter(pair.order).lower()), _parameter(pair.epsilon)
+def _renyi(order: Number, value: Number, x: Ball) -> Ball:
+    largest, divergence = float(_parameter(order).lower()), _parameter(value)
 
     def above(epsilon: Ball) -> Ball:
         inner = -math.expm1(min(float((epsilon - divergence).mid()), 0.0))
@@ -169,4 +171,11 @@ def _order(rho: float, epsilon: float) -> float:
     return 1 + excess
 
 
-_BOUNDS: Any = {Concentrated: _concentrated, Renyi: _renyi}
+def _bound(pair: Pair, x: Ball) -> Ball | None:
+    """Of a pair whose divergences alone are known."""
+    known = pair.divergence
+    if known is None:
+        return None
+    if known.order is None:
+        return _concentrated(known, x)
+    return _renyi(known.order, known.value, x)

@@ -19,35 +19,33 @@ import numpy as np
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.rule import BLOCK, MOST_PRODUCTS, OUTWARD, means
 from dpaudit.check.profile.sampled import Capped, Factor
-from dpaudit.exact import is_symbolic
-from dpaudit.pairs import Atoms, DiscreteNormal, Mixed, Pair, Swapped
+from dpaudit.exact import Number, is_symbolic
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Lattice
 
 REST, MOST_LISTED, SUMMED = 95, 30_000, 100
 
 
-def _base(pair: Factor) -> Pair:
-    whole = pair.pair if isinstance(pair, Capped) else pair
-    return whole.base if isinstance(whole, Swapped) else whole
+def _plain(pair: Factor) -> Pair:
+    return pair.pair if isinstance(pair, Capped) else pair
+
+
+def _sampled(pair: Factor) -> tuple[Lattice, Number] | None:
+    """Variance and shift, and the rate, of sampled discrete noise in either direction."""
+    sample = _plain(pair).unswapped.sample
+    lattice = None if sample is None else sample.base.lattice
+    return None if sample is None or lattice is None else (lattice, sample.rate)
 
 
 def is_discrete(pair: Factor) -> bool:
     """Whether this is discrete normal noise that is sampled, or that swapped."""
-    base = _base(pair)
-    if not (isinstance(base, Mixed) and isinstance(base.base, DiscreteNormal)):
+    known = _sampled(pair)
+    if known is None:
         return False
-    shift, variance = base.base.shift, base.base.variance
-    if is_symbolic(shift) or is_symbolic(variance) or is_symbolic(base.rate):
+    (variance, shift), rate = known
+    if is_symbolic(shift) or is_symbolic(variance) or is_symbolic(rate):
         return False
-    return bool(shift > 0 and shift == int(shift) and variance > 0 and 0 < base.rate < 1)
-
-
-def as_atoms(pair: Pair) -> Pair:
-    """Atoms that are sampled, or that swapped, as atoms; any other pair as it is."""
-    base = _base(pair)
-    if not (isinstance(base, Mixed) and isinstance(base.base, Atoms)):
-        return pair
-    rows = [((1 - base.rate) * q + base.rate * p, q) for p, q in base.base.outcomes]
-    return Atoms(tuple((q, p) if isinstance(pair, Swapped) else (p, q) for p, q in rows))
+    return bool(shift > 0 and shift == int(shift) and variance > 0 and 0 < rate < 1)
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,11 @@ class Noise:
 
 @lru_cache(maxsize=64)
 def _noise(pair: Factor, bits: int) -> Noise:
-    base = _base(pair)
-    if not (isinstance(base, Mixed) and isinstance(base.base, DiscreteNormal)):
+    known = _sampled(pair)
+    if known is None:
         raise NotConfirmed("no sampled discrete noise")
-    v = ball(base.base.variance)
+    (variance, shift), rate = known
+    v = ball(variance)
     reach = math.ceil(math.sqrt(2 * bits * float(v.mid()))) + 3
     if reach > MOST_LISTED:
         raise NotConfirmed("too many outcomes")
@@ -96,9 +95,8 @@ def _noise(pair: Factor, bits: int) -> Noise:
     theta = 1 + 2 * sum(weights, ball(0))
     more = 2 * weights[-1] / (1 - (-ball(reach) / v).exp())
     cap = math.floor(pair.cap) if isinstance(pair, Capped) else None
-    swapped = isinstance(pair.pair if isinstance(pair, Capped) else pair, Swapped)
-    rate = ball(base.rate)
-    return Noise(v, int(base.base.shift), rate, theta.union(theta + more), swapped, cap)
+    swapped = _plain(pair).is_swapped
+    return Noise(v, int(shift), ball(rate), theta.union(theta + more), swapped, cap)
 
 
 def noise_of(pair: Factor) -> Noise:

@@ -53,12 +53,11 @@ from dpaudit.nodes import Node
 from dpaudit.pairs import (
     Allocated,
     Branched,
-    LaplaceShift,
     Losses,
-    Normal,
     Pair,
     Reshuffled,
 )
+from dpaudit.pairs.core import moves
 from dpaudit.scope import Adjacency
 
 ONE_BATCH = Source("dpaudit", 2026, "given the order, one batch holds the record")
@@ -94,11 +93,11 @@ def batches(calculus: Calculus) -> None:
 def shuffled_batches(node: ShuffledBatches, base: Losses) -> Losses:
     """The child's pairs; below a normal one what two data sets reach."""
     slots = node.population / node.batch_size
-    ends = [pair for pair in base.reached_remove if isinstance(pair, Normal) and pair.mu != 0]
+    ends = moves(base.reached_remove)
     if slots == 1 or not ends or not moves_together(node.child):
         reached = (base.reached_remove, base.reached_add) if slots == 1 else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
-    forth = tuple(kind(1 / pair.mu, slots) for pair in ends for kind in (Allocated, Reshuffled))
+    forth = tuple(kind(1 / mu, slots) for mu in ends for kind in (Allocated, Reshuffled))
     back = tuple(pair.swapped for pair in forth)
     return Losses(base.remove, base.add, forth, back, base.slack, base.in_one_part)
 
@@ -170,11 +169,10 @@ def _either(usual: Pair, rare: Pair, chance: Fraction) -> Pair:
 
 
 def _twice(pair: Pair, node: TruncatedPoisson) -> Pair:
-    if isinstance(pair, Normal):
-        return Normal(2 * pair.mu)
-    if isinstance(pair, LaplaceShift):
-        return LaplaceShift(2 * pair.epsilon)
-    raise Unsupported(_unknown(node))
+    twice = pair.scaled(Fraction(2))
+    if twice is None:
+        raise Unsupported(_unknown(node))
+    return twice
 
 
 def _unknown(node: TruncatedPoisson) -> str:

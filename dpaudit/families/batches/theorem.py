@@ -12,13 +12,12 @@ from dpaudit.nodes import postorder
 from dpaudit.pairs import (
     Allocated,
     Branched,
-    LaplaceShift,
     Losses,
     Mixed,
-    Normal,
     Pair,
     Reshuffled,
 )
+from dpaudit.pairs.core import moves
 
 IN_PLACE = frozenset({"replace_one", "zero_out"})
 ZEROED = frozenset({"zero_out"})
@@ -37,14 +36,14 @@ def _moves_as_one(child: Any) -> bool:
 
 def _shuffled(node: Any, base: Losses) -> Losses:
     slots = node.population / node.batch_size
-    normal = [p for p in base.reached_remove if isinstance(p, Normal) and p.mu != 0]
+    shifts = moves(base.reached_remove)
     if slots == 1:
         return base
-    if not normal or not _moves_as_one(node.child):
+    if not shifts or not _moves_as_one(node.child):
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     reached: list[Pair] = []
-    for pair in normal:
-        reached += [Allocated(1 / pair.mu, slots), Reshuffled(1 / pair.mu, slots)]
+    for mu in shifts:
+        reached += [Allocated(1 / mu, slots), Reshuffled(1 / mu, slots)]
     return Losses(
         base.remove,
         base.add,
@@ -105,11 +104,10 @@ def _truncated(node: Any, base: Losses) -> Losses:
 
 
 def _two(single: Pair) -> Pair:
-    if isinstance(single, Normal):
-        return Normal(single.mu * 2)
-    if isinstance(single, LaplaceShift):
-        return LaplaceShift(single.epsilon * 2)
-    raise Unsupported("truncated batches: no theorem for two records of this child")
+    both = single.scaled(Fraction(2))
+    if both is None:
+        raise Unsupported("truncated batches: no theorem for two records of this child")
+    return both
 
 
 def _cases(chance: Fraction, usual: Pair, rare: Pair) -> Pair:

@@ -108,9 +108,9 @@ def _repeated(node: Any, premise: Losses) -> Losses:
 
 
 def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pair, Any]]:
-    if isinstance(pair, Normal):
+    if (mu := pair.gaussian_shift) is not None:
         # Squares add, so that a schedule of normal pairs is one normal pair.
-        return [(Normal(sqrt(total_over(pair.mu**2 * count, index, times))), ONE)]
+        return [(Normal(sqrt(total_over(mu**2 * count, index, times))), ONE)]
     parameters = [n for n in (*numbers_in(pair), count) if is_symbolic(n)]
     if index is None or not any(index in n.free_symbols for n in parameters):
         return [(pair, count * times)]

@@ -43,14 +43,13 @@ from dpaudit.nodes import Leaf, Node, postorder
 from dpaudit.pairs import (
     Branched,
     Drawn,
-    LaplaceShift,
     Losses,
     Mixed,
     Normal,
     Pair,
-    Swapped,
     product,
 )
+from dpaudit.pairs.core import Sample
 
 GROUP = Source("Vadhan", 2017, "Lemma 2.2 (group privacy)")
 GROUP_ZCDP = Source("Bun, Steinke", 2016, "Proposition 1.9 (group privacy)")
@@ -282,7 +281,7 @@ def in_one_run(node: Node) -> bool:
 
 def moves_all(sides: tuple[tuple[Pair, ...], ...]) -> bool:
     """Whether what is reached is a shift of normal noise."""
-    return all(isinstance(pair, Normal) for side in sides for pair in side)
+    return all(pair.gaussian_shift is not None for side in sides for pair in side)
 
 
 def _moved_on(side: tuple[Pair, ...], node: Group) -> tuple[Pair, ...]:
@@ -326,50 +325,56 @@ def shift_without_sampling(node: Node) -> Number | None:
 
 def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
     """The pair at ``size`` times its shift; of a product only where every query moves so far."""
-    if isinstance(pair, Normal):
-        return Normal(node.size * pair.mu)
-    if isinstance(pair, LaplaceShift):
-        return LaplaceShift(node.size * pair.epsilon)
-    factors = pair.factors
-    if not composed or not all(isinstance(p, (Normal, LaplaceShift)) for p, _ in factors):
+    far = pair.scaled(node.size)
+    if far is not None:
+        return far
+    factors = [(factor.scaled(node.size), times) for factor, times in pair.factors]
+    known = [(factor, times) for factor, times in factors if factor is not None]
+    if not composed or len(known) != len(factors):
         raise Unsupported(_no_pair(node))
-    return product((enlarged(p, node, composed=True), times) for p, times in factors)
+    return product(known)
 
 
 def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
     """The pair of a group, factor by factor, either way; ``told``: one that dominates it."""
-    if isinstance(pair, (Normal, LaplaceShift)):
+    if pair.scaled(node.size) is not None:
         return enlarged(pair, node, composed=True)
-    if isinstance(pair, Swapped):
-        return _drawn(pair.base, node, told=told).swapped
-    if isinstance(pair, Mixed) and pair.rate == 1:
-        return _drawn(pair.base, node, told=told)
-    if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
-        return Drawn(pair.base.mu, pair.rate, node.size)
-    if isinstance(pair, Mixed):
-        return _told(pair, node) if told else pair
-    if isinstance(pair, Branched):
+    if pair.is_swapped:
+        return _drawn(pair.unswapped, node, told=told).swapped
+    if pair.sample is not None:
+        return _sampled(pair, pair.sample, node, told=told)
+    if pair.seen:
         return _seen(pair, node)
     return product((_drawn(factor, node, told=told), times) for factor, times in pair.factors)
 
 
-def _told(pair: Mixed, node: Group) -> Pair:
+def _sampled(pair: Pair, sample: Sample, node: Group, *, told: bool) -> Pair:
+    """How many of the group are in a sample."""
+    if sample.rate == 1:
+        return _drawn(sample.base, node, told=told)
+    mu = sample.base.gaussian_shift
+    if mu is not None:
+        return Drawn(mu, sample.rate, node.size)
+    return _told(sample, node) if told else pair
+
+
+def _told(sample: Sample, node: Group) -> Pair:
     """Whether any of the group was drawn is secret; where some were, how many is told."""
-    if not isinstance(pair.base, LaplaceShift):
+    if sample.base.laplace_epsilon is None:
         raise Unsupported(_no_pair(node))
-    none, *weights = _binomial(node, pair.rate)
+    none, *weights = _binomial(node, sample.rate)
     some = 1 - none
     branches = []
     for j, chance in enumerate(weights, 1):
         weight = canonical(sympify(chance / some))
-        far = enlarged(pair.base, Group(node.child, Fraction(j)), composed=True)
+        far = enlarged(sample.base, Group(node.child, Fraction(j)), composed=True)
         branches.append((weight, weight, Mixed(far, canonical(sympify(some)))))
     return Branched(tuple(branches))
 
 
-def _seen(pair: Branched, node: Group) -> Pair:
+def _seen(pair: Pair, node: Group) -> Pair:
     """How many of a group came, each of whose records is seen to come or not."""
-    (_, _, nothing), (rate, _, base) = pair.branches
+    (_, _, nothing), (rate, _, base) = pair.seen
     branches: list[tuple[Number, Number, Pair]] = []
     for j, weight in enumerate(_binomial(node, rate)):
         far = enlarged(base, Group(node.child, Fraction(max(j, 1))), composed=True)

@@ -26,14 +26,13 @@ from dpaudit.pairs import (
     Branched,
     Concentrated,
     Drawn,
-    LaplaceShift,
     Losses,
     Mixed,
     Normal,
     Pair,
-    Swapped,
     product,
 )
+from dpaudit.pairs.core import Sample
 
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
 SHIFTS = frozenset(
@@ -179,7 +178,7 @@ def _in_batches(node: Any, base: Losses, squares: Any) -> Losses:
     k = node.size
     far = (Normal(k * sqrt(squares)),)
     alone = [base.reached_remove, base.reached_add]
-    shifts = {type(pair) for side in alone for pair in side} <= {Normal}
+    shifts = all(pair.gaussian_shift is not None for side in alone for pair in side)
     if shifts and _side_by_side(node.child, k):
         alone = [tuple(_longer(pair, k, False) for pair in side) for side in alone]
     return Losses(far, far, alone[0], alone[1], base.slack, base.in_one_part)
@@ -229,29 +228,30 @@ def _all_drawn(node: Node) -> bool:
     return True
 
 
-def _together(pair: Pair, k: Any, told: Callable[[Mixed], Pair] | None) -> Pair:
+def _together(pair: Pair, k: Any, told: Callable[[Sample], Pair] | None) -> Pair:
     """J of the group are in the batch, J binomial; the rest of the proof is the accountant's.
 
     ``told``: what dominates samples of other noise than normal; from below one record moves alone.
     """
-    if isinstance(pair, Swapped):
-        return _together(pair.base, k, told).swapped
-    if isinstance(pair, Mixed) and pair.rate != 1:
-        if isinstance(pair.base, Normal):
-            return Drawn(pair.base.mu, pair.rate, k)
-        return pair if told is None else told(pair)
-    if isinstance(pair, Mixed):
-        return _together(pair.base, k, told)
-    if isinstance(pair, (Normal, LaplaceShift)):
+    if pair.is_swapped:
+        return _together(pair.unswapped, k, told).swapped
+    if pair.sample is not None:
+        base, rate = pair.sample
+        if rate == 1:
+            return _together(base, k, told)
+        if (mu := base.gaussian_shift) is not None:
+            return Drawn(mu, rate, k)
+        return pair if told is None else told(pair.sample)
+    if pair.scaled(k) is not None:
         return _longer(pair, k, False)
-    if isinstance(pair, Branched):
+    if pair.seen:
         return _all_coins(pair, k)
     return product([(_together(factor, k, told), n) for factor, n in pair.factors])
 
 
-def _all_coins(pair: Branched, k: Any) -> Pair:
+def _all_coins(pair: Pair, k: Any) -> Pair:
     """Records replaced in samples: the group's coins are told, one law of J on either side."""
-    q, _, base = pair.branches[-1]
+    q, _, base = pair.seen[-1]
     nothing = Atoms(((Fraction(1), Fraction(1)),))
     found: list[tuple[Any, Any, Pair]] = []
     for j, chance in enumerate(_chances(q, k)):
@@ -273,7 +273,7 @@ def _chances(q: Any, k: Any) -> list[Any]:
 def _above(pair: Pair, k: Any) -> Pair:
     """Joint convexity: J is told where it is not 0, with one law on either side."""
 
-    def told(sampled: Mixed) -> Pair:
+    def told(sampled: Sample) -> Pair:
         chances = _chances(sampled.rate, k)
         some = canonical(sympify(1 - chances[0]))
         weights = [canonical(sympify(chance / (1 - chances[0]))) for chance in chances[1:]]
@@ -286,11 +286,9 @@ def _above(pair: Pair, k: Any) -> Pair:
 
 
 def _longer(pair: Pair, k: Any, several: bool) -> Pair:  # noqa: FBT001
-    if isinstance(pair, Normal):
-        return Normal(k * pair.mu)
-    if isinstance(pair, LaplaceShift):
-        return LaplaceShift(k * pair.epsilon)
-    if several and all(isinstance(factor, (Normal, LaplaceShift)) for factor, _ in pair.factors):
+    if (far := pair.scaled(k)) is not None:
+        return far
+    if several and all(factor.scaled(k) is not None for factor, _ in pair.factors):
         return product([(_longer(factor, k, False), n) for factor, n in pair.factors])
     raise Unsupported("no dominating pair is known for a group over this child")
 

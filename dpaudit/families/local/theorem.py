@@ -18,11 +18,11 @@ from dpaudit.pairs import (
     Blanket,
     Clones,
     Losses,
-    Normal,
     Pair,
     Polled,
     Tallied,
 )
+from dpaudit.pairs.core import moves
 
 ZERO, ONE = Fraction(0), Fraction(1)
 SHUFFLED = frozenset({"replace_one"})
@@ -145,8 +145,7 @@ def _moved_among_equals(
     """Of normal noise: all reports around 0, against all but one, whose place is uniform."""
     if {type(part).__name__ for part in postorder(child)} - {"Gaussian", "Compose", "Repeat"}:
         return (), ()
-    moves = [pair.mu for pair in base.remove if isinstance(pair, Normal) and pair.mu != 0]
-    pairs = tuple(Allocated(canonical(1 / mu), population) for mu in moves)
+    pairs = tuple(Allocated(canonical(1 / mu), population) for mu in moves(base.remove))
     return pairs, tuple(pair.swapped for pair in pairs)
 
 

@@ -22,6 +22,7 @@ from dpaudit.pairs import (
     Replaced,
     Spliced,
 )
+from dpaudit.pairs.core import moves
 
 Change = Callable[[Pair], Pair]
 GAUSSIANS = {"Gaussian", "Compose", "Repeat"}
@@ -115,9 +116,10 @@ def _allocated(node: Any, base: Losses) -> Losses:
     """
     if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    mu = next(pair.mu for pair in base.remove if isinstance(pair, Normal))
-    if node.slots == 1 or mu == 0:
+    shifts = moves(base.remove)
+    if node.slots == 1 or not shifts:
         return base
+    (mu,) = shifts[:1]
     pair = Allocated(canonical(1 / mu), node.slots)
     return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
 
@@ -132,11 +134,11 @@ def _in_its_slot(node: Any, base: Losses) -> Losses:
     if node.slots == 1:
         return base
     events = node.slots * base.slack
-    squares = [pair.mu for pair in base.remove if isinstance(pair, Normal)]
+    shifts = moves(base.remove)
     gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
-    if not gaussian or squares == [0]:
+    if not gaussian or not shifts:
         return Losses(base.remove, base.add, slack=events, in_one_part=base.in_one_part)
-    moved = Allocated(canonical(1 / squares[0]), node.slots)
+    moved = Allocated(canonical(1 / shifts[0]), node.slots)
     return Losses(base.remove, base.add, (moved,), (moved.swapped,), events, base.in_one_part)
 
 

@@ -35,7 +35,6 @@ from dpaudit.pairs import (
     Branched,
     Losses,
     Mixed,
-    Normal,
     Pair,
     Replaced,
     Spliced,
@@ -355,9 +354,8 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
 def allocated(base: Losses, slots: Number) -> Losses | None:
     """The mixture over the slots of a normal pair, either way; None of another, or of no move."""
     (normal,) = base.remove
-    if not isinstance(normal, Normal) or normal.mu == 0:
-        return None
-    return one(Allocated(canonical(1 / normal.mu), slots))
+    mu = normal.gaussian_shift
+    return None if mu is None or mu == 0 else one(Allocated(canonical(1 / mu), slots))
 
 
 @PROFILE.rule(RandomAllocation, "replaced_in_a_slot", cite=TOLD_SLOT, adjacency=REPLACED)

@@ -13,7 +13,7 @@ import math
 from fractions import Fraction
 
 from dpaudit.exact import Number, enclose
-from dpaudit.pairs import Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Pair
 from dpaudit.profiles.interval import Interval
 
 # Roundings of floats are far below this, relative.
@@ -23,7 +23,7 @@ OUTWARD, LARGEST_MU, SMALLEST = 1 + 1e-9, 5.0, 1e-280
 def epsilon_alike(pair: Pair, delta: Fraction) -> Interval | None:
     """Epsilon 0, where delta there is at most the given one for certain; None elsewhere."""
     factors = pair.factors
-    if all(isinstance(factor, Swapped) for factor, _ in factors):
+    if all(factor.is_swapped for factor, _ in factors):
         factors = tuple((factor.swapped, times) for factor, times in factors)
     squares = [_log_square(*factor) for factor in factors]
     total = math.fsum(squares)
@@ -34,9 +34,10 @@ def epsilon_alike(pair: Pair, delta: Fraction) -> Interval | None:
 
 def _log_square(factor: Pair, times: Number) -> float:
     """n log(1 + chi^2); infinite for other pairs, and where floats say little."""
-    base, rate = (factor.base, factor.rate) if isinstance(factor, Mixed) else (factor, Fraction(1))
-    if not isinstance(base, Normal):
+    base, rate = factor.sample or (factor, Fraction(1))
+    shift = base.gaussian_shift
+    if shift is None:
         return math.inf
-    mu, part, rounds = (float(enclose(number).mid()) for number in (base.mu, rate, times))
+    mu, part, rounds = (float(enclose(number).mid()) for number in (shift, rate, times))
     square = (part * math.sqrt(math.expm1(mu * mu))) ** 2 if abs(mu) < LARGEST_MU else math.inf
     return rounds * math.log1p(square) if square > SMALLEST else math.inf

@@ -28,16 +28,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any
 
 from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.pairs import Blanket, Clones, Pair, Polled
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Report
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
-Crowd = Clones | Blanket
 # Fewer are the grid's alone; more are computed with as so many, from above.
 FEWEST, MOST = 2**20, 2**50
 BITS, SMALLEST_LOG = 200, -700.0
@@ -57,11 +57,12 @@ class Counts:
     outside: Ball
 
 
-def is_crowd(pair: Pair) -> TypeGuard[Crowd]:
-    """Whether one report is among so many others."""
-    if not isinstance(pair, Clones | Blanket) or is_symbolic(pair.others):
-        return False
-    return bool(pair.others.denominator == 1 and pair.others >= FEWEST)
+def crowd_of(pair: Pair) -> Report | None:
+    """One report among so many others; None for any other pair."""
+    report = pair.report
+    if report is None or is_symbolic(report.others):
+        return None
+    return report if report.others.denominator == 1 and report.others >= FEWEST else None
 
 
 def _ball(value: Any) -> Ball:
@@ -83,11 +84,11 @@ def window(trials: int, rate: Ball, log_left: float) -> tuple[int, int]:
     return max(low, 0), min(high, trials)
 
 
-def _counts(pair: Crowd, others: int, left: Ball) -> Counts:
+def _counts(pair: Report, others: int, left: Ball) -> Counts:
     log_left = float((left / 2).log().lower())
     s, r, n = _ball(pair.told), _ball(pair.rate), others + 1
     low, high = window(others, r, log_left)
-    if isinstance(pair, Blanket):
+    if pair.rest is not None:
         rest = _ball(pair.rest)
         fewest, most = window(others, rest, log_left)
         per_rest = (1 - s) * r / rest
@@ -132,11 +133,11 @@ def _tails(signs: int, first: int, bits: int) -> tuple[Ball, Ball]:
 class _Bounds:
     """delta of one pair from above and from below, at any epsilon."""
 
-    def __init__(self, pair: Crowd, left: Ball) -> None:
+    def __init__(self, pair: Report, left: Ball) -> None:
         others = int(pair.others)
         self.counts = _counts(pair, min(others, MOST), left)
         self.move = _ball(pair.told) * (_ball(pair.epsilon) / 2).tanh()
-        self.exact = others <= MOST and not isinstance(pair, Polled)
+        self.exact = others <= MOST and not pair.is_polled
 
     def most(self, epsilon: Ball) -> Ball:
         """At least delta."""
@@ -151,11 +152,11 @@ class _Bounds:
         return (1 - self.counts.outside) * (1 + x) * inside
 
 
-def _made(pair: Crowd, left: Fraction) -> _Bounds | None:
+def _made(pair: Report, left: Fraction) -> _Bounds | None:
     rate, told, epsilon = _ball(pair.rate), _ball(pair.told), _ball(pair.epsilon)
     if not (0 < rate < 1 and 0 < told <= 1 and epsilon > 0):
         return None
-    if isinstance(pair, Blanket) and not 0 < _ball(pair.rest) < 1:
+    if pair.rest is not None and not 0 < _ball(pair.rest) < 1:
         return None
     made = _Bounds(pair, _ball(left))
     return made if made.counts.least > 0 and made.counts.fewest > 1 else None
@@ -166,14 +167,15 @@ def epsilon_crowd(pair: Pair, delta: Fraction) -> Interval | None:
     import flint
 
     log_delta = math.log(delta.numerator) - math.log(delta.denominator)
-    if not is_crowd(pair) or log_delta < SMALLEST_LOG:
+    report = crowd_of(pair)
+    if report is None or log_delta < SMALLEST_LOG:
         return None
     with flint.ctx.workprec(BITS - 2 * int(log_delta)):
-        bounds = _made(pair, delta * LEFT)
+        bounds = _made(report, delta * LEFT)
         if bounds is None:
             return None
         smaller, larger = (_ball(delta * (1 + side * ROOM)) for side in (-1, 1))
-        high = float(_ball(pair.epsilon).upper())
+        high = float(_ball(report.epsilon).upper())
         upper = _crossing(bounds.most, log_delta, high, 1, lambda found: bool(found <= smaller))
         lower: Fraction | None = Fraction(0)
         if bounds.exact:
@@ -223,15 +225,16 @@ def delta_crowd(pair: Pair, epsilon: Fraction) -> Interval | None:
     """Delta at epsilon >= 0 from both sides; None where this form does not apply."""
     import flint
 
-    if not is_crowd(pair):
+    report = crowd_of(pair)
+    if report is None:
         return None
     with flint.ctx.workprec(2 * BITS):
-        wide = _made(pair, WIDEST)
+        wide = _made(report, WIDEST)
         if wide is None:
             return None
         # Windows as wide as what was found asks for.
         about = Fraction(rounded_up(wide.most(_ball(epsilon)))) * LEFT
-        bounds = _made(pair, max(about, SMALLEST)) or wide
+        bounds = _made(report, max(about, SMALLEST)) or wide
         found = bounds.most(_ball(epsilon))
         low = bounds.least(_ball(epsilon)) if bounds.exact else _ball(0)
     shown = {"form": "crowd", "epsilon": str(epsilon)}

@@ -28,7 +28,7 @@ from scipy import optimize
 
 from dpaudit.exact import enclose, is_symbolic
 from dpaudit.grids.hull import UNIT
-from dpaudit.pairs import Pair, Polled
+from dpaudit.pairs import Pair
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Floats = NDArray[np.float64]
@@ -138,11 +138,12 @@ def _log_factorials(most: int) -> Floats:
 
 def _poll(pair: Pair) -> Poll | None:
     """One poll of a size that is gone through; None for anything else."""
-    if not isinstance(pair, Polled) or is_symbolic(pair.others):
+    report = pair.report
+    if report is None or not report.is_polled or is_symbolic(report.others):
         return None
-    loss = float(enclose(pair.epsilon).mid())
-    whole = pair.others == int(pair.others) and 0 < pair.others <= MOST_OTHERS
-    return Poll(loss, int(pair.others)) if whole and 0 < loss < LARGEST_LOSS else None
+    loss, others = float(enclose(report.epsilon).mid()), report.others
+    whole = others == int(others) and 0 < others <= MOST_OTHERS
+    return Poll(loss, int(others)) if whole and 0 < loss < LARGEST_LOSS else None
 
 
 def _shown(epsilon: Fraction) -> dict[str, str]:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.pairs import DiscreteNormal
 from dpaudit.pairs.balls import bits, number
+from dpaudit.pairs.core import Lattice
 from dpaudit.pairs.discrete_normal import weight_beyond
 
 Ball = Any
@@ -56,7 +56,7 @@ class Sums:
     ``log_least``: of masses that may be left out.
     """
 
-    noise: DiscreteNormal
+    noise: Lattice
     last: int
     log_least: float
     kept: dict[int, Tails] = field(default_factory=dict)

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dpaudit.exact import Number, enclose, is_symbolic, sqrt
-from dpaudit.pairs import DiscreteNormal, Mixed, Normal, Pair, Swapped
+from dpaudit.pairs import Pair
+from dpaudit.pairs.core import Sample
 from dpaudit.profiles.closed.sums import Sums
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
@@ -220,31 +221,30 @@ def _log_ways(times: int, count: int) -> Ball:
     return _ball(times + 1).lgamma() - _ball(count + 1).lgamma() - _ball(times - count + 1).lgamma()
 
 
-def _one_kind(pair: Pair) -> tuple[Mixed, int, bool] | None:
+def _one_kind(pair: Pair) -> tuple[Sample, int, bool] | None:
     """A sampled pair of large mu, how often, and whether it is swapped."""
     if len(pair.factors) != 1:
         return None
     ((factor, times),) = pair.factors
-    swapped = isinstance(factor, Swapped)
-    base = factor.base if isinstance(factor, Swapped) else factor
-    if not isinstance(base, Mixed) or is_symbolic(times):
+    sample = factor.unswapped.sample
+    if sample is None or is_symbolic(times):
         return None
-    mu = _move(base.base)
+    mu = _move(sample.base)
     whole = times.denominator == 1 and 1 < times <= MOST_ROUNDS
-    if not whole or mu is None or not enclose(mu) > LEAST_MU or not 0 < enclose(base.rate) < 1:
+    if not whole or mu is None or not enclose(mu) > LEAST_MU or not 0 < enclose(sample.rate) < 1:
         return None
-    return base, int(times), swapped
+    return sample, int(times), factor.is_swapped
 
 
 def _move(base: Pair) -> Number | None:
     """mu of normal noise, and of discrete noise of about that size."""
-    if isinstance(base, DiscreteNormal) and base.has_delta:
-        return base.shift / sqrt(base.variance)
-    return base.mu if isinstance(base, Normal) else None
+    if base.lattice is not None and base.has_delta:
+        return base.lattice.shift / sqrt(base.lattice.variance)
+    return base.gaussian_shift
 
 
 @lru_cache(maxsize=16)
-def _rounds(pair: Mixed, times: int, log_least: float, bits: int) -> Rounds | None:
+def _rounds(pair: Sample, times: int, log_least: float, bits: int) -> Rounds | None:
     """Counts of hits whose chance is above exp(log_least); None where they are too many."""
     move = _move(pair.base)
     if move is None:
@@ -261,8 +261,8 @@ def _rounds(pair: Mixed, times: int, log_least: float, bits: int) -> Rounds | No
     if not 0 < len(kept) <= MOST_COUNTS or (kept[-1] == j[-1] != times):
         return None
     first, last = int(kept[0]), int(kept[-1])
-    if isinstance(pair.base, DiscreteNormal):
-        sums = Sums(pair.base, last, log_least)
+    if pair.base.lattice is not None:
+        sums = Sums(pair.base.lattice, last, log_least)
         return WholeRounds(mu, rate, times, first, last, sums) if sums.are_few else None
     return Rounds(mu, rate, times, first, last)
 

@@ -37,7 +37,7 @@ from scipy import fft, special
 from dpaudit.exact import Number
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Floats
-from dpaudit.pairs import Replaced
+from dpaudit.pairs.core import Replacement
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
@@ -83,29 +83,29 @@ class Played:
     delta: Floats
 
 
-def is_played(pair: Replaced, times: int) -> bool:
+def is_played(record: Replacement, times: int) -> bool:
     """Whether there are rounds enough, and few enough, with parameters that floats hold."""
     return (
         2 <= times <= MOST_ROUNDS
-        and SMALLEST_MU <= pair.mu <= LARGEST_MU
-        and SMALLEST_RATE <= pair.rate <= LARGEST_RATE
+        and SMALLEST_MU <= record.mu <= LARGEST_MU
+        and SMALLEST_RATE <= record.rate <= LARGEST_RATE
     )
 
 
-def is_nearly_played(pair: Replaced, times: int) -> bool:
+def is_nearly_played(record: Replacement, times: int) -> bool:
     """Whether there are a few rounds more than are played."""
-    return MOST_ROUNDS < times <= FEW_MORE * MOST_ROUNDS and is_played(pair, MOST_ROUNDS)
+    return MOST_ROUNDS < times <= FEW_MORE * MOST_ROUNDS and is_played(record, MOST_ROUNDS)
 
 
 def epsilon_game(
-    pair: Replaced, times: int, delta: Fraction, known: Interval, width: float
+    record: Replacement, times: int, delta: Fraction, known: Interval, width: float
 ) -> Interval:
     """Epsilon of so many rounds, within an interval that is known of it."""
     floor = next((k for k, least in enumerate(FLOORS) if least <= delta), None)
     if floor is None:
         return known
     rough = width >= ROUGH * min(float(known.upper), 1.0)
-    above, below = played(pair, times, floor, rough=rough)
+    above, below = played(record, times, floor, rough=rough)
     lower, upper = _lower_end(below, float(delta)), _upper_end(above, float(delta))
     own = Interval(
         rounded_down(lower or 0.0),
@@ -118,14 +118,14 @@ def epsilon_game(
 
 
 def delta_game(
-    pair: Replaced, times: int, epsilon: Fraction, known: Interval, width: float
+    record: Replacement, times: int, epsilon: Fraction, known: Interval, width: float
 ) -> Interval:
     """Delta of so many rounds at epsilon, within an interval that is known of it."""
     at = float(epsilon)
-    floor = next((k for k in range(len(FLOORS)) if _scale(pair, times, k)[1] >= at), None)
+    floor = next((k for k in range(len(FLOORS)) if _scale(record, times, k)[1] >= at), None)
     if floor is None:
         return known
-    above, below = played(pair, times, floor, rough=width >= ROUGH)
+    above, below = played(record, times, floor, rough=width >= ROUGH)
     i = min(int(at / above.size.step * (1 - 1e-12)), len(above.delta) - 1)
     k = int(at / below.size.step * (1 + 1e-12)) + 1
     upper, lower = float(above.delta[i]), float(below.delta[k]) if k < len(below.delta) else 0.0
@@ -185,12 +185,12 @@ def splices(rounds: Rounds, angles: Sequence[float]) -> list[Move]:
 
 
 @lru_cache(maxsize=64)
-def _scale(pair: Replaced, times: int, floor: int) -> tuple[float, float]:
+def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     """A tilt, and an epsilon, at which delta of so many rounds is about that of the floor.
 
     Of one splice for all rounds, by Chernoff's bound; these choose a grid, and prove nothing.
     """
-    mu, rate = float(pair.mu), float(pair.rate)
+    mu, rate = float(record.mu), float(record.rate)
     tail = LEFT_OUT * FLOORS[floor] / times
     coarse = Rounds(mu, rate, farthest(mu, rate, tail) / COARSE, tail)
     masses = coarse.above(-1.0, 1.0).masses
@@ -205,11 +205,13 @@ def _scale(pair: Replaced, times: int, floor: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=16)
-def played(pair: Replaced, times: int, floor: int, *, rough: bool = False) -> tuple[Played, Played]:
+def played(
+    record: Replacement, times: int, floor: int, *, rough: bool = False
+) -> tuple[Played, Played]:
     """Delta from above and from below, at losses up to about where delta is that of the floor."""
-    mu, rate = float(pair.mu), float(pair.rate)
+    mu, rate = float(record.mu), float(record.rate)
     above, below, cells, parts = FAST if rough or times <= FEW else LONG if times > MANY else FULL
-    tilt, reach = _scale(pair, times, floor)
+    tilt, reach = _scale(record, times, floor)
     reach *= BEYOND
     tail = LEFT_OUT * FLOORS[floor] / times
     longest = farthest(mu, rate, tail)

@@ -50,14 +50,9 @@ from dpaudit.grids.discrete import Reals
 from dpaudit.grids.masses import as_float
 from dpaudit.grids.noise import atom_loss
 from dpaudit.pairs import (
-    Atoms,
-    DiscreteNormal,
-    LaplaceShift,
-    Mixed,
-    Normal,
     Pair,
-    Swapped,
 )
+from dpaudit.pairs.core import Outcomes
 from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
 from dpaudit.profiles.fourier.sampled import (
@@ -75,7 +70,6 @@ from dpaudit.profiles.fourier.whole import MOST_OUTCOMES, SampledDiscrete
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.
 MANY, BLOCK = 8, 64
-PLAIN = (Atoms, LaplaceShift, Normal)
 # Of sampled factors, each with a rule of its own.
 MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
@@ -233,28 +227,31 @@ def _laplace(e: Reals, s: Complexes) -> tuple[Complexes, Complexes]:
 
 def smooth_product(parts: Parts) -> Product | None:
     """The product's numbers; None without a normal factor, or with a factor of another type."""
-    normals = [pair.mu for pair, times in parts if isinstance(pair, Normal) and times == 1]
-    laplaces = [(pair, times) for pair, times in parts if isinstance(pair, LaplaceShift)]
-    atoms = [(listed, times) for pair, times in parts if (listed := _atoms(pair)) is not None]
+    shifts = (pair.gaussian_shift for pair, times in parts if times == 1)
+    normals = [mu for mu in shifts if mu is not None]
+    scales = ((pair.laplace_epsilon, times) for pair, times in parts)
+    laplaces = [(epsilon, times) for epsilon, times in scales if epsilon is not None]
+    listed = ((pair.finite_outcomes, times) for pair, times in parts)
+    atoms = [(outcomes, times) for outcomes, times in listed if outcomes is not None]
     sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
     discrete = [whole for pair, times in parts if (whole := _discrete(pair, times)) is not None]
     several = len(laplaces) + len(atoms) + len(discrete)
     known = len(normals) + len(sampled) + several == len(parts)
     # Of many kinds whose transforms do not fall, or only slowly, a smoothing does; sampled ones of
     # one kind have losses of many kinds.
-    drawn = len(sampled) + len(discrete) + sum(not isinstance(pair, PLAIN) for pair, _ in parts)
+    drawn = len(sampled) + len(discrete) + sum(pair.noise is not pair for pair, _ in parts)
     smooth = len(normals) or drawn or several >= MANY
     if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
         return None
-    finite = [_finite(pair, times) for pair, times in atoms]
+    finite = [_finite(outcomes, times) for outcomes, times in atoms]
     if any(mass >= 1 or not len(rest[0]) for mass, rest in finite):
         return None
     lost = math.fsum(times * math.log1p(-mass) for mass, (_, _, times) in finite)
     return Product(
         as_float(normals[0], "mu") if normals else 0.0,
-        np.array([as_float(pair.epsilon, "epsilon") for pair, _ in laplaces]),
+        np.array([as_float(epsilon, "epsilon") for epsilon, _ in laplaces]),
         np.array([float(times) for _, times in laplaces]),
         tuple(rest for _, rest in finite),
         -math.expm1(lost),
@@ -264,47 +261,37 @@ def smooth_product(parts: Parts) -> Product | None:
     )
 
 
-def _atoms(pair: Pair) -> Atoms | None:
-    """Atoms, sampled or not, in either direction."""
-    if isinstance(pair, Atoms):
-        return pair
-    base = pair.base if isinstance(pair, Swapped) else pair
-    if not (isinstance(base, Mixed) and isinstance(base.base, Atoms)):
-        return None
-    rate = base.rate
-    mixed = [((1 - rate) * q + rate * p, q) for p, q in base.base.outcomes]
-    return Atoms(tuple((q, p) for p, q in mixed) if isinstance(pair, Swapped) else tuple(mixed))
-
-
 def _discrete(pair: Pair, times: int) -> SampledDiscrete | None:
     """Sampled discrete normal noise of moderate variance, in either direction."""
-    base = pair.base if isinstance(pair, Swapped) else pair
-    if not (isinstance(base, Mixed) and isinstance(base.base, DiscreteNormal) and times > 0):
+    sample = pair.unswapped.sample
+    lattice = None if sample is None else sample.base.lattice
+    if sample is None or lattice is None or not times > 0:
         return None
-    shift, variance = base.base.shift, base.base.variance
-    if shift == 0 or shift != int(shift) or base.rate in (0, 1):
+    shift, variance = lattice.shift, lattice.variance
+    if shift == 0 or shift != int(shift) or sample.rate in (0, 1):
         return None
-    rate = as_float(base.rate, "rate")
+    rate = as_float(sample.rate, "rate")
     found = SampledDiscrete(
-        as_float(variance, "variance"), abs(int(shift)), rate, isinstance(pair, Swapped), times
+        as_float(variance, "variance"), abs(int(shift)), rate, pair.is_swapped, times
     )
     return found if found.kinds <= MOST_OUTCOMES else None
 
 
 def _sampled(pair: Pair, times: int) -> SampledNormal | None:
     """A sampled normal pair in either direction; None for any other."""
-    base = pair.base if isinstance(pair, Swapped) else pair
-    if not (isinstance(base, Mixed) and isinstance(base.base, Normal) and times > 0):
+    sample = pair.unswapped.sample
+    shift = None if sample is None else sample.base.gaussian_shift
+    if sample is None or shift is None or not times > 0:
         return None
-    if base.base.mu == 0 or base.rate in (0, 1):
+    if shift == 0 or sample.rate in (0, 1):
         return None
-    mu, rate = as_float(base.base.mu, "mu"), as_float(base.rate, "rate")
-    return SampledNormal(mu, rate, isinstance(pair, Swapped), float(times))
+    mu, rate = as_float(shift, "mu"), as_float(sample.rate, "rate")
+    return SampledNormal(mu, rate, pair.is_swapped, float(times))
 
 
-def _finite(pair: Atoms, times: int) -> tuple[float, tuple[Reals, Reals, float]]:
+def _finite(listed: Outcomes, times: int) -> tuple[float, tuple[Reals, Reals, float]]:
     """P mass at infinite loss; P masses and losses of the other outcomes."""
-    outcomes = [(as_float(p, "P mass"), atom_loss(p, q)) for p, q in pair.outcomes if p != 0]
+    outcomes = [(as_float(p, "P mass"), atom_loss(p, q)) for p, q in listed if p != 0]
     infinite = math.fsum(p for p, loss in outcomes if loss == math.inf)
     rest = [(p, loss) for p, loss in outcomes if loss != math.inf]
     masses, losses = (np.array([row[k] for row in rest]) for k in (0, 1))

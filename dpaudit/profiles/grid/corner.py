@@ -29,7 +29,7 @@ from dpaudit.exact.arb import working_precision
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Reals, TooFine
 from dpaudit.grids.masses import Closed
-from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Pair, Swapped, largest_loss
+from dpaudit.pairs import Pair, largest_loss
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 # Products of two masses that a bound may take, and how many nodes that are.
@@ -99,9 +99,8 @@ def _factors(parts: Parts) -> list[Factor] | None:
 
 def _is_met(pair: Pair) -> bool:
     """Whether an outcome has the largest loss, rather than losses that come near it."""
-    while isinstance(pair, Mixed | Swapped):
-        pair = pair.base
-    return isinstance(pair, LaplaceShift | Atoms)
+    base = pair.noise
+    return base.laplace_epsilon is not None or base.listed is not None
 
 
 def _nodes(counts: list[int]) -> int | None:

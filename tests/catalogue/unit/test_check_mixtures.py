@@ -23,7 +23,7 @@ from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
 from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_upper
 from dpaudit.check.profile.fourier import delta_bound
-from dpaudit.check.profile.mixtures import _cases, has_cases
+from dpaudit.check.profile.mixtures import has_cases
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.values import has_values
@@ -85,7 +85,7 @@ def test_wide_cells_in_floats_are_those_in_arb(mu: Fraction, width: float) -> No
     step = F(round(width * float(mu) * 2**40), 2**40)
     grid = Grid(step, 1e-40)
     with flint.ctx.workprec(BITS):
-        noise = profile_noise.BASES[Normal](Normal(mu), grid.tail)
+        noise = profile_noise.base_of(Normal(mu), grid.tail)
         first, last = profile_noise._nodes(noise, 1.0, grid)
         a, b, error = profile_noise._in_floats(noise, F(1), first, last, grid)
         usable = np.flatnonzero(np.isfinite(error))
@@ -105,7 +105,7 @@ def value(nodes: Nodes, h: float, epsilon: float) -> float:
 
 def exact(pair: Pair, epsilon: float) -> float:
     with flint.ctx.workprec(200):
-        return float(delta_by(pair, ball(epsilon).exp(), {}).mid())
+        return float(delta_by(pair, ball(epsilon).exp()).mid())
 
 
 @pytest.mark.parametrize("step", [F(1, 2048), F(1, 12)])
@@ -159,7 +159,8 @@ def test_branches_that_are_equally_likely_have_the_mean_of_their_profiles() -> N
 
 def test_cases_of_a_product_in_a_branch_share_its_masses() -> None:
     inside = product([(TOLD, 1), (Normal(F(3)), 1), (LaplaceShift(F(1, 2)), 1)])
-    found = _cases(Branched(((F(1, 4), F(1, 2), inside), (F(3, 4), F(1, 2), Normal(F(1))))))
+    pair = Branched(((F(1, 4), F(1, 2), inside), (F(3, 4), F(1, 2), Normal(F(1)))))
+    found = [(case.p, case.q, case.square, case.epsilon) for case in pair.cases]
     assert [sum(case[side] for case in found) for side in (0, 1)] == [1, 1]
     assert found[-1] == (F(3, 4), F(1, 2), 1, 0)
     assert {case[2:] for case in found[:-1]} == {(9, F(1, 2))}
@@ -291,9 +292,7 @@ def test_products_with_branches_are_sums_of_integrals(name: str) -> None:
         with mpmath.workdps(30):
             true = by_quadrature(pair, epsilon)
             with flint.ctx.workprec(300):
-                found = mpmath.mpf(
-                    delta_by(pair, ball(epsilon).exp(), {}).mid().str(40, radius=False)
-                )
+                found = mpmath.mpf(delta_by(pair, ball(epsilon).exp()).mid().str(40, radius=False))
             assert abs(found - true) <= mpmath.mpf(10) ** -25
             held = delta_interval(pair, epsilon)
             slack = mpmath.mpf(10) ** -25

@@ -65,7 +65,7 @@ def value(nodes: Nodes, epsilon: float) -> float:
 
 def exact(pair: Pair, epsilon: float) -> float:
     with flint.ctx.workprec(200):
-        return float(delta_by(pair, ball(epsilon).exp(), {}).mid())
+        return float(delta_by(pair, ball(epsilon).exp()).mid())
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -93,7 +93,7 @@ def test_masses_in_floats_are_those_in_arb(name: str) -> None:
     grid = Grid(F(1, 8192), 1e-40)
     assert isinstance(base, Normal)
     with flint.ctx.workprec(BITS):
-        noise = profile_noise.BASES[Normal](base, grid.tail)
+        noise = profile_noise.base_of(base, grid.tail)
         first, last = profile_noise._nodes(noise, float(rate), grid)
         a, b, error = profile_noise._in_floats(noise, rate, first, last, grid)
         usable = np.flatnonzero(np.isfinite(error))
@@ -247,7 +247,7 @@ def test_more_masses_than_a_period_are_folded() -> None:
 
 
 def test_errors_of_laplace_cells_hold_how_far_their_ends_may_have_moved() -> None:
-    base = profile_noise._laplace(LaplaceShift(F(1)), 1e-20)
+    base = profile_noise._laplace(F(1))
     relative = base.inside(np.array([0.1]), np.array([1e-3]), np.array([1e-9]))[2]
     assert 2e-9 <= float(relative[0]) <= 2.1e-9
 

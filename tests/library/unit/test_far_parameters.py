@@ -10,7 +10,7 @@ import pytest
 from dpaudit.accountant.account import Account
 from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.closed import delta_by
-from dpaudit.check.profile.values import _BOUNDS
+from dpaudit.check.profile.values import _bound
 from dpaudit.exact import enclose, infinity, is_infinite, maximum
 from dpaudit.families.adaptive import Select
 from dpaudit.families.additive import Gaussian, Laplace
@@ -100,7 +100,7 @@ def test_a_group_that_steps_do_well_for_at_one_epsilon_does_no_worse_above_it() 
 def test_the_checker_uses_no_order_above_the_declared_one() -> None:
     """At order 1 + 10^-12 a loss of 4 * 10^10 is as likely as ever: 1 + 10^-9 would rule it out."""
     for pair in (Renyi(1 + F(1, 10**12), F(1)), Renyi(1 + TINY, F(1))):
-        assert delta_by(pair, ball(F(4 * 10**10)).exp(), _BOUNDS) > ball(F(7, 10))
+        assert delta_by(pair, ball(F(4 * 10**10)).exp(), _bound) > ball(F(7, 10))
 
 
 @pytest.mark.parametrize(

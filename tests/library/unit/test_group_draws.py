@@ -46,7 +46,7 @@ def test_both_engines_have_the_profile_of_its_densities(mu: float, rate: float, 
             found = delta_interval(used, F(str(epsilon)))
             assert float(found.lower) == pytest.approx(truth, rel=1e-4, abs=1e-9)
             assert found.upper - found.lower < F(1, 10**9)
-            theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
+            theirs = delta_by(used, enclose(F(str(epsilon))).exp())
             assert float(theirs.lower()) <= float(found.upper)
             assert float(found.lower) <= float(theirs.upper())
 
@@ -70,7 +70,7 @@ def test_moves_of_any_length_have_the_profile_of_their_densities(
             found = delta_interval(used, F(str(epsilon)))
             assert float(found.lower) == pytest.approx(truth, rel=1e-4, abs=1e-9)
             assert found.upper - found.lower < F(1, 10**9)
-            theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
+            theirs = delta_by(used, enclose(F(str(epsilon))).exp())
             assert float(theirs.lower()) <= float(found.upper)
             assert float(found.lower) <= float(theirs.upper())
 
@@ -112,7 +112,7 @@ def test_a_product_of_moves_is_confirmed_and_a_smaller_epsilon_is_not() -> None:
 def test_the_checker_takes_no_moves_that_fall_and_no_smaller_ones() -> None:
     moves = DrawnMoves((F(1, 2), F(1)), F(1, 5), F(3))
     with pytest.raises(NotConfirmed, match="do not grow"):
-        delta_by(DrawnMoves((F(1), F(1, 2)), F(1, 5), F(3)), enclose(F(2)), {})
+        delta_by(DrawnMoves((F(1), F(1, 2)), F(1, 5), F(3)), enclose(F(2)))
     assert dominates(DrawnMoves((F(1, 2), F(2)), F(1, 4), F(3)), moves)
     assert not dominates(DrawnMoves((F(1, 3), F(2)), F(1, 4), F(3)), moves)
     assert not dominates(DrawnMoves((F(1),), F(1, 4), F(3)), moves)
