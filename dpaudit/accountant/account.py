@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpaudit.accountant.groups import delta_in_steps, in_steps
 from dpaudit.accountant.parts import reached_part
@@ -22,7 +24,7 @@ from dpaudit.exact import (
     is_symbolic,
 )
 from dpaudit.exact.arb import require_order
-from dpaudit.exact.domains import known_sign, non_negative, probability, real
+from dpaudit.exact.domains import known_sign, non_negative, probability, rational, real
 from dpaudit.families.composition import Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
@@ -34,7 +36,7 @@ from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
-from dpaudit.scope import Scope, Trust
+from dpaudit.scope import Scope, Trust, central
 
 if TYPE_CHECKING:
     from dpaudit.accountant.symbolic import SymbolicProfile
@@ -45,6 +47,8 @@ DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
 TIGHT = Fraction(1, 100)
 # A width at which a group's delta for one record is looked for.
 ROUGH = 1e-2
+FORMATTED = 60  # digits that a bound is rounded to before a format's own, both upward
+Ends: TypeAlias = tuple[Any, Any]
 SHOWN = 6  # digits of a bound in a line of text, rounded outward
 
 
@@ -57,9 +61,13 @@ class Bound:
     delta: relative to it), None where no width was asked for.
     Errors: InternalError for ends in the wrong order.
 
+    As a number a bound is its upper end, rounded upward: ``float(bound)``, ``f"{bound:.3f}"``.  A
+    comparison is True only where it holds for every value between the ends.
+
     >>> import dpaudit as dp
-    >>> dp.account(dp.Gaussian("mean", 5), dp.central("add_remove")).delta("0.5")
-    Bound(0.000512536 to 0.000512537)
+    >>> bound = dp.account(dp.Gaussian("mean", 5), "add_remove").delta("0.5")
+    >>> bound, f"{bound:.4f}", bound < 0.001
+    (Bound(0.000512536 to 0.000512537), '0.0006', True)
     """
 
     lower: Fraction
@@ -133,6 +141,48 @@ class Bound:
             losses.pairs[int(row["pair"])] for row in rows if Fraction(row.get("value", 0)) == most
         ]
         return next((pair for pair in deciding if pair not in losses.reached), None)
+
+    def __float__(self) -> float:
+        """The upper end as the nearest float above it."""
+        if is_infinite(self.upper) or self.upper > Fraction(sys.float_info.max):
+            return math.inf
+        near = float(self.upper)
+        return near if Fraction(near) >= self.upper else math.nextafter(near, math.inf)
+
+    def __format__(self, spec: str) -> str:
+        """The upper end, rounded upward to the digits that are asked for; all of it without any."""
+        if not spec:
+            return str(self)
+        if is_infinite(self.upper):
+            return format(math.inf, spec)
+        with localcontext(prec=FORMATTED, rounding=ROUND_CEILING):
+            return format(Decimal(self.upper.numerator) / self.upper.denominator, spec)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compared(other, lambda mine, theirs: mine[1] < theirs[0])
+
+    def __le__(self, other: object) -> bool:
+        return self._compared(other, lambda mine, theirs: mine[1] <= theirs[0])
+
+    def __gt__(self, other: object) -> bool:
+        return self._compared(other, lambda mine, theirs: mine[0] > theirs[1])
+
+    def __ge__(self, other: object) -> bool:
+        return self._compared(other, lambda mine, theirs: mine[0] >= theirs[1])
+
+    def _compared(self, other: object, holds: Callable[[Ends, Ends], bool]) -> bool:
+        """Whether a comparison holds for every value between the ends.
+
+        Errors: InvalidParameter for what is no finite number.
+        """
+        theirs: Ends
+        if isinstance(other, Bound):
+            theirs = other.lower, other.upper
+        elif isinstance(other, float) and math.isinf(other):
+            theirs = other, other
+        else:
+            theirs = (rational(other, "a number beside a Bound"),) * 2
+        return bool(holds((self.lower, self.upper), theirs))
 
     def __repr__(self) -> str:
         return f"Bound({self._ends})"
@@ -486,19 +536,20 @@ def _size(step: Step) -> Any:
     return (1, 0.0) if is_infinite(epsilon) else (0, float(enclose(epsilon).mid()))
 
 
-def account(node: Node, scope: Scope, width: float | str = WIDTH) -> Account:
+def account(node: Node, scope: Scope | str, width: float | str = WIDTH) -> Account:
     """The account of a declaration under a scope.
 
+    ``scope``: a scope, or an adjacency's name, which is :func:`dpaudit.central` of it.
     ``width``: how far apart the ends of an epsilon may be.
     Errors: InvalidParameter for a width that is not a positive number; under local trust for what
     a shuffler, secure aggregation or whoever draws batches has to hide.
 
     >>> import dpaudit as dp
-    >>> opened = dp.account(dp.Gaussian("count", noise_multiplier=4), dp.central("add_remove"))
+    >>> opened = dp.account(dp.Gaussian("count", noise_multiplier=4), "add_remove")
     >>> print(opened.epsilon("1e-6"))
     1.0607 to 1.06071 (from below: convert.gdp_to_approx; from above: convert.gdp_to_approx)
     """
-    return Account(node, scope, width)
+    return Account(node, scope if isinstance(scope, Scope) else central(scope), width)
 
 
 def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:
