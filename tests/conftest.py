@@ -18,6 +18,7 @@ from dpaudit.report import plots
 from dpaudit.report.say import say
 from dpaudit.storage import roots
 from dpaudit.storage.evidence import Evidence
+from tests.support import long_cases
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -27,6 +28,15 @@ settings.load_profile("dpaudit")
 # Of what collection makes, all stays: looking for garbage among it took a third of its time
 # where bytecode is compiled.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long cases with a shorter one of their kind are for ``make quality``."""
+    cases = long_cases.named()
+    for item in items:
+        if item.nodeid in cases:
+            item.add_marker("quality")
 
 
 def pytest_collection_finish() -> None:
