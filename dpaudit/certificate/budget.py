@@ -1,5 +1,9 @@
 """Budgets over time: what all releases from one data set guarantee together.
 
+Only guarantees for the same unit are added (:class:`dpaudit.scope.Protected`).  A release of
+several data sets counts in each of them.  Where one unit may be in several data sets, the releases
+of all of them are added too: a unit that changes may change in each.
+
 The declared algorithms are composed exactly and by the accountant, in the order of their dates.
 That holds for any data and any queries chosen in view of earlier releases; parameters that were
 chosen in view of them need a filter (Rogers, Roth, Ullman and Vadhan 2016), as a ledger keeps.
@@ -8,7 +12,7 @@ chosen in view of them need a filter (Rogers, Roth, Ullman and Vadhan 2016), as 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -27,10 +31,11 @@ from dpaudit.families.opaque import GDP, ZCDP, PureDP
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table
-from dpaudit.report.summary import data_of
-from dpaudit.scope import Adjacency, Scope, central
+from dpaudit.report.summary import data_of, data_sets_of
+from dpaudit.scope import Adjacency, Protected, Scope, central, name_key, protected
 
 DELTA = "1e-6"
+ALL = "all data sets"
 _EXACT = ("pure", "zcdp", "gdp")
 # Pure first, so that a pure budget can be kept; the others say more at small deltas.
 _OPAQUE: dict[str, Any] = {"pure": PureDP, "gdp": GDP, "zcdp": ZCDP}
@@ -40,17 +45,25 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """One certified release: whose data, which unit and adjacency, when, and its declaration."""
+    """One certified release: whom it protects, in which data, when, and its declaration.
+
+    ``uncovered``, ``invariants``: accesses outside of its guarantee, and facts that stay exact.
+    """
 
     file: Path
     name: str
-    data: str
-    unit: str
-    adjacency: str
+    protects: Protected
     day: date
     node: Node
     verdict: str
     digest: str
+    uncovered: tuple[str, ...] = ()
+    invariants: tuple[str, ...] = ()
+
+    @property
+    def adjacency(self) -> str:
+        """Under which adjacency it is accounted."""
+        return self.protects.adjacency
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Total:
-    """What the releases from one data set guarantee together.
+    """What the releases from one data set guarantee together, or those from all of them.
 
+    ``outside``: what the certificates say is in no guarantee, or what their sum rests on.
     ``exact``: values by calculus, where every release has one; ``epsilon_lower`` and
     ``epsilon_upper`` at ``delta``.  ``refused`` says why releases could not be added, else it is
     empty.  ``left``: what a stated budget leaves, rounded down; ``over``: it is exceeded.
@@ -83,6 +97,8 @@ class Total:
     left: str = ""
     over: bool = False
     refused: str = ""
+    outside: tuple[str, ...] = ()
+    of_all: bool = False
 
 
 def entry_of(certificate: Json, path: Path) -> Entry:
@@ -101,16 +117,22 @@ def entry_of(certificate: Json, path: Path) -> Entry:
         )
     published = "".join(fields.get("publication_date", ())) or predicate["issued"][:10]
     scope = predicate["scope"]
+    protects = protected(scope, data_sets_of(predicate) or (data_of(predicate),))
+    if protects.disguises:
+        raise CertificateRejected(
+            f"{path}: a name may be read as another one, {'; '.join(protects.disguises)}; it is "
+            "added to none: certify it under another name"
+        )
     return Entry(
         file=path,
         name=predicate["mechanism"]["name"],
-        data=data_of(predicate),
-        unit=scope["unit"]["entity"],
-        adjacency=scope["adjacency"],
+        protects=protects,
         day=date.fromisoformat(published),
         node=from_table(predicate["mechanism"]["declaration"]),
         verdict=verdict,
         digest=certificate["subject"][0]["digest"]["sha256"],
+        uncovered=tuple(scope.get("data_accesses", {}).get("uncovered", ())),
+        invariants=tuple(scope.get("invariants", ())),
     )
 
 
@@ -121,7 +143,7 @@ def totals(
     delta: str = "",
     convert: bool = False,
 ) -> list[Total]:
-    """One total a data set, by its name.
+    """One total for each data set, by its name; then one over all for each unit of several sets.
 
     ``budgets``: the stated ones by data set, as ``dpaudit.toml`` holds them.  ``convert``: where
     only add_remove and replace_one differ, add under replace_one, by group privacy of two.
@@ -136,43 +158,114 @@ def totals(
                 f"{entry.file}: the same release as {seen[entry.digest]}; give it once"
             )
         seen[entry.digest] = entry.file
-    found: dict[str, list[Entry]] = {}
-    for entry in sorted(entries, key=lambda one: (one.day, one.name)):
-        found.setdefault(entry.data, []).append(entry)
-    stated = budgets or {}
-    return [
-        _total(found[data], stated.get(data), delta=delta, convert=convert)
-        for data in sorted(found)
+    stated = {name_key(name): row for name, row in (budgets or {}).items()}
+    if len(stated) != len(budgets or {}):
+        raise InvalidParameter("[budgets]: two of them are of the same data set; keep one")
+    in_order = sorted(entries, key=lambda one: (one.day, one.name))
+    sets, names = _grouped(in_order), _names(in_order)
+    found = [
+        _total(names[key], sets[key], stated.get(key), delta=delta, convert=convert)
+        for key in sorted(sets)
     ]
+    for held in _of_several(in_order):
+        total = _total(ALL, held, None, delta=delta, convert=convert)
+        found.append(replace(total, of_all=True))
+    return found
+
+
+def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The releases of each data set, by what its name is compared as."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        for key in entry.protects.data_keys:
+            found.setdefault(key, []).append(entry)
+    return found
+
+
+def _names(entries: Sequence[Entry]) -> dict[str, str]:
+    """How each data set is written first."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        for name in entry.protects.data:
+            found.setdefault(name_key(name), name)
+    return found
+
+
+def _of_several(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """The releases that may concern the same entities, where these are of several data sets."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(name_key(entry.protects.entity), []).append(entry)
+    for _, same in sorted(found.items()):
+        if len(set().union(*(entry.protects.data_keys for entry in same))) > 1:
+            yield same
+
+
+def _outside(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """What certificates leave out of their guarantees, and what their sum rests on."""
+    lines = []
+    for entry in entries:
+        lines += [f"{entry.file}: outside of its guarantee: {one}" for one in entry.uncovered]
+        lines += [f"{entry.file}: stays exact: {one}" for one in entry.invariants]
+        if not entry.protects.entity:
+            lines.append(f"{entry.file}: it does not state what one unit is")
+    models = sorted({entry.protects.model for entry in entries})
+    if len(models) > 1:
+        lines.append(
+            f"models {', '.join(models)}: the sum holds against who sees releases, and not against "
+            "who collects data"
+        )
+    return tuple(lines)
 
 
 def _total(
-    entries: Sequence[Entry], budget: Mapping[str, str] | None, *, delta: str, convert: bool
+    data: str,
+    entries: Sequence[Entry],
+    budget: Mapping[str, str] | None,
+    *,
+    delta: str,
+    convert: bool,
 ) -> Total:
-    units, adjacencies = {e.unit for e in entries}, sorted({e.adjacency for e in entries})
+    adjacencies = sorted({e.adjacency for e in entries})
     pure = budget is not None and "epsilon" in budget
     at = delta or (budget or {}).get("delta", "0" if pure else DELTA)
-    data, unit = entries[0].data, " / ".join(sorted(units))
-    if len(units) > 1:
-        text = "releases of different units are not added; state a contribution bound and one unit"
-        return Total(data, unit, ", ".join(adjacencies), at, refused=text)
-    if budget and budget.get("unit", unit) != unit:
-        text = f"the budget is for one {budget['unit']}, the releases are for one {unit}"
-        return Total(data, unit, ", ".join(adjacencies), at, refused=text)
+    units = {e.protects.unit_key: e.protects for e in entries}
+    unit = " / ".join(sorted(one.unit for one in units.values()))
     mixed = adjacencies == ["add_remove", "replace_one"]
-    if len(adjacencies) > 1 and not (mixed and convert):
+    converted = mixed and convert
+    adjacency = "replace_one" if converted else ", ".join(adjacencies)
+    empty = Total(data, unit, adjacency, at, outside=_outside(entries))
+    if len(units) > 1:
+        text = (
+            "releases of different units are not added: a guarantee for a part of a unit holds "
+            "for no more; certify them for one unit, in the same words"
+        )
+        return replace(empty, refused=text)
+    ((_, entity, period, part),) = units
+    if (
+        budget
+        and ("unit" in budget)
+        and (name_key(budget["unit"]), "", "")
+        != (
+            entity,
+            period,
+            part,
+        )
+    ):
+        text = f"the budget is for one {budget['unit']}, the releases are for one {unit}"
+        return replace(empty, refused=text)
+    if len(adjacencies) > 1 and not converted:
         hint = "; --convert adds them under replace_one, as groups of two" if mixed else ""
         text = f"releases under {' and '.join(adjacencies)} are not added{hint}"
-        return Total(data, unit, ", ".join(adjacencies), at, refused=text)
-    adjacency = "replace_one" if mixed else adjacencies[0]
-    nodes = [
-        _as_replace_one(e.node) if mixed and e.adjacency == "add_remove" else e.node
-        for e in entries
-    ]
+        return replace(empty, refused=text)
     try:
-        return _added(entries, nodes, central(adjacency), budget, at)
+        nodes = [
+            _as_replace_one(e.node) if converted and e.adjacency == "add_remove" else e.node
+            for e in entries
+        ]
+        return _added(empty, entries, nodes, central(adjacency), budget)
     except Unsupported as error:
-        return Total(data, unit, adjacency, at, refused=str(error))
+        return replace(empty, refused=str(error))
 
 
 def _as_replace_one(node: Node) -> Node:
@@ -189,14 +282,14 @@ def _as_replace_one(node: Node) -> Node:
 
 
 def _added(
+    empty: Total,
     entries: Sequence[Entry],
     nodes: Sequence[Node],
     scope: Scope,
     budget: Mapping[str, str] | None,
-    delta: str,
 ) -> Total:
     days = integer((budget or {}).get("days", "0"), "days", least=0)
-    at = Fraction(delta)
+    at = Fraction(empty.delta)
     alone = [Account(node, scope) for node in nodes]
     windows = [_window(entries, i, days) for i in range(len(entries))]
     together = [Account(_joined([nodes[i] for i in window]), scope) for window in windows]
@@ -211,11 +304,8 @@ def _added(
     bound = account.epsilon(at)
     exact = {n: value_text(account.step(n).value) for n in _EXACT if n in account.routes()}
     left = None if budget is None else min(_left(total, budget) for total in together)
-    return Total(
-        data=entries[0].data,
-        unit=entries[0].unit,
-        adjacency=str(scope.adjacency),
-        delta=delta,
+    return replace(
+        empty,
         rows=rows,
         exact=exact,
         epsilon_lower=decimal_lower(bound.lower, 6),

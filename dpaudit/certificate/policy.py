@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -18,7 +18,8 @@ from typing import Any
 
 from dpaudit.check.claims import VERDICTS
 from dpaudit.errors import InvalidParameter
-from dpaudit.report.summary import data_of
+from dpaudit.report.summary import data_of, data_sets_of
+from dpaudit.scope import Protected, name_key, protected
 from dpaudit.sign import Key, public_key
 from dpaudit.storage.evidence import read_once
 from dpaudit.storage.fields import _known, _table
@@ -32,6 +33,13 @@ RULE_FIELDS = (
     "data",
     "adjacency",
     "unit",
+    "kind",
+    "period",
+    "bound",
+    "model",
+    "outputs",
+    "uncovered",
+    "invariants",
     "keys",
     "threshold",
     "verdict",
@@ -55,11 +63,14 @@ class Rule:
     """What certificates of some mechanisms, of some data sets, have to show.
 
     ``mechanisms``, ``data``: patterns, such as ``noisy_*``, one of which has to fit.
-    ``adjacency``, ``unit``: of the certificate's scope; any where they are empty.  ``keys``: who
-    may certify, and ``threshold`` how many of them have to have signed.  ``limits``: of a proved
-    claim, the largest accounted epsilon, rho or mu; ``delta``: the largest delta of that epsilon.
-    ``days``: the largest age.  ``implementation``: the files, by their SHA-256.  ``assumptions``:
-    those on which a guarantee may rest although nothing enforces them; None allows all.
+    ``adjacency``, ``unit``, ``kind``, ``model``: of the certificate's scope; any where they are
+    empty.  ``period``, ``bound``: of the unit, which has none where they are empty and the unit is
+    named.  ``outputs``, ``uncovered``, ``invariants``: those that a scope may have; None allows
+    all.  ``keys``: who may certify, and ``threshold`` how many of them have to have signed.
+    ``limits``: of a proved claim, the largest accounted epsilon, rho or mu; ``delta``: the largest
+    delta of that epsilon.  ``days``: the largest age.  ``implementation``: the files, by their
+    SHA-256.  ``assumptions``: those on which a guarantee may rest although nothing enforces them;
+    None allows all.
     """
 
     name: str
@@ -67,6 +78,13 @@ class Rule:
     data: tuple[str, ...]
     adjacency: str
     unit: str
+    kind: str
+    period: str
+    bound: str
+    model: str
+    outputs: frozenset[str] | None
+    uncovered: frozenset[str] | None
+    invariants: frozenset[str] | None
     keys: tuple[Key, ...]
     threshold: int
     verdict: str
@@ -80,7 +98,7 @@ class Rule:
     def applies(self, mechanism: str, data: str) -> bool:
         """Whether it is of certificates of this mechanism and data set."""
         return any(fnmatchcase(mechanism, one) for one in self.mechanisms) and any(
-            fnmatchcase(data, one) for one in self.data
+            fnmatchcase(name_key(data), name_key(one)) for one in self.data
         )
 
 
@@ -98,10 +116,15 @@ class Policy:
         """
         predicate = certificate["predicate"]
         name = predicate.get("mechanism", {}).get("name", "")
-        data = data_of(predicate) if name else ""
-        rules = [rule for rule in self.rules if rule.applies(name, data)]
-        if not rules:
-            return [f"policy: no rule is of mechanism {name!r} on data {data!r}"]
+        data = (data_sets_of(predicate) or (data_of(predicate),)) if name else ("",)
+        ruled = {one: [rule for rule in self.rules if rule.applies(name, one)] for one in data}
+        free = [one for one, applying in ruled.items() if not applying]
+        if free:
+            return [f"policy: no rule is of mechanism {name!r} on data {one!r}" for one in free]
+        rules = [rule for rule in self.rules if any(rule in found for found in ruled.values())]
+        scope = protected(predicate["scope"], data)
+        if scope.disguises:
+            return [f"policy: a name may be read as another one, {one}" for one in scope.disguises]
         at = now or datetime.now(UTC)
         return [
             f"policy, {rule.name}: {text}"
@@ -109,7 +132,8 @@ class Policy:
             for text in (
                 *_unsigned(rule, row),
                 *_weaker(rule, row["verdict"]),
-                *_of_others(rule, predicate["scope"]),
+                *_of_others(rule, scope),
+                *_more(rule, scope, predicate["scope"]),
                 *_above(rule, predicate),
                 *_aged(rule, predicate["issued"], at),
                 *(row["powerless"] if rule.audit else ()),
@@ -124,10 +148,11 @@ class Policy:
 
 def _unsigned(rule: Rule, row: Json) -> list[str]:
     valid = {one["key_id"] for one in row.get("signatures", ()) if one["state"] == "valid"}
-    signed = [key for key in rule.keys if key.id in valid]
+    # A key counts once, whatever it is called.
+    signed = valid & {key.id for key in rule.keys}
     if len(signed) >= rule.threshold:
         return []
-    names = ", ".join(key.name for key in rule.keys if key not in signed)
+    names = ", ".join(key.name for key in rule.keys if key.id not in signed)
     return [f"{len(signed)} of {rule.threshold} wanted signatures: none valid of {names}"]
 
 
@@ -137,15 +162,41 @@ def _weaker(rule: Rule, verdict: str) -> list[str]:
     return [f"the verdict is {verdict}, at least wanted: {rule.verdict}"]
 
 
-def _of_others(rule: Rule, scope: Json) -> list[str]:
-    seen = {"adjacency": scope["adjacency"], "unit": scope["unit"]}
-    if isinstance(seen["unit"], Mapping):  # of a membership audit it is a text
-        seen["unit"] = seen["unit"]["entity"]
-    wanted = {"adjacency": rule.adjacency, "unit": rule.unit}
+def _of_others(rule: Rule, scope: Protected) -> list[str]:
+    """Where others are protected than the rule wants, or from others."""
+    found = []
+    if rule.unit:
+        kind = rule.kind or scope.kind
+        wanted = replace(scope, kind=kind, entity=rule.unit, period=rule.period, bound=rule.bound)
+        if wanted.unit_key != scope.unit_key:
+            found.append(
+                f"the unit is {scope.unit!r}, wanted: {wanted.unit!r} (a rule "
+                "names what it accepts as unit, kind, period and bound)"
+            )
+    pairs = {
+        "kind": (rule.kind, scope.kind),
+        "adjacency": (rule.adjacency, scope.adjacency),
+        "model": (rule.model, scope.model),
+    }
+    return found + [
+        f"the {name} is {seen!r}, wanted: {one!r}"
+        for name, (one, seen) in pairs.items()
+        if one not in ("", seen)
+    ]
+
+
+def _more(rule: Rule, scope: Protected, row: Json) -> list[str]:
+    """What a scope publishes or leaves out beyond what the rule allows."""
+    seen = {
+        "outputs": (rule.outputs, scope.outputs),
+        "uncovered": (rule.uncovered, row.get("data_accesses", {}).get("uncovered", ())),
+        "invariants": (rule.invariants, row.get("invariants", ())),
+    }
     return [
-        f"the {name} is {seen[name]!r}, wanted: {one!r}"
-        for name, one in wanted.items()
-        if one not in ("", seen[name])
+        f"its {name} have {one!r}, which is not allowed"
+        for name, (allowed, texts) in seen.items()
+        for one in texts
+        if allowed is not None and one not in allowed
     ]
 
 
@@ -220,7 +271,12 @@ def read_policy(path: Path) -> Policy:
         raise InvalidParameter(f"{path}: not TOML ({str(error)[:120]})") from None
     _known(content, ("keys", "rules"), f"{path}")
     tables = _table(content.get("keys", {}), f"{path}: [keys]")
-    keys = {name: _key(name, row, path) for name, row in tables.items()}
+    keys: dict[str, Key] = {}
+    for name, row in tables.items():
+        keys[name] = _key(name, row, path)
+        same = [one for one, key in keys.items() if key.id == keys[name].id and one != name]
+        if same:
+            raise InvalidParameter(f"{path}: [keys.{name}]: the same key as {same[0]}")
     rows = content.get("rules", [])
     if not isinstance(rows, list) or not rows:
         raise InvalidParameter(f"{path}: no [[rules]]; without a rule nothing would be accepted")
@@ -253,6 +309,8 @@ def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
         raise InvalidParameter(f"{place} verdict = {verdict!r:.60}: expected {', '.join(VERDICTS)}")
     if "delta" in row and "epsilon" not in row:
         raise InvalidParameter(f"{place} delta: it is that of an epsilon, which is missing")
+    if "unit" not in row and {"period", "bound"} & set(row):
+        raise InvalidParameter(f"{place} period, bound: they are of a unit, which is missing")
     days, audit = row.get("days"), row.get("audit", False)
     if days is not None and (type(days) is not int or days < 0):
         raise InvalidParameter(f"{place} days = {days!r:.40}: expected a whole number of days")
@@ -263,8 +321,16 @@ def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
         name=_text(row.get("name", place.rpartition(": ")[2]), f"{place} name"),
         mechanisms=_texts(row.get("mechanisms", ["*"]), f"{place} mechanisms"),
         data=_texts(row.get("data", ["*"]), f"{place} data"),
-        adjacency=_text(row["adjacency"], f"{place} adjacency") if "adjacency" in row else "",
-        unit=_text(row["unit"], f"{place} unit") if "unit" in row else "",
+        adjacency=_optional(row, "adjacency", place),
+        unit=_optional(row, "unit", place),
+        kind=_optional(row, "kind", place),
+        period=_optional(row, "period", place),
+        bound=_optional(row, "bound", place),
+        model=_optional(row, "model", place),
+        outputs=_allowed(row, "outputs", place),
+        uncovered=_allowed(row, "uncovered", place),
+        invariants=_allowed(row, "invariants", place),
+        assumptions=_allowed(row, "assumptions", place),
         keys=tuple(keys[name] for name in dict.fromkeys(names)),
         threshold=threshold,
         verdict=verdict,
@@ -277,11 +343,6 @@ def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
         days=days,
         audit=audit,
         implementation=None if files is None else _files(files, f"{place} implementation"),
-        assumptions=(
-            frozenset(_texts(row["assumptions"], f"{place} assumptions"))
-            if "assumptions" in row
-            else None
-        ),
     )
 
 
@@ -295,6 +356,14 @@ def _texts(value: Any, place: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InvalidParameter(f"{place} = {value!r:.60}: expected a list of texts")
     return tuple(_text(one, place) for one in value)
+
+
+def _optional(row: Json, name: str, place: str) -> str:
+    return _text(row[name], f"{place} {name}") if name in row else ""
+
+
+def _allowed(row: Json, name: str, place: str) -> frozenset[str] | None:
+    return frozenset(_texts(row[name], f"{place} {name}")) if name in row else None
 
 
 def _files(value: Any, place: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ from dpaudit.errors import (
 from dpaudit.exact.wire import digest
 from dpaudit.kernels.query import Records
 from dpaudit.ledger import Ledger
-from dpaudit.scope import Adjacency
+from dpaudit.scope import NOT_STATED, Adjacency, name_key
 from dpaudit.storage.files import write_atomically
 
 SPENT = "count its budget as spent; a new draw is a new run, into another --out"
@@ -63,6 +63,22 @@ class Account:
     dataset: str
     entity: str
     delta: Fraction | None = None
+
+
+def refuse_other_unit(mechanism: Mechanism, entity: str) -> None:
+    """Refuse to charge a guarantee for one unit to a budget of another.
+
+    Errors: InvalidParameter where the mechanism states another entity, or a part of one's time.
+    """
+    setting = mechanism.setting
+    stated = setting.unit_entity
+    other = stated != NOT_STATED and name_key(stated) != name_key(entity)
+    if other or setting.unit_period:
+        period = f", period {setting.unit_period}" if setting.unit_period else ""
+        raise InvalidParameter(
+            f"{mechanism.name}: its guarantee is for one {stated}{period}, and the account is kept "
+            f"for one {entity}; charge an account of that unit, or certify it for one {entity}"
+        )
 
 
 @dataclass(frozen=True)
@@ -255,6 +271,7 @@ class _Run:
         else:
             seed = self._resumed()
         if self.account is not None and not self.drawing.exists():
+            refuse_other_unit(self.mechanism, self.account.entity)
             self.account.ledger.admit(
                 self.account.dataset,
                 self.account.entity,

@@ -294,7 +294,7 @@ def budget(
 
     Budgets are those that dpaudit.toml states.  With --ledger what it charged, and what it has
     left, after its chain was verified.  Exits with 1 if a budget is exceeded, or a file or a data
-    set could not be added.
+    set could not be added.  Accesses outside of the guarantees are named first.
     """
     if bool(files) == (url is not None):
         raise click.UsageError("give either FILES or --ledger")
@@ -322,7 +322,9 @@ def budget(
         echo_json([_total_row(total) for total in found])
     else:
         terminal.budgets(found)
-    sys.exit(1 if failed or any(total.over or total.refused for total in found) else 0)
+    # A sum over all data sets that is refused is told; each of them has a total of its own.
+    bad = any(total.over or (total.refused and not total.of_all) for total in found)
+    sys.exit(1 if failed or bad else 0)
 
 
 def _show_ledger(url: str, *, as_json: bool) -> None:
@@ -371,6 +373,8 @@ def _uppers(numbers: Sequence[Any]) -> list[str]:
 def _total_row(total: Total) -> dict[str, Any]:
     return {
         "data": total.data,
+        "all_data_sets": total.of_all,
+        "outside_of_the_guarantees": list(total.outside),
         "unit": total.unit,
         "adjacency": total.adjacency,
         "delta": total.delta,

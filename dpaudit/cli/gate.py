@@ -19,6 +19,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
 from dpaudit.report.exports import RULES, findings
+from dpaudit.scope import name_key
 from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.fields import ProjectFields, read_fields
 
@@ -168,7 +169,11 @@ def _over_budget(shown: Mapping[str, Json], fields: ProjectFields) -> Iterator[P
             entries.append(entry_of(certificate, Path(path)))
         except DpauditError as error:
             yield Problem(path, "over_budget", str(error))
-    for total in totals([one for one in entries if one.data in fields.budgets], fields.budgets):
+    keys = {name_key(name) for name in fields.budgets}
+    asked = [one for one in entries if one.protects.data_keys & keys]
+    for total in totals(asked, fields.budgets):
+        if total.of_all or name_key(total.data) not in keys:
+            continue
         if total.refused:
             yield Problem(total.data, "over_budget", f"not added: {total.refused}")
         elif total.over:

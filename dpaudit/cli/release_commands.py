@@ -372,12 +372,14 @@ def charge(
     as_json: bool,
 ) -> None:
     """Charge a mechanism (TARGET, DP-SGD included) that runs outside `dpaudit release`."""
+    from dpaudit.certificate.training import refuse_other_unit
     from dpaudit.cli.commands import resolve_target
     from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
 
     opened = open_ledger(url)
     mechanism = resolve_target(target).mechanism
+    refuse_other_unit(mechanism, entity)
     named = title or mechanism.name
     at = None if delta is None else rational(delta, "--delta")
     cost = opened.state(dataset).terms.cost(mechanism.declaration, at)

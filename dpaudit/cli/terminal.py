@@ -242,6 +242,8 @@ def _amounts(values: Sequence[str], book: Mapping[str, Any]) -> str:
 def budgets(totals: Sequence[Any]) -> None:
     """What releases guarantee together, data set by data set."""
     for total in totals:
+        for line in () if total.of_all else total.outside:
+            warn(plain(f"{total.data}: {line}"))
         at = f"epsilon at delta = {total.delta}"
         table = _table(
             f"{total.data}: one {total.unit}, {total.adjacency}",

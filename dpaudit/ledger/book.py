@@ -34,7 +34,7 @@ from dpaudit.exact.domains import real
 from dpaudit.exact.wire import canonical_bytes, encode_number
 from dpaudit.ledger.journal import SplitLedger, refuse_split
 from dpaudit.ledger.terms import Terms, read_terms
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, name_key, refuse_disguise
 
 FIRST = "0" * 64
 WAIT = 60.0
@@ -140,10 +140,12 @@ class Ledger:
         """
         if not name.strip():
             raise InvalidParameter("ledger: expected the name of the data set")
+        refuse_disguise(name, "data set")
         self._make()
         with self._writing() as connection:
-            if self._row(connection, name) is not None:
-                raise LedgerRefused(f"{self.place}: data set {name!r} has an account already")
+            names = [str(row.name) for row in connection.execute(self._tables.datasets.select())]
+            if there := [one for one in names if name_key(one) == name_key(name)]:
+                raise LedgerRefused(f"{self.place}: data set {there[0]!r} has an account already")
             nothing = Amounts(Fraction(0) for _ in terms.caps)
             body = {"kind": OPENED, "at": _now(), "terms": terms.to_json()}
             entry = _entry(name, 1, FIRST, body)
@@ -301,7 +303,7 @@ class Ledger:
     ) -> None:
         entity, scope, schema = asked
         name, terms = balance.name, balance.terms
-        if entity != terms.entity or scope.unit is not terms.scope.unit:
+        if name_key(entity) != name_key(terms.entity) or scope.unit is not terms.scope.unit:
             raise LedgerRefused(
                 f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), the release's is "
                 f"{entity!r} ({scope.unit}); one budget protects one kind of unit"

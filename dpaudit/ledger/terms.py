@@ -33,7 +33,7 @@ from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import encode_number
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, refuse_disguise
 
 # How an account is opened whose sums are of a calculus' values.
 OPTIONS = {"pure": "--epsilon alone", "zcdp": "--rho", "gdp": "--mu", "rdp": "--renyi"}
@@ -186,6 +186,7 @@ def terms_of(
         raise InvalidParameter("a budget: give a guarantee, or caps at Renyi orders")
     if not entity.strip():
         raise InvalidParameter("a ledger: expected what a unit is, in words: person, household ...")
+    refuse_disguise(entity, "entity of a ledger")
     if renyi is not None:
         rows = sorted((rational(a, "order"), rational(e, "cap")) for a, e in renyi.items())
         if not rows or any(a <= 1 or e <= 0 for a, e in rows):

@@ -200,11 +200,16 @@ def _empirical(predicate: Json) -> SummaryRow:
 
 
 def data_of(predicate: Json) -> str:
-    """The data set: as stated, else what the title says after the algorithm's name."""
-    stated = ", ".join(predicate.get("fields", {}).get("data_source", ()))
+    """The data sets in words."""
+    return ", ".join(data_sets_of(predicate)) or say("Data not stated")
+
+
+def data_sets_of(predicate: Json) -> tuple[str, ...]:
+    """The data sets: as stated, else what the title says after the algorithm's name."""
+    stated = tuple(predicate.get("fields", {}).get("data_source", ()))
     title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]
     tail = title.removeprefix(own).removeprefix(": ") if title.startswith(own) else ""
-    return stated or tail or say("Data not stated")
+    return stated or ((tail,) if tail else ())
 
 
 def section_of(name: str) -> str:

@@ -312,3 +312,24 @@ def test_an_entrys_hash_is_that_of_its_canonical_json(name: str) -> None:
     content = {"dataset": name, "number": "7", "previous": "a" * 64, "body": body}
     assert entry.hash == digest(content)
     assert entry.body == body
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_names_that_are_compared_alike_are_one_account_and_one_unit(ledger: Ledger) -> None:
+    for name in ("People", "people ", "\uff50eople"):
+        with pytest.raises(LedgerRefused, match="'people' has an account already"):
+            ledger.create(name, terms())
+    charge(ledger, "a", entity="Person ")
+    assert ledger.state("people").count == 1
+
+
+@pytest.mark.parametrize("name", ["p\u0435ople", "people\u200b", "peo\u00adple"])
+def test_a_name_in_disguise_opens_no_account(ledger: Ledger, name: str, monkeypatch) -> None:
+    with pytest.raises(InvalidParameter, match=r"data set = .*write another name"):
+        ledger.create(name, terms())
+    with pytest.raises(InvalidParameter, match=r"entity of a ledger = .*write another name"):
+        terms(entity=name)
+    monkeypatch.setattr("dpaudit.scope.disguise", lambda name: "")
+    assert ledger.create(name, terms(entity=name)).name == name

@@ -31,7 +31,7 @@ from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.ledger import LedgerBroken, book, open_ledger
 from dpaudit.ledger import terms as terms_module
 from dpaudit.releases import plan
-from dpaudit.scope import central
+from dpaudit.scope import central, protected
 from tests.support.ledger import SCOPE, terms
 
 NO_LOSSES: list[Any] = [Fraction(-1), -1, float("nan"), float("inf"), "1", None, True, sympy.nan]
@@ -343,9 +343,7 @@ def entry(name: str) -> budget.Entry:
     return budget.Entry(
         Path(f"{name}.json"),
         name,
-        "people",
-        "person",
-        "add_remove",
+        protected({"unit": "person", "adjacency": "add_remove"}, ("people",)),
         date(2026, 1, 1),
         PureDP(4, label=name),
         "certified",

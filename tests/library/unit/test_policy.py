@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -95,7 +96,12 @@ REFUSED = {
     ANY + 'keys = ["officer", "stranger"]\nthreshold = 2': "1 of 2 wanted signatures",
     ANY + 'verdict = "certified"': "the verdict is certified_under_assumptions, at least wanted",
     ANY + 'adjacency = "add_remove"': "the adjacency is 'replace_one', wanted: 'add_remove'",
-    ANY + 'unit = "person"': "wanted: 'person'",
+    ANY + 'unit = "person"': "wanted: 'person (record)'",
+    ANY + 'unit = "row"': "the unit is 'row (record, one row)', wanted: 'row (record)'",
+    ANY + 'unit = "row"\nbound = "one row"\nperiod = "day"': "wanted: 'row (record, period day",
+    ANY + 'kind = "user"': "the kind is 'record', wanted: 'user'",
+    ANY + 'model = "local"': "the model is 'central', wanted: 'local'",
+    ANY + 'outputs = ["output"]': "its outputs have 'transcript', which is not allowed",
     ANY + 'epsilon = "0.99"': "wanted epsilon <= 0.99 at a delta of at most 0: epsilon <= 1 is the",
     ANY + "mu = 1": "wanted mu <= 1: none is proved",
     ANY + 'rho = "0.1"': "wanted rho <= 0.1: none is proved",
@@ -113,7 +119,8 @@ def test_each_rule_refuses(rule: str, folder: Path) -> None:
 
 def test_what_is_asked_for_is_accepted(folder: Path) -> None:
     wanted = (
-        ANY + 'keys = ["officer", "stranger"]\nepsilon = "2"\naudit = true\nunit = "row"\n'
+        ANY + 'keys = ["officer", "stranger"]\nepsilon = "2"\naudit = true\n'
+        'unit = "row"\nbound = "one row"\n'
         'implementation = { "mechanisms/case.py" = "' + "0" * 64 + '" }\n'
     )
     assert verdict(folder, wanted, code=0) == ""
@@ -172,6 +179,12 @@ def test_a_date_to_come_is_refused(folder: Path) -> None:
         ("[[rules]]\ndata = ['*']\nimplementation = { a = 'b' }", "64 hex digits"),
         ("[keys.a]\nfile = 'officer.pub'\nsha256 = '00'\n[[rules]]\ndata = ['*']", "not this one"),
         ("[keys.a]\nfile = 'none.pub'\n[[rules]]\ndata = ['*']", "give a key file"),
+        (
+            "[keys.a]\nfile = 'officer.pub'\n[keys.b]\nfile = 'officer.pub'\n"
+            "[[rules]]\ndata = ['*']\nkeys = ['a', 'b']\nthreshold = 2",
+            "[keys.b]: the same key as a",
+        ),
+        ("[[rules]]\ndata = ['*']\nperiod = 'day'", "of a unit, which is missing"),
         ("x = ", "not TOML"),
     ],
 )
@@ -189,3 +202,69 @@ def test_without_its_rules_a_policy_would_accept(
 ) -> None:
     monkeypatch.setattr(Policy, "refusals", lambda *arguments: [])
     assert verdict(folder, ANY + 'epsilon = "0.1"', code=0) == ""
+
+
+# --- every data set, and whom it protects ---------------------------------------------------------
+
+ROW = {"verdict": "certified_under_assumptions", "powerless": [], "signatures": []}
+
+
+def refused(folder: Path, rules: str, change: Callable[[Json], None]) -> list[str]:
+    """What a policy says of a changed certificate."""
+    (folder / "rules.toml").write_text(rules)
+    made = json.loads(json.dumps(noisy_mean()))
+    change(made["predicate"])
+    return read_policy(folder / "rules.toml").refusals(ROW, made)
+
+
+def sources(*names: str) -> Callable[[Json], None]:
+    return lambda predicate: predicate.update(fields={"data_source": list(names)})
+
+
+def test_every_data_set_of_a_certificate_has_to_have_a_rule(tmp_path: Path) -> None:
+    rule = '[[rules]]\ndata = ["Clinic*"]\n'
+    assert refused(tmp_path, rule, sources("clinic 2026")) == []
+    said = refused(tmp_path, rule, sources("clinic 2026", "registry"))
+    assert said == ["policy: no rule is of mechanism 'noisy_mean' on data 'registry'"]
+    two = rule + '[[rules]]\nname = "r"\ndata = ["registry"]\nadjacency = "zero_out"\n'
+    assert "policy, r: the adjacency" in refused(tmp_path, two, sources("clinic", "registry"))[0]
+
+
+def test_a_data_set_in_disguise_is_accepted_by_no_rule(tmp_path: Path, monkeypatch) -> None:
+    rule = '[[rules]]\ndata = ["*"]\n'
+    (said,) = refused(tmp_path, rule, sources("\u0441linic"))
+    assert said.startswith("policy: a name may be read as another one, ")
+    monkeypatch.setattr("dpaudit.scope.disguise", lambda name: "")
+    assert refused(tmp_path, rule, sources("\u0441linic")) == []
+
+
+def test_what_a_scope_leaves_out_is_allowed_by_name(tmp_path: Path) -> None:
+    def change(predicate: Json) -> None:
+        predicate["scope"]["data_accesses"]["uncovered"] = ["the exact maximum"]
+        predicate["scope"]["invariants"] = ["the number of records"]
+
+    rule = '[[rules]]\ndata = ["*"]\n'
+    assert refused(tmp_path, rule, change) == []
+    strict = rule + "uncovered = []\ninvariants = []\n"
+    assert refused(tmp_path, strict, change) == [
+        "policy, rule 1: its uncovered have 'the exact maximum', which is not allowed",
+        "policy, rule 1: its invariants have 'the number of records', which is not allowed",
+    ]
+    named = rule + 'uncovered = ["the exact maximum"]\ninvariants = ["the number of records"]\n'
+    assert refused(tmp_path, named, change) == []
+
+
+def test_a_key_of_two_names_signs_once(folder: Path) -> None:
+    """Where reading let both names in, the count would still be of keys."""
+    (rule,) = read_rule(folder)
+    key = rule.keys[0]
+    twice = replace(rule, keys=(key, replace(key, name="bob")), threshold=2)
+    valid = {"signatures": [{"key_id": key.id, "state": "valid"}]}
+    (said,) = Policy((), (twice,)).refusals(ROW | valid, noisy_mean())
+    assert "1 of 2 wanted signatures" in said
+
+
+def read_rule(folder: Path) -> tuple[Any, ...]:
+    text = '[keys.ann]\nfile = "officer.pub"\n[[rules]]\ndata = ["*"]\nkeys = ["ann"]\n'
+    (folder / "policy.toml").write_text(text)
+    return read_policy(folder / "policy.toml").rules

@@ -14,7 +14,7 @@ import dpaudit as dp
 from dpaudit.certificate import training
 from dpaudit.certificate.certify import Options, Order
 from dpaudit.certificate.replay import command_of
-from dpaudit.certificate.training import Account, read_shape, train
+from dpaudit.certificate.training import Account, read_shape, refuse_other_unit, train
 from dpaudit.curator.files import read_records
 from dpaudit.errors import Disagreement, InvalidParameter, ReleaseInterrupted, Undeclared
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
@@ -347,3 +347,21 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read_records(path, label="c")
     with pytest.raises(InvalidParameter, match="give both"):
         read_records(path, unit="a")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (dp.Setting(unit_entity="visit"), "for one visit, and the account is kept for one person"),
+        (
+            dp.Setting(unit_entity="person", unit_period="one day"),
+            "one person, period one day, and",
+        ),
+    ],
+)
+def test_a_guarantee_for_another_unit_is_not_charged(setting: dp.Setting, said: str) -> None:
+    found = replace(mean(), setting=setting)
+    with pytest.raises(InvalidParameter, match=said):
+        refuse_other_unit(found, "person")
+    refuse_other_unit(replace(found, setting=dp.Setting(unit_entity=" Person")), "person")
+    refuse_other_unit(replace(found, setting=dp.Setting()), "person")
