@@ -174,7 +174,8 @@ def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
     import sympy
 
     sums = CALCULI[str(measure)].measure.sums
-    if {field.name for field in fields(kind)} != NEEDED or sums is None or len(sums.units) != 1:
+    needed = {field.name for field in fields(kind) if field.default is not None}
+    if needed != NEEDED or sums is None or len(sums.units) != 1:
         return None
     load("rules")
     symbol = sympy.Symbol("noise_multiplier", positive=True)
