@@ -2,6 +2,7 @@
 
 from dpaudit.grids.averages import Indices, law_of_mean
 from dpaudit.grids.cells import UNIT, Cells, Masses, trivial
+from dpaudit.grids.chords import by_chords
 from dpaudit.grids.convolved import composed_on, mixture_of, turned
 from dpaudit.grids.counts import (
     LEFT,
@@ -68,6 +69,7 @@ __all__ = [
     "as_float",
     "atom_loss",
     "binomial_masses",
+    "by_chords",
     "cells_from",
     "checked",
     "composed_on",

@@ -337,10 +337,14 @@ class Pair:
         cells = self.cells(grid)
         if cells is not None:
             return cells.discrete(side)
+        if self.has_delta:
+            return grids.by_chords(self.delta, grid, side)
         raise Unsupported(f"{type(self).__name__}: no privacy profile is known for this pair")
 
     def _swapped_on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """The profile of (Q, P), where masses have no closed form."""
+        if self.has_delta and type(self)._on_grid is Pair._on_grid:
+            return grids.by_chords(Swapped(self).delta, grid, side)
         if side is grids.Side.LOWER:
             name = type(self).__name__
             raise grids.NoLower(f"{name} swapped: only an upper profile is known")

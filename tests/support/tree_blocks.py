@@ -27,7 +27,7 @@ BLOCK = 500
 FIRST_SEED = 10_000
 TREES = 100_000
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("exact", "nodes", "families", "measures", "profiles", "accountant")
+ROOMS = ("exact", "grids", "pairs", "nodes", "families", "measures", "profiles", "accountant")
 # By kind: the rooms beside these, and the tests' own modules, of which a log is.
 KINDS = {
     "trees": ((), ("trees.py", "coarse.py")),

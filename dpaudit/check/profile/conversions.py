@@ -42,7 +42,7 @@ from dpaudit.check.profile.transforms import (
     is_smooth,
     smooth_bound,
 )
-from dpaudit.check.profile.values import value_nodes
+from dpaudit.check.profile.values import has_values, nodes_below, value_nodes
 from dpaudit.check.reading import decimal, is_plain, require
 from dpaudit.exact import (
     Number,
@@ -415,6 +415,8 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
         return _values(factor, grid)
     if sign < 0:
         factor = factor.lower
+    if not is_known(factor) and has_closed(factor) and has_values(factor):
+        return _below(factor, grid)
     made = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
     if sign > 0:
         return upper_nodes(made)
@@ -451,6 +453,11 @@ def _slots(factor: Pair, grid: Grid) -> Cells:
     """Cells of less than the pair, in either direction."""
     made = slots_below(factor.unswapped, grid)
     return made.swapped(grid.h) if factor.is_swapped else made
+
+
+@lru_cache(maxsize=8)
+def _below(factor: Pair, grid: Grid) -> Nodes:
+    return nodes_below(factor, grid)
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from dpaudit.pairs.core import Divergence
 
 BITS = 192
 MOST_NODES = 200_000
+# From below no node is left out.
+MOST_NODES_BELOW = 30_000
 LARGEST = 400.0
 # Cases of a product whose closed form is quick enough.
 FEW = 2
@@ -79,6 +82,60 @@ def _kinks(pair: Pair, grid: Grid, at: range, slope: Ball | None) -> tuple[Float
         for v, r, s in zip(x, before, [*slopes, 0], strict=True)
     ]
     return np.array(kinks), up(d[-1])
+
+
+def nodes_below(pair: Pair, grid: Grid) -> Nodes:
+    """A profile at most that of a pair, from its delta at the nodes.
+
+    A chord exceeds delta on its cell by at most its gap u v w / (u + v): w is the cell's width,
+    u and v are how much steeper and flatter the chords beside it are, which lie below delta there.
+    Chords lowered by the larger gap of either side are below delta.  They start on 1 - x and end at
+    0, from where delta is that far above both.
+    Errors: NotConfirmed where too little is left, or of too many nodes.
+    """
+    import flint
+
+    with flint.ctx.workprec(BITS):
+        first, last = _end(pair, grid, -1), _end(pair, grid, 1)
+        if last - first > MOST_NODES_BELOW:
+            raise NotConfirmed("too many nodes")
+        x = [ball(grid.step * k).exp() for k in range(first, last + 1)]
+        d = [delta_by(pair, value) for value in x]
+        steep = _chords(x, d)
+        bends = [t - s for s, t in pairwise([(d[0] - 1) / x[0], *steep, ball(0)])]
+        gaps = [_gap(bends[k], bends[k + 1], x[k + 1] - x[k]) for k in range(len(steep))]
+        lowering = [max(sides) for sides in pairwise([0.0, *gaps, 0.0])]
+        lowered = [value - low for value, low in zip(d, lowering, strict=True)]
+        peak = max(range(len(x)), key=lowering.__getitem__)
+        start = _last([not d[k] - 1 + x[k] >= lowering[k] for k in range(peak + 1)]) + 1
+        end = len(x) - 2 - _last([not d[k] >= lowering[k] for k in range(len(x) - 1, peak - 1, -1)])
+        if end - start < 2:
+            raise NotConfirmed("no node is left")
+        lowered[start], lowered[end] = lowered[start].min(1 - x[start]), ball(0)
+        x, lowered = x[start : end + 1], lowered[start : end + 1]
+        slopes = [(lowered[0] - 1) / x[0], *_chords(x, lowered), ball(0)]
+        kinks = [at * (t - s) for at, (s, t) in zip(x, pairwise(slopes), strict=True)]
+        below = [math.nextafter(float(kink.lower()), -math.inf) for kink in kinks]
+        masses = convex(np.array(below), grid.h)
+        relative = ROUNDING + UNIT * (len(masses) + 8 * max(abs(first), abs(last)) * grid.h)
+        return Nodes(first + start, masses, 0.0, relative, 0.0)
+
+
+def _chords(x: list[Ball], values: list[Ball]) -> list[Ball]:
+    """Slopes between neighbours."""
+    return [(values[k + 1] - values[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
+
+
+def _gap(u: Ball, v: Ball, width: Ball) -> float:
+    steeper, flatter = up(u), up(v)
+    if steeper == 0 or flatter == 0:
+        return 0.0
+    return up(width / (1 / ball(Fraction(steeper)) + 1 / ball(Fraction(flatter))))
+
+
+def _last(marks: list[bool]) -> int:
+    """The last place that is marked; -1 where none is."""
+    return max((k for k, marked in enumerate(marks) if marked), default=-1)
 
 
 def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, float]:

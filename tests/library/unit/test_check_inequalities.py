@@ -288,7 +288,8 @@ ALIKE = {
 def test_the_checker_knows_no_choice_of_the_accountant(checkout: Path) -> None:
     """Numbers of the same name and value, one of which somebody copied, are none but these."""
     package = checkout / "dpaudit"
-    rooms = [package / name for name in ("accountant", "measures", "profiles", "families")]
+    names = ("accountant", "measures", "profiles", "grids", "pairs", "families")
+    rooms = [package / name for name in names]
     checks = [*package.glob("check/**/*.py"), *package.glob("families/*/*theorem.py")]
     others = [file for room in rooms for file in room.rglob("*.py") if file not in checks]
 

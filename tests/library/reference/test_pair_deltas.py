@@ -1,0 +1,92 @@
+"""Formulas of one line, which accountant and checker share: against integrals of densities."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction as F
+
+import flint
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from dpaudit.exact import enclose
+from dpaudit.pairs import Branched, LaplaceShift, Mixed, Normal, Pair, Replaced
+
+Reals = NDArray[np.float64]
+# Where densities are summed: fine next to the kinks of Laplace noise at 0 and 1.
+STEP = 1e-4
+AT: Reals = np.arange(-30, 30, STEP) + STEP / 2
+EPSILONS = [-2.0, -0.3, 0.0, 0.4, 1.1, 3.0]
+
+
+def normal(mean: float) -> Reals:
+    return norm.pdf(AT, mean)
+
+
+def laplace(mean: float, epsilon: float) -> Reals:
+    return epsilon / 2 * np.exp(-epsilon * np.abs(AT - mean))
+
+
+def mixed(rate: float, present: Reals, absent: Reals) -> Reals:
+    return rate * present + (1 - rate) * absent
+
+
+SAMPLED = Mixed(Normal(F(3, 2)), F(1, 5))
+CASES: dict[str, tuple[Pair, Reals, Reals]] = {
+    "normal": (Normal(F(3, 2)), normal(1.5), normal(0)),
+    "laplace": (LaplaceShift(F(2)), laplace(1, 2), laplace(0, 2)),
+    "sampled": (SAMPLED, mixed(0.2, normal(1.5), normal(0)), normal(0)),
+    "sampled, swapped": (SAMPLED.swapped, normal(0), mixed(0.2, normal(1.5), normal(0))),
+    "sampled Laplace": (
+        Mixed(LaplaceShift(F(2)), F(1, 5)),
+        mixed(0.2, laplace(1, 2), laplace(0, 2)),
+        laplace(0, 2),
+    ),
+}
+
+
+def integral(first: Reals, second: Reals, epsilon: float) -> float:
+    """By the rule of midpoints, within 1e-7 for densities of slopes of at most 2."""
+    return float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum() * STEP)
+
+
+def stated(pair: Pair, epsilon: float) -> float:
+    with flint.ctx.workprec(128):
+        return float(pair.delta(enclose(F(epsilon)).exp()).mid())
+
+
+def agrees(name: str) -> bool:
+    pair, first, second = CASES[name]
+    found = [abs(stated(pair, e) - integral(first, second, e)) for e in EPSILONS]
+    return max(found) < 1e-7
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_delta_is_the_integral(name: str) -> None:
+    assert agrees(name)
+
+
+@pytest.mark.parametrize("kind", [Normal, LaplaceShift, Mixed])
+def test_a_formula_that_is_wrong_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kind.delta
+    monkeypatch.setattr(kind, "delta", lambda pair, x, of=None: right(pair, x * 1.001, of))
+    assert not all(agrees(name) for name in ("normal", "laplace", "sampled"))
+
+
+def test_what_is_made_of_pairs_adds_their_deltas() -> None:
+    """A splice takes either side; branches are weighted, their losses moved by log(p / q)."""
+    record = Replaced(F(3, 2), F(1, 5))
+    for epsilon in EPSILONS:
+        side = SAMPLED if epsilon >= 0 else SAMPLED.swapped
+        assert stated(record, epsilon) == pytest.approx(stated(side, epsilon), rel=1e-12)
+        branches = Branched(((F(1, 4), F(1, 2), Normal(F(1))), (F(3, 4), F(1, 2), SAMPLED)))
+        moved = [
+            stated(base, epsilon + shift)
+            for base, shift in (
+                (Normal(F(1)), math.log(2)),
+                (SAMPLED, math.log(2 / 3)),
+            )
+        ]
+        assert stated(branches, epsilon) == pytest.approx(moved[0] / 4 + moved[1] * 3 / 4, rel=1e-9)
