@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LONGEST_TEXT = 600
 TRACEBACK = "DPAUDIT_TRACEBACK"  # set it to see an unforeseen error whole, private data and all
@@ -32,6 +34,23 @@ class InvalidParameter(DpauditError, ValueError):
     ...     print(error)
     ApproxDP.delta = 2: expected a probability below 1
     """
+
+
+@contextmanager
+def optional(
+    extra: str, subject: str, error: type[DpauditError] = InvalidParameter
+) -> Iterator[None]:
+    """Import libraries of an extra inside this block; if one is missing, say how to get it.
+
+    ``extra``: a name under ``project.optional-dependencies``; ``subject``: a plural or a noun that
+    needs the extra, first in the message.
+    Errors: ``error`` in the place of an ImportError; a missing library is named.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        library = f" (missing: {missing.name})" if missing.name else ""
+        raise error(f"{subject}: pip install 'dpaudit[{extra}]'{library}") from None
 
 
 class UnknownTarget(DpauditError):

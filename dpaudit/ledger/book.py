@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_refunds
-from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.errors import DpauditError, InvalidParameter, optional
 from dpaudit.exact.domains import real
 from dpaudit.exact.wire import canonical_bytes, encode_number
 from dpaudit.ledger.journal import SplitLedger, refuse_split
@@ -490,12 +490,8 @@ def open_ledger(url: str | Path, wait: float = WAIT, folder: Path = Path()) -> L
     Errors: LedgerUnavailable where SQLAlchemy is not installed, or for a URL that names no file on
     disk and no server.
     """
-    try:
+    with optional("ledger", "a ledger", LedgerUnavailable):
         import sqlalchemy  # noqa: F401  (asked for here, to say how to get it)
-    except ImportError:
-        raise LedgerUnavailable(
-            "a ledger needs SQLAlchemy: pip install 'dpaudit[ledger]'"
-        ) from None
     return Ledger(str(url), wait, folder)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, optional
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released
 
@@ -117,10 +117,8 @@ class TorchTarget:
     def _made_private(self, module: Any, optimizer: Any, loader: Any) -> tuple[Any, Any, Any, Any]:
         if self.private is None:
             return module, optimizer, loader, None
-        try:
+        with optional("torch", "private training"):
             from opacus import PrivacyEngine
-        except ImportError:
-            raise InvalidParameter("Opacus is not installed: pip install opacus") from None
         engine = PrivacyEngine()
         made = engine.make_private(
             module=module,
@@ -200,10 +198,6 @@ def _plain_copy(trained: Any, make: Callable[[], Any]) -> Any:
 
 
 def _torch() -> Any:
-    try:
+    with optional("torch", "training with PyTorch"):
         import torch
-    except ImportError:
-        raise InvalidParameter(
-            "torch is not installed: pip install 'dpaudit[torch]' (a CPU wheel is enough)"
-        ) from None
     return torch

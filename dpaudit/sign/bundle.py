@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.errors import CertificateRejected, InvalidParameter, optional
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.sign.envelope import PAYLOAD_TYPE, Signed
 from dpaudit.storage.evidence import Evidence, read_once
 
 SUFFIX = ".sigstore.json"
 LARGEST_BUNDLE = 2**24
-EXTRA = "sigstore bundles need the library `sigstore`: pip install 'dpaudit[sigstore]'"
+SUBJECT = "sigstore bundles"
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,10 @@ def service(root: Path | None = None) -> Any:
 
     Errors: InvalidParameter without the library, or without roots.
     """
-    try:
+    with optional("sigstore", SUBJECT):
         from sigstore.errors import Error
         from sigstore.models import TrustedRoot
         from sigstore.verify import Verifier
-    except ImportError:
-        raise InvalidParameter(EXTRA) from None
     try:
         if root is None:
             return Verifier.production(offline=True)
@@ -99,12 +97,10 @@ def bundled(
     :func:`service`.
     Errors: CertificateRejected for a file that is no bundle; InvalidParameter without the library.
     """
-    try:
+    with optional("sigstore", SUBJECT):
         from sigstore.errors import Error, VerificationError
         from sigstore.models import Bundle
         from sigstore.verify import policy
-    except ImportError:
-        raise InvalidParameter(EXTRA) from None
     try:
         content = place.json
         bundle = Bundle.from_json(place.content)

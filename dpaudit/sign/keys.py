@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.errors import InvalidParameter, OutputNotWritable, optional
 from dpaudit.storage.evidence import Evidence, read_once
 from dpaudit.storage.files import write_new
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LARGEST_KEY = 2**16
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-EXTRA = "signatures need the library `cryptography`: pip install 'dpaudit[sign]'"
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,8 @@ def public_key(path: Path, name: str = "") -> Key:
 
 def library() -> None:
     """Errors: InvalidParameter if the library is not installed."""
-    try:
+    with optional("sign", "signatures"):
         import cryptography  # noqa: F401
-    except ImportError:
-        raise InvalidParameter(EXTRA) from None
 
 
 def _file(path: Path) -> Evidence:

@@ -13,10 +13,9 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, optional
 from dpaudit.storage.evidence import read_once
 
-EXTRA = "time stamps need the library `rfc3161-client`: pip install 'dpaudit[sign]'"
 LARGEST_TOKEN = 2**17
 
 
@@ -93,8 +92,6 @@ def of_signature(token: bytes, signature: bytes) -> bool:
 
 def _client() -> Any:
     """Errors: InvalidParameter if the library is not installed."""
-    try:
+    with optional("sign", "time stamps"):
         import rfc3161_client
-    except ImportError:
-        raise InvalidParameter(EXTRA) from None
     return rfc3161_client

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, optional
 from dpaudit.storage.data import open_data
 from dpaudit.storage.evidence import strict_json
 from dpaudit.tabular.source import readable
@@ -216,10 +216,8 @@ def frame_columns(frame: Any, where: str = "data") -> Columns:
 
     Errors: InvalidParameter for another object.
     """
-    try:
+    with optional("tables", f"{where}: frames"):
         import narwhals as nw
-    except ImportError:
-        raise InvalidParameter(f"{where}: frames need pip install 'dpaudit[tables]'") from None
     try:
         native = nw.from_native(frame, allow_series=True)
     except TypeError:
@@ -507,12 +505,10 @@ def _array_cells(array: npt.NDArray[Any]) -> Any:
 
 
 def _parquet(path: Path) -> Columns:
-    try:
+    with optional("tables", f"{path}: .parquet files"):
         import narwhals  # noqa: F401
         import pyarrow as pa
         import pyarrow.parquet as parquet
-    except ImportError:
-        raise InvalidParameter(f"{path}: .parquet needs pip install 'dpaudit[tables]'") from None
     with open_data(path) as stream:
         try:
             table = parquet.ParquetFile(stream).read()

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, optional
 from mechanisms.papers.common.factors import Factors
 
 Array: TypeAlias = NDArray[np.float64]
@@ -243,10 +243,6 @@ def _check_fit(fit: str) -> None:
 
 
 def _torch() -> Any:
-    try:
+    with optional("torch", "losses by autograd"):
         import torch
-    except ImportError:
-        raise InvalidParameter(
-            "losses by autograd need PyTorch: pip install 'dpaudit[torch]'"
-        ) from None
     return torch
