@@ -52,7 +52,7 @@ def rows_of(checkout: Path, name: str) -> list[str]:
         ]
         letter = {"epsilon": "ε", "mu": "μ"}
         other = "".join(f"{letter[key]} ≥ {lower(bound[key], 4)}" for bound, key in others[:1])
-        cells = [row.claim, row.accounted, row.attacked, other, row.verdict.lower()]
+        cells = [row.claim, row.accounted, row.attacked, row.likely, other, row.verdict.lower()]
         found.append(" | ".join([f"| {name}", *cells]).replace("\u00a0", " ") + " |")
     return found
 
