@@ -17,6 +17,7 @@ from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest
 from tests.library.cli import bench
+from dpaudit.check.unchecked import UNCHECKED
 from tests.library.cli.bench import Json, held
 from tests.support.forger import _lowered as lowered
 from tests.support.forger import remembered
@@ -43,6 +44,12 @@ ON_TRUST = {
     "audits/*/threat_model", "audits/*/attack", "audits/*/neighbours", "audits/*/neighbours_text",
     "audits/*/training_trials", "audits/*/threshold", "audits/*/estimator",
     "conformance/*/detail", "conformance/*/tried", "examination",
+    *(
+        field.replace(" ", "/*/", 1).replace("bounds ", "bounds/*/").replace(" ", "/")
+        for group in UNCHECKED
+        for field in group.fields
+        if field.startswith("likelihoods ") and field != "likelihoods bounds lower"
+    ),
 }  # fmt: skip
 # A p-value of 1 bounds its statistic from one side, and a check that was not run has none.
 OPEN = {"statistic", "size", "among", "parameter"}
@@ -153,7 +160,9 @@ def test_no_value_can_be_changed(name: str, share: int) -> None:
 
 
 def weaker(path: Path_, value: Any, other: Any) -> bool:
-    """Whether an expression's numbers only became larger: an upper bound all the same."""
+    """Whether an upper bound's numbers only became larger, or a lower bound smaller."""
+    if pattern(path) == "likelihoods/*/bounds/*/lower":
+        return float(other) < float(value)
     return pattern(path) == "derivation/steps/*/expression" and lowered((value, other)) <= 0
 
 
