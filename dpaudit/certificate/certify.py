@@ -434,6 +434,8 @@ def _likelihoods(
     """
     order, options = run.orders[index], run.options
     mechanism, declaration = order.mechanism, order.mechanism.declaration
+    if not run.budget.likelihoods:
+        return []  # no claim of any mechanism is in a measure that likelihoods bound
     own = [a.attacked for a in attempts if not a.differs]
     pairs = {a.suite.neighbours.digests: a.suite.neighbours for a in own}
     if examination.pair is not None:

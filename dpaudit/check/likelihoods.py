@@ -70,7 +70,25 @@ def _audit(row: Json, total: int, predicate: Json) -> list[LikelyBound]:
     require(len(row["scores"]) <= row["runs"], f"{place}: more scores than runs")
     scores = [tuple(_signed(text, place) for text in pair) for pair in row["scores"]]
     require(all(loss > 0 for loss, _ in scores), f"{place}: a loss that is not positive")
-    return [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
+    bounds = [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
+    given = {(one.measure, one.delta and decimal(one.delta)) for one in bounds}
+    complete = not bounds or given == _asked(predicate["claims"])
+    require(complete, f"{place}: expected one bound for each measure and delta that is claimed")
+    return bounds
+
+
+def _asked(claims: Sequence[Json]) -> set[tuple[str, Any]]:
+    """The measures of claims, with the delta of those that have one."""
+    asked: set[tuple[str, Any]] = set()
+    for stated in (claim["stated"] for claim in claims):
+        measure = stated["measure"] if stated else ""
+        if measure == "pure_dp":
+            asked.add(("approx_dp", Fraction(0)))
+        elif measure == "approx_dp" and is_plain(stated["delta"]):
+            asked.add((measure, decimal(stated["delta"])))
+        elif measure in ("gdp", "zcdp"):
+            asked.add((measure, ""))
+    return asked
 
 
 def _share(row: Json, total: int, place: str) -> Fraction:

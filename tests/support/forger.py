@@ -38,6 +38,7 @@ from dpaudit.check.unchecked import (
     ROUNDING,
     SIGNERS_WORD,
     WEAKER,
+    WEAKER_FROM_BELOW,
 )
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import decode_number, digest
@@ -80,6 +81,7 @@ class Tried:
     claims_hold: bool = True
     moved: float = 0.0
     lowered: float = 0.0
+    raised: float = 0.0
 
 
 @contextmanager
@@ -404,9 +406,17 @@ def attempt(honest: Json, forged: Json) -> Tried:
     except NONSENSE as error:
         return Tried(fields, accepted=False, reason=f"not written: {error}")
     pairs = list(values(*map(without_choices, (honest, forged))))
-    moved, lowered = (max(map(how, pairs), default=0.0) for how in (_moved, _lowered))
+    moved, lowered, raised = (
+        max(map(how, pairs), default=0.0) for how in (_moved, _lowered, _raised)
+    )
     return Tried(
-        fields, accepted=True, reason="", claims_hold=holds(forged), moved=moved, lowered=lowered
+        fields,
+        accepted=True,
+        reason="",
+        claims_hold=holds(forged),
+        moved=moved,
+        lowered=lowered,
+        raised=raised,
     )
 
 
@@ -451,6 +461,10 @@ def _lowered(pair: tuple[Any, Any]) -> float:
     return max(((a - b) / a for a, b in both if a > 0), default=0.0)
 
 
+def _raised(pair: tuple[Any, Any]) -> float:
+    return _lowered((pair[1], pair[0]))
+
+
 def holds(predicate: Json) -> bool:
     """Whether every claim that is said to be proved is, by the accountant's own account of it."""
     claims = [[row[k] for k in ("stated_text", "exact", "verdict", "check")]
@@ -491,6 +505,10 @@ def kind_of(tried: Tried) -> str:
         return "the signer's word"
     known = (*AS_GOOD, *OBSERVED, *CHOSEN, *APART, *(ROUNDED if tried.moved <= ROUNDING else ()))
     known = (*known, *(WEAKER if tried.lowered <= ROUNDING else ()))
+    # A smaller lower bound is weaker, a larger one follows from other losses and weights alone.
+    follows = tried.raised <= ROUNDING or "likelihoods scores" in tried.fields
+    given = [name for name in WEAKER_FROM_BELOW if "bounds" not in name]
+    known = (*known, *(WEAKER_FROM_BELOW if follows else given))
     if all(_within(name, known) for name in others):
         return "true"
     return "NOT LISTED: " + ", ".join(others)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
+from mechanisms.papers.common import losses as losses_module
 from mechanisms.papers.common.losses import (
     Array,
     LeastSquares,
@@ -227,7 +228,7 @@ def test_means_over_blocks_equal_means_over_all_records(
     loss: Loss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters, records = sample(loss, trials=2, n=11)
-    monkeypatch.setattr("mechanisms.papers.common.losses.LARGEST_BLOCK", 3 * parameters.size)
+    monkeypatch.setattr(losses_module, "LARGEST_BLOCK", 3 * parameters.size)
     norms = squared_gradient_norm(loss, parameters, records)
     mean = loss.gradients(parameters, records).mean(axis=1)
     np.testing.assert_allclose(norms, np.linalg.norm(mean, axis=1) ** 2, rtol=1e-12, atol=1e-15)

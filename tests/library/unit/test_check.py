@@ -244,7 +244,7 @@ def test_the_checker_runs_without_the_accountant(tmp_path: Path) -> None:
     )
     loaded = set(child.stdout.split())
     rooms = {".".join(name.split(".")[:2]) for name in loaded}
-    names = "check errors exact families nodes scope storage version".split()
+    names = "check errors exact families nodes pairs scope storage version".split()
     assert rooms == {"dpaudit", *(f"dpaudit.{name}" for name in names)}
     assert not [name for name in loaded if name.endswith(("rules", "kernel"))]
 
