@@ -17,7 +17,7 @@ from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
 from mechanisms.papers.common.factors import Factors, clipped_sums, ghost_norms
 from mechanisms.papers.common.losses import LeastSquares, Logistic, Loss, SoftplusNetwork
-from mechanisms.papers.diff2 import ghost
+from mechanisms.papers.diff2 import ghost as ghost_module
 from mechanisms.papers.diff2.catalogue import diff2_gd_network
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.ghost import (
@@ -113,7 +113,7 @@ def test_the_clipped_mean_is_the_explicit_one(radius: Any) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 30])
 def test_blocks_of_rows_add_up(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ghost, "ROWS", size)
+    monkeypatch.setattr(ghost_module, "ROWS", size)
     weights = np.random.default_rng(4).uniform(0, 1, 30)
     plain, ghost = queries(0.5, weights)
     records = Records(np.concatenate([rows(29), [HOSTILE["not a number"]]]))
