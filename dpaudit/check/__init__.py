@@ -19,7 +19,7 @@ from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.empirical import UNCHECKED as UNCHECKED_OF_AUDITS
 from dpaudit.check.empirical import check_empirical
 from dpaudit.check.file import NotACertificate, NotDone, is_empirical
-from dpaudit.check.likelihoods import rederive_likelihoods, require_unbroken
+from dpaudit.check.likelihoods import rederive_likelihoods, require_complete, require_unbroken
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
@@ -139,6 +139,7 @@ def _check(certificate: Json) -> Confirmed:
     case = Case(predicate, root, values, bounds, known, likely)
     check_claims(case)
     require_unbroken(predicate, likely)
+    require_complete(predicate)
     check_conformance(predicate, root)
     doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
     trusted = dict.fromkeys(text for value in values for text in value.trusted)

@@ -70,11 +70,20 @@ def _audit(row: Json, total: int, predicate: Json) -> list[LikelyBound]:
     require(len(row["scores"]) <= row["runs"], f"{place}: more scores than runs")
     scores = [tuple(_signed(text, place) for text in pair) for pair in row["scores"]]
     require(all(loss > 0 for loss, _ in scores), f"{place}: a loss that is not positive")
-    bounds = [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
-    given = {(one.measure, one.delta and decimal(one.delta)) for one in bounds}
-    complete = not bounds or given == _asked(predicate["claims"])
-    require(complete, f"{place}: expected one bound for each measure and delta that is claimed")
-    return bounds
+    return [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
+
+
+def require_complete(predicate: Json) -> None:
+    """Errors: CertificateRejected where an audit leaves out the bound of a claimed measure."""
+    asked = _asked(predicate["claims"])
+    for row in predicate.get("likelihoods", []):
+        lower = [bound["lower"] for bound in row["bounds"]]
+        given = {(one["measure"], decimal(one["delta"]) if "delta" in one else "") for one in lower}
+        require(
+            not given or given == asked,
+            f"likelihood audit {row['id'][:40]}: expected one bound for each measure and delta "
+            "that is claimed",
+        )
 
 
 def _asked(claims: Sequence[Json]) -> set[tuple[str, Any]]:

@@ -25,9 +25,18 @@ from dpaudit.mutate.operators import Planted, edited
 from dpaudit.storage import roots
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
 
-MEMORY = 6 << 30
+MEMORY = 6 << 30  # bytes that a child may ask for beside what it has of its parent
 FORKING = threading.Lock()
 OVERTIME, DIED = "overtime", "died"
+
+
+def _address_space() -> int:
+    """Bytes of address space that this process has; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text("ascii").split()[0]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 def forked(work: Callable[[], Any], seconds: float) -> Any:
@@ -67,8 +76,9 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
 
 def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
     try:
+        most = _address_space() + MEMORY
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         os.dup2(2, 1)
         try:
             forget()
