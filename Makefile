@@ -52,7 +52,7 @@ test test-research quality: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY)  ## the tests of library and catalogue but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),tests/library tests/catalogue)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),tests/catalogue tests/library)
 
 test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECTED)" $(or $(ARGS),tests/research)

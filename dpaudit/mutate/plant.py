@@ -76,11 +76,11 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
 
 def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
     try:
-        most = _address_space() + MEMORY
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        os.dup2(2, 1)
         try:
+            most = _address_space() + MEMORY
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            os.dup2(2, 1)
             forget()
             found = work()
         except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
