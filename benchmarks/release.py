@@ -246,10 +246,12 @@ def _never_worse(found: Mapping[str, Mapping[str, Any]]) -> str:
     if not ratios:
         return "No other tool was run."
     worse = sum(ratio < 1 for ratio in ratios)
-    never = "never larger than" if not worse else f"in {worse} of {len(ratios)} cases larger than"
+    never = "in none" if not worse else f"in {worse}"
+    low, high = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
     return (
-        f"Of {len(ratios)} queries by other tools, dpaudit's noise is {never} theirs: theirs is "
-        f"{min(ratios):.3f} to {max(ratios):.3f} times as large."
+        f"Other tools were asked {len(ratios)} of the queries. dpaudit's noise is larger than "
+        f"theirs {never} of them; their noise is {low if low == high else f'{low} to {high}'} "
+        "times as large as dpaudit's."
     )
 
 
@@ -400,7 +402,7 @@ def opendp_of(rows: int, python: str) -> Any:
 
 
 def scale_lines(parts: Mapping[str, Any]) -> list[str]:
-    """What the scale took, of parts named "rows, order" and "rows, opendp"."""
+    """Rows of the table of scale, from results named "rows, order" and "rows, opendp"."""
     queries = {int(n.split()[0]): row for n, row in parts.items() if n.endswith("opendp")}
     rows = [["rows", "order", "with privacy", "plain SQL", "ratio", "processor time, ratio"]]
     for name, row in parts.items():

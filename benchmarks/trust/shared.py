@@ -39,7 +39,7 @@ main(sys.argv[1:], standalone_mode=False)
 
 
 def answer(act: Callable[[], Any], most: int = 90) -> str:
-    """What an action gives, or its refusal in at most so many characters."""
+    """An action's result, or its refusal, in at most so many characters."""
     try:
         return str(act())
     except dp.DpauditError as error:

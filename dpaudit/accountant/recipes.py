@@ -211,8 +211,8 @@ def _declared(
         )
     if run.batch % own:
         raise InvalidParameter(f"microbatch = {own}: expected a divisor of batch = {run.batch}")
-    # What is replaced moves a sum by two norms and flips a bit of a count, as does a mean that is
-    # clipped of a microbatch, whoever of its records changes.
+    # A replaced record moves a clipped sum by two norms.  A record that changes within a microbatch
+    # moves that microbatch's clipped mean by two norms under every adjacency.
     norms = 2 if replaced or own > 1 else 1
     scaled = replace(run, sigma=run.sigma / (norms * moved))
     found = make(scaled)

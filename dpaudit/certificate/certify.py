@@ -430,7 +430,8 @@ def _likelihoods(
     """Bounds from likelihoods of the named program, on each pair that it is attacked on.
 
     None where a check of the program is broken: they rest on what the checks test.  A stand-in has
-    none, and neither has a program whose runs are long beyond the fewest that are counted.
+    none, and neither has a program whose runs are long beyond the fewest that are counted.  The
+    largest bound over all pairs is printed, so that the pairs share the error of the printed level.
     """
     order, options = run.orders[index], run.options
     mechanism, declaration = order.mechanism, order.mechanism.declaration
@@ -459,7 +460,7 @@ def _likelihoods(
             seed=run.seed,
             index=number * SUITES + index,
             runs=max(FEWEST_RUNS, runs),
-            shown_error=SHOWN_ERROR,
+            shown_error=SHOWN_ERROR / len(pairs),
             decisive_error=run.budget.likelihood,
             jobs=options.jobs,
         )

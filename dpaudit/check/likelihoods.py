@@ -48,7 +48,9 @@ def rederive_likelihoods(predicate: Json) -> list[LikelyBound]:
     rows = predicate.get("likelihoods", [])
     total = sum(len(row["bounds"]) for row in rows)
     require(len({row["id"] for row in rows}) == len(rows), "two likelihood audits have one name")
-    return [bound for row in rows for bound in _audit(row, total, predicate)]
+    # The largest bound of a measure is printed: the audits share the error of the printed level.
+    shown = SHOWN_ERROR / max(len(rows), 1)
+    return [bound for row in rows for bound in _audit(row, total, shown, predicate)]
 
 
 def require_unbroken(predicate: Json, likely: Sequence[LikelyBound]) -> None:
@@ -59,7 +61,7 @@ def require_unbroken(predicate: Json, likely: Sequence[LikelyBound]) -> None:
     require(not (broken and likely), "bounds from likelihoods although a check is broken")
 
 
-def _audit(row: Json, total: int, predicate: Json) -> list[LikelyBound]:
+def _audit(row: Json, total: int, shown: Fraction, predicate: Json) -> list[LikelyBound]:
     place = f"likelihood audit {row['id'][:40]}"
     error = _share(row, total, place)
     first, second = row["neighbours"]
@@ -70,7 +72,8 @@ def _audit(row: Json, total: int, predicate: Json) -> list[LikelyBound]:
     require(len(row["scores"]) <= row["runs"], f"{place}: more scores than runs")
     scores = [tuple(_signed(text, place) for text in pair) for pair in row["scores"]]
     require(all(loss > 0 for loss, _ in scores), f"{place}: a loss that is not positive")
-    return [_bound(bound, scores, row["runs"], error, place) for bound in row["bounds"]]
+    levels = (("lower", shown), ("decisive", error))
+    return [_bound(bound, scores, row["runs"], levels, place) for bound in row["bounds"]]
 
 
 def require_complete(predicate: Json) -> None:
@@ -116,7 +119,9 @@ def _signed(text: str, place: str) -> Fraction:
     return -decimal(text[1:]) if text.startswith("-") else decimal(text)
 
 
-def _bound(row: Json, scores: Sequence[Any], runs: int, error: Fraction, place: str) -> LikelyBound:
+def _bound(
+    row: Json, scores: Sequence[Any], runs: int, levels: Sequence[tuple[str, Fraction]], place: str
+) -> LikelyBound:
     measure, at = row["lower"]["measure"], decimal(row["at"])
     require(measure in FIELDS, f"{place}: a bound in another measure")
     field, tested = FIELDS[measure]
@@ -129,7 +134,6 @@ def _bound(row: Json, scores: Sequence[Any], runs: int, error: Fraction, place: 
         require(0 < stated < 1 and abs(at / stated - 1) <= SLACK, f"{place}: at another delta")
         at = stated
     require(measure != "zcdp" or at > 1, f"{place}: an order of at most 1")
-    levels = (("lower", SHOWN_ERROR), ("decisive", error))
     for (name, level), number, fraction in zip(
         levels, row["refuted"], row["fractions"], strict=True
     ):

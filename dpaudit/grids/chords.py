@@ -76,7 +76,7 @@ def _end(excess: Callable[[int], Any], grid: Grid, sign: int) -> int:
 
 
 def _slopes(x: list[Any], values: list[Any]) -> list[Any]:
-    """Of the chords from (0, 1), between nodes, and from the last one on."""
+    """Slopes of the chords: from (0, 1) to the first node, between nodes, and beyond the last."""
     inner = [(values[i + 1] - values[i]) / (x[i + 1] - x[i]) for i in range(len(x) - 1)]
     return [(values[0] - 1) / x[0], *inner, values[0] * 0]
 

@@ -19,7 +19,7 @@ from dpaudit.errors import DpauditError
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 ROLLBACK = 1  # the version in byte 18 of a database without a write-ahead log
 COUNTER = slice(24, 28)  # of page 1: how many transactions changed the file
-# Of a journal's header, which a database may have in sectors of up to 64 KiB.
+# The fields of a journal's header: magic, records, nonce, pages, sector size, page size.
 JOURNAL_HEADER = struct.Struct(">8sI4sIII")
 
 # Closing any handle of a file drops the locks that SQLite holds on it in this process

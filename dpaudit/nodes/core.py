@@ -302,7 +302,7 @@ def adjacencies(value: object, place: str) -> str | None:
 def stated_under(root: Node, *among: Adjacency | str) -> Node:
     """The declaration whose noise multipliers are over a sensitivity under these adjacencies.
 
-    What says so already stays as it is.
+    A node that names its adjacencies already is left unchanged.
     """
     named = adjacencies(" ".join(among), "under")
     done: dict[int, Node] = {}

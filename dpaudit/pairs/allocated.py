@@ -72,7 +72,10 @@ class Allocated(Pair):
         return self._loose(grid, side) if side is grids.Side.UPPER else grids.trivial(grid.step)
 
     def _mean_cells(self, grid: grids.Grid, side: grids.Side) -> grids.Cells | None:
-        """Of the mean ratio, or of fewer slots above; None where only loose bounds are known."""
+        """Cells of the mean ratio's law; for an upper side perhaps of fewer slots, which dominate.
+
+        None where only loose bounds are known.
+        """
         noise, slots = check_allocated(self)
         if slots == 1:
             return Normal(1 / noise).cells(grid)

@@ -476,7 +476,7 @@ class Swapped(Pair):
         return high, low
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
-        """Of the base at 1 / x, times x; and 1 - x."""
+        """1 - x + x delta_base(1 / x)."""
         return 1 - x + x * (of or delta_of)(self.base, 1 / x)
 
     def loss_masses(self, tail: float) -> grids.Closed | None:

@@ -13,6 +13,7 @@ At a place s next to t it is off by the integral of (R - x) times the normal den
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -43,15 +44,19 @@ LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
 NEAR = 2.0**-42
 
 
-@dataclass(frozen=True)
-class Drawn(Pair):
-    """N(J mu, 1) against N(0, 1), J binomial(size, rate) and not seen."""
+class _Drawn(Pair):
+    """N(m_J, 1) against N(0, 1), J binomial(size, rate) and not seen, m_0 = 0."""
 
-    mu: Number
     rate: Number
     size: Number
 
-    grows: ClassVar[Comparisons] = {"mu": at_least, "rate": rate_at_least, "size": at_least}
+    @abstractmethod
+    def places(self) -> list[Ball]:
+        """m_0, m_1, ... as balls, to the last that is different."""
+
+    @abstractmethod
+    def steps(self) -> grids.Floats:
+        """m_1, m_2, ... as floats, as many."""
 
     @property
     def extremes(self) -> Extremes:
@@ -64,6 +69,24 @@ class Drawn(Pair):
     def loss_masses(self, tail: float) -> grids.Closed | None:
         return _loss_masses(self, tail)
 
+
+@dataclass(frozen=True)
+class Drawn(_Drawn):
+    """N(J mu, 1) against N(0, 1), J binomial(size, rate) and not seen."""
+
+    mu: Number
+    rate: Number
+    size: Number
+
+    grows: ClassVar[Comparisons] = {"mu": at_least, "rate": rate_at_least, "size": at_least}
+
+    def places(self) -> list[Ball]:
+        mu = enclose(self.mu)
+        return [j * mu for j in range(int(self.size) + 1)]
+
+    def steps(self) -> grids.Floats:
+        return np.arange(1.0, int(self.size) + 1) * grids.as_float(self.mu, "mu")
+
     @property
     def draw(self) -> Draw | None:
         moves = tuple(j * self.mu for j in range(1, int(self.size) + 1))
@@ -71,7 +94,7 @@ class Drawn(Pair):
 
 
 @dataclass(frozen=True)
-class DrawnMoves(Pair):
+class DrawnMoves(_Drawn):
     """N(m_J, 1) against N(0, 1), J binomial(size, rate) and not seen.
 
     m_0 = 0; ``moves`` are m_1 <= m_2 <= ..., the last of them also for every larger J.
@@ -83,44 +106,33 @@ class DrawnMoves(Pair):
 
     grows: ClassVar[Comparisons] = {"moves": each_at_least, "rate": rate_at_least}
 
-    @property
-    def extremes(self) -> Extremes:
-        """The loss is log P(J = 0) at least."""
-        return -self.size * log(1 - self.rate), infinity()
+    def places(self) -> list[Ball]:
+        moves = self.moves[: int(self.size)]
+        return [enclose(Fraction(0)), *map(enclose, moves)]
 
-    def delta(self, x: Ball, of: Delta | None = None) -> Ball:
-        return _delta(self, x)
-
-    def loss_masses(self, tail: float) -> grids.Closed | None:
-        return _loss_masses(self, tail)
+    def steps(self) -> grids.Floats:
+        moves = self.moves[: int(self.size)]
+        return np.array([grids.as_float(move, "moves") for move in moves])
 
     @property
     def draw(self) -> Draw | None:
         return Draw(self.rate, self.size, self.moves)
 
 
-Moved = Drawn | DrawnMoves
-
-
 # --- at one point, in balls ----------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def _balls(pair: Moved, bits: int) -> tuple[list[Ball], list[Ball]]:
+def _balls(pair: _Drawn, bits: int) -> tuple[list[Ball], list[Ball]]:
     """The masses of J, and m_J; those from the last move on are one."""
     q, k = enclose(pair.rate), int(pair.size)
     weights = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    if isinstance(pair, Drawn):
-        mu = enclose(pair.mu)
-        return weights, [j * mu for j in range(k + 1)]
-    last = min(len(pair.moves), k)
-    return (
-        [*weights[:last], sum(weights[last:])],
-        [enclose(Fraction(0)), *(enclose(move) for move in pair.moves[:last])],
-    )
+    moves = pair.places()
+    last = len(moves) - 1
+    return [*weights[:last], sum(weights[last:])], moves
 
 
-def _delta(pair: Moved, x: Ball) -> Ball:
+def _delta(pair: _Drawn, x: Ball) -> Ball:
     """delta at x, at the precision of the context."""
     import flint
 
@@ -159,19 +171,14 @@ def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
 
 
 @lru_cache(maxsize=256)
-def _floats(pair: Moved) -> tuple[grids.Floats, grids.Floats, float]:
+def _floats(pair: _Drawn) -> tuple[grids.Floats, grids.Floats, float]:
     """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
     k = int(pair.size)
     if k > LARGEST_SIZE:
         raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
     weights, _ = _balls(pair, 0)
     logs = [float(weight.log().mid()) for weight in weights[1:]]
-    steps = (
-        np.arange(1.0, k + 1) * grids.as_float(pair.mu, "mu")
-        if isinstance(pair, Drawn)
-        else (np.array([grids.as_float(move, "moves") for move in pair.moves[: len(logs)]]))
-    )
-    return steps, np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())
+    return pair.steps(), np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())
 
 
 def _log_g(
@@ -212,11 +219,11 @@ def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals
     raise grids.TooFine("a group's losses are not told apart in floats")
 
 
-def _start(pair: Moved, y: float) -> float:
+def _start(pair: _Drawn, y: float) -> float:
     return float(_places(_floats(pair), np.array([y]))[0])
 
 
-def _loss_masses(pair: Moved, tail: float) -> grids.Closed:
+def _loss_masses(pair: _Drawn, tail: float) -> grids.Closed:
     """Masses by loss."""
     parameters = _floats(pair)
     moves, logs, log_none = parameters

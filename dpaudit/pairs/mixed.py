@@ -65,7 +65,7 @@ class Mixed(Pair):
         return log(1 / least), largest
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
-        """Of the base at 1 + (x - 1) / rate, times the rate, for x > 1 - rate; else 1 - x.
+        """rate times delta_base(1 + (x - 1) / rate) for x > 1 - rate, and 1 - x otherwise.
 
         Source: Balle, Barthe, Gaboardi 2018, Theorem 2.
         """

@@ -32,8 +32,7 @@ else:
     grids = Later("dpaudit.grids")
 
 INTERVALS, BITS = 1_500, 320
-# Of masses of intervals, in roundings.
-ROUNDED = 8
+ROUNDED = 8  # rounding errors that the mass of one interval holds
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Product(Pair):
 
     @property
     def case_count(self) -> int:
-        """Of factors that each occur once."""
+        """The number of joint cases where each factor occurs once; 0 otherwise."""
         once = all(times == 1 for _, times in self.parts)
         return math.prod(pair.case_count for pair, _ in self.parts) if once else 0
 

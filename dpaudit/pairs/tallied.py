@@ -165,7 +165,7 @@ def _beyond(rare: Number, others: int, least: int, bits: int) -> Ball:
             return outside.union(0)
         if place < others * chance and outside < flint.arb(2) ** -(bits + GUARD):
             return 1 - outside.union(0)
-        # What is small keeps its digits.
+        # The smaller tail keeps its leading digits; one minus the larger would lose them.
         if place < others * chance:
             return 1 - _tail(1 - chance, others, others - least + 1)
         return _tail(chance, others, least)

@@ -33,7 +33,7 @@ SMALLEST = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class _Losses:
-    """``losses`` and ``log_weights``, (runs,) each, finite; a loss below 0 shows nothing.
+    """Privacy losses and logarithms of weights, (runs,) each, finite.
 
     Errors: InvalidParameter for other shapes, or numbers that are not finite.
     """
@@ -55,11 +55,11 @@ class _Losses:
 
 
 class PilotLosses(_Losses):
-    """Of runs that choose the proposal and the bet, and are not counted."""
+    """Losses and weights of pilot runs; they choose proposal and bet, and are not counted."""
 
 
 class CountedLosses(_Losses):
-    """Of runs that a bound is made of, as they are stored: of six decimals, rounded down."""
+    """Losses and weights of the counted runs, rounded down to the six decimals that are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,7 +137,7 @@ class Bet:
         return self._lower(counted, 1.0)
 
     def promise(self, pilot: PilotLosses, runs: int) -> float:
-        """What so many runs like the pilot's would show; no bound."""
+        """The bound that so many runs like the pilot's would give: a forecast, no bound itself."""
         _of_type(pilot, PilotLosses)
         return self._lower(pilot, runs / len(pilot))
 

@@ -229,7 +229,7 @@ def _order(rho: float, epsilon: float) -> float:
 
 
 def _bound(pair: Pair, x: Ball) -> Ball | None:
-    """Of a pair whose divergences alone are known."""
+    """An upper bound of delta where only a divergence of the pair is known; None otherwise."""
     known = pair.divergence
     if known is None:
         return None

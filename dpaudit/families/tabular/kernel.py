@@ -108,7 +108,7 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         """Counts moved by whole numbers; a key that is there stays, and one that is not too."""
         return np.where(values > 0, np.maximum(super().away(values, others, shift), 1.0), values)
 
-    # Of counts that are hidden a tilted law of the noise is not known: the counts are moved.
+    # A hidden count has no known tilted law, so the proposal moves the counts and keeps the noise.
     sample_away = Kernel.sample_away
     log_density_away = Kernel.log_density_away
 
