@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.storage.files import write_atomically, write_new
+from dpaudit.storage.files import sweep, write_atomically, write_new
 
 Key: TypeAlias = tuple[int, ...]
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -125,6 +125,7 @@ def own_key() -> bytes:
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         path = Path(home) / "dpaudit" / "batches.key"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(path.parent)  # a process that was killed as the key took its name left the other one
         if not path.exists():
             with suppress(FileExistsError):  # whoever was first, it is there whole
                 write_new(path, secrets.token_bytes(_TAG), 0o600)

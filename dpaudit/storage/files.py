@@ -108,7 +108,7 @@ def _reasoned(path: Path, way_out: str = "choose a folder that can be written") 
 def _staged(path: Path, content: bytes, mode: int | None = None) -> Iterator[Path]:
     """A file beside ``path`` that holds the content, on the disk; it is gone at the end."""
     _make(path.parent)
-    _sweep(path.parent)
+    sweep(path.parent)
     handle, name = _temporary(path)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -134,7 +134,7 @@ def _temporary(path: Path) -> tuple[int, Path]:
 
 
 @cache
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Remove the temporary files that processes left in a folder when they were killed."""
     for path in folder.glob(f".*{_TEMPORARY}"):
         with suppress(OSError):

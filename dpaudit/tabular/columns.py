@@ -511,7 +511,8 @@ def _parquet(path: Path) -> Columns:
         import pyarrow.parquet as parquet
     with open_data(path) as stream:
         try:
-            table = parquet.ParquetFile(stream).read()
+            # Threads of Arrow can outlive the interpreter, which then aborts when it ends.
+            table = parquet.ParquetFile(stream, pre_buffer=False).read(use_threads=False)
         except (pa.ArrowException, OSError, ValueError):
             raise InvalidParameter(f"{path}: not a Parquet file that can be read") from None
     _distinct(str(path), [name.strip() for name in table.column_names])
