@@ -200,7 +200,7 @@ def test_temporary_files_of_killed_processes_are_swept(tmp_path: Path) -> None:
     other = place / ".1.npz.tmp"
     for path in (killed, held, other):
         path.write_bytes(b"half")
-    files._sweep.cache_clear()
+    files.sweep.cache_clear()
     with held.open() as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         AuditStore(tmp_path, "audit")
@@ -236,5 +236,10 @@ def test_the_key_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert batches.own_key.__wrapped__() == key
     path.chmod(0o644)  # somebody may have read it
     assert batches.own_key.__wrapped__() != key
+    left = path.with_name(".batches.key.a.dpaudit.tmp")  # by a run that was killed
+    left.write_bytes(b"half")
+    files.sweep.cache_clear()
+    batches.own_key.__wrapped__()
+    assert not left.exists()
     monkeypatch.setenv("XDG_STATE_HOME", str(path))  # a file: no folder can be made
     assert len(batches.own_key.__wrapped__()) == 32
