@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 LONGEST_TEXT = 600
 TRACEBACK = "DPAUDIT_TRACEBACK"  # set it to see an unforeseen error whole, private data and all
+LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
 
 
 class DpauditError(Exception):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import secrets
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from dpaudit.cli.commands import echo_json
 from dpaudit.cli.membership import claim_of
-from dpaudit.errors import InvalidParameter, UnknownTarget
+from dpaudit.errors import InvalidParameter
+from dpaudit.storage.roots import attribute_of
 
 TRIALS = 100_000
 
@@ -56,13 +54,7 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
 
 def _function(name: str) -> Any:
     """Errors: UnknownTarget where the module does not import or lacks the function."""
-    module, _, attribute = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
-        raise UnknownTarget(f"{name}: expected MODULE:FUNCTION that can be imported") from None
+    return attribute_of(name)[1]
 
 
 def _data(text: str, place: str) -> Any:

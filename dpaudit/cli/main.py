@@ -21,14 +21,13 @@ from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.run_command import run
 from dpaudit.cli.verify import verify
-from dpaudit.errors import TRACEBACK, DpauditError, described
+from dpaudit.errors import LEFT_OUT, TRACEBACK, DpauditError, described
 from dpaudit.version import __version__
 
 if TYPE_CHECKING:
     from dpaudit.project.project import Row
 
 INTERRUPTED = 130
-LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
 
 
 class Interface(click.Group):

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 
 LIBRARIES = frozenset({"dpaudit", "numpy", "scipy", "joblib"})
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def program_line() -> str:
@@ -18,13 +19,20 @@ def program_line() -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """The innermost line of a program that an error went through; empty if none is known."""
-    found, trace = "", error.__traceback__
+    """The innermost line of a program that an error went through; empty if none is known.
+
+    Lines of installed packages count only where there are no others.
+    """
+    own, installed, trace = "", "", error.__traceback__
     while trace is not None:
         if is_program(trace.tb_frame):
-            found = _place(trace.tb_frame, trace.tb_lineno)
+            place = _place(trace.tb_frame, trace.tb_lineno)
+            if INSTALLED & set(PurePath(trace.tb_frame.f_code.co_filename).parts):
+                installed = place
+            else:
+                own = place
         trace = trace.tb_next
-    return found
+    return own or installed
 
 
 def line_of_code(code: CodeType, module: str, line: int | None = None) -> str:

@@ -17,6 +17,7 @@ All are arrays (records,) of floats.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +31,8 @@ from dpaudit.membership.targets import Released, Target
 NOISED_COPIES = 8
 NOISE_SHARE = 0.3
 _DAMPING = 1e-3
-_LARGEST_GRADIENT = 4_000
+_LARGEST_FISHER = 4_000  # parameters: F is a square of them
+_CHUNK = 2**22  # numbers of gradients held at once, 32 MB
 _SINGLE = 3
 _NOISE_STREAM = 0x6E6F6973
 _MOST_STEPS = 200
@@ -65,9 +67,10 @@ def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, F
     if released is Released.LABELS:
         found["agreement"] = _agreement(target, model, records, seed)
     if released.shows(Released.PARAMETERS) and hasattr(target, "gradients"):
-        gradients = target.gradients(model, records)
-        if gradients is not None:
-            found |= _of_gradients(np.asarray(gradients, dtype=np.float64))
+        parts = list(_gradients(target, model, records, _norms))
+        if parts:
+            found["gradient"] = np.concatenate(parts)
+            found |= _influences(target, model, records)
     if released is Released.ITERATES:
         found |= _of_iterates(target, model, records)
     return found
@@ -164,15 +167,44 @@ def _agreement(target: Target, model: Any, records: Data, seed: int) -> FloatArr
     return agreed / NOISED_COPIES
 
 
-def _of_gradients(gradients: FloatArray) -> dict[str, FloatArray]:
-    """Norms and self-influences; Koh and Liang (2017), equation (2) with F in place of H."""
-    found = {"gradient": np.linalg.norm(gradients, axis=1)}
-    if gradients.shape[1] <= _LARGEST_GRADIENT and np.isfinite(gradients).all():
-        fisher = gradients.T @ gradients / len(gradients)
-        damping = _DAMPING * float(np.trace(fisher)) / len(fisher) + 1e-300
-        solved = np.linalg.solve(fisher + damping * np.eye(len(fisher)), gradients.T)
-        found["influence"] = np.einsum("nd,dn->n", gradients, solved)
-    return found
+def _gradients(
+    target: Any, model: Any, records: Data, of: Callable[[FloatArray], FloatArray]
+) -> Iterator[FloatArray]:
+    """A number of each record's gradient, chunk by chunk; nothing where the target gives none.
+
+    The first record's gradient says how many fit into ``_CHUNK`` numbers.
+    """
+    start, rows = 0, 1
+    while start < len(records):
+        chunk = records.take(np.arange(start, min(start + rows, len(records))))
+        given = target.gradients(model, chunk)
+        if given is None:
+            return
+        gradients = np.asarray(given, dtype=np.float64)
+        yield of(gradients)
+        start += rows
+        rows = max(1, _CHUNK // gradients.shape[1])
+
+
+def _norms(gradients: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.norm(gradients, axis=1))
+
+
+def _influences(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
+    """Self-influences; Koh and Liang (2017), equation (2) with F in place of H.
+
+    None for models of more parameters than ``_LARGEST_FISHER``, whose F is not solved for.
+    """
+    size = np.asarray(target.gradients(model, records.take(np.arange(1)))).shape[1]
+    if size > _LARGEST_FISHER:
+        return {}
+    gradients = np.concatenate(list(_gradients(target, model, records, lambda rows: rows)))
+    if not np.isfinite(gradients).all():
+        return {}
+    fisher = gradients.T @ gradients / len(gradients)
+    damping = _DAMPING * float(np.trace(fisher)) / len(fisher) + 1e-300
+    solved = np.linalg.solve(fisher + damping * np.eye(len(fisher)), gradients.T)
+    return {"influence": np.einsum("nd,dn->n", gradients, solved)}
 
 
 def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
@@ -190,12 +222,18 @@ def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray
     if not hasattr(target, "gradients") or not hasattr(target, "parameters"):
         return found
     for step, (before, after) in enumerate(pairwise(iterates[: _MOST_STEPS + 1])):
-        gradients, start = target.gradients(before, records), target.parameters(before)
-        if gradients is None or start is None:
+        start = target.parameters(before)
+        if start is None:
             return found
-        lengths = np.linalg.norm(gradients, axis=1)
-        moved = gradients @ (start - target.parameters(after))
-        found[f"step_{step}"] = moved / np.maximum(lengths, 1e-30)
+        step_taken = start - target.parameters(after)
+
+        def along(gradients: FloatArray, taken: FloatArray = step_taken) -> FloatArray:
+            return np.asarray(gradients @ taken / np.maximum(_norms(gradients), 1e-30))
+
+        parts = list(_gradients(target, before, records, along))
+        if not parts:
+            return found
+        found[f"step_{step}"] = np.concatenate(parts)
     return found
 
 

@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import secrets
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,7 +23,8 @@ import numpy.typing as npt
 from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
 from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
-from dpaudit.errors import InvalidParameter
+from dpaudit.curator.locations import at, line_of_error
+from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
@@ -31,7 +33,7 @@ from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.results import Finding, attack_result
 from dpaudit.membership.signals import constant, possible, scores_single_records, signals
-from dpaudit.membership.targets import Released, Target, as_target, source_digest
+from dpaudit.membership.targets import Released, Target, as_target, refuse_hidden, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
 from dpaudit.storage.files import write_new
 
@@ -39,9 +41,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 MAIN, AGAIN, OTHER = 0, 1, 2
 FOLDS = 8
+FIRST = 2  # trainings that fail before a study stops
 FEWEST_MODELS = 4
 DEFAULT_DELTA = 1e-5
 _CLOSE = 1e-6
+_REPEATED = 60.0  # seconds of a failed training that is run again for its text
 _COINS, _LABELS = "coins.json", "labels.json"
 
 
@@ -66,11 +70,37 @@ class Training:
             failed = ""
         except InvalidParameter:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (of the user's own training)
-            arrays, failed = {}, type(error).__name__
+        except (Exception, SystemExit) as error:  # of the user's own training
+            if os.environ.get(TRACEBACK):
+                raise
+            arrays, failed = {}, f"{type(error).__name__}{at(line_of_error(error))}"
         arrays["failed"] = np.array([failed])
         arrays["seconds"] = np.array([time.perf_counter() - started])
         return arrays
+
+    def failure(self, model: int, seconds: float) -> str:
+        """The error of a training that failed after ``seconds``, and the way out.
+
+        Its text is shown where it quotes no record: where training on generated records of the
+        same shapes, types and classes raises the same.
+        """
+        error = _error_of(self, model) if seconds < _REPEATED else None
+        if error is None:
+            return f"fit: the first {FIRST} trainings failed ({LEFT_OUT})"
+        alike = replace(
+            self,
+            audited=_generated(self.audited),
+            background=None if self.background is None else _generated(self.background),
+            population=None,
+        )
+        other, place = _error_of(alike, model), line_of_error(error) or "fit"
+        text = f", {LEFT_OUT}"
+        if other is not None and repr(other) == repr(error):
+            text = f": {error}" if str(error) else ""
+        return (
+            f"{place} raised {type(error).__name__}{text}; the first {FIRST} trainings failed, and "
+            "the others were not tried"
+        )
 
     def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
         # What training or scoring writes into its records stays in this training.
@@ -104,6 +134,32 @@ class Training:
         if self.background is None:
             raise EmptyTraining("no coin came up: a model without records")
         return _copied(self.background)
+
+
+def _error_of(training: Training, model: int) -> Exception | SystemExit | None:
+    try:
+        training._trained(generator(training.root_seed, (model, 0)), model, whole=False)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (of the user's own training)
+        return error
+    return None
+
+
+def _generated(data: Data) -> Data:
+    """Records of the same shapes, types, classes and units that hold nothing of the others."""
+    rng = np.random.default_rng(0)
+    kind = data.features.dtype.kind
+    values = rng.normal(size=data.features.shape)
+    features = (values if kind == "f" else np.abs(values) > 1).astype(data.features.dtype)
+    labels = data.labels
+    if labels is not None:
+        drawn = rng.normal(size=len(data))
+        classes = np.unique(labels)
+        labels = (
+            drawn
+            if labels.dtype.kind == "f"
+            else classes[rng.permutation(len(data)) % classes.size]
+        )
+    return Data(features, labels, data.units)
 
 
 @overload
@@ -159,6 +215,7 @@ class Study:
 
     def __post_init__(self) -> None:
         self.target = as_target(self.target, self.released)
+        refuse_hidden(self.target)
         self.audited = Data.of(self.audited)
         for name in ("background", "population"):
             if getattr(self, name) is not None:
@@ -256,12 +313,31 @@ class Study:
         included = labels.included.reshape(self.models, self.audited.unit_count)
         seed = self.seed if self.seed is not None else self._root_seed()
         task = Training(self.target, self.audited, self.background, self.population, included, seed)
-        batches = [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
-        batches += [Batch((model, MAIN), 1) for model in range(self.models)]
+        batches = [Batch((model, MAIN), 1) for model in range(self.models)]
+        batches += [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
         store = None
         if self._kept is None:  # a temporary folder outlives nothing
             store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
-        done = run_batches(task, batches, root_seed=seed, jobs=jobs, store=store, progress=progress)
+        done: dict[Any, Arrays] = {}
+
+        def run(chosen: Sequence[Batch]) -> None:
+            before = len(done)
+
+            def report(new: int, _: int) -> None:
+                if progress is not None:
+                    progress(before + new, len(batches))
+
+            done.update(
+                run_batches(task, chosen, root_seed=seed, jobs=jobs, store=store, progress=report)
+            )
+
+        for first in batches[:FIRST]:  # where neither can be trained the others are not tried
+            run([first])
+            if not done[first.key]["failed"][0]:
+                break
+        else:
+            raise InvalidParameter(task.failure(0, float(done[(0, MAIN)]["seconds"][0])))
+        run([batch for batch in batches if batch.key not in done])
         return Trained.of(done, included, labels)
 
     def _root_seed(self) -> int:

@@ -8,19 +8,17 @@ logits.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.membership.data import Array, Data, FloatArray
+from dpaudit.storage.roots import attribute_of
 
 
 class Released(StrEnum):
@@ -234,30 +232,40 @@ def as_target(given: Any, released: Released | str | None = None) -> Target:
     return other
 
 
+def refuse_hidden(target: Target) -> None:
+    """Refuse the threat model ``parameters`` for a target that shows scores alone.
+
+    Errors: InvalidParameter.
+    """
+    if target.released is not Released.PARAMETERS:
+        return
+    given = getattr(target, "gradient", None) if isinstance(target, FunctionTarget) else True
+    if given is None or not hasattr(target, "gradients"):
+        raise InvalidParameter(
+            f"released = {target.released}: the target shows scores and no parameters; give it "
+            "gradients(model, records), one row a record, or ask for logits"
+        )
+
+
 def named_target(name: str) -> Target:
     """``module:attribute``: a target or estimator, or a function ``fit`` beside ``score``.
 
-    Errors: UnknownTarget where the module does not import or lacks them.
+    Of the module are also taken, where it has them, ``released`` and the functions
+    ``gradients(model, records)`` and ``parameters(model)``.
+    Errors: UnknownTarget where the module does not import or lacks them; InvalidParameter for a
+    ``released`` that is no threat model.
     """
-    module_name, _, attribute = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-        found = getattr(module, attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownTarget(
-            f"{name}: expected MODULE:FIT that can be imported ({type(error).__name__})"
-        ) from None
-    if inspect.isfunction(found):
-        score = getattr(module, "score", None)
-        if score is None:
-            raise UnknownTarget(
-                f"{name}: its module has no function score(model, records) beside it"
-            )
-        released = Released(getattr(module, "released", Released.SCORES))
-        return FunctionTarget(found, score, released, name)
-    return as_target(found)
+    module, found = attribute_of(name)
+    if not inspect.isfunction(found):
+        return as_target(found)
+    score = getattr(module, "score", None)
+    if score is None:
+        raise UnknownTarget(f"{name}: its module has no function score(model, records) beside it")
+    shown = {of: getattr(module, of, None) for of in ("gradients", "parameters")}
+    target = FunctionTarget(
+        found, score, name=name, gradient=shown["gradients"], parameter=shown["parameters"]
+    )
+    return as_target(target, getattr(module, "released", None))
 
 
 def source_digest(target: Any) -> str:

@@ -13,7 +13,6 @@ from dpaudit.errors import InvalidParameter, optional
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released
 
-_MOST_GRADIENTS = 4_000
 _NORMS_AT_ONCE = 256
 
 
@@ -79,17 +78,17 @@ class TorchTarget:
 
     def fit(self, records: Data, rng: np.random.Generator) -> Fitted:
         torch = _torch()
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng():
             torch.manual_seed(int(rng.integers(2**63)))
             return self._fitted(torch, records)
 
     def _fitted(self, torch: Any, records: Data) -> Fitted:
-        module = self.module()
+        module = self._made()
         if self.start is not None:
             module.load_state_dict(dict(self.start))
         make = self.optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.rate))
         optimizer = make(module.parameters())
-        dataset = torch.utils.data.TensorDataset(*self._tensors(records))
+        dataset = torch.utils.data.TensorDataset(*self._tensors(records, module))
         loader = torch.utils.data.DataLoader(dataset, self.batch_size, shuffle=True)
         fitted = Fitted(module)
         keeps = self.released is Released.ITERATES
@@ -108,8 +107,8 @@ class TorchTarget:
                 loss(trained(inputs), labels).backward()
                 optimizer.step()
             if keeps:
-                fitted.iterates.append(_plain_copy(trained, self.module))
-        fitted.module = _plain_copy(trained, self.module)
+                fitted.iterates.append(_plain_copy(trained, self._made))
+        fitted.module = _plain_copy(trained, self._made)
         if engine is not None:
             fitted.epsilon = engine.get_epsilon
         return fitted
@@ -130,25 +129,34 @@ class TorchTarget:
         )
         return (*made[:3], engine)
 
-    def _tensors(self, records: Data) -> tuple[Any, Any]:
+    def _made(self) -> Any:
+        """A fresh module, on a GPU where there is one."""
+        module = self.module()
+        return module.to("cuda") if _torch().cuda.is_available() else module
+
+    def _tensors(self, records: Data, module: Any) -> tuple[Any, Any]:
+        """Inputs and labels where the module is, numbers in its precision (float32 or float64)."""
         torch = _torch()
-        inputs = torch.as_tensor(np.ascontiguousarray(records.features, dtype=np.float32))
+        first = next(module.parameters(), torch.zeros(0))
+        place = {"device": first.device}
+        features = np.ascontiguousarray(records.features)
+        inputs = torch.as_tensor(features.astype(np.float64)).to(dtype=first.dtype, **place)
         if records.labels is None:
             raise InvalidParameter("TorchTarget: the records have no labels")
         real = records.labels.dtype.kind == "f"
-        kind = torch.float32 if real else torch.int64
-        return inputs, torch.as_tensor(np.ascontiguousarray(records.labels), dtype=kind)
+        kind = first.dtype if real else torch.int64
+        return inputs, torch.as_tensor(np.ascontiguousarray(records.labels)).to(dtype=kind, **place)
 
     def score(self, model: Fitted | Any, records: Data) -> Array:
         """Logits, or minus the loss where a ``loss`` was given."""
         torch = _torch()
         module = model.module if isinstance(model, Fitted) else model
-        inputs, labels = self._tensors(records)
+        inputs, labels = self._tensors(records, module)
         module.eval()
         with torch.no_grad():
             outputs = module(inputs)
             if self.loss is None:
-                return np.asarray(outputs.double().numpy())
+                return np.asarray(outputs.double().cpu().numpy())
             rows = [
                 self.loss(outputs[row : row + 1], labels[row : row + 1]).item()
                 for row in range(len(labels))
@@ -162,16 +170,14 @@ class TorchTarget:
         torch = _torch()
         module = model.module if isinstance(model, Fitted) else model
         flat = torch.nn.utils.parameters_to_vector(module.parameters())
-        return np.asarray(flat.detach().double().numpy())
+        return np.asarray(flat.detach().double().cpu().numpy())
 
-    def gradients(self, model: Fitted | Any, records: Data) -> FloatArray | None:
-        """Per-record gradients by torch.func; None for more than 4,000 parameters a record."""
+    def gradients(self, model: Fitted | Any, records: Data) -> FloatArray:
+        """Gradients of each record's loss by torch.func, (n, parameters)."""
         torch = _torch()
         module = model.module if isinstance(model, Fitted) else model
         module.eval()
         named = {name: value.detach() for name, value in module.named_parameters()}
-        if sum(value.numel() for value in named.values()) > _MOST_GRADIENTS:
-            return None
         loss = self.loss or torch.nn.functional.cross_entropy
 
         def of_record(parameters: Any, one: Any, label: Any) -> Any:
@@ -179,13 +185,13 @@ class TorchTarget:
             return loss(outputs, label.unsqueeze(0))
 
         each = torch.func.vmap(torch.func.grad(of_record), in_dims=(None, 0, 0))
-        inputs, labels = self._tensors(records)
+        inputs, labels = self._tensors(records, module)
         found = []
         for start in range(0, len(labels), _NORMS_AT_ONCE):
             rows = slice(start, start + _NORMS_AT_ONCE)
             parts = each(named, inputs[rows], labels[rows])
             flat = [parts[name].reshape(len(labels[rows]), -1) for name in named]
-            found.append(torch.cat(flat, dim=1).double().numpy())
+            found.append(torch.cat(flat, dim=1).double().cpu().numpy())
         return np.concatenate(found)
 
 

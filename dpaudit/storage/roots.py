@@ -19,6 +19,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from dpaudit.errors import UnknownTarget
 
@@ -220,15 +221,46 @@ def _package_first(path: Path) -> tuple[str, ...]:
     return path.parent.parts if path.stem == "__init__" else (*path.parent.parts, path.stem)
 
 
-def _import(name: str, root: Path) -> ModuleType:
+def _import(
+    name: str, root: Path, way_out: str = "mend the file or take it out of the project"
+) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {_first_line(error)}"
         raise UnknownTarget(
-            f"{_place(error, name, root)}: {name} does not import: {cause}; "
-            "mend the file or take it out of the project"
+            f"{_place(error, name, root)}: {name} does not import: {cause}; {way_out}"
         ) from error
+
+
+def attribute_of(target: str) -> tuple[ModuleType, Any]:
+    """The module of ``MODULE:NAME`` and what it calls NAME, from this folder or the path.
+
+    Errors: UnknownTarget, with the file and line at fault, where the module does not import or has
+    no such name.
+    """
+    name, _, attribute = target.partition(":")
+    if not name or not attribute:
+        raise UnknownTarget(f"{target}: expected MODULE:NAME, as in mypackage.train:fit")
+    here = Path.cwd()
+    if str(here) not in sys.path:
+        sys.path.insert(0, str(here))
+    try:
+        module = _import(name, here, "mend the file, or install what is missing")
+    except UnknownTarget as error:
+        missing = error.__cause__
+        absent = isinstance(missing, ModuleNotFoundError) and f"{name}.".startswith(
+            f"{missing.name}."
+        )
+        if not absent:
+            raise
+        raise UnknownTarget(
+            f"{target}: there is no module {name!r} in {here} or among the installed packages; "
+            "expected MODULE:NAME that can be imported"
+        ) from None
+    if not hasattr(module, attribute):
+        raise UnknownTarget(f"{target}: the module {name} has no {attribute!r}")
+    return module, getattr(module, attribute)
 
 
 def _first_line(error: BaseException) -> str:

@@ -26,6 +26,9 @@ def fit(records, rng):
 def score(model, records):
     return model[records.features[:, 0].astype(int)]
 
+def wrong(records, rng):
+    return np.zeros(3)[7]
+
 def never(records, rng):
     raise KeyboardInterrupt("trained")
 """
@@ -34,6 +37,8 @@ def never(records, rng):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trained_here.py").write_text(TRAIN)
+    (tmp_path / "torn.py").write_text("x = 1\ndef fit(:\n")
+    (tmp_path / "needy.py").write_text("import not_there\n")
     rng = np.random.default_rng(0)
     features = np.column_stack([np.arange(120.0), rng.normal(size=120)])
     np.savez(tmp_path / "data.npz", features=features, labels=rng.integers(0, 2, 120))
@@ -178,7 +183,18 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
           "labels"], "needs the signal 'loss'"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--label", "b"], "no such column"),
         (["audit", "--data", "data.npz"], "one TARGET"),
-        (["audit", "nowhere:fit", "--data", "data.npz"], "can be imported"),
+        (["audit", "nowhere:fit", "--data", "data.npz"], "there is no module 'nowhere'"),
+        (["audit", "no words:fit", "--data", "data.npz"], "there is no module"),
+        (["audit", "trained_here:fat", "--data", "data.npz"], "has no 'fat'"),
+        (["audit", "torn:fit", "--data", "data.npz"],
+         r"torn.py:2: torn does not import: SyntaxError"),
+        (["audit", "needy:fit", "--data", "data.npz"],
+         r"needy.py:1: needy does not import: ModuleNotFoundError: No module named 'not_there'"),
+        (["audit", "needy:fit", "1", "2", "--claim", "1"], "No module named 'not_there'"),
+        (["audit", "trained_here:wrong", "--data", "data.npz"],
+         r"trained_here.py:\d+ raised IndexError: index 7 is out of bounds"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--released", "parameters"],
+         "shows scores and no parameters"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected"),
         (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),

@@ -76,9 +76,9 @@ def test_confidence_and_error_rate_reach_the_audit(flipping: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        (["--attack", "flipping:nothing"], UnknownTarget, "expected MODULE:FUNCTION"),
-        (["--attack", "digits"], UnknownTarget, "expected MODULE:FUNCTION"),
-        (["--attack", "flipping:SOURCELESS"], UnknownTarget, "expected MODULE:FUNCTION"),
+        (["--attack", "flipping:nothing"], UnknownTarget, "the module flipping has no 'nothing'"),
+        (["--attack", "digits"], UnknownTarget, "digits: expected MODULE:NAME"),
+        (["--attack", "flipping:SOURCELESS"], UnknownTarget, "has no 'SOURCELESS'"),
         (["--attack", "flipping:scoreless"], InvalidParameter, "attack"),
         (["--confidence", "1"], InvalidParameter, "confidence = '1'"),
         (["--confidence", "nan"], InvalidParameter, "confidence = 'nan'"),
@@ -97,7 +97,7 @@ def test_bad_options(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere:f", "0", "1", "--claim", "1"], "nowhere:f: expected MODULE:FUNCTION"),
+        (["nowhere:f", "0", "1", "--claim", "1"], "nowhere:f: there is no module 'nowhere'"),
         (["json:dumps", "0", "{", "--claim", "1"], "D1: expected JSON"),
         (["json:dumps", "0", "1"], "needs two data sets and a claim"),
         (["json:dumps", "0", "--claim", "1"], "needs two data sets and a claim"),

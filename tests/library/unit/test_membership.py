@@ -413,8 +413,11 @@ BROKEN: dict[str, tuple[Any, Any, str]] = {
     ),
     "wrong shape": (remembering, lambda model, records: 1.0, "one number, or one a class"),
     "text": (remembering, lambda model, records: ["x"] * len(records), "one number, or one a"),
-    "exits": (exits, looked_up, "trainings failed"),
-    "always fails": (lambda records, rng: 1 / 0, looked_up, "trainings failed"),
+    "exits": (exits, looked_up, "raised SystemExit: 0; the first 2 trainings failed"),
+    "always fails": (
+        lambda records, rng: 1 / 0, looked_up,
+        r"test_membership.py:\d+ raised ZeroDivisionError: division by zero",
+    ),
     "labels out of range": (
         remembering, lambda model, records: np.ones((len(records), 1)), "labels: expected",
     ),
@@ -426,6 +429,42 @@ def test_what_cannot_be_audited_is_an_error_and_no_number(name: str) -> None:
     fit, score, said = BROKEN[name]
     with pytest.raises(InvalidParameter, match=said):
         Study((fit, score), numbered(40), 6, seed=0).run()
+
+
+def test_a_training_that_always_fails_is_tried_on_two_models_and_no_more() -> None:
+    calls = []
+
+    def failing(records: Data, rng: Any) -> Any:
+        calls.append(len(records))
+        raise ValueError(f"cannot train on {records.features[0, 0]}")
+
+    with pytest.raises(InvalidParameter) as raised:
+        Study((failing, looked_up), numbered(40), 16, seed=0).run()
+    assert "raised ValueError, its text may quote data" in str(raised.value)
+    assert "cannot train" not in str(raised.value)
+    assert len(calls) == 4  # two to see it fail, two to learn whether its text is public
+
+
+def test_parameters_that_nobody_shows_are_refused_before_training() -> None:
+    with pytest.raises(InvalidParameter, match="shows scores and no parameters"):
+        Study((responding, looked_up), numbered(20), 8, released="parameters")
+    shown = FunctionTarget(responding, looked_up, gradient=lambda model, records: records.features)
+    Study(shown, numbered(20), 8, released="parameters")
+
+
+def test_gradients_of_large_models_are_taken_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def gradient(model: Any, records: Data) -> Any:
+        sizes.append(len(records))
+        return records.features[:, :1] * np.ones(5_000)
+
+    target = FunctionTarget(responding, looked_up, Released.PARAMETERS, gradient=gradient)
+    monkeypatch.setattr("dpaudit.membership.signals._CHUNK", 10 * 5_000)
+    found = signals(target, responding(numbered(25), np.random.default_rng(0)), numbered(25), 0)
+    assert np.allclose(found["gradient"], np.arange(25) * np.sqrt(5_000))
+    assert "influence" not in found
+    assert max(sizes) == 10
 
 
 def test_a_model_that_cannot_score_a_record_alone_is_refused() -> None:
