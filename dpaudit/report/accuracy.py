@@ -13,9 +13,9 @@ from dpaudit.report.model import Cell, Paragraph, Section, Table
 from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
-_MOST_LEAVES = 200
-_NORMAL_95 = 1.9599639845400545
-_SHARE = 0.05
+_MOST_LEAVES = 200  # rows; a longer table helps no reader
+_NORMAL_95 = 1.9599639845400545  # standard deviations: P(|N(0, 1)| > this) = _SHARE
+_SHARE = 0.05  # the probability that an error exceeds the number in the table
 
 KINDS = {
     "Gaussian": message("normal noise"),
@@ -31,8 +31,8 @@ KINDS = {
 class Noise:
     """The noise of one declared release.
 
-    ``scale`` and ``error_95`` are multiples of the largest change that one unit can cause; an empty
-    text where this kind of release has none.
+    ``scale`` and ``error_95`` are multiples of the sensitivity; empty for kinds of noise that have
+    no such number.
     """
 
     label: str
@@ -44,9 +44,12 @@ class Noise:
 
 
 def noises(predicate: Json) -> list[Noise]:
-    """One row a declared release, in the order of the declaration; equal ones are counted."""
-    rows = predicate["mechanism"]["declaration"].get("nodes", {})
-    found: dict[str, tuple[Json, Fraction | None]] = {}
+    """One entry for each declared release, in the order of the declaration; equal ones are counted.
+
+    At most 100,000 nodes are visited, because a shared node is visited once for each path to it.
+    """
+    nodes = predicate["mechanism"]["declaration"].get("nodes", {})
+    counted_releases: dict[str, tuple[Json, Fraction | None]] = {}
     stack: list[tuple[str, Fraction | None]] = [
         (str(predicate["mechanism"]["declaration"].get("root")), Fraction(1))
     ]
@@ -54,32 +57,33 @@ def noises(predicate: Json) -> list[Noise]:
     while stack and visits < 100_000:
         visits += 1
         digest, times = stack.pop()
-        row = rows.get(digest)
-        if row is None:
+        node = nodes.get(digest)
+        if node is None:
             continue
-        children = row.get("children", [])
+        children = node.get("children", [])
         if not children:
-            known = found.get(digest)
-            total = times if known is None else _sum(known[1], times)
-            found[digest] = (row, total)
+            earlier = counted_releases.get(digest)
+            total = times if earlier is None else _sum(earlier[1], times)
+            counted_releases[digest] = (node, total)
             continue
-        repeated = row.get("type") == "Repeat"
-        inner = _product(times, row["parameters"]["times"]) if repeated else times
+        repeated = node.get("type") == "Repeat"
+        inner = _product(times, node["parameters"]["times"]) if repeated else times
         stack += [(child, inner) for child in reversed(children)]
-    return [_noise(row, times) for row, times in list(found.values())[:_MOST_LEAVES]]
+    return [_noise(node, times) for node, times in list(counted_releases.values())[:_MOST_LEAVES]]
 
 
 def section(predicate: Json) -> Section:
-    """The table of noises, and what it does not tell."""
+    """The table of the noise on each release, and how to read it."""
     title = say("Accuracy")
-    found = noises(predicate)
-    if not found:
+    noise_rows = noises(predicate)
+    if not noise_rows:
         return Section("accuracy", title, (Paragraph(say("No noise is declared.")),))
     text = say(
-        "How far a published number may lie from the one without noise. Scale and error are "
-        "multiples of the largest change that one unit can cause in it (its sensitivity); the "
-        "error is exceeded in at most 5\u00a0% of the runs. What is computed from several such "
-        "numbers, or loses data by clipping, may err more."
+        "How far a published number may lie from the one without noise. Scale "
+        "and error are multiples of the largest change that one unit can cause "
+        "in it (its sensitivity); the error is exceeded in at most 5\u00a0% of the "
+        "runs. Ratios, means and clipped values can be further off than this "
+        "table says."
     )
     columns = (
         say("Release"),
@@ -88,7 +92,7 @@ def section(predicate: Json) -> Section:
         say("Scale"),
         say("95\u00a0% error"),
     )
-    table = Table(say("Noise on each released number"), columns, tuple(map(_row, found)))
+    table = Table(say("Noise on each released number"), columns, tuple(map(_row, noise_rows)))
     return Section("accuracy", title, (Paragraph(text), table))
 
 
@@ -147,7 +151,7 @@ def _measured(kind: str, parameters: Json) -> tuple[float | None, float | None, 
 
 
 def _support(scale: float) -> range:
-    """Values whose weights hold all but a negligible part of the noise's mass."""
+    """The values 0, 1, ... that carry all but a negligible part of the noise's mass on one side."""
     largest = int(60 * scale) + 10
     if largest > 10**6:
         raise ValueError("too wide to sum")
@@ -157,11 +161,11 @@ def _support(scale: float) -> range:
 def _tail(weights: list[float]) -> float:
     """The least k with P(|X| > k) <= 5%, from the weights of |X| = 0, 1, 2, ... on one side."""
     total = weights[0] + 2 * math.fsum(weights[1:])
-    rest = total - weights[0]
+    tail_mass = total - weights[0]
     k = 0
-    while rest > _SHARE * total:
+    while tail_mass > _SHARE * total:
         k += 1
-        rest -= 2 * weights[k]
+        tail_mass -= 2 * weights[k]
     return float(k)
 
 
@@ -173,7 +177,7 @@ def _value(encoded: Any) -> float:
 
 
 def _product(times: Fraction | None, encoded: Any) -> Fraction | None:
-    """None for a number of rounds that is a symbol."""
+    """A count times a number of rounds; None if either is unknown, as a symbolic number is."""
     number = encoded.get("number") if isinstance(encoded, dict) else None
     if times is None or not isinstance(number, str):
         return None

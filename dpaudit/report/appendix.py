@@ -1,4 +1,4 @@
-"""The appendix: digests, witnesses, internal names and how to make everything again."""
+"""The last sections: signatures, how to reproduce, and the appendix with digests and witnesses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LIMITS = (
     ),
     message("A lower bound can be wrong by bad luck; its confidence level says how rarely."),
     message(
-        "That the program follows its declaration is checked, not proved; the conformance checks "
-        "say how finely."
+        "The program was tested against its declaration, not proved to follow "
+        "it; see the conformance checks."
     ),
     message(
         "This page is a view of the certificate with rounded numbers. The certificate file is "
@@ -27,22 +27,23 @@ _LIMITS = (
     ),
 )
 _TRUST = (
-    message("That the runs took place, and the counts of what they showed"),
+    message("The audits were run and gave the counts shown"),
     message("The metrics and outputs of the run on data"),
     message("The environment: versions, platform, revision of the source"),
     message("Everything that the controller states"),
-    message("That the files of the implementation are those that ran"),
+    message("The files of the implementation are the ones that ran"),
 )
 
 
 def trust(predicate: Json, signed: Sequence[Signed]) -> Section:
-    """Who signed, and what rests on the signer's word alone."""
+    """The signatures, and the points that only the signer vouches for."""
     blocks: list[Block] = [
         Bullets(signers(signed)),
         Paragraph(
             say(
-                "Anybody can check the derivation again. What follows no checker can see; it rests "
-                "on the word of whoever signs, and on nobody's if nobody does:"
+                "Anybody can check the derivation again. No checker can confirm the "
+                "following points; the signer answers for them, and without a signature "
+                "nobody does:"
             )
         ),
         Bullets(tuple(map(say, _TRUST))),
@@ -54,7 +55,7 @@ def trust(predicate: Json, signed: Sequence[Signed]) -> Section:
 
 
 def reproduce(predicate: Json) -> Section:
-    """How to make it again, and the limits of all this."""
+    """The command and versions that reproduce the certificate, and the limits of the evidence."""
     environment, mechanism = predicate["environment"], predicate["mechanism"]
     packages = (f"{name} {version}" for name, version in environment["packages"].items())
     versions = (f"dpaudit {environment['dpaudit']}", f"Python {environment['python']}")
@@ -75,11 +76,11 @@ def reproduce(predicate: Json) -> Section:
 
 
 def section(predicate: Json, subject: list[Json], mismatch: str) -> Section:
-    """Everything long: digests, seeds, counts, witnesses, all checks, reasons in full."""
+    """The appendix: digests, seeds, counts, witnesses, all conformance checks, all reasons."""
     state = mismatch or say("SHA-256 of the content; it matches")
-    own = subject[0]["digest"]["sha256"]
+    certificate_digest = subject[0]["digest"]["sha256"]
     facts = [
-        Fact(say("Certificate digest"), (own, state), "code"),
+        Fact(say("Certificate digest"), (certificate_digest, state), "code"),
         Fact(say("Issued"), (predicate["issued"],)),
         Fact(say("Mechanism"), (predicate["mechanism"]["name"],), "code"),
         Fact(say("Declaration digest"), (predicate["mechanism"]["digest"],), "code"),

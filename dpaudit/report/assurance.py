@@ -1,7 +1,8 @@
-"""Assurance: each block of a differential privacy system, how far it is secured, and by what.
+"""Assurance: for each building block of a private release, its status and the evidence for it.
 
-The blocks follow the pyramid of NIST SP 800-226 (2025): the guarantee on top, what carries it in
-the middle, the handling of the raw data below; the hazards are those it warns of.
+The blocks follow the pyramid of NIST SP 800-226 (2025): the guarantee on top; algorithm, trust and
+accounting in the middle; the handling of the raw data below.  The hazards are those of the same
+publication.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpaudit.report.words import Json
 
 @dataclass(frozen=True)
 class Assurance:
-    """One row: a layer of the pyramid, what has to hold, its status, and the evidence."""
+    """One row: a layer of the pyramid, a statement that has to hold, its status and evidence."""
 
     layer: str
     statement: str
@@ -25,12 +26,12 @@ class Assurance:
 
 
 def rows(predicate: Json) -> list[Assurance]:
-    """The pyramid from the top: guarantee and unit, what carries them, and the raw data below."""
+    """All blocks of the pyramid, from the top layer down."""
     return [*_top(predicate), *_middle(predicate), *_bottom(predicate)]
 
 
 def hazards(predicate: Json) -> list[Assurance]:
-    """The known ways in which a guarantee fails without anybody noticing, answered one by one."""
+    """The known ways in which a guarantee silently fails, each with the certificate's answer."""
     fields, scope = predicate.get("fields", {}), predicate["scope"]
     statuses = {item["id"]: item for item in predicate["assumptions"]}
     unit = scope["unit"]
@@ -56,9 +57,9 @@ def hazards(predicate: Json) -> list[Assurance]:
     nothing = say("Nothing is stated.")
     return [
         Assurance("", say("The wrong unit is protected"), "declared", of_unit),
-        assumed(say("A query moves by more than its noise allows for"), "bounded_queries"),
+        assumed(say("A query changes by more than its declared sensitivity"), "bounded_queries"),
         assumed(say("The program does not do what is declared"), "declared_noise"),
-        assumed(say("Rounding of floating-point noise betrays the data"), "real_arithmetic"),
+        assumed(say("Rounding of floating-point noise reveals the data"), "real_arithmetic"),
         _randomness(predicate, assumed),
         stated(say("Parameters were chosen after looking at the data"), "tuning", nothing),
         stated(
@@ -75,11 +76,11 @@ def hazards(predicate: Json) -> list[Assurance]:
         ),
         Assurance(
             "",
-            say("Time, memory or size of an answer betrays the data"),
+            say("Time, memory or size of an answer reveals the data"),
             "unknown",
-            say("No proof and no attack here speaks of side channels."),
+            say("The proofs and attacks here do not cover side channels."),
         ),
-        stated(say("Results are processed with the raw data at hand"), "post_processing", nothing),
+        stated(say("Post-processing uses the raw data"), "post_processing", nothing),
         stated(
             say("The raw data are kept longer, or by more people, than needed"),
             "retention",
@@ -103,9 +104,9 @@ def _exact_releases(predicate: Json) -> Assurance:
     hazard = say("Something is released exactly, or outside the guarantee")
     body = predicate["run"]
     open_metrics = [m["name"] for m in body["metrics"] if not m["covered"]] if body else []
-    found = [*predicate["scope"]["invariants"], *open_metrics]
-    if found:
-        return Assurance("", hazard, "violated", "; ".join(found))
+    unprotected = [*predicate["scope"]["invariants"], *open_metrics]
+    if unprotected:
+        return Assurance("", hazard, "violated", "; ".join(unprotected))
     return Assurance("", hazard, "declared", say("None is listed."))
 
 
@@ -154,7 +155,7 @@ def _bottom(predicate: Json) -> Iterator[Assurance]:
     texts = {
         "legal_basis": message("The data may be processed for this purpose"),
         "retention": message("The raw data are kept securely and no longer than needed"),
-        "data_source": message("The data are what they are taken for"),
+        "data_source": message("The data come from the stated source"),
     }
     for name, text in texts.items():
         lines = fields.get(name, ())

@@ -1,4 +1,4 @@
-"""What the guarantee speaks about, who answers for it, and what it means for a person."""
+"""The scope of the guarantee, the controller's statements, and the meaning of a bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpaudit.report.model import (
 from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
-# What each field is called on a page.
+# The name of each field of dpaudit.toml on a page.
 LABELS = {
     "purpose": message("Purpose"),
     "legal_basis": message("Legal basis"),
@@ -59,7 +59,7 @@ _ALWAYS_OPEN = (
 
 
 def protected(predicate: Json) -> Section:
-    """What one unit is, who is trusted, what goes out, and which data accesses count."""
+    """The scope: unit, adjacency, trust model, outputs, and covered data accesses."""
     scope = predicate["scope"]
     accesses = scope["data_accesses"]
     none = (say("none listed"),)
@@ -85,7 +85,7 @@ def protected(predicate: Json) -> Section:
 
 
 def stated(predicate: Json) -> Section:
-    """What the controller states; what is not stated is listed as missing."""
+    """The controller's statements, and the names of those that are missing."""
     fields = predicate.get("fields", {})
     rows = [
         Fact(say(label), tuple(fields[name]), "list")
@@ -94,7 +94,7 @@ def stated(predicate: Json) -> Section:
     ]
     blocks: list[Block] = []
     if rows:
-        text = say("Nothing here is checked: it rests on the word of whoever states it.")
+        text = say("Nothing in this section is checked; the controller answers for it.")
         blocks += [Paragraph(text, "note"), Facts(tuple(rows))]
     absent = front.not_stated(predicate)
     if absent:
@@ -105,7 +105,7 @@ def stated(predicate: Json) -> Section:
 
 
 def plain_words(predicate: Json) -> Section:
-    """What the accounted bound means for one unit, as chances."""
+    """The accounted bound in plain words: success rates of an observer against one unit."""
     values, guess = predicate["in_plain_words"], front.guess_upper(predicate)
     title = say("In plain words")
     if not guess:
@@ -123,23 +123,27 @@ def plain_words(predicate: Json) -> Section:
 
 
 def run(predicate: Json) -> Section:
-    """The run on data, and which of its numbers the guarantee does not cover."""
+    """The run on data, and for each metric whether the guarantee covers it."""
     body, title = predicate["run"], say("The run on data")
     if body is None:
         return Section(
             "run", title, (Paragraph(say("No run on data is part of this certificate.")),)
         )
     records = body["records"]
-    shown = say("private under this adjacency") if records is None else numbers.grouped(records)
-    kept = body["output"]
+    record_count = (
+        say("private under this adjacency") if records is None else numbers.grouped(records)
+    )
+    output_file = body["output"]
     facts = Facts(
         (
-            Fact(say("Records"), (shown,)),
+            Fact(say("Records"), (record_count,)),
             Fact(say("Source of randomness"), (words.fixed(body["entropy"]),)),
             Fact(say("Notes"), tuple(map(words.fixed, body["notes"])), "list"),
             Fact(
                 say("Output"),
-                (kept["name"], f"SHA-256 {kept['digest']['sha256']}") if kept else (),
+                (output_file["name"], f"SHA-256 {output_file['digest']['sha256']}")
+                if output_file
+                else (),
                 "code",
             ),
         )
@@ -147,15 +151,16 @@ def run(predicate: Json) -> Section:
     blocks: list[Block] = [facts]
     if body["entropy"] != "operating system":
         text = say(
-            "The noise of this run came from a stored seed and can be computed again by whoever "
-            "knows the seed. Outputs of this run are not protected and must not be published."
+            "The noise of this run came from a stored seed; anybody who knows the "
+            "seed can compute it again. Outputs of this run are not protected and "
+            "must not be published."
         )
         blocks.append(Paragraph(text, "caution"))
     return Section("run", title, (*blocks, *_metrics(body["metrics"])))
 
 
 def caution(predicate: Json) -> tuple[Block, ...]:
-    """That numbers of the accounting say nothing of a program whose verdict is shaken."""
+    """A warning beside accounted numbers if the verdict does not establish them for the program."""
     status = predicate["verdict"]["status"]
     if status not in front.SHAKEN:
         return ()

@@ -10,20 +10,20 @@ from dpaudit.report.model import Tree, TreeLine
 from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
-_DEEPEST = 8
+_DEEPEST = 8  # levels of indentation; deeper steps would leave no room for text
 
 
 def tree(steps: Sequence[Json], claims: Sequence[Json]) -> Tree:
-    """All steps, each in full once: below the first conclusion that uses it."""
-    known = {step["id"]: step for step in steps}
+    """All steps as an indented list, each in full once, below the first step that uses it."""
+    steps_by_id = {step["id"]: step for step in steps}
     serves = _served(claims)
     seen: set[int] = set()
     lines: list[TreeLine] = []
-    # Steps that no other step uses, then all the rest, so that nothing is ever left out.
+    # Roots first.  The other steps follow, so that a derivation with a cycle is shown in full too.
     used = {premise for step in steps for premise in step["premises"]}
     ids = [step["id"] for step in steps]
     for root in [id_ for id_ in ids if id_ not in used] + ids:
-        _walk(root, known, serves, seen, lines)
+        _walk(root, steps_by_id, serves, seen, lines)
     return Tree(tuple(lines))
 
 
@@ -63,7 +63,7 @@ def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:
 
 
 def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
-    # Long parts of a witness are counted, since the certificate holds them.
+    # Long witnesses are shortened; the certificate holds them in full.
     witness = step["witness"]
     candidates: list[tuple[str, str]] = [
         (say("Applies to"), _short(step["node_text"])),

@@ -1,7 +1,7 @@
-"""Membership audits in reports: what was measured at least, and that nothing is promised at most.
+"""Membership audits in reports: lower bounds and estimates, never an upper bound.
 
-An empirical certificate holds lower bounds and estimates.  It has a first screen and rows like any
-other certificate, so that a report over a project can hold both kinds.
+An empirical certificate has a first screen and table rows like any other certificate, so that one
+project report can hold both kinds.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _MEANING = {
     "inconclusive": message(
         "No attack on the training showed more than is claimed. This is not a pass."
     ),
-    "empirical": message("No claim was judged: an attack measured what leaks at least."),
+    "empirical": message("No claim was judged; the attack gives a lower bound on the leakage."),
 }
 
 
 def is_empirical(predicate: Json) -> bool:
-    """Whether a predicate is that of a membership audit."""
+    """Whether a certificate's predicate is that of a membership audit."""
     return bool(predicate.get("kind") == "empirical")
 
 
 def verdict(predicate: Json) -> tuple[str, str]:
-    """The word of the verdict in the language that is spoken, and the tone of its colour."""
+    """The word of the verdict in the current language, and the name of its colour."""
     word, tone = _VERDICTS[predicate["verdict"]["status"]]
     return say(word), tone
 
@@ -56,7 +56,7 @@ def banner(predicate: Json) -> Banner:
 
 
 def glance(predicate: Json, signed: Sequence[Signed] = ()) -> Glance:
-    """The questions of a first screen, answered for an attack on training."""
+    """The first screen of a membership audit: the same questions as for other certificates."""
     target, study = predicate["target"], predicate["study"]
     findings = tuple(words.sentence(row["words"]) for row in predicate["findings"])
     lines = (
@@ -79,7 +79,7 @@ def glance(predicate: Json, signed: Sequence[Signed] = ()) -> Glance:
         ),
         Line(
             say("The guarantee"),
-            (say("None: an attack measures what leaks at least, and promises nothing at most."),),
+            (say("None: an attack gives a lower bound on the leakage, and no upper bound."),),
             "",
         ),
         Line(
@@ -112,7 +112,7 @@ def shown(predicate: Json) -> str:
 
 
 def best(predicate: Json) -> Json | None:
-    """The row of the lower bound that is shown of the best attack."""
+    """The best attack's lower bound at the shown confidence; None if no bound was made."""
     return next(
         (
             row
@@ -132,23 +132,23 @@ def measured(row: Json) -> str:
 
 
 def unchecked(predicate: Json) -> tuple[str, ...]:
-    """What a lower bound cannot tell, and what rests on the auditor's word."""
-    found = [
-        say("How much leaks at most: an attack that finds little proves nothing."),
-        say("That the models were trained as is said, and the counts of what they showed."),
+    """The facts that a lower bound leaves open, and those that rest on the auditor's word."""
+    open_points = [
+        say("The largest possible leakage: an attack that finds little proves nothing."),
+        say("The models were trained as stated, and gave the counts shown."),
     ]
     if predicate["verdict"].get("underpowered"):
-        found.append(say("Whether the claim holds: so few models could not have refuted it."))
-    return tuple(found)
+        open_points.append(say("Whether the claim holds: so few models could not have refuted it."))
+    return tuple(open_points)
 
 
 def rows(predicate: Json) -> list[Assurance]:
-    """The blocks of NIST SP 800-226 as far as a membership audit speaks of them."""
+    """The blocks of NIST SP 800-226 that a membership audit has evidence for."""
     guarantee, algorithm = say("Guarantee and unit"), say("Algorithm, trust and accounting")
     claim, status = predicate["claim"], predicate["verdict"]["status"]
     judged = {"refuted": "violated"}.get(status, "unknown")
     reason = predicate["verdict"]["reason"]
-    found = [
+    blocks = [
         Assurance(guarantee, claim["words"] if claim else say("none stated"), judged, reason),
         Assurance(
             guarantee,
@@ -162,17 +162,17 @@ def rows(predicate: Json) -> list[Assurance]:
     ]
     bound = shown(predicate)
     if bound:
-        found.append(Assurance(algorithm, bound, "tested", ""))
-    found += [Assurance(algorithm, text, "unknown", "") for text in unchecked(predicate)]
-    found += [
+        blocks.append(Assurance(algorithm, bound, "tested", ""))
+    blocks += [Assurance(algorithm, text, "unknown", "") for text in unchecked(predicate)]
+    blocks += [
         Assurance(algorithm, row["name"], "violated" if row["voids"] else "tested", row["words"])
         for row in predicate["findings"]
     ]
-    return found
+    return blocks
 
 
 def findings(predicate: Json) -> Iterator[tuple[str, str]]:
-    """What a reviewer has to know: the rule of a finding, and its text."""
+    """The findings for reviewers, each as (key of exports.RULES, text)."""
     status, reason = predicate["verdict"]["status"], predicate["verdict"]["reason"]
     claim = f"{predicate['claim']['words']}: " if predicate["claim"] else ""
     if status == "refuted":

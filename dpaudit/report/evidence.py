@@ -20,7 +20,7 @@ THREAT_MODELS = {
 
 
 def assumptions(predicate: Json) -> Section:
-    """What has to hold for the guarantee, block by block, and who saw to it."""
+    """The assumptions of the guarantee, block by block, with status and evidence."""
     meaning = say(
         "Proved: it follows from theorems that were checked again. Enforced: the software sees to "
         "it. Tested: a check could have found it broken and did not. Declared: somebody says so; "
@@ -48,9 +48,9 @@ def hazards(predicate: Json) -> Section:
 
 
 def audits(predicate: Json) -> Section:
-    """The attacks that were run and what they can and cannot show."""
-    found, title = predicate["audits"], say("Audits")
-    if not found:
+    """The attacks that were run: bounds, power and verdicts; then examination and conformance."""
+    audit_list, title = predicate["audits"], say("Audits")
+    if not audit_list:
         text = say("No attack was run. Nothing here was measured on the program itself.")
         blocks = (Paragraph(text, "caution"), *_examined(predicate), *_conformance(predicate))
         return Section("audits", title, blocks)
@@ -66,7 +66,7 @@ def audits(predicate: Json) -> Section:
         say("Most it could have shown"),
         say("Result"),
     )
-    rows = tuple(_audit_row(i, audit, predicate) for i, audit in enumerate(found, start=1))
+    rows = tuple(_audit_row(i, audit, predicate) for i, audit in enumerate(audit_list, start=1))
     table = Table(say("Audits at a glance"), columns, rows)
     blocks = (
         Paragraph(text),
@@ -196,13 +196,17 @@ def _out_of_reach(stated: Json | None, best: Json) -> bool:
 
 
 def _examined(predicate: Json) -> list[Block]:
-    """What the program's own queries reached on made-up records: how much an attack could see."""
-    found = predicate.get("examination")
-    if not found:
+    """How much of its clipping norm and sensitivity each query of the program reached.
+
+    The examination runs the program on generated records.  A small share means that a bug in the
+    clip would not have shown.
+    """
+    examination = predicate.get("examination")
+    if not examination:
         return []
-    heading = Heading(say("The program itself, on made-up records"))
-    if found["not_examined"]:
-        text = say("Not examined: {why}", why=words.embedded(found["not_examined"]))
+    heading = Heading(say("The program itself, on generated records"))
+    if examination["not_examined"]:
+        text = say("Not examined: {why}", why=words.embedded(examination["not_examined"]))
         return [heading, Paragraph(text, "caution")]
     columns = (
         say("Release"),
@@ -219,15 +223,15 @@ def _examined(predicate: Json) -> list[Block]:
             _share(row["displacement_share"]),
             Cell(row["place"] or "—"),
         )
-        for row in found["reached"]
+        for row in examination["reached"]
     )
     if not rows:
         return [heading, Paragraph(say("No query was seen."), "caution")]
-    return [heading, Table(say("How far one made-up record moved each query"), columns, rows)]
+    return [heading, Table(say("How far one generated record moved each query"), columns, rows)]
 
 
 def _share(text: str) -> Cell:
-    """A share of a bound; more than all of it breaks what is declared."""
+    """A share of a declared bound; above 1 the declaration is violated, and the cell is red."""
     if not text:
         return Cell("—", (), "number")
     broken = numbers.parse(text) > 1
@@ -235,7 +239,7 @@ def _share(text: str) -> Cell:
 
 
 def _conformance(predicate: Json) -> list[Block]:
-    """How many checks held, and each that did not; the appendix lists all."""
+    """How many conformance checks held, and a table of the others; the appendix lists all."""
     checks, heading = (
         predicate["conformance"],
         Heading(say("Does the program do what is declared?")),
@@ -260,7 +264,7 @@ def _conformance(predicate: Json) -> list[Block]:
 
 
 def conformance_columns() -> tuple[str, ...]:
-    """The columns of a table of checks."""
+    """The columns of a table of conformance checks."""
     return (
         say("Check"),
         say("Result"),
@@ -271,7 +275,7 @@ def conformance_columns() -> tuple[str, ...]:
 
 
 def conformance_row(item: Json) -> tuple[Cell, ...]:
-    """One check of the program against its declaration."""
+    """The cells of one conformance check."""
     word, colour = words.tone(words.CONFORMANCE_STATUSES, item["status"])
     rate = item["error_rate"]
     shown = (numbers.upper(rate) if numbers.parse(rate) else say("none")) if rate else "—"

@@ -29,24 +29,24 @@ _COLOURS = {
     "bad": "#a40e26",
     "neutral": "#4b535d",
 }
-# What a finding is called by: its level in SARIF, and what it means.
+# The rules of findings: the level in SARIF, and the meaning.
 RULES = {
     "alarm": ("error", message("The attack showed more than the accounting allows")),
     "refuted-claim": ("error", message("A claim does not hold")),
-    "broken-check": ("error", message("The program is not what is declared")),
+    "broken-check": ("error", message("The program differs from its declaration")),
     "violated-assumption": ("error", message("An assumption is known not to hold")),
     "inconclusive-claim": ("warning", message("A claim is neither proved nor refuted")),
     "unconfirmed-claim": ("warning", message("A claim rests on a number that was taken on trust")),
     "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
     "no-attack": ("warning", message("Nobody attacked the program")),
     "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),
-    "void-audit": ("warning", message("No bound could be made of a membership audit")),
-    "measured-only": ("note", message("A membership audit measured, and refuted nothing")),
+    "void-audit": ("warning", message("A membership audit gave no bound")),
+    "measured-only": ("note", message("A membership audit refuted no claim")),
     "broken": ("error", message("A certificate does not verify")),
     "expired": ("error", message("A certificate has expired")),
-    "stale": ("error", message("The project is not what was certified")),
+    "stale": ("error", message("The project has changed since it was certified")),
     "not_loaded": ("error", message("A file or a suite of the project was not loaded")),
-    "weaker": ("error", message("Less is claimed than was certified")),
+    "weaker": ("error", message("A claim is weaker than the certified one")),
     "missing": ("warning", message("A mechanism has no certificate")),
     "over_budget": ("error", message("The releases from a data set exceed its budget")),
     "declared-assumption": ("note", message("An assumption that nothing verifies")),
@@ -63,16 +63,16 @@ _OF_VERDICT = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a reviewer of a certificate has to know; ``rule`` is a key of RULES."""
+    """A fact that a reviewer of a certificate has to know; ``rule`` is a key of RULES."""
 
     rule: str
     text: str
 
 
 def findings(certificate: Mapping[str, Any]) -> list[Finding]:
-    """Every verdict that is none of certified, and every check and assumption that is not secured.
+    """The findings: claims that are not certified, broken checks, open assumptions.
 
-    Raises CertificateRejected if the certificate lacks what this looks at.
+    Errors: CertificateRejected if the certificate lacks a field that this reads.
     """
     try:
         return list(_findings(words.tidy(certificate)["predicate"]))
@@ -107,9 +107,9 @@ def _findings(predicate: Json) -> Iterator[Finding]:
 
 
 def render_csv(certificates: Certificates) -> str:
-    """The blocks of NIST SP 800-226 in their order, one row each, for every certificate.
+    """One row for each block of NIST SP 800-226 and each hazard, for every certificate.
 
-    A cell that a spreadsheet would compute stays text.
+    Cells that a spreadsheet would compute as formulas are written as text.
     """
     table: list[list[str]] = []
     for name, certificate in certificates.items():
@@ -130,9 +130,10 @@ def render_csv(certificates: Certificates) -> str:
 
 
 def render_junit(certificates: Certificates) -> str:
-    """One suite a certificate, one case a claim: refuted fails, undecided is an error.
+    """JUnit XML: one suite for each certificate, one case for each claim.
 
-    Bounds are properties: ``dp_epsilon_upper``, ``dp_epsilon_lower`` and so on.
+    A refuted claim is a failure, and an undecided one an error.  Bounds are properties such as
+    ``dp_epsilon_upper`` and ``dp_epsilon_lower``.
     """
     root = ElementTree.Element("testsuites", name="dpaudit")
     for name, certificate in certificates.items():
@@ -178,7 +179,10 @@ def _suite(root: ElementTree.Element, name: str, predicate: Json) -> None:
 
 
 def _measured(root: ElementTree.Element, name: str, predicate: Json) -> None:
-    """A membership audit as one case: refuted fails; all else is skipped, for nothing passed."""
+    """A membership audit as one case: refuted is a failure, anything else is skipped.
+
+    It is never a pass, because an attack cannot prove a claim.
+    """
     verdict, bound = predicate["verdict"], empirical.best(predicate)
     refuted = verdict["status"] == "refuted"
     suite = ElementTree.SubElement(
@@ -214,9 +218,9 @@ def _bounds(claim: Json) -> Iterator[tuple[str, str]]:
 
 
 def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]] = ()) -> str:
-    """All findings as SARIF 2.1.0, each at the mechanism's file and line where those are known.
+    """All findings as SARIF 2.1.0, each at the mechanism's file and line if these are known.
 
-    ``extra``: findings by the place where they are.
+    ``extra``: further findings, each with the name of its certificate, mechanism or file.
     """
     ids = list(RULES)
     rules = [
@@ -227,12 +231,12 @@ def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]
         }
         for rule, (level, text) in RULES.items()
     ]
-    found = [
+    placed_findings = [
         (name, _place(certificates, name), finding)
         for name, certificate in certificates.items()
         for finding in findings(certificate)
     ]
-    found += [(name, _place(certificates, name), finding) for name, finding in extra]
+    placed_findings += [(name, _place(certificates, name), finding) for name, finding in extra]
     results = [
         {
             "ruleId": finding.rule,
@@ -242,7 +246,7 @@ def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]
             "locations": [{"physicalLocation": place}],
             "partialFingerprints": {"dpaudit/v1": f"{name}:{finding.rule}:{finding.text}"[:200]},
         }
-        for name, place, finding in found
+        for name, place, finding in placed_findings
     ]
     driver = {"name": "dpaudit", "informationUri": _INFORMATION, "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
@@ -252,8 +256,8 @@ def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]
 def render_sbom(certificate: Mapping[str, Any]) -> str:
     """The software that a certificate names, as CycloneDX 1.5, with the digests of its files.
 
-    A certificate names the libraries that decide its numbers, not every one that was installed:
-    the list says of itself that it is incomplete.
+    A certificate names only the libraries that decide its numbers, so the list is marked as
+    incomplete.
     """
     try:
         statement = words.tidy(certificate)
@@ -311,14 +315,14 @@ def render_sbom(certificate: Mapping[str, Any]) -> str:
 
 
 def _made_with(predicate: Json) -> tuple[Json, Json]:
-    """The environment and the mechanism of a membership audit, which names its tool alone."""
+    """The environment and mechanism of a membership audit, whose certificate names only dpaudit."""
     training = {"name": predicate["target"]["training"], "title": predicate["target"]["training"]}
     environment = {"dpaudit": predicate["tool"]["version"], "packages": {}, "python": ""}
     return environment, training | {"implementation": []}
 
 
 def _place(certificates: Certificates, name: str) -> Json:
-    """Where the mechanism of a certificate is defined; the certificate itself where unknown."""
+    """The place that defines a certificate's mechanism; the certificate's own file if unknown."""
     predicate = certificates[name]["predicate"] if name in certificates else {}
     mechanism = predicate.get("mechanism", {})
     place = words.tidy(mechanism.get("place"))
@@ -330,7 +334,7 @@ def _place(certificates: Certificates, name: str) -> Json:
 
 
 def render_badge(certificate: Mapping[str, Any]) -> str:
-    """The verdict as a badge in SVG, with its word, so that no colour alone says it."""
+    """The verdict as an SVG badge: colour and word, for readers who do not see colours."""
     try:
         predicate = words.tidy(certificate)["predicate"]
         measured = empirical.is_empirical(predicate)
@@ -349,11 +353,11 @@ def render_badge(certificate: Mapping[str, Any]) -> str:
     if bound is not None:
         shown = f"{word}: {empirical.measured(bound)}"
     left, right = 9 + 6.6 * len(label), 11 + 6.6 * len(shown)
-    whole, text = f"{left + right:.0f}", html.escape(f"{label}: {shown}")
+    total_width, text = f"{left + right:.0f}", html.escape(f"{label}: {shown}")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total_width}" height="20" role="img" '
         f'aria-label="{text}"><title>{text}</title>'
-        f'<rect width="{whole}" height="20" rx="3" fill="#3b434c"/>'
+        f'<rect width="{total_width}" height="20" rx="3" fill="#3b434c"/>'
         f'<path d="M{left:.0f} 0h{right - 3:.0f}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{right - 3:.0f}z" '
         f'fill="{_COLOURS[tone]}"/><g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" '
         f'font-size="11"><text x="5" y="14">{html.escape(label)}</text>'

@@ -10,12 +10,12 @@ from dpaudit.report.model import Block, Figure, Paragraph
 from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
-_MARKS_UPPER = 12
+_MARKS_UPPER = 12  # markers of one kind in a figure; more would hide each other
 _GAUSSIAN = "the Gaussian family"
 
 
 def blocks(predicate: Json) -> list[Block]:
-    """Figure 1 and figure 2, or a sentence in place of one that has no data."""
+    """Figures 1 and 2; a figure without data is replaced by a sentence."""
     return [_profile(predicate), _tradeoff(predicate)]
 
 
@@ -37,13 +37,16 @@ def _profile(predicate: Json) -> Block:
 
 def _tradeoff(predicate: Json) -> Block:
     curve = _curve(predicate, "tradeoff")
-    # Each distinct set of audited points once, with the numbers of the audits that share it.
-    found: dict[tuple[tuple[float, ...], ...], list[str]] = {}
+    # Audits with equal points are drawn once and labelled with all their numbers.
+    audits_by_points: dict[tuple[tuple[float, ...], ...], list[str]] = {}
     for index, audit in enumerate(predicate["audits"], start=1):
-        rows = tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
-        if rows:
-            found.setdefault(rows, []).append(str(index))
-    points = tuple(plots.Audited(", ".join(names), rows) for rows, names in found.items())
+        roc_points = tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
+        if roc_points:
+            audits_by_points.setdefault(roc_points, []).append(str(index))
+    points = tuple(
+        plots.Audited(", ".join(names), roc_points)
+        for roc_points, names in audits_by_points.items()
+    )
     if not curve and not points:
         return Paragraph(
             say("No trade-off curve is part of this certificate; figure 2 is left out.")
@@ -67,7 +70,7 @@ def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
     if data.claims:
         parts.append(say("A diamond is a claim: it is met if the line passes through it or below."))
     if data.attacked:
-        parts.append(say("A full triangle is what an audit showed at least."))
+        parts.append(say("A full triangle is a lower bound from an audit."))
     conditions = "; ".join(map(words.embedded, _conditions(predicate)))
     if conditions:
         text = message("Hollow triangles and the dashed line hold only for {conditions}.")
@@ -86,13 +89,15 @@ def _tradeoff_caption(data: plots.TradeoffData) -> str:
             )
         )
     if data.claims:
-        parts.append(say("The dotted line is the least a claim allows."))
+        parts.append(
+            say("The dotted line is the smallest false negative rate that a claim allows.")
+        )
     if data.audited:
         parts.append(
             say(
-                "Each marker is one audited threshold; its box reaches to the upper confidence "
-                "limits of both error rates and may be smaller than the marker. A whole box below "
-                "a line would speak against it."
+                "Each marker is one audited threshold; its box reaches to the upper "
+                "confidence limits of both error rates and may be smaller than the "
+                "marker. A box that lies wholly below a line contradicts that line."
             )
         )
     return " ".join(parts)
@@ -118,14 +123,14 @@ def _pairs(guarantees: Iterator[Json | None]) -> Iterator[plots.Point]:
 
 
 def _attacked(predicate: Json) -> Iterator[Json]:
-    """Lower bounds that assume nothing."""
+    """The unconditional lower bounds."""
     for audit in predicate["audits"]:
         yield from ([] if audit["conditional_on"] else audit["lower_bounds"])
     yield from (claim["lower"] for claim in predicate["claims"] if claim["lower"])
 
 
 def _conditional(predicate: Json) -> Iterator[Json]:
-    """Lower bounds within a family."""
+    """The lower bounds that assume a family of distributions."""
     for audit in predicate["audits"]:
         yield from audit["lower_bounds"] if audit["conditional_on"] else []
     for claim in predicate["claims"]:
@@ -133,15 +138,15 @@ def _conditional(predicate: Json) -> Iterator[Json]:
 
 
 def _gaussian_mu(predicate: Json) -> float:
-    """The largest attacked mu, where the certificate speaks of the Gaussian family; otherwise 0.
+    """The largest attacked mu if some bound is conditional on the Gaussian family; otherwise 0.
 
-    Outside that family a lower bound on mu bounds no point of the profile.
+    Outside that family a lower bound on mu says nothing about the privacy profile.
     """
     if _GAUSSIAN not in _conditions(predicate):
         return 0.0
     bounds = (bound for audit in predicate["audits"] for bound in audit["lower_bounds"])
-    found = (numbers.plotted(bound["mu"]) for bound in bounds if "mu" in bound)
-    return max(filter(math.isfinite, found), default=0.0)
+    attacked_mus = (numbers.plotted(bound["mu"]) for bound in bounds if "mu" in bound)
+    return max(filter(math.isfinite, attacked_mus), default=0.0)
 
 
 def _conditions(predicate: Json) -> list[str]:

@@ -1,4 +1,4 @@
-"""The first screen: what was released about whom, what was proved, attacked and left unchecked."""
+"""The first screen: the release, its unit of privacy, the proof, the attacks, the open points."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 from dpaudit.storage.fields import missing
 
+# Verdicts under which the accounted bound is not established for the program.
 SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unconfirmed", "unsupported"})
 
 _MEANING = {
@@ -65,9 +66,9 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
     unknown = say("not stated")
-    # That an attack was on a stand-in is said where it is told how hard it was.
+    # The line about the attacks already says that a stand-in was attacked.
     caveats = [
-        # Which lines they are stands with the others, farther down.
+        # The section "What is protected" lists the lines.
         text.partition(": ")[0] if words.NEVER_RAN in text else text
         for text in predicate["caveats"]
         if not text.startswith(words.STAND_IN)
@@ -93,17 +94,17 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
 
 
 def attacked(predicate: Json) -> tuple[str, str]:
-    """How hard the program was attacked, in a sentence, and the tone of its colour.
+    """How hard the program was attacked: a sentence and the name of its colour.
 
-    An audit that could not have contradicted any claim is told from one that could, and both from
-    none at all.
+    The sentence distinguishes no audit, an audit that was too small to contradict any claim, and an
+    audit that could have contradicted one.
     """
     audits = predicate["audits"]
     if any(audit["verdict"] == "refuted" for audit in audits):
         return say("An attack on the program contradicted what is claimed of it."), "bad"
     why = predicate.get("examination", {}).get("not_examined", "")
     if why:
-        text = message("Not examined: the program was not run on made-up records, for {why}.")
+        text = message("Not examined: the program was not run on generated records ({why}).")
         return say(text, why=words.embedded(why)), "caution"
     if not audits:
         return say("Nobody attacked the program: nothing was measured on it."), "caution"
@@ -128,7 +129,7 @@ def attacked(predicate: Json) -> tuple[str, str]:
 
 
 def could_refute(predicate: Json) -> bool:
-    """Whether some audit, at its best, could have shown more than some claim allows."""
+    """Whether the best possible result of some audit exceeds what some claim allows."""
     pairs = [
         (claim["stated"], audit["strongest"], words.comparable(claim["stated"], audit["strongest"]))
         for claim in predicate["claims"]
@@ -142,34 +143,35 @@ def could_refute(predicate: Json) -> bool:
 
 
 def guess_upper(predicate: Json) -> str:
-    """The most often that anybody's guess about one unit is right; empty if nothing bounds it.
+    """An upper bound on the success rate of a guess about one unit; empty if there is none.
 
-    From the certificate's plain words, else from its accounted (epsilon, delta): the error rates of
-    any test satisfy a + e^eps b >= 1 - delta, so that an even guess is right at most
-    (e^eps + delta) / (e^eps + 1) of the time.  Source: Kairouz, Oh and Viswanath 2015, Theorem 2.1.
+    The two cases are equally likely a priori.  The certificate states the bound, or it follows from
+    the accounted (epsilon, delta): the error rates of any test satisfy a + e^eps b >= 1 - delta, so
+    a guess is right with probability at most (e^eps + delta) / (e^eps + 1).  Source: Kairouz, Oh
+    and Viswanath 2015, Theorem 2.1.
     """
-    values = predicate.get("in_plain_words")
-    if values:
-        return str(values["membership_guess_upper"])
-    found = [
+    plain_words = predicate.get("in_plain_words")
+    if plain_words:
+        return str(plain_words["membership_guess_upper"])
+    guesses = [
         _even_guess(claim["upper"]["epsilon"], claim["upper"].get("delta", "0"))
         for claim in predicate["claims"]
         if claim["upper"] and claim["upper"]["measure"] in ("approx_dp", "pure_dp")
     ]
-    return str(min(found)) if found else ""
+    return str(min(guesses)) if guesses else ""
 
 
 def _even_guess(epsilon: str, delta: str) -> Decimal:
-    value, slack = numbers.parse(epsilon), numbers.parse(delta)
-    if not value.is_finite() or value > 100:
+    exact_epsilon, exact_delta = numbers.parse(epsilon), numbers.parse(delta)
+    if not exact_epsilon.is_finite() or exact_epsilon > 100:
         return Decimal(1)
-    growth = value.exp() * (1 + Decimal("1e-20"))
-    share = (growth + slack) / (growth + 1)
+    growth = exact_epsilon.exp() * (1 + Decimal("1e-20"))
+    share = (growth + exact_delta) / (growth + 1)
     return min(Decimal(1), share + Decimal("1e-20"))
 
 
 def risk_scale(guess: str) -> str:
-    """A line from a coin toss to certainty, filled as far as a guess can be right, as SVG."""
+    """The bound on the success rate of a guess as a bar from 50% to 100%, as SVG."""
     if not guess:
         return ""
     share = min(max(float(numbers.parse(guess)), 0.5), 1.0)
@@ -187,25 +189,29 @@ def risk_scale(guess: str) -> str:
 
 
 def unchecked(predicate: Json) -> tuple[str, ...]:
-    """What is taken on trust or not known, a line each."""
-    found = [
+    """The assumptions and facts that nobody checked, one line each."""
+    open_points = [
         words.fixed(item["statement"])
         for item in predicate["assumptions"]
         if item["status"] in ("declared", "unknown")
     ]
-    found += [
+    open_points += [
         say("Broken: {statement}", statement=words.fixed(item["statement"]))
         for item in predicate["assumptions"]
         if item["status"] == "violated"
     ]
     accesses = predicate["scope"]["data_accesses"]["uncovered"]
-    found += [say("Access to the data outside the guarantee: {text}", text=t) for t in accesses]
+    open_points += [
+        say("Access to the data outside the guarantee: {text}", text=t) for t in accesses
+    ]
     if not predicate["audits"]:
-        found.append(say("Whether the program does what is declared: it was not attacked."))
+        open_points.append(say("Whether the program does what is declared: it was not attacked."))
     absent = not_stated(predicate)
     if absent:
-        found.append(say("{count} facts that a report needs are not stated.", count=len(absent)))
-    return tuple(found) or (say("Nothing is left open by the certificate itself."),)
+        open_points.append(
+            say("{count} facts that a report needs are not stated.", count=len(absent))
+        )
+    return tuple(open_points) or (say("Nothing is left open by the certificate itself."),)
 
 
 def not_stated(predicate: Json) -> list[str]:
@@ -215,18 +221,18 @@ def not_stated(predicate: Json) -> list[str]:
 
 
 def signers(signed: Sequence[Signed]) -> tuple[str, ...]:
-    """Who signed, as far as the given keys tell."""
+    """The signatures in words: the signer's name where a given key verifies the signature."""
     texts = {
         "valid": message("{name}, whose signature is valid (key {id})"),
         "unknown": message("a key that was not given to check it with ({id})"),
         "wrong": message("a signature in the name of {name} that is not over this certificate"),
         "unstamped": message("{name}, without the time stamp that was asked for (key {id})"),
     }
-    found = tuple(
+    sentences = tuple(
         say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) + _stamp(one)
         for one in signed
     )
-    return found or (say("Nobody: it is unsigned."),)
+    return sentences or (say("Nobody: it is unsigned."),)
 
 
 def _stamp(one: Signed) -> str:
@@ -270,8 +276,9 @@ def _guarantee(predicate: Json) -> tuple[str, ...]:
         return (say("No bound was derived, so that nothing can be promised to anybody."),)
     task = words.observer_task(predicate["scope"])
     text = say(
-        "Whoever sees everything that is released, and knows all other data, still guesses {task} "
-        "right at most {share} of the time; a coin toss is right 50\u00a0% of the time.",
+        "Someone who sees everything that is released, and knows all other data, "
+        "guesses {task} right at most {share} of the time; a coin toss is right "
+        "50\u00a0% of the time.",
         task=task,
         share=numbers.percent_upper(guess),
     )
@@ -296,62 +303,64 @@ def _proved(predicate: Json) -> str:
 
 
 def _effort(predicate: Json) -> tuple[str, ...]:
-    """How the program was attacked, how a stand-in was, and how many checks held."""
+    """The attacks on the program, those on a stand-in, and how many conformance checks held."""
     text, _ = attacked(predicate)
-    own = [one for one in predicate["audits"] if one.get("about") != "stand_in"]
-    others = [one for one in predicate["audits"] if one.get("about") == "stand_in"]
+    of_program = [one for one in predicate["audits"] if one.get("about") != "stand_in"]
+    of_stand_ins = [one for one in predicate["audits"] if one.get("about") == "stand_in"]
     lines = [text]
-    if own:
+    if of_program:
         lines.append(
             say(
                 "{trials} runs of the program on each of two neighbouring data sets: {found}.",
-                **_hardest(own),
+                **_hardest(of_program),
             )
         )
-    if others:
+    if of_stand_ins:
         lines.append(
             say(
-                "{trials} runs of a stand-in for it, which is declared alike and is not the "
-                "program: {found}.",
-                **_hardest(others),
+                "{trials} runs of a stand-in, another program with the same declaration: {found}.",
+                **_hardest(of_stand_ins),
             )
         )
     return (*lines, *(_conformance(predicate) if lines[1:] else ()))
 
 
 def _hardest(audits: Sequence[Json]) -> dict[str, str]:
-    """The trials of the largest of some audits, and how often its attacker is right at least."""
+    """For the audit with the most trials: their number, and the attacker's success in words."""
     largest = max(audits, key=lambda audit: audit["trials"])
     share = _share_right(largest)
-    found = (
+    success = (
         say(
-            "an attacker tells them apart at least {share} of the time (95\u00a0% confidence; a "
-            "coin toss: 50\u00a0%)",
+            "an attacker distinguishes them at least {share} of the time (95\u00a0% "
+            "confidence; a coin toss: 50\u00a0%)",
             share=numbers.percent(str(math.floor(share * 1000) / 1000)),
         )
         if share > 0.5
-        else say("not told apart more often than by a coin toss")
+        else say("an attacker distinguishes them no more often than a coin toss would")
     )
-    return {"trials": numbers.grouped(largest["trials"]), "found": found}
+    return {"trials": numbers.grouped(largest["trials"]), "found": success}
 
 
 def _share_right(audit: Json) -> float:
-    """A lower bound, at 95% confidence, on how often the attack is right: (2 - fpr - fnr)/2.
+    """A lower bound, at 95% confidence, on the attack's success rate: (2 - fpr - fnr)/2.
 
-    At the best of the thresholds whose rates are bounded together; else at the one of its bound.
+    ``roc`` bounds the rates of all its thresholds at once, so the best threshold counts.  Without
+    it the threshold of the audit's lower bound counts.
     """
     witness = audit["witness"]
-    pairs = [(row[2], row[3]) for row in audit["roc"]] or [
+    error_rates = [(row[2], row[3]) for row in audit["roc"]] or [
         (witness["false_positive_rate_upper"], witness["false_negative_rate_upper"])
     ]
-    return max(1 - (float(one) + float(other)) / 2 for one, other in pairs)
+    return max(1 - (float(one) + float(other)) / 2 for one, other in error_rates)
 
 
 def _conformance(predicate: Json) -> tuple[str, ...]:
     checks = predicate["conformance"]
     broken = sum(check["status"] == "broken" for check in checks)
     if broken:
-        text = message("{broken} of {count} checks found that the program is not what is declared.")
+        text = message(
+            "{broken} of {count} checks found that the program differs from its declaration."
+        )
         return (say(text, broken=broken, count=len(checks)),)
     held = sum(check["status"] == "held" for check in checks)
     text = message("{held} of {count} checks compared it with its declaration and held.")
@@ -359,13 +368,13 @@ def _conformance(predicate: Json) -> tuple[str, ...]:
 
 
 def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
-    """Where the certificate says two things at once; the page must not choose the better one."""
-    found = [mismatch] if mismatch else []
+    """Contradictions inside the certificate, and its expiry; the page must not hide either side."""
+    warnings = [mismatch] if mismatch else []
     expires = "".join(predicate.get("fields", {}).get("expires", ()))
     if expires and expires < datetime.now(UTC).date().isoformat():
-        found.append(say("It expired on {date}.", date=expires))
+        warnings.append(say("It expired on {date}.", date=expires))
     if predicate["verdict"]["status"].startswith("certified"):
-        found += [
+        warnings += [
             say(
                 "Claim {claim} is not proved, yet the verdict is certified.",
                 claim=words.quoted(words.stated(claim)),
@@ -373,7 +382,7 @@ def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
             for claim in predicate["claims"]
             if claim["check"] != "proved"
         ]
-        found += [
+        warnings += [
             say(
                 "An assumption is violated, yet the verdict is certified: {statement}",
                 statement=words.fixed(item["statement"]),
@@ -381,7 +390,7 @@ def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
             for item in predicate["assumptions"]
             if item["status"] == "violated"
         ]
-    return tuple(found)
+    return tuple(warnings)
 
 
 def summary(predicate: Json, signed: Sequence[Signed] = ()) -> list[tuple[str, tuple[str, ...]]]:

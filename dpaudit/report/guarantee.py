@@ -1,4 +1,4 @@
-"""The guarantee: what is claimed, what was accounted and what was attacked, side by side."""
+"""The guarantee in numbers: claim, accounted upper bound and attacked lower bound side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CURVES = ("profile", "tradeoff")
 
 
 def section(predicate: Json) -> Section:
-    """Section 2: the table of claims, the other accounted bounds and both figures."""
+    """The section with the table of claims, the other accounted bounds and both figures."""
     blocks: list[Block] = [
         Paragraph(
             say(
@@ -30,7 +30,7 @@ def section(predicate: Json) -> Section:
 
 
 def claims_table(predicate: Json) -> Table:
-    """One row a claim and reading: claimed, accounted, attacked, margin, result."""
+    """One row for each claim and reading: claimed, accounted, attacked, margin, result."""
     columns = (
         say("Claim"),
         say("Accounted (at most)"),
@@ -62,12 +62,12 @@ def _claimed(claim: Json) -> Cell:
 def _accounted(claim: Json) -> Cell:
     if not claim["upper"]:
         return Cell(say("None"), (say("no upper bound was derived"),), "none")
-    reached = (
+    tightness = (
         say("attained: some data and queries of the declared kind reach it")
         if claim["attained"]
         else say("not shown to be attained: the truth may be smaller")
     )
-    return formula(words.accounted(claim), [reached])
+    return formula(words.accounted(claim), [tightness])
 
 
 def _attacked(claim: Json, predicate: Json) -> Cell:
@@ -96,14 +96,14 @@ def _room(claim: Json) -> str:
     claimed, accounted = claim["stated"][parameter], claim["upper"][parameter]
     if "inf" in (claimed, accounted):
         return ""
-    room = numbers.difference(claimed, accounted)
-    if room == 0:
+    margin = numbers.difference(claimed, accounted)
+    if margin == 0:
         return say("None: both are equal")
-    if room < 0:
-        excess = numbers.written_upper(-room)
+    if margin < 0:
+        excess = numbers.written_upper(-margin)
         return say("The accounted bound is {excess} above the claim", excess=excess)
-    share = numbers.share_lower(room, claimed)
-    text = say("{room} below the claim", room=numbers.written_lower(room))
+    share = numbers.share_lower(margin, claimed)
+    text = say("{room} below the claim", room=numbers.written_lower(margin))
     return f"{text} ({share})" if share else text
 
 

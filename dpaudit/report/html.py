@@ -20,8 +20,8 @@ def render_html(
     """The report of one certificate as one HTML page that says only what the certificate says.
 
     ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
-    ``signed``: whose signatures were found; ``spoken``: the language, en, de or fr.
-    Raises CertificateRejected if it lacks a field the page has to show.
+    ``signed``: its signatures; ``spoken``: the language, en, de or fr.
+    Errors: CertificateRejected if it lacks a field that the page shows.
     """
     with speaking(spoken):
         page = view.build(certificate, signed)
@@ -36,8 +36,8 @@ def render_index(
 ) -> str:
     """A page that links to reports: one row a claim; the keys are the reports' file names.
 
-    ``failed``: why a mechanism has no certificate, by its name.
-    Raises CertificateRejected if one of them lacks a field the table has to show.
+    ``failed``: for each mechanism without a certificate, the reason.
+    Errors: CertificateRejected if one of them lacks a field that the table shows.
     """
     with speaking(spoken):
         index = summary.index(certificates, failed)
@@ -53,7 +53,7 @@ def render_project(
 ) -> str:
     """One page for a project: the index by data set, date and verdict, then every first screen.
 
-    Raises CertificateRejected as :func:`render_html`.
+    Errors: as :func:`render_html`.
     """
     with speaking(spoken):
         pages = {
@@ -67,7 +67,7 @@ def render_project(
 
 @cache
 def environment() -> Environment:
-    """What fills the pages' templates: all text is escaped, a name without a value is an error."""
+    """The Jinja environment of all pages: it escapes all text and refuses undefined names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

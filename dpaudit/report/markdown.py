@@ -22,10 +22,11 @@ def render_markdown(
     *,
     spoken: str = "en",
 ) -> str:
-    """A table of all claims, then each certificate's first screen, folded away.
+    """A table of all claims, then each certificate's first screen in a collapsed block.
 
-    ``certificates`` by the name that is shown; ``signed`` whose signatures were found, by the same.
-    Raises CertificateRejected if one of them lacks a field that is shown.
+    ``certificates`` and ``signed`` (the signatures of each certificate) have the displayed names as
+    keys.  ``spoken``: the language: en, de or fr.
+    Errors: CertificateRejected if a certificate lacks a field that the page shows.
     """
     with speaking(spoken):
         head = (
@@ -62,7 +63,7 @@ def _row(cells: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown and HTML leave as it is, on one line."""
+    """The text on one line, escaped for Markdown and HTML."""
     return _SPECIAL.sub(r"\\\1", _escaped(text))
 
 

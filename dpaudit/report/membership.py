@@ -17,15 +17,15 @@ Json = Mapping[str, Any]
 ATTACK_COLOURS = ("#0b4f9e", "#a8320a", "#1a7f4b", "#7a3fa0", "#9a6700", "#0f7c8a", "#57606a")
 MEMBERS, OTHERS, CHANCE = "#a8320a", "#0b4f9e", "#6b7280"
 MOST_CURVES = 4
-_FLOOR = 1e-4
-_RARE = 0.005
+_FLOOR = 1e-4  # the smallest rate on the logarithmic axes
+_RARE = 0.005  # the share of scores that a histogram leaves out at each end
 
 
 def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> str:
-    """The page of a certificate, or of several by name: the same sections, and curves in one plot.
+    """The page of one certificate, or of several by name with their curves in one plot.
 
-    It says only what the certificates say; they are shown, not verified.  ``spoken``: the language
-    of what is not a certificate's own text: en, de or fr.
+    The certificates are shown, not verified.  ``spoken``: the language of the page: en, de or fr;
+    texts of the certificates are not translated.
     """
     with speaking(spoken):
         if "predicate" in certificates:
@@ -54,7 +54,7 @@ def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> st
 
 
 def summary_html(text: str, predicate: Json) -> str:
-    """What a notebook shows of a result: its lines, and its curves."""
+    """The display of a result in a notebook: its text and its ROC curves."""
     curves = [(row["attack"], row) for row in _ordered(predicate)]
     drawn = roc_svg(curves, f"roc-{predicate['study']['commitment'][:8]}") if curves else ""
     return f"<div><pre>{html.escape(text)}</pre>{drawn}</div>"
@@ -111,8 +111,8 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
                 say("Models"),
                 [
                     say(
-                        "{models}, of which {references} are references: choices are made on them, "
-                        "bounds are counted on the others",
+                        "{models}, {references} of them references: tests are chosen on the "
+                        "references, bounds are counted on the others",
                         models=study["models"],
                         references=study["references"],
                     )
@@ -125,9 +125,10 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
         "attacks": [_attack(row) for row in ordered],
         "figures": _figures(predicate, ordered, number),
         "exposed_said": say(
-            "{exposed} of {records} records are exposed: models with them fit them otherwise than "
-            "models without, and at most a share of {share} of those listed is expected to be "
-            "listed wrongly. The {listed} most exposed are below.",
+            "{exposed} of {records} records are exposed: models trained with such a "
+            "record fit it differently from models trained without it. The expected "
+            "share of false discoveries among them is at most {share}. The {listed} "
+            "most exposed are below.",
             exposed=numbers.grouped(exposure["exposed"]),
             records=numbers.grouped(exposure["records"]),
             share=exposure["false_discoveries"],
@@ -146,7 +147,7 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
 
 
 def _sentence(predicate: Json) -> str:
-    """What is meant by the verdict, the certificate's reason, and the best bound."""
+    """The meaning of the verdict, its reason, and the best lower bound."""
     banner, bound = empirical.banner(predicate), empirical.shown(predicate)
     reason = f"{banner.attack}." if predicate["claim"] or not bound else ""
     shown = say("Shown at least: {bound}.", bound=bound) if bound else ""
@@ -197,7 +198,7 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
     if not ordered:
         return []
     roc, scores, epochs = (f"{kind}-{number}" for kind in ("roc", "scores", "epochs"))
-    found = [
+    figures = [
         {
             "anchor": roc,
             "svg": roc_svg([(row["attack"], row) for row in ordered], roc),
@@ -217,7 +218,7 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
         },
     ]
     if predicate["epochs"]:
-        found.append(
+        figures.append(
             {
                 "anchor": epochs,
                 "svg": epochs_svg(predicate["epochs"], epochs),
@@ -227,7 +228,7 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
                 ),
             }
         )
-    return found
+    return figures
 
 
 # --- drawings: no script --------------------------------------------------------------------------
@@ -264,7 +265,7 @@ def _rate(row: Json, at: str) -> str:
 
 
 def _drawn(bars: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
-    """The bars but for those of rare, far scores at either end: at most 0.5% of either kind."""
+    """The bars without at most 0.5% of members and of non-members at each end."""
     first, last = 0, len(bars)
     while first < last and all(sum(b[k] for b in bars[: first + 1]) <= _RARE for k in (1, 2)):
         first += 1
@@ -274,7 +275,7 @@ def _drawn(bars: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
 
 
 def histogram_svg(row: Json, prefix: str) -> str:
-    """Shares of members and of non-members by score, but for the rarest at either end."""
+    """A histogram of the scores of members and of non-members, without the extreme scores."""
     with drawing() as (figure, axes):
         bars = [[float(value) for value in point] for point in row["histogram"]]
         width = bars[1][0] - bars[0][0] if len(bars) > 1 else 1.0
@@ -300,10 +301,10 @@ def epochs_svg(rows: Sequence[Json], prefix: str) -> str:
         attacked = [float(row["bound"]["value"]) for row in rows]
         axes.plot(epochs, attacked, "^-", color=MEMBERS, label=say("attacked: at least"))
         accounted = [float(row["accounted"]) for row in rows]
-        known = [(x, y) for x, y in zip(epochs, accounted, strict=True) if y < float("inf")]
-        if known:
+        finite = [(x, y) for x, y in zip(epochs, accounted, strict=True) if y < float("inf")]
+        if finite:
             axes.plot(
-                *zip(*known, strict=True), "o-", color=OTHERS, label=say("accounted: at most")
+                *zip(*finite, strict=True), "o-", color=OTHERS, label=say("accounted: at most")
             )
         axes.set(xlabel=say("epoch"), ylabel="ε")
         axes.set_ylim(bottom=0)

@@ -1,4 +1,4 @@
-"""What a report is made of: small frozen blocks that a template only has to loop over."""
+"""The blocks of a report: frozen records that a template renders in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-_FORMULA_LENGTH = 24
+_FORMULA_LENGTH = 24  # characters of a line that fits a narrow column; longer formulas wrap
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Cell:
 
 
 def formula(text: str, notes: Iterable[str] = ()) -> Cell:
-    """A cell whose short formula breaks before its ``at δ`` only, never inside a number."""
+    """A cell for a formula: a short one breaks only before its ``at δ``, never inside a number."""
     broken = re.sub(r" (\w+ δ\u00a0=)", r"\n\1", text)
     if max(map(len, broken.split("\n"))) > _FORMULA_LENGTH:
         return Cell(text, tuple(notes), "strong")
@@ -67,7 +67,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """Labelled values; one without values is not shown."""
+    """Labelled values; the page leaves out a fact that has no values."""
 
     rows: tuple[Fact, ...]
     kind: ClassVar[str] = "facts"
@@ -75,7 +75,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Code:
-    """Text shown letter for letter."""
+    """Text shown verbatim, such as a declaration."""
 
     text: str
     label: str
@@ -104,7 +104,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class TreeLine:
-    """One step of a derivation at its depth below the conclusion it serves."""
+    """One step of a derivation; ``depth`` counts the steps between it and the conclusion."""
 
     depth: int
     label: str
@@ -136,7 +136,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict: a word, the tone of its colour, a sentence, and how hard it was attacked."""
+    """The verdict (a word, its colour and a sentence), and how hard the program was attacked.
+
+    ``warnings``: contradictions inside the certificate; the page shows them first.
+    """
 
     word: str
     tone: str
@@ -165,7 +168,10 @@ class Glance:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything one certificate's page says, in reading order."""
+    """The page of one certificate, in reading order.
+
+    ``print_mark``: the first 16 digits of the certificate's digest, printed on every sheet.
+    """
 
     title: str
     subtitle: str

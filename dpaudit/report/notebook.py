@@ -1,4 +1,4 @@
-"""What notebooks show of an object: one caption and rows of cells, escaped."""
+"""The display of an object in a notebook: a caption and a small table, escaped."""
 
 from __future__ import annotations
 

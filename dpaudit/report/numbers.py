@@ -1,4 +1,4 @@
-"""Decimal strings of a certificate as a reader sees them: bounds are rounded outward only."""
+"""Format the decimal strings of a certificate for readers: upper bounds up, lower bounds down."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from decimal import (
 
 from dpaudit.errors import CertificateRejected
 
-DIGITS = 6
+DIGITS = 6  # significant digits of a bound on a page; the certificate holds all
 _HUNDRED = Decimal(100)
 
 
 def parse(text: str) -> Decimal:
-    """The exact value of a decimal string, ``inf`` and ``nan`` included; refuses anything else."""
+    """The exact value of a decimal string, ``inf`` and ``nan`` included.
+
+    Errors: CertificateRejected for any other text.
+    """
     try:
         return _context(max(len(text), 1), ROUND_CEILING).create_decimal(text)
     except (DecimalException, TypeError, ValueError) as error:
@@ -30,7 +33,7 @@ def parse(text: str) -> Decimal:
 
 
 def exact(text: str) -> str:
-    """The value with all its digits: for what somebody stated."""
+    """The value with all its digits: for claimed numbers, which must not be rounded."""
     return _written(parse(text))
 
 
@@ -40,7 +43,10 @@ def upper(text: str, digits: int = DIGITS) -> str:
 
 
 def upper_beside(text: str, other: str) -> str:
-    """The value rounded up, with as many digits as keep it on its side of ``other``."""
+    """The value rounded up, with enough digits that it stays on the same side of ``other``.
+
+    A bound that is at or below the claim is never shown as above it.
+    """
     value, fixed = parse(text), parse(other)
     for digits in range(DIGITS, max(DIGITS, len(text)) + 1):
         shown = _rounded(value, digits, ROUND_CEILING)
@@ -61,7 +67,7 @@ def percent_upper(text: str) -> str:
 
 
 def percent(text: str) -> str:
-    """A probability that is exact, as a percentage with all its digits."""
+    """A probability as a percentage with all its digits, unrounded."""
     return (
         f"{_written(_context(len(text) + 2, ROUND_CEILING).multiply(parse(text), _HUNDRED))}\u00a0%"
     )
@@ -82,12 +88,12 @@ def share_lower(part: Decimal, whole: str) -> str:
 
 
 def written_lower(value: Decimal) -> str:
-    """A decimal rounded down to the usual number of digits."""
+    """A decimal rounded down to ``DIGITS`` significant digits."""
     return _written(_rounded(value, DIGITS, ROUND_FLOOR))
 
 
 def written_upper(value: Decimal) -> str:
-    """A decimal rounded up to the usual number of digits."""
+    """A decimal rounded up to ``DIGITS`` significant digits."""
     return _written(_rounded(value, DIGITS, ROUND_CEILING))
 
 
@@ -97,7 +103,7 @@ def plotted(text: str) -> float:
 
 
 def statistic(text: str) -> str:
-    """A test statistic with all its digits; free text stays as it is."""
+    """A test statistic: a number with all its digits, or free text unchanged."""
     try:
         return exact(text)
     except CertificateRejected:
@@ -134,6 +140,6 @@ def _written(value: Decimal) -> str:
 def _plain(digits: str, exponent: int) -> str:
     if exponent < 0:
         return "0." + "0" * (-exponent - 1) + digits
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+    integer_part = digits[: exponent + 1].ljust(exponent + 1, "0")
     fraction = digits[exponent + 1 :]
-    return whole + ("." + fraction if fraction else "")
+    return integer_part + ("." + fraction if fraction else "")

@@ -12,13 +12,13 @@ from dpaudit.errors import OutputNotWritable
 
 BROWSER = "DPAUDIT_BROWSER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_SECONDS = 120
+_SECONDS = 120  # for one page; a browser that hangs is stopped then
 
 
 def render_pdf(page: str) -> bytes:
-    """The PDF of a page that needs neither script nor network; the browser gets neither.
+    """The page printed to PDF by a headless browser without network access.
 
-    Errors: OutputNotWritable if there is no browser, or it fails.
+    Errors: OutputNotWritable if no browser is found, or it fails.
     """
     program = os.environ.get(BROWSER) or next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
@@ -32,7 +32,8 @@ def render_pdf(page: str) -> bytes:
         command = [
             program,
             *("--headless", "--disable-gpu", "--no-first-run"),
-            # The browser's own sandbox does not run as root; the page has no script anyhow.
+            # Chromium's sandbox refuses to run as root.  Without it the page is still safe: it has
+            # no script.
             *(["--no-sandbox"] if os.geteuid() == 0 else []),
             *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
             "--host-resolver-rules=MAP * ~NOTFOUND",

@@ -19,15 +19,16 @@ Point = tuple[float, float]
 
 ACCOUNTED, CLAIMED, ATTACKED, CHANCE = "#0b4f9e", "#111111", "#a8320a", "#6b7280"
 _MARKERS = "os^vDP"
-_SMALLEST_DELTA = 1e-30
-_LARGEST_EXPONENT = 700.0
+_SMALLEST_DELTA = 1e-30  # where the logarithmic axis of deltas ends at the latest
+_LARGEST_EXPONENT = 700.0  # exp of more overflows a float
 
 
 @dataclass(frozen=True)
 class ProfileData:
     """Figure 1: (epsilon, delta) points accounted, claimed and attacked.
 
-    ``conditional`` points hold within a family only; ``conditional_mu`` draws the Gaussian one.
+    ``conditional``: points that hold only within a family of distributions.  ``conditional_mu``:
+    the mu of a dashed Gaussian curve; 0 draws none.
     """
 
     accounted: tuple[Point, ...]
@@ -104,7 +105,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def claimed_beta(alpha: float, epsilon: float, delta: float) -> float:
-    """The least false negative rate (epsilon, delta)-DP allows at false positive rate alpha."""
+    """The least false negative rate under (epsilon, delta)-DP at false positive rate alpha."""
     growth = math.exp(min(epsilon, _LARGEST_EXPONENT))
     return max(0.0, 1 - delta - growth * alpha, (1 - delta - alpha) / growth)
 
@@ -170,7 +171,10 @@ def _columns(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[flo
 def curve_svg(
     lower: Sequence[Point], upper: Sequence[Point], labels: tuple[str, str], title: str
 ) -> str:
-    """Lower and upper ends against a number; one line where ``lower`` is empty."""
+    """Upper bounds, and lower ones if given, against a parameter of a run.
+
+    ``labels``: of the horizontal and vertical axes.
+    """
     with drawing() as (figure, axes):
         axes.plot(*zip(*upper, strict=True), color=ACCOUNTED, marker="o", label=say("at most"))
         if lower:
@@ -182,7 +186,11 @@ def curve_svg(
 
 
 def _delta_floor(data: ProfileData) -> float:
-    """Three decades below the smallest delta that a claim or an audit speaks of."""
+    """The lower end of the axis of deltas.
+
+    Three decades below the smallest delta of a claim or an audit, but at most one decade below the
+    accounted curve.
+    """
     spoken = [delta for _, delta in (*data.claims, *data.attacked, *data.conditional) if delta > 0]
     wanted = min(spoken) / 1e3 if spoken else 1e-10
     reached = min((delta for _, delta in data.accounted if delta > 0), default=wanted)

@@ -38,7 +38,7 @@ _VARIANTS = {
 }
 _MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "federated": "Federated"}
 _RELEASES = {"one release": "One release", "many releases": "Many releases"}
-# What tier 1 needs, by the key of dpaudit.toml that states it.
+# The fields that tier 1 requires, each with the key of dpaudit.toml that states it.
 _NEEDED = {
     "data_curators": "controller",
     "intended_use": "purpose",
@@ -62,7 +62,7 @@ _TIER_3 = (
 def registry_record(certificate: Mapping[str, Any]) -> Json:
     """The record, at the highest tier whose fields the certificate fills; always a draft.
 
-    Raises CertificateRejected naming each field of tier 1 that is missing, and where to state it.
+    Errors: CertificateRejected, naming the missing fields of tier 1 and the keys that state them.
     """
     if certificate.get("predicate", {}).get("kind") == "empirical":
         raise CertificateRejected(
@@ -87,7 +87,7 @@ def registry_record(certificate: Mapping[str, Any]) -> Json:
 
 
 def render_registry(certificate: Mapping[str, Any]) -> str:
-    """The record as a file; JSON, which every reader of YAML 1.2 reads."""
+    """The record as text: JSON, which is also valid YAML 1.2."""
     return json.dumps(registry_record(certificate), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -102,7 +102,7 @@ def registry_schema() -> Json:
 def validate_record(record: Any) -> None:
     """Check a record against the schema.
 
-    Raises CertificateRejected naming the place of the first fault.
+    Errors: CertificateRejected, naming the place of the first error.
     """
     from jsonschema import Draft202012Validator
 
@@ -225,15 +225,18 @@ def _administrative(predicate: Json, subject: list[Json]) -> Json:
 
 
 def _bound(predicate: Json) -> Json:
-    """The accounted bound that the record states: the first claim's, else the first of all."""
-    found = [claim["upper"] for claim in predicate["claims"] if claim["upper"]]
-    found += [row for row in predicate["derivation"]["upper_bounds"] if "curve" not in row]
-    ranked = sorted(found, key=lambda row: row["measure"] not in _VARIANTS)
+    """The accounted bound for the record: the first in a measure that the registry knows.
+
+    Bounds of claims come before the other accounted bounds; empty if there is none.
+    """
+    bounds = [claim["upper"] for claim in predicate["claims"] if claim["upper"]]
+    bounds += [row for row in predicate["derivation"]["upper_bounds"] if "curve" not in row]
+    ranked = sorted(bounds, key=lambda row: row["measure"] not in _VARIANTS)
     return ranked[0] if ranked else {}
 
 
 def _number(text: str) -> float | None:
-    """The least float that is not below a decimal string; None for infinity."""
+    """The smallest float that is at least the decimal; None for infinity."""
     value = float(text)
     if not math.isfinite(value):
         return None

@@ -9,7 +9,7 @@ from dpaudit.report.words import Json
 
 
 def criteria(predicate: Json) -> Section:
-    """What the accounted bound limits of each risk that regulators name."""
+    """The three risks of WP216, each with the bound that the accounting gives for it."""
     text = say(
         "The three risks named by the Article 29 Working Party, with the number that the "
         "accounted bound gives for each. Whether data are personal data is a legal question that "

@@ -1,7 +1,7 @@
-"""What reports say, in English, German and French, from one table of messages.
+"""The texts of reports in English, German and French, from one table of messages.
 
-The English sentence is the key; ``messages.csv`` holds the others beside it.  Texts of a
-certificate (titles, statements of its author) stay as they were written.
+The English sentence is the key; ``messages.csv`` holds its translations.  Texts that a
+certificate's author wrote (titles, claims) are never translated.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _language: ContextVar[str] = ContextVar("language", default="en")
 
 
 def say(text: str, /, **values: object) -> str:
-    """A message in the language that is spoken, its ``{names}`` filled in."""
+    """The message in the current language, with ``values`` put in the place of its ``{names}``."""
     spoken = _table(_language.get()).get(text, text)
     return spoken.format(**values) if values else spoken
 
 
 def message(text: str) -> str:
-    """Marks a message that is said later; the same text."""
+    """Return the text unchanged; marks a literal that :func:`say` translates later."""
     return text
 
 
 def language() -> str:
-    """The language that is spoken: en, de or fr."""
+    """The current language: en, de or fr."""
     return _language.get()
 
 
 @contextmanager
 def speaking(chosen: str) -> Iterator[None]:
-    """Say everything in a language within this block.
+    """Use a language for all messages within this block.
 
-    Errors: InvalidParameter for a language without messages.
+    Errors: InvalidParameter for a language other than en, de and fr.
     """
     if chosen not in LANGUAGES:
         raise InvalidParameter(f"language {chosen[:20]!r}: expected one of {', '.join(LANGUAGES)}")

@@ -1,4 +1,4 @@
-"""Certificates in one line a claim: for a terminal and for the index page."""
+"""Certificates as one row for each claim, for the terminal and for the index page."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dpaudit.report.words import Json
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One claim of one certificate in words; ``attacked`` is free of any family assumption.
+    """One claim of one certificate in words; ``attacked`` is the unconditional lower bound.
 
     ``likely``: the bound from likelihoods, for the program with the declared noise.
-    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is;
-    ``data`` the data set, ``issued`` the date, ``caveats`` those of the whole certificate.
+    ``by``: author and place of the claim; ``reason``: of the verdict; ``data``: the data set;
+    ``issued``: the date; ``caveats``: those of the whole certificate.
     """
 
     name: str
@@ -46,7 +46,7 @@ class SummaryRow:
 class Link:
     """The cells of one index row and the relative address of the page it links to.
 
-    ``caveats``: the certificate's, with its last claim.
+    ``caveats``: the certificate's caveats, given only with the row of its last claim.
     """
 
     address: str
@@ -58,7 +58,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows about one data set, by date."""
+    """The index rows of one data set, by date."""
 
     title: str
     links: tuple[Link, ...]
@@ -66,7 +66,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Index:
-    """The index page: sentences that count, one link a claim, and what has no certificate."""
+    """The index page: counts, one row for each claim, and the mechanisms without a certificate."""
 
     count: str
     verdicts: str
@@ -75,9 +75,9 @@ class Index:
 
 
 def summary_rows(certificates: Iterable[Mapping[str, Any]]) -> list[SummaryRow]:
-    """One row a claim in the order given; a certificate without claims has one row of its own.
+    """One row for each claim, in the order given; a certificate without claims gives one row.
 
-    Raises CertificateRejected if a certificate lacks a field the table has to show.
+    Errors: CertificateRejected if a certificate lacks a field that the table shows.
     """
     return [row for certificate in certificates for row in _rows(certificate)]
 
@@ -90,33 +90,35 @@ def index(
 ) -> Index:
     """The index of pages by file name; file names are quoted and stay in the same folder.
 
-    ``failed``: why a mechanism has no certificate, by its name.  ``on_page``: those that are a
-    section of the same page.
+    ``failed``: for each mechanism without a certificate, the reason.  ``on_page``: the certificates
+    that are sections of this page; their links are anchors.
     """
-    found: dict[str, list[tuple[str, Link]]] = {}
-    words_of: Counter[str] = Counter()
+    links_by_data: dict[str, list[tuple[str, Link]]] = {}
+    verdict_counts: Counter[str] = Counter()
     for name, certificate in certificates.items():
         rows = _rows(certificate)
         for number, row in enumerate(rows, start=1):
-            words_of[row.verdict] += 1
+            verdict_counts[row.verdict] += 1
             address = (
                 f"#{section_of(name)}"
                 if name in on_page
                 else f"./{quote(name, safe='', errors='replace')}"
             )
-            found.setdefault(row.data, []).append(
+            links_by_data.setdefault(row.data, []).append(
                 (row.issued, _link(address, row, row.caveats if number == len(rows) else ()))
             )
     groups = tuple(
-        Group(title, tuple(link for _, link in sorted(found[title], key=lambda pair: pair[0])))
-        for title in sorted(found)
+        Group(
+            title, tuple(link for _, link in sorted(links_by_data[title], key=lambda pair: pair[0]))
+        )
+        for title in sorted(links_by_data)
     )
     missing = tuple(f"{name}: {reason}" for name, reason in words.tidy(failed or {}).items())
-    total = sum(words_of.values())
+    total = sum(verdict_counts.values())
     count = say("{reports} reports, {claims} claims", reports=len(certificates), claims=total)
     if missing:
         count = say("{count}, {missing} not certified", count=count, missing=len(missing))
-    verdicts = ", ".join(f"{word}: {times}" for word, times in sorted(words_of.items()))
+    verdicts = ", ".join(f"{word}: {times}" for word, times in sorted(verdict_counts.items()))
     return Index(count, verdicts, groups, missing)
 
 
@@ -177,7 +179,7 @@ def _unclaimed(predicate: Json) -> SummaryRow:
 
 
 def _empirical(predicate: Json) -> SummaryRow:
-    """A membership audit: it measures, and proves no upper bound."""
+    """The row of a membership audit, which has a lower bound and no upper one."""
     verdict, claim = predicate["verdict"], predicate["claim"]
     word, tone = empirical.verdict(predicate)
     best = empirical.best(predicate)
@@ -205,10 +207,10 @@ def data_of(predicate: Json) -> str:
 
 
 def data_sets_of(predicate: Json) -> tuple[str, ...]:
-    """The data sets: as stated, else what the title says after the algorithm's name."""
+    """The data sets as stated, else the part of the title after the algorithm's name."""
     stated = tuple(predicate.get("fields", {}).get("data_source", ()))
-    title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]
-    tail = title.removeprefix(own).removeprefix(": ") if title.startswith(own) else ""
+    title, algorithm = predicate["scope"]["title"], predicate["mechanism"]["title"]
+    tail = title.removeprefix(algorithm).removeprefix(": ") if title.startswith(algorithm) else ""
     return stated or ((tail,) if tail else ())
 
 
@@ -220,7 +222,7 @@ def section_of(name: str) -> str:
 def _link(address: str, row: SummaryRow, caveats: tuple[str, ...]) -> Link:
     stated = row.by or row.source or "—"
     sources = (row.source,) if row.source not in ("", stated) else ()
-    # Of a verdict other than certified; the page of the algorithm has all reasons.
+    # The reason is shown for verdicts other than certified; the certificate's page has all.
     why = () if row.tone in ("good", "qualified") or not row.reason else (row.reason,)
     cells = (
         (say("Issued"), Cell(row.issued, (), "date")),

@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG elements of a page: same bytes in every process, own ids, named."""
+"""Matplotlib figures as SVG elements of a page: deterministic bytes, unique ids, titles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLED = frozenset(
     {"axes", "figure", "font", "grid", "legend", "lines", "mathtext", "patch", "path"}
     | {"savefig", "svg", "text", "xtick", "ytick"}
 )
-# Colours that follow the page's light or dark scheme.
+# Colours replaced by CSS variables, so that they follow the page's light or dark scheme.
 _THEMED = {
     INK: "ink",
     "#57606a": "soft",
@@ -62,7 +62,7 @@ def standalone(svg: str) -> str:
 
 @contextmanager
 def drawing() -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one pair of axes in fixed style, whatever the user's configuration says."""
+    """A figure and its axes in the report's style; the user's matplotlibrc is ignored."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -77,7 +77,10 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
 
 
 def element(figure: Figure, prefix: str, title: str, description: str) -> str:
-    """The figure as one ``<svg>`` element whose ids begin with ``prefix``; texts are escaped."""
+    """The figure as one ``<svg>`` element whose ids begin with ``prefix``.
+
+    Screen readers read ``title`` and ``description``; both are escaped.
+    """
     target = io.StringIO()
     undated = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(target, format="svg", metadata=undated, transparent=True)

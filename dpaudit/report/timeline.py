@@ -15,7 +15,7 @@ def timeline_svg(
 ) -> str:
     """A step line through (day, epsilon of all releases up to it), and the budget if there is one.
 
-    Infinite values are left out of the drawing and named in its description.
+    Infinite values are not drawn; the description lists them.
     """
     finite = [(day, value) for day, value in points if value != float("inf")]
     with drawing() as (figure, axes):

@@ -1,4 +1,4 @@
-"""From a certificate to a page: the first screen, then its evidence, long things last."""
+"""Build the page of a certificate: the first screen, then the evidence, then the appendix."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
 _TITLE_LENGTH = 160
+# Errors of reading a certificate that lacks a field or has another type in its place.
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError)
 
 
 def build(certificate: Mapping[str, Any], signed: Sequence[Signed] = ()) -> Page:
-    """The page of one certificate; refuses one that lacks what the page has to say."""
+    """The page of one certificate.
+
+    Errors: CertificateRejected if the certificate lacks a field that the page shows.
+    """
     try:
         return _page(certificate, signed)
     except MALFORMED as error:
@@ -45,7 +49,8 @@ def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
     predicate = statement["predicate"]
     digest = statement["subject"][0]["digest"]["sha256"]
     if empirical.is_empirical(predicate):
-        # Its evidence has a page of its own kind: only the first screen is like the others'.
+        # The evidence of a membership audit is on the page made by report/membership.py; this
+        # page shares only the first screen.
         return Page(
             title=_cut(predicate["target"]["training"]),
             subtitle=say("A membership audit: it measures, and promises nothing"),
@@ -89,14 +94,14 @@ def _sections(
 
 
 def digest_mismatch(certificate: Mapping[str, Any]) -> str:
-    """Empty if the stated digest is that of the content, otherwise a sentence that says so."""
+    """A sentence if the certificate's digest does not match its content; otherwise empty."""
     import rfc8785
 
     stated = certificate["subject"][0]["digest"]["sha256"]
     try:
         content = rfc8785.dumps(certificate["predicate"])
     except rfc8785.CanonicalizationError:
-        return say("The content has no canonical form, so that no digest is its own.")
+        return say("The content has no canonical JSON form, so its digest cannot be checked.")
     if hashlib.sha256(content).hexdigest() == stated:
         return ""
     return say("The digest in the certificate is not that of its content.")

@@ -1,4 +1,4 @@
-"""The report's vocabulary: what each status is called, and how a guarantee reads aloud."""
+"""The report's vocabulary: names of statuses and measures, and guarantees as formulas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AUDIT_VERDICTS: dict[str, tuple[str, str]] = {
     "inconclusive": (message("Inconclusive"), "caution"),
 }
 
-# How far something is secured; from the strongest to the weakest.
+# How well an assumption is secured, from the strongest to the weakest.
 STATUSES: dict[str, tuple[str, str]] = {
     "proved": (message("Proved"), "good"),
     "enforced": (message("Enforced"), "good"),
@@ -92,15 +92,17 @@ MEASURES = {
     "pairs": message("dominating pair of distributions"),
 }
 
-# How a certificate's caveat begins that an audit attacked another program.
+# Certificates hold the next four texts; changing one changes certificates.
+# Beginning of the caveat that an audit attacked a stand-in.
 STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
-# And that releases stand in lines that never ran.
+# Beginning of the caveat that some releases or coins were never requested in an examination.
 UNHEARD = "nothing is known of releases and coins that no run on made-up records asked for"
-# And that no two runs of a program were compared, for whatever reason.
+# Beginning of the caveat that no two runs of the program could be compared.
 UNCOMPARED = (
     "nothing is known of what the program asks for and gives beside its queries' values: no two "
     "runs on made-up records were compared"
 )
+# Part of the caveat that lists lines which no examination ran.
 NEVER_RAN = "never ran while it was examined"
 
 _RELATIONS = {
@@ -114,25 +116,25 @@ _PARAMETERS = {
     "zcdp": ("ρ", "rho"),
     "gdp": ("μ", "mu"),
 }
-# Controls that reorder or hide text, and code units that no encoder accepts.
+# Characters that reorder or hide the text around them, and surrogates, which cannot be encoded.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
 def measure_words(measure: str) -> str:
-    """A measure in words; one that is registered elsewhere by its name."""
+    """A measure in words; a measure that this table lacks is called by its registered name."""
     return say(MEASURES[measure]) if measure in MEASURES else measure.replace("_", " ")
 
 
 def tone(table: Mapping[str, tuple[str, str]], status: str) -> tuple[str, str]:
-    """The word of a status in the language that is spoken, and the tone of its colour."""
+    """The word of a status in the current language, and the name of its colour."""
     word, colour = table.get(status, (status.replace("_", " "), "neutral"))
     return say(word), colour
 
 
 def adjacency(scope: Json) -> str:
-    """What makes two data sets neighbours, with the unit named."""
+    """The adjacency relation in words, with the unit of privacy named."""
     texts = {
         "add_remove": message("add or remove: neighbours differ by the presence of one {entity}"),
         "replace_one": message(
@@ -144,7 +146,7 @@ def adjacency(scope: Json) -> str:
 
 
 def observer_task(scope: Json) -> str:
-    """What an attacker of this scope has to find out."""
+    """The question that an attacker tries to answer under this adjacency."""
     texts = {
         "add_remove": message("whether one {entity} is in the data"),
         "replace_one": message("which of two versions of one {entity} the data hold"),
@@ -154,24 +156,27 @@ def observer_task(scope: Json) -> str:
 
 
 def entity(scope: Json) -> str:
-    """The protected unit as its author names it, or else what kind of unit it is."""
+    """The unit of privacy as the author names it; without a name, its kind."""
     return embedded(scope["unit"]["entity"]) or kind(scope)
 
 
 def kind(scope: Json) -> str:
-    """The kind of unit that a guarantee protects."""
+    """The kind of the unit of privacy: record, user or client in the current language."""
     named = scope["unit"]["kind"]
     return say(KINDS[named]) if named in KINDS else embedded(named)
 
 
 def unit(scope: Json) -> str:
-    """The protected unit; where nobody says who that is, this is said."""
+    """The unit of privacy; if the author did not name it, its kind and a note that says so."""
     unknown = message("{kind} (who that is, is not stated)")
     return scope["unit"]["entity"] or say(unknown, kind=kind(scope))
 
 
 def guarantee(value: Json, side: str) -> str:
-    """A guarantee as a formula; ``side`` is stated, upper or lower and fixes sign and rounding."""
+    """A guarantee as a formula.
+
+    ``side``: "stated" (=, exact), "upper" (≤, rounded up) or "lower" (≥, rounded down).
+    """
     relation, shown = _RELATIONS[side]
     return _formula(value, relation, shown)
 
@@ -190,12 +195,12 @@ def _formula(value: Json, relation: str, shown: Callable[[str], str]) -> str:
 
 
 def stated(claim: Json) -> str:
-    """A claim in one line: its numbers where it has some, its text otherwise."""
+    """A claim in one line: its numbers, or the author's text for a claim without numbers."""
     return guarantee(claim["stated"], "stated") if claim["stated"] else claim["stated_text"]
 
 
 def accounted(claim: Json) -> str:
-    """A claim's upper bound in one line; rounding never moves it past the claimed number."""
+    """A claim's upper bound in one line; rounding never moves it past the claimed value."""
     value, claimed = claim["upper"], claim["stated"]
     if not value:
         return say("none")
@@ -235,7 +240,7 @@ def likely(predicate: Json, claim: Json) -> str:
 
 
 def attacked_conditionally(claim: Json) -> str:
-    """The bound that holds only within a family, marked as such; empty if there is none."""
+    """The lower bound that assumes a family of distributions, marked as conditional; or empty."""
     bound = claim["lower_conditional"]
     if not bound:
         return ""
@@ -246,7 +251,7 @@ def attacked_conditionally(claim: Json) -> str:
 
 
 def comparable(first: Json | None, second: Json | None) -> str:
-    """The parameter two guarantees can be compared in (at one delta), or an empty string."""
+    """The parameter in which two guarantees compare; empty if their measures or deltas differ."""
     if not first or not second or first["measure"] != second["measure"]:
         return ""
     if first["measure"] == "approx_dp":
@@ -258,7 +263,10 @@ def comparable(first: Json | None, second: Json | None) -> str:
 
 
 def embedded(text: str) -> str:
-    """Certificate text inside a sentence of ours, kept from reordering it and from growing it."""
+    """Certificate text for use inside a sentence: cut to 200 characters.
+
+    Text outside ASCII is put in a bidirectional isolate, so that it cannot reorder the sentence.
+    """
     short = text if len(text) <= 200 else text[:199] + "…"
     return short if short.isascii() else f"\u2068{short}\u2069"
 
@@ -269,9 +277,10 @@ def quoted(text: str) -> str:
 
 
 def tidy(value: Any) -> Any:
-    """A copy of a JSON value in which no string can reorder, hide or break the page around it.
+    """A copy of a JSON value without the characters of ``_UNSAFE`` in its strings.
 
-    What is not stated is empty, so that a page says so in its own language.
+    The placeholder NOT_STATED becomes an empty string; the page then says "not stated" in its own
+    language.
     """
     if isinstance(value, str):
         return "" if value == NOT_STATED else _UNSAFE.sub("\ufffd", value)
@@ -283,17 +292,17 @@ def tidy(value: Any) -> Any:
 
 
 def outputs(scope: Json) -> tuple[str, ...]:
-    """What is released, in words."""
+    """The released outputs, in words."""
     return tuple(say(RELEASED[text]) if text in RELEASED else text for text in scope["outputs"])
 
 
 def fixed(text: str) -> str:
-    """A certificate's text; one that dpaudit itself writes is said in the language spoken."""
+    """A certificate's text, translated if it is one of dpaudit's standing texts."""
     return say(text) if text else ""
 
 
 def sentence(text: str) -> str:
-    """A text with a capital first letter, unless its first word has a form of its own."""
+    """The text with a capital first letter; a name such as ``dpaudit.toml`` stays as it is."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""
     plain = first.strip(",;:.").replace("-", "")
     return text[:1].upper() + text[1:] if plain.isalpha() and first.islower() else text
