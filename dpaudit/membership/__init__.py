@@ -1,12 +1,12 @@
-"""Membership-inference audits of real training: who was in it, and is its privacy claim true.
+"""Membership-inference audits of real training: privacy loss, exposed records.
 
-From the lowest: data (records, units, duplicates), targets (anything that fits and scores),
-torch_target, synthetic, signals (what one model shows of each record), canaries (records made to be
-remembered), attacks (published ones, each from its paper), bounds (lower bounds that hold although
-records of one model depend on each other), exposure (which records leak), results, study (coins,
-training, resumption), certificate, plots, page.
+The modules, from the bottom up: data (records, units, duplicates), targets (training with a score),
+torch_target, program_target, synthetic, signals (one model's loss and other values for each
+record), canaries (records that are easy to remember), attacks (published ones), bounds (lower
+bounds that allow dependent records), exposure (which records leak), results, study (coins,
+training, resumption), certificate.
 
-:func:`audit_training` does all of it.
+:func:`audit_training` runs a whole audit.
 """
 
 from __future__ import annotations

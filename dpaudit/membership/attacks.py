@@ -20,19 +20,20 @@ from dpaudit.membership.data import Data, FloatArray
 BoolArray = npt.NDArray[np.bool_]
 Signals = Mapping[str, FloatArray]
 
-GAMMA = 2.0
-FEWEST_POPULATION = 20
-OFFLINE_SCALE = 0.3
-_PER_RECORD = 8
-_LEAST_DEVIATION = 1e-6
+GAMMA = 2.0  # RMIA's threshold on the ratio of ratios, as in the paper's experiments
+FEWEST_POPULATION = 20  # records; fewer give too coarse a ranking
+OFFLINE_SCALE = 0.3  # the paper's a in p(x) = ((1 + a) p_out(x) + (1 - a)) / 2
+_PER_RECORD = 8  # models; the weight of the pooled variance beside a record's own
+_LEAST_DEVIATION = 1e-6  # keeps a constant signal from a division by zero
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the attacker has: signals by name, of references and of targets.
+    """The attacker's view: the signals of reference models and of target models, by name.
 
-    ``references`` and ``targets``: (models, records); ``included`` (references, records): who was
-    in each reference; ``population``, ``population_targets``: the same of records that are in none.
+    ``references`` and ``targets``: (models, records).  ``included``: (references, records), which
+    records each reference was trained on.  ``population`` and ``population_targets``: the signals
+    of population records, which are in no training, in the references and in the targets.
     """
 
     references: Signals
@@ -45,17 +46,20 @@ class View:
     seed: int
 
     def signal(self, name: str, *, of: str = "targets") -> FloatArray:
-        """One signal, what is not finite put where it says nothing: at the record's median."""
+        """One signal; values that are not finite are replaced by the record's median over models.
+
+        The median carries no evidence for either side.
+        """
         values = np.asarray(getattr(self, of)[name], dtype=np.float64)
         if np.isfinite(values).all():
             return values
-        known = np.where(np.isfinite(values), values, np.nan)
-        overall = np.nanmedian(known) if np.isfinite(known).any() else 0.0
+        finite = np.where(np.isfinite(values), values, np.nan)
+        overall = np.nanmedian(finite) if np.isfinite(finite).any() else 0.0
         with np.errstate(all="ignore"):
             middle = np.array(
                 [
                     np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else overall
-                    for column in known.T
+                    for column in finite.T
                 ]
             )
         return np.where(np.isfinite(values), values, middle)
@@ -63,7 +67,9 @@ class View:
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack: the signals it needs of a target, and what else."""
+    """One attack: its score, the signals it needs, and whether it needs references or a
+    population.
+    """
 
     name: str
     words: str
@@ -98,24 +104,28 @@ def _influence(view: View) -> FloatArray:
 
 
 def _quantile(view: View) -> FloatArray:
-    """How many deviations the fit lies above what records like this have that were not trained on.
+    """The deviations by which a record's fit exceeds the fit expected of similar non-members.
 
-    Mean and deviation of the target's own scores are regressed on population records: Bertran et
-    al.'s Gaussian variant; no reference model is needed.
+    Two forests, trained on population records, predict mean and deviation of the target's scores:
+    Bertran et al.'s Gaussian variant, which needs no reference model.
     """
     from sklearn.ensemble import ExtraTreesRegressor
 
     assert view.population_records is not None  # noqa: S101 (asked for by ``population``)
-    known, asked = (_inputs(side) for side in (view.population_records, view.records))
+    population_inputs, record_inputs = (
+        _inputs(side) for side in (view.population_records, view.records)
+    )
     observed = view.signal("fit", of="population_targets").T
     settings = {"n_estimators": 60, "min_samples_leaf": 5, "random_state": view.seed}
-    # One forest for all target models: their scores are its outputs.  Out-of-bag means, so that
-    # the spread is not that of scores the forest has seen.
-    forest = ExtraTreesRegressor(**settings, bootstrap=True, oob_score=True).fit(known, observed)
-    mean = _columns(forest.predict(asked))
+    # One forest predicts the scores of all target models at once.  Residuals use out-of-bag
+    # predictions: residuals on records that the forest was fitted to would be too small.
+    forest = ExtraTreesRegressor(**settings, bootstrap=True, oob_score=True).fit(
+        population_inputs, observed
+    )
+    mean = _columns(forest.predict(record_inputs))
     residual = np.log((observed - _columns(forest.oob_prediction_)) ** 2 + 1e-12)
-    spread = ExtraTreesRegressor(**settings).fit(known, residual)
-    deviation = np.exp(np.clip(_columns(spread.predict(asked)), -20, 20) / 2)
+    spread = ExtraTreesRegressor(**settings).fit(population_inputs, residual)
+    deviation = np.exp(np.clip(_columns(spread.predict(record_inputs)), -20, 20) / 2)
     return np.asarray((view.signal("fit") - mean.T) / deviation.T)
 
 
@@ -141,7 +151,9 @@ class _Moments:
 
 
 def _moments(values: FloatArray, chosen: BoolArray) -> _Moments:
-    """Mean and deviation of each record over the chosen models; pooled where they are few.
+    """Mean and deviation of each record's signal over the chosen models.
+
+    With few models the deviation is close to the one pooled over all records.
 
     Source: Carlini et al. (2022), section VI-C: one variance for all with few shadow models.
     """
@@ -153,10 +165,10 @@ def _moments(values: FloatArray, chosen: BoolArray) -> _Moments:
     squares = weights * (values - mean) ** 2
     freedom = max(total - np.count_nonzero(count), 1.0)
     pooled = squares.sum() / freedom
-    own = squares.sum(axis=0) / np.maximum(count - 1, 1)
-    # A few models' worth of the pooled variance steadies each record's own.
+    record_variance = squares.sum(axis=0) / np.maximum(count - 1, 1)
+    # The record's own variance is noisy with few models: the pooled one counts as _PER_RECORD.
     share = np.where(count >= 2, (count - 1) / (count - 1 + _PER_RECORD), 0.0)
-    deviation = np.sqrt(share * own + (1 - share) * pooled)
+    deviation = np.sqrt(share * record_variance + (1 - share) * pooled)
     return _Moments(mean, np.maximum(deviation, _LEAST_DEVIATION), count)
 
 
@@ -171,7 +183,7 @@ def _lira_of(name: str) -> Callable[[View], FloatArray]:
         inside = _moments(references, view.included)
         outside = _moments(references, ~view.included)
         ratio = _log_normal(targets, inside) - _log_normal(targets, outside)
-        # A record never seen on one side says nothing.
+        # A record without a model on one side gets a ratio of 0: no evidence.
         return np.where((inside.count > 0) & (outside.count > 0), ratio, 0.0)
 
     return score
@@ -188,16 +200,16 @@ def _calibrated(view: View) -> FloatArray:
 
 
 def _reference(view: View) -> FloatArray:
-    """The share of models without the record that lose more on it; ties in loss count half."""
+    """The share of models without the record whose loss on it is larger; ties count half."""
     references, targets = view.signal("loss", of="references"), view.signal("loss")
     outside = ~view.included
     count = np.maximum(outside.sum(axis=0), 1)
-    found = np.empty_like(targets)
+    shares = np.empty_like(targets)
     for model, loss in enumerate(targets):
         more = ((references > loss) & outside).sum(axis=0)
         tied = ((references == loss) & outside).sum(axis=0)
-        found[model] = (more + tied / 2) / count
-    return found
+        shares[model] = (more + tied / 2) / count
+    return shares
 
 
 def _rmia(view: View, *, online: bool) -> FloatArray:
@@ -211,15 +223,15 @@ def _rmia(view: View, *, online: bool) -> FloatArray:
         evidence = ((1 + OFFLINE_SCALE) * mean_out + (1 - OFFLINE_SCALE)) / 2
     ratio = likelihood / np.maximum(evidence, 1e-30)
     of_population = np.exp(-view.signal("loss", of="population_targets"))
-    known = np.exp(-view.signal("loss", of="population")).mean(axis=0)
-    # Population records are in no reference: offline, p(z) is corrected as p(x) is.
+    population_evidence = np.exp(-view.signal("loss", of="population")).mean(axis=0)
+    # No reference was trained on population records: offline, p(z) is corrected like p(x).
     if not online:
-        known = ((1 + OFFLINE_SCALE) * known + (1 - OFFLINE_SCALE)) / 2
-    rivals = np.sort(of_population / np.maximum(known, 1e-30), axis=1)
+        population_evidence = ((1 + OFFLINE_SCALE) * population_evidence + (1 - OFFLINE_SCALE)) / 2
+    rivals = np.sort(of_population / np.maximum(population_evidence, 1e-30), axis=1)
     return np.stack(
         [
             np.searchsorted(rival, own / GAMMA, "right") / rival.size
-            + 1e-3 * own / (1 + own)  # the paper's ties, broken by the ratio itself
+            + 1e-3 * own / (1 + own)  # breaks the paper's ties by the ratio
             for rival, own in zip(rivals, ratio, strict=True)
         ]
     )
@@ -352,7 +364,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 def _lira_steps(view: View) -> FloatArray:
-    """The likelihood ratio of all steps together: means by record, one covariance for all."""
+    """The likelihood ratio of all steps jointly: means for each record, one covariance for all."""
     names = sorted(name for name in view.targets if name.startswith("step_"))
     references = np.stack([view.signal(name, of="references") for name in names], axis=-1)
     targets = np.stack([view.signal(name) for name in names], axis=-1)
@@ -366,7 +378,7 @@ def _lira_steps(view: View) -> FloatArray:
     flat = residual.reshape(-1, len(names))
     covariance = flat.T @ flat / max(len(flat) - 2 * references.shape[1], 1)
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
-    # In units of each step's deviation; the ridge is what rounding leaves of a direction.
+    # Steps are scaled to deviation 1.  The ridge keeps the system solvable if steps are collinear.
     correlation = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(names))
     gap = (means[0] - means[1]) / scale
     centre = (means[0] + means[1]) / 2
@@ -409,12 +421,12 @@ def applicable(
     references: int,
     population: int,
 ) -> tuple[str, ...]:
-    """Those attacks that the threat model and the study allow; ``shown``: the signals there
-    are, or before training those that there may be.
+    """The attacks that the threat model and the study allow.
 
-    Errors: InvalidParameter, naming what is missing, where one that was asked for is not.
+    ``shown``: the signals that exist; before training, those that may exist.
+    Errors: InvalidParameter, naming what a requested attack lacks.
     """
-    found = []
+    usable = []
     for name in names or tuple(ATTACKS):
         attack = ATTACKS[name]
         missing = [f"the signal {n!r}" for n in attack.needs if n not in shown]
@@ -422,11 +434,11 @@ def applicable(
         if attack.population and population < FEWEST_POPULATION:
             missing.append(f"{FEWEST_POPULATION} population records")
         if not missing:
-            found.append(name)
+            usable.append(name)
         elif names is not None:
             raise InvalidParameter(
                 f"attack {name!r}: needs {' and '.join(missing)}, which this study does not have"
             )
-    if not found:
+    if not usable:
         raise InvalidParameter("attacks: none applies; release more, or train more models")
-    return tuple(found)
+    return tuple(usable)

@@ -1,22 +1,25 @@
-"""Lower bounds from the scores of many models, valid however records of one model depend.
+"""Lower bounds from the scores of many models; records of one model may depend on each other.
 
-A study draws a fair coin for each unit in each model.  Training all models is one mechanism of all
-those coins, in which flipping one coin changes one model by one step between neighbours; so
+A study draws a fair coin for each unit in each model.  Training all models is one mechanism whose
+input is all those coins: flipping one coin replaces one model's data set by a neighbour.  Hence two
+bounds:
 
 * *one run*: guesses of the target models' coins, pooled over models, obey the theorem of
-  :mod:`dpaudit.audit.bounds.one_run` with (target models) x (units in play) canaries.  Nothing is
-  assumed about the dependence of records that share a model.
-* *independent runs*: one unit, chosen beforehand, has one independent trial a target model: two
-  binomial counts, and Clopper-Pearson.  All other units are part of the mechanism's randomness.
+  :mod:`dpaudit.audit.bounds.one_run` with (target models) x (chosen units) canaries.  The theorem
+  assumes nothing about the dependence of records that share a model.
+* *independent runs*: one unit, chosen beforehand, has one independent trial in each target model.
+  This gives two binomial counts and Clopper-Pearson limits.  All other units count as randomness of
+  the mechanism.
 
-Which units are in play, how many guesses are made (so: who is abstained on), the threshold, and
-which of the two bounds is used, are chosen on *reference* models; their coins are open from the
-start and never counted.  Attacks see no coin of a target.
+Reference models decide which units are used, how many guesses are made, the threshold, and which of
+the two bounds is reported.  Their coins are known from the start and never counted.  Attacks see no
+coin of a target model.
 
-*multiplied*: runs one after the other, each with an e-value against the claim, multiplied; valid at
-any time one stops.  Given the past, with p(v) the p-value of "at least v correct", any
-non-decreasing f >= 0 has E f(correct) <= f(0) + sum over v >= 1 of (f(v) - f(v - 1)) p(v), by
-summation by parts; f over that sum is an e-value.
+*multiplied*: independent or adaptive runs, each with an e-value against the claim.  The product of
+the e-values is valid at any stopping time.  Proof that a run gives an e-value: let p(v) be the
+p-value of "at least v correct" given the past.  Summation by parts gives, for any non-decreasing
+f >= 0, E f(correct) <= f(0) + sum over v >= 1 of (f(v) - f(v - 1)) p(v); f over that sum is an
+e-value.
 
 Sources: Steinke, Nasr and Jagielski (2023); Clopper and Pearson (1934); Ville (1939).
 """
@@ -53,10 +56,10 @@ from dpaudit.membership.data import FloatArray
 BoolArray = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-FEWEST_UNITS = 8
-MOST_ODDS = 20_000
-_LEAST_A_SIDE = 4
-_SEARCHED = 10**7
+FEWEST_UNITS = 8  # in the smallest subset of units, and candidates for the runs of one unit
+MOST_ODDS = 20_000  # scores used for fitting and choosing; more cost time and change little
+_LEAST_A_SIDE = 4  # reference models with, and without, a unit before it is considered
+_SEARCHED = 10**7  # coins; the search for the number needed ends here
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class LowerBound:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Scores and coins of reference models, (references, units): all that choices are made on."""
+    """Scores and coins of the reference models, (references, units); the basis of all choices."""
 
     scores: FloatArray
     included: BoolArray
@@ -101,7 +104,10 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Guessing:
-    """Which units are guessed, how often in all, and the odds of a score; from references alone."""
+    """The guessed units, the total number of guesses, and the log odds of membership by score.
+
+    ``promised``: the bound that the references predict.  All of it comes from references alone.
+    """
 
     units: Places
     guesses: int
@@ -111,7 +117,10 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Trial:
-    """One unit and an event on its score; ``favours`` 1: members score low."""
+    """One unit and a threshold on its score; with ``favours`` 1 members score below it.
+
+    ``promised``: the bound that the references predict.
+    """
 
     unit: int
     threshold: float
@@ -123,36 +132,39 @@ class Trial:
 
 
 def choose_guessing(known: Known, targets: int, target: ScoreTest, error: float) -> Guessing:
-    """The units and the number of guesses that promise the most from ``targets`` models.
+    """The units and the number of guesses with the largest predicted bound from ``targets`` models.
 
-    Odds are a logistic model of all reference scores in normal ranks; a unit's worth is how much
-    its own reference coins would have been told by them.
+    A logistic model of the reference scores, by normal ranks, gives the log odds of membership.
+    Units are ranked by the mean log likelihood of their own reference coins under that model.
     """
     odds = _odds(known)
-    told = odds(known.scores)
-    worth = np.mean(log_expit(np.where(known.included, told, -told)), axis=0)
-    order = np.argsort(-worth, kind="stable")
+    log_odds = odds(known.scores)
+    mean_log_likelihood = np.mean(log_expit(np.where(known.included, log_odds, -log_odds)), axis=0)
+    order = np.argsort(-mean_log_likelihood, kind="stable")
     best: Guessing | None = None
     for count in _subset_sizes(order.size, target.delta):
         units = np.sort(order[:count])
         canaries = targets * count
-        # As many odds as there will be guesses to choose from, in the references' proportions.
+        # The odds expected among the targets: quantiles of the references' odds, at most MOST_ODDS.
         size = min(canaries, MOST_ODDS)
-        ordered = -np.sort(-np.abs(told[:, units]), axis=None)
+        ordered = -np.sort(-np.abs(log_odds[:, units]), axis=None)
         sample = ordered[((np.arange(size) + 0.5) / size * ordered.size).astype(int)]
         scale = canaries / size
-        number = max(1, round(_best_number(sample, canaries, target.delta, error) * scale))
-        number = min(number, canaries)
-        expected = float(np.sum(expit(sample[: max(1, round(number / scale))]))) * scale
-        promised = one_run_lower(target, (int(expected), number, canaries), error)
+        guesses = max(1, round(_best_number(sample, canaries, target.delta, error) * scale))
+        guesses = min(guesses, canaries)
+        expected = float(np.sum(expit(sample[: max(1, round(guesses / scale))]))) * scale
+        promised = one_run_lower(target, (int(expected), guesses, canaries), error)
         if best is None or promised > best.promised:
-            best = Guessing(units, number, odds, promised)
+            best = Guessing(units, guesses, odds, promised)
     assert best is not None  # noqa: S101 (there is at least one size)
     return best
 
 
 def _subset_sizes(units: int, delta: float) -> list[int]:
-    """All units; where delta costs by the coin, also the half, the quarter, ... most telling."""
+    """Sizes of subsets to try: all units, and with delta > 0 also half, a quarter, and so on.
+
+    Each coin in play adds to the price of delta, so fewer and better units may give more.
+    """
     sizes = [units]
     while delta > 0 and sizes[-1] // 2 >= FEWEST_UNITS:
         sizes.append(sizes[-1] // 2)
@@ -165,7 +177,7 @@ def _odds(known: Known) -> Callable[[FloatArray], Any]:
     def ranks(scores: FloatArray) -> FloatArray:
         below = np.searchsorted(flat, scores, "left")
         above = np.searchsorted(flat, scores, "right")
-        # Beyond the references' ends: half a score.
+        # Half a score at either end keeps the normal quantile finite.
         return np.asarray(ndtri(np.clip((below + above) / 2, 0.5, flat.size - 0.5) / flat.size))
 
     scores, labels = known.scores.ravel(), known.included.ravel()
@@ -184,7 +196,7 @@ def _odds(known: Known) -> Callable[[FloatArray], Any]:
 def count_guesses(
     chosen: Guessing, scores: FloatArray, sealed: Sealed, seed: int
 ) -> tuple[int, int, int]:
-    """(correct, guesses, canaries): the surest guesses of the chosen units in all target models.
+    """Count the most confident guesses on the chosen units: (correct, guesses, canaries).
 
     ``scores`` (targets, units); ``sealed``: the coins, flattened from (targets, units).
     """
@@ -193,21 +205,24 @@ def count_guesses(
     places = (np.arange(targets)[:, None] * units + chosen.units).ravel()
     lot = np.random.default_rng(seed).random(odds.size)
     surest = np.lexsort((lot, -np.abs(odds)))[: chosen.guesses]
-    # Odds of exactly 0 are guessed by lot.
+    # Log odds of exactly 0 are guessed by a coin.
     guessed_in = np.where(odds == 0, lot < 0.5, odds > 0)[surest]
     correct = sealed.count(places[surest], guessed_in)
     return correct, chosen.guesses, int(odds.size)
 
 
 def one_run_lower(target: ScoreTest, counted: tuple[int, int, int], error: float) -> float:
-    """The one-run bound in the claim's measure; the number of guesses is fixed beforehand."""
+    """The one-run bound in the claim's measure, from (correct, guesses, canaries).
+
+    The number of guesses must be fixed before any is checked.
+    """
     if target.measure == "mu":
         return one_run_mu_lower(*counted, error)
     return one_run_epsilon_lower(*counted, target.delta, error)
 
 
 def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float) -> LowerBound:
-    """The bound with its witness, the price of a unit of cost at the bound's epsilon."""
+    """The one-run bound with the checker's witness: its price at the bound's epsilon."""
     value = one_run_lower(target, counted, error)
     witness = {}
     if target.measure == "epsilon":
@@ -220,9 +235,9 @@ def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float
 
 
 def choose_trial(known: Known, targets: int, target: ScoreTest, error: float) -> Trial | None:
-    """The unit and the event on its score that promise the most; None where sides are too small."""
+    """The unit and threshold with the largest predicted bound; None with too few references."""
     best: Trial | None = None
-    # How many deviations apart a unit's scores in and out are on the references.
+    # Units by the distance, in deviations, between their mean scores as members and otherwise.
     inside = known.included
     counts = np.maximum(inside.sum(axis=0), 1), np.maximum((~inside).sum(axis=0), 1)
     means = [
@@ -258,7 +273,7 @@ def _trial(known: Known, unit: int, targets: int, target: ScoreTest, error: floa
 
 
 def runs_lower(target: ScoreTest, counts: Counts, error: float) -> float:
-    """Clopper-Pearson in the claim's measure."""
+    """The lower bound in the claim's measure from Clopper-Pearson limits of the two error rates."""
     if target.measure == "mu":
         return mu_lower(counts, error).mu_lower
     return epsilon_lower(counts, target.delta, error).epsilon_lower
@@ -267,21 +282,24 @@ def runs_lower(target: ScoreTest, counts: Counts, error: float) -> float:
 def runs_bound(
     trial: Trial, scores: FloatArray, included: BoolArray, target: ScoreTest, error: float
 ) -> LowerBound:
-    """The bound from one unit's scores in the target models; no bound (0) where a side is empty."""
+    """The bound from one unit's scores in the target models.
+
+    It is 0 if all target models, or none, were trained on the unit.
+    """
     inside = included[:, trial.unit]
-    own = scores[:, trial.unit]
+    unit_scores = scores[:, trial.unit]
     if inside.all() or not inside.any():
         counts = {"false_positives": 0, "trials_null": 0, "false_negatives": 0}
         counts |= {"trials_alternative": 0}
         return LowerBound("independent_runs", target.measure, 0.0, target.delta, error, counts)
-    sides = (own[inside], own[~inside])
-    test = TestScores(*(sides if trial.favours == 0 else sides[::-1]))
-    found = count_errors(test, trial.threshold)
+    member_and_other = (unit_scores[inside], unit_scores[~inside])
+    test = TestScores(*(member_and_other if trial.favours == 0 else member_and_other[::-1]))
+    error_counts = count_errors(test, trial.threshold)
     if target.measure == "mu":
-        by_mu = mu_lower(found, error, written=True)
+        by_mu = mu_lower(error_counts, error, written=True)
         value, rates = by_mu.mu_lower, by_mu
     else:
-        by_epsilon = epsilon_lower(found, target.delta, error, written=True)
+        by_epsilon = epsilon_lower(error_counts, target.delta, error, written=True)
         value, rates = by_epsilon.epsilon_lower, by_epsilon  # type: ignore[assignment]
     return LowerBound(
         "independent_runs",
@@ -290,10 +308,10 @@ def runs_bound(
         target.delta,
         error,
         {
-            "false_positives": found.false_positives,
-            "trials_null": found.trials_null,
-            "false_negatives": found.false_negatives,
-            "trials_alternative": found.trials_alternative,
+            "false_positives": error_counts.false_positives,
+            "trials_null": error_counts.trials_null,
+            "false_negatives": error_counts.false_negatives,
+            "trials_alternative": error_counts.trials_alternative,
         },
         {
             "threshold": trial.threshold,
@@ -316,7 +334,7 @@ def bound_of(
 ) -> LowerBound:
     """The bound at ``error`` from target scores and coins, (targets, units).
 
-    Every choice is made on ``known``; the coins are sealed until the guesses are made.
+    Every choice depends on ``known`` alone; the coins stay sealed until the guesses are made.
     """
     targets = scores.shape[0]
     guessing = choose_guessing(known, targets, target, error)
@@ -328,7 +346,7 @@ def bound_of(
 
 
 def strongest(target: ScoreTest, targets: int, units: int, error: float) -> float:
-    """The largest bound that this many target models and units could give: no guess wrong."""
+    """The largest bound that this many target models and units can give: with every guess right."""
     coins = targets * units
     pooled = max(
         one_run_lower(target, (number, number, max(number, targets)), error)
@@ -340,7 +358,7 @@ def strongest(target: ScoreTest, targets: int, units: int, error: float) -> floa
 
 
 def coins_needed(target: ScoreTest, error: float) -> int | None:
-    """The fewest coins (models x units) of which a bound above the claim can come; None: none."""
+    """The fewest coins (models x units) that can give a bound above the claim; None if none can."""
     number = 1
     while number <= _SEARCHED:
         if one_run_lower(target, (number, number, number), error) > target.claimed:
@@ -362,7 +380,8 @@ def run_log_e_value(
 ) -> float:
     """Log of an e-value of one run against (epsilon, delta)-DP; ``guesses`` fixed beforehand.
 
-    ``expected``: the share of correct guesses hoped for, from earlier runs; it costs power alone.
+    ``expected``: the predicted share of correct guesses, from earlier runs; a bad prediction costs
+    power, not validity.
     Errors: as :func:`dpaudit.audit.bounds.one_run.one_run_p_value`; InvalidParameter unless 0 <
     expected < 1.
     """
@@ -392,10 +411,11 @@ def multiplied_lower(
     error: float,
     expected: float,
 ) -> float:
-    """The largest epsilon of an increasing list such that it and all before it are refuted.
+    """The largest epsilon of an increasing list that is refuted together with all before it.
 
-    ``runs``: (correct, guesses, canaries) of independent runs, or of each given the past.  To be
-    wrong the product against the smallest true claim must reach 1 / error: Ville (1939).
+    ``runs``: (correct, guesses, canaries) of each run; later runs may depend on earlier ones.  The
+    bound is wrong only if the product against a true claim reaches 1 / error; by Ville (1939) this
+    has probability at most ``error``.
     """
     if not epsilons or any(b <= a for a, b in pairwise(epsilons)):
         raise InvalidParameter("epsilons: expected an increasing list")

@@ -1,8 +1,8 @@
-"""Canaries: records made so that a model which remembers anything remembers them.
+"""Canaries: records that a model is most likely to memorise.
 
-They are audited like any records: the library's coins put them in or leave them out.  Canaries in
-data space are rows with a label; those in gradient space are for losses whose gradient the record
-is, and for attackers who see parameters or iterates.
+They are audited like other records: a fair coin includes or excludes each.  Canaries in data space
+are rows with a label.  Canaries in gradient space are themselves gradients: they serve losses whose
+gradient is the record, and attackers who see parameters or iterates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def mislabelled(data: Data, count: int, rng: np.random.Generator) -> Data:
 
 
 def blank(data: Data, value: float = 0.0) -> Data:
-    """One constant record for each label of the data; more would be doubles.
+    """One constant record for each label of the data; further ones would be duplicates.
 
     Source: Nasr et al. (2023), blank canaries; De et al. (2022).
     """
@@ -50,8 +50,8 @@ def users_of_mislabelled(data: Data, users: int, records: int, rng: np.random.Ge
 
     Source: Kairouz et al. (2023) and Andrew et al. (2024), audits by canary clients.
     """
-    found = mislabelled(data, users * records, rng)
-    return Data(found.features, found.labels, np.repeat(np.arange(users), records))
+    relabelled = mislabelled(data, users * records, rng)
+    return Data(relabelled.features, relabelled.labels, np.repeat(np.arange(users), records))
 
 
 def adversarial(
@@ -63,10 +63,10 @@ def adversarial(
     *,
     models: int = 2,
 ) -> Data:
-    """The ``count`` candidates that move training most: largest gradient, else largest loss.
+    """The ``count`` candidates with the largest gradient, or loss if gradients are hidden.
 
-    Judged on ``models`` trainings without any of them, averaged.  They are chosen before coins are
-    drawn, from models that the audit never counts.
+    Norms and losses are averaged over ``models`` trainings on ``background`` alone.  The audit
+    never counts these models, and the choice is made before any coin is drawn.
     Errors: InvalidParameter for fewer candidates than canaries.
     Source: Nasr et al. (2021), crafted examples; Annamalai and De Cristofaro (2024).
     """

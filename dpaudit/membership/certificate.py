@@ -1,7 +1,7 @@
-"""A membership audit as a whole, and its empirical certificate: one canonical JSON statement.
+"""The result of a membership audit, and its empirical certificate: one canonical JSON statement.
 
-The form is an in-toto Statement v1 as that of other certificates, of a kind of its own: it holds
-lower bounds, with counts and witnesses, and no upper bound; ``dpaudit verify`` derives them again.
+The certificate is an in-toto Statement v1 with its own predicate type.  It holds lower bounds with
+counts and witnesses, and no upper bound; ``dpaudit verify`` re-derives the lower bounds.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ Json = dict[str, Any]
 class MembershipAudit:
     """The result of a study.
 
-    ``bounds``: of each attack, at ``terms.confidence``, each valid alone; ``best`` names the one
-    that the reference models promised the most of: ``bound`` and ``decisive`` (at
-    ``terms.refute_at``) are its own, and need no correction.  Without bounds ``findings`` say why.
+    ``bounds``: one for each attack at ``terms.confidence``, each valid alone.  ``best``: the attack
+    with the largest bound predicted on reference models; ``bound`` and ``decisive`` (at error
+    ``terms.refute_at``) are of this attack, and need no correction for multiple tests, because the
+    choice used no coin of a target.  Without bounds, ``findings`` give the reason.
     ``verdict`` is None without a claim or without a bound.
     """
 
@@ -70,7 +71,7 @@ class MembershipAudit:
 
     @property
     def bound(self) -> LowerBound | None:
-        """The lower bound at ``terms.confidence``, or None where a finding voids it."""
+        """The best attack's lower bound at ``terms.confidence``; None if a finding voids it."""
         return self.bounds.get(self.best)
 
     @property
@@ -87,8 +88,8 @@ class MembershipAudit:
 
     @property
     def verdict(self) -> Verdict | None:
-        found = self.judged["verdict"]
-        return None if found is None else Verdict(found)
+        status = self.judged["verdict"]
+        return None if status is None else Verdict(status)
 
     @property
     def reason(self) -> str:
@@ -147,10 +148,10 @@ def save(certificate: Json, path: Path) -> None:
 
 
 def predicate(audit: MembershipAudit, *, issued: datetime | None = None) -> Json:
-    """What is certified: plain values, numbers that are bounds or estimates as decimal strings."""
+    """The certificate's predicate as JSON values; bounds and estimates are decimal strings."""
     terms = audit.terms
     refute_at = _exact(terms.refute_at)
-    found: Json = {
+    content: Json = {
         "kind": "empirical",
         "issued": (issued or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "tool": {"name": "dpaudit", "version": __version__},
@@ -174,7 +175,7 @@ def predicate(audit: MembershipAudit, *, issued: datetime | None = None) -> Json
         "claim": _claim(audit),
         "lower_bounds": _bounds(audit, refute_at),
         "best": audit.best,
-        "estimates": [_attack(found) for found in audit.attacks.values()],
+        "estimates": [_attack(content) for content in audit.attacks.values()],
         "exposure": _exposure(audit.exposure),
         "epochs": [
             {"epoch": epoch, "bound": _bound(bound, "", "shown", ""), "accounted": number(upper)}
@@ -189,7 +190,7 @@ def predicate(audit: MembershipAudit, *, issued: datetime | None = None) -> Json
             "underpowered": bool(audit.judged["underpowered"]),
         },
     }
-    return found
+    return content
 
 
 def number(value: float) -> str:
@@ -253,7 +254,7 @@ def _interval(found: Interval) -> list[str]:
 
 def _attack(found: AttackResult) -> Json:
     size = len(found.roc)
-    kept = np.unique(np.linspace(0, size - 1, min(size, _CURVE_ROWS)).round().astype(int))
+    curve_rows = np.unique(np.linspace(0, size - 1, min(size, _CURVE_ROWS)).round().astype(int))
     return {
         "attack": found.name,
         "words": found.words,
@@ -263,7 +264,7 @@ def _attack(found: AttackResult) -> Json:
         "true_positive_rates": [
             [number(rate), *_interval(interval)] for rate, interval in found.true_positive_rates
         ],
-        "roc": [[number(value) for value in row] for row in found.roc[kept]],
+        "roc": [[number(value) for value in row] for row in found.roc[curve_rows]],
         "histogram": [[number(value) for value in row] for row in found.histogram],
     }
 

@@ -26,7 +26,7 @@ class Data:
     """Records: ``features`` (n, ...), ``labels`` (n,) or None, ``units`` (n,) of integers >= 0.
 
     Records of one unit (one user) are in or out of training together; without ``units`` each
-    record is its own.  ``features, labels = data`` unpacks.
+    record is a unit.  ``features, labels = data`` unpacks.
     Errors: InvalidParameter for no records, lengths that differ, or numbers that are not finite.
     """
 
@@ -66,7 +66,7 @@ class Data:
 
     @classmethod
     def of(cls, data: Any, *, label: str | None = None, unit: str | None = None) -> Data:
-        """Data of arrays, ``(features, labels)``, a DataFrame, or a map-style torch Dataset.
+        """Data from arrays, ``(features, labels)``, a DataFrame, or a map-style torch Dataset.
 
         ``label`` and ``unit`` name columns of a DataFrame, of any kind that narwhals reads.
         Errors: InvalidParameter for anything else.
@@ -77,7 +77,7 @@ class Data:
             return cls(*data)
         if isinstance(data, np.ndarray):
             return cls(data)
-        if hasattr(type(data), "columns"):  # a lazy frame is not asked for them
+        if hasattr(type(data), "columns"):  # asking a lazy frame itself would compute it
             return cls.of_columns(frame_columns(data), label, unit)
         if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
             return cls._of_dataset(data)
@@ -88,9 +88,9 @@ class Data:
 
     @classmethod
     def of_columns(cls, columns: Columns, label: str | None, unit: str | None) -> Data:
-        """Data of a table, whose other columns are the features.
+        """Data from a table; all columns but ``label`` and ``unit`` are features.
 
-        Errors: InvalidParameter for a name that is no column, and a feature that is no number.
+        Errors: InvalidParameter for an unknown column, or a feature that is not a number.
         """
         features = columns.matrix(features_of(columns, label, unit))
         labels = None if label is None else columns.classes(label)
@@ -120,30 +120,30 @@ class Data:
         return int(self.unit_of.max()) + 1
 
     def take(self, rows: Array) -> Data:
-        """The records at these places, or where a Boolean array is true."""
+        """The records at these indices, or where a Boolean array is true."""
         labels = None if self.labels is None else self.labels[rows]
         return Data(self.features[rows], labels, self.unit_of[rows])
 
     def digest(self) -> str:
         """SHA-256 over types, shapes and bytes."""
-        found = hashlib.sha256()
+        sha256 = hashlib.sha256()
         for part in (self.features, self.labels, self.unit_of):
             if part is None:
-                found.update(b"none")
+                sha256.update(b"none")
                 continue
             column = np.ascontiguousarray(part)
-            found.update(f"{column.dtype.str}{column.shape}".encode())
+            sha256.update(f"{column.dtype.str}{column.shape}".encode())
             is_object = column.dtype.kind == "O"
-            found.update(repr(column.tolist()).encode() if is_object else column.tobytes())
-        return found.hexdigest()
+            sha256.update(repr(column.tolist()).encode() if is_object else column.tobytes())
+        return sha256.hexdigest()
 
     def prints(self) -> list[bytes]:
-        """A digest of each record's content, its label included."""
+        """A digest of each record's features and label; equal records have equal digests."""
         features = np.ascontiguousarray(self.features)
         if features.dtype.kind == "O":
             rows = [repr(row.tolist()).encode() for row in features.reshape(len(self), -1)]
         else:
-            # 0.0 and -0.0 are one content.
+            # 0.0 and -0.0 are equal, but their bytes differ.
             same = features + 0.0 if features.dtype.kind in "fc" else features
             rows = [row.tobytes() for row in same]
         labels = [None] * len(self) if self.labels is None else self.labels.tolist()
@@ -173,9 +173,10 @@ def joined(first: Data, second: Data | None) -> Data:
 
 
 def duplicates(audited: Data, others: Data | None = None) -> list[tuple[int, ...]]:
-    """Groups of audited records with the same content in several units, or also among ``others``.
+    """Groups of equal audited records in several units, or in ``others`` as well.
 
-    A group ends in -1 where the content is among ``others`` too (always in training).
+    Each group lists indices of audited records; a last entry of -1 says that ``others`` (always in
+    training) hold the same record.
     """
     elsewhere = set() if others is None else set(others.prints())
     groups: dict[bytes, list[int]] = {}
@@ -190,16 +191,19 @@ def duplicates(audited: Data, others: Data | None = None) -> list[tuple[int, ...
 
 
 def shared(audited: Data, others: Data) -> int:
-    """How many of the audited records have the content of one of the others."""
+    """The number of audited records that equal some record of ``others``."""
     elsewhere = set(others.prints())
     return sum(content in elsewhere for content in audited.prints())
 
 
 def without_duplicates(audited: Data, others: Data | None = None) -> Data:
-    """The first record of each content that is not among ``others``."""
+    """The audited records without duplicates and without records of ``others``.
+
+    The first of several equal records stays.  Errors: InvalidParameter if no record is left.
+    """
     doubles = duplicates(audited, others)
-    gone = {row for group in doubles for row in (group[:-1] if group[-1] == -1 else group[1:])}
-    kept = np.array([row not in gone for row in range(len(audited))])
+    removed = {row for group in doubles for row in (group[:-1] if group[-1] == -1 else group[1:])}
+    kept = np.array([row not in removed for row in range(len(audited))])
     if not kept.any():
         raise InvalidParameter("data: every record is also among those that are always in training")
     return audited.take(kept)
@@ -207,10 +211,11 @@ def without_duplicates(audited: Data, others: Data | None = None) -> Data:
 
 @dataclass(frozen=True)
 class Blind:
-    """How well members are told from non-members without any model: by records, by their order.
+    """How well members are distinguished from non-members without a model.
 
-    ``differs``: either area under the curve is further from 1/2 than chance takes it once in
-    10,000 splits; then an attack's success says nothing about training.
+    ``auc_of_records``: by their features.  ``auc_of_order``: by the best single column, such as a
+    date.  ``differs``: one of the two is further from 1/2 than in 1 of 10,000 random splits; an
+    attack's success then says nothing about training.
     """
 
     auc_of_records: float
@@ -226,11 +231,10 @@ class Blind:
 
 
 def blind_baseline(members: Data, non_members: Data, *, seed: int = 0) -> Blind:
-    """Attack given members and non-members without the model: drift, time order, other sources.
+    """Distinguish members from non-members without the model, by drift, time order or source.
 
-    Logistic regression on features, cross-validated, and each record's place in its sequence if
-    ``order`` is a column of it.  Errors: InvalidParameter for fewer than 10 records a side, and for
-    members who are non-members too.
+    The attacks are a cross-validated logistic regression on all columns, and each single column.
+    Errors: InvalidParameter for fewer than 10 records a side, or records on both sides.
     Source: Das, Zhang and Tramer (2024), blind baselines beat membership inference attacks.
     """
     from sklearn.linear_model import LogisticRegression
@@ -255,7 +259,7 @@ def blind_baseline(members: Data, non_members: Data, *, seed: int = 0) -> Blind:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
     score = cross_val_predict(model, features, labels, cv=folds, method="decision_function")
     by_records = area(score[: sizes[0]], score[sizes[0] :])
-    # The best single column may be a date or a running number that a linear model drowns.
+    # A single column, such as a date or a running number, can separate better than the regression.
     by_order = max(
         (abs(area(first, second) - 0.5) for first, second in _sides(columns)), default=0.0
     )

@@ -1,10 +1,10 @@
-"""Who is exposed: records whose membership changes what a model says of them.
+"""Exposed records: their membership changes how a model fits them.
 
-For each record the fit of models with it is compared with the fit of models without it.  Models are
-independent and a record's coin is too, so that under "its membership changes nothing" the ranks of
-one group are a random sample: the rank-sum test is valid for every record alone.  Records of one
-model depend on each other in unknown ways, so that the rate of false discoveries is held by the
-procedure that needs no independence.
+For each record, the fit of models trained with it is compared with the fit of models trained
+without it.  Models and coins are independent, so under the null hypothesis that membership changes
+nothing the ranks of one group are a random sample: the rank-sum test is valid for each record.
+Records of one model may depend on each other, so the false discovery rate is controlled by the
+procedure of Benjamini and Yekutieli, which allows any dependence.
 
 Sources: Mann and Whitney (1947); Benjamini and Yekutieli (2001), theorem 1.3.
 """
@@ -22,19 +22,19 @@ from dpaudit.membership.data import Array, FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
 
-FALSE_DISCOVERIES = 0.05
-_FEWEST = 3
-_MOST_CLASSES = 50
-_RESAMPLED = 100
+FALSE_DISCOVERIES = 0.05  # the false discovery rate among the listed records
+_FEWEST = 3  # models with, and without, a record; fewer give no p-value
+_MOST_CLASSES = 50  # a label with more values is not listed by class
+_RESAMPLED = 100  # resamples of models behind an interval
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """Per record: ``auc`` of its fit with it against without it, p-value, and whether it is listed.
+    """Exposure of each record: AUC of its fit (models with it against models without), p-value.
 
-    Of the records listed (``exposed``) at most a share ``false_discoveries`` is expected to be
-    listed wrongly.  ``by_class`` and ``by_group``: share exposed and mean AUC with a 95% interval
-    over models (low, high), by name.
+    ``exposed``: the listed records, with a false discovery rate of at most ``false_discoveries``.
+    ``by_class`` and ``by_group``, by name: number of records, share exposed, mean AUC, and the ends
+    of its 95% interval over models.
     """
 
     auc: FloatArray
@@ -66,7 +66,7 @@ def exposure(
 
     auc, p_values = rank_sums(fit, included)
     exposed = multipletests(p_values, false_discoveries, method="fdr_by")[0]
-    found = np.asarray(exposed, dtype=np.bool_)
+    listed = np.asarray(exposed, dtype=np.bool_)
     count = fit.shape[1]
     given = None if groups is None else np.asarray(groups)
     if given is not None and given.shape != (count,):
@@ -75,18 +75,18 @@ def exposure(
     return Exposure(
         auc,
         p_values,
-        found,
+        listed,
         false_discoveries,
-        {} if few is None else _by(fit, included, found, auc, few),
-        {} if given is None else _by(fit, included, found, auc, given),
+        {} if few is None else _by(fit, included, listed, auc, few),
+        {} if given is None else _by(fit, included, listed, auc, given),
     )
 
 
 def rank_sums(fit: FloatArray, included: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """AUC and two-sided p-value of each record, ties shared; 1/2 and 1 where a side is too small.
+    """AUC and two-sided p-value of each record; 1/2 and 1 if too few models are on one side.
 
-    The normal approximation with a correction for ties and for continuity; models whose training
-    failed count as ties in the middle.
+    The p-value is the normal approximation, corrected for ties and continuity.  Models whose
+    training failed count with the record's median fit.
     """
     from scipy.special import ndtr
     from scipy.stats import rankdata
@@ -114,7 +114,7 @@ def rank_sums(fit: FloatArray, included: BoolArray) -> tuple[FloatArray, FloatAr
 def _by(
     fit: FloatArray, included: BoolArray, exposed: BoolArray, auc: FloatArray, groups: Array
 ) -> dict[str, tuple[int, float, float, float, float]]:
-    """Group: records, share exposed, mean AUC and its interval from resampled models."""
+    """For each group: records, share exposed, mean AUC and its interval over resampled models."""
     rng = np.random.default_rng(0)
     models = fit.shape[0]
     resampled = np.empty((_RESAMPLED, fit.shape[1])) if models <= 256 and fit.size < 2e5 else None
@@ -122,14 +122,20 @@ def _by(
         for row in range(_RESAMPLED):
             drawn = rng.integers(models, size=models)
             resampled[row] = rank_sums(fit[drawn], included[drawn])[0]
-    found = {}
+    summaries = {}
     for value in np.unique(groups):
-        own = groups == value
-        mean = float(auc[own].mean())
+        members = groups == value
+        mean = float(auc[members].mean())
         low, high = mean, mean
         if resampled is not None:
             low, high = (
-                float(q) for q in np.quantile(resampled[:, own].mean(axis=1), [0.025, 0.975])
+                float(q) for q in np.quantile(resampled[:, members].mean(axis=1), [0.025, 0.975])
             )
-        found[str(value)] = (int(own.sum()), float(exposed[own].mean()), mean, low, high)
-    return found
+        summaries[str(value)] = (
+            int(members.sum()),
+            float(exposed[members].mean()),
+            mean,
+            low,
+            high,
+        )
+    return summaries

@@ -1,4 +1,4 @@
-"""Declared programs as targets: a mechanism's own run, of which an attacker sees the last model."""
+"""Declared mechanisms as targets: the attacker sees the last model of a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dpaudit.membership.targets import Released
 
 @dataclass(frozen=True, eq=False)
 class ProgramTarget:
-    """A mechanism with a ``loss`` whose runs give models; ``rows`` of its records are audited.
+    """A mechanism whose program has a ``loss`` and returns models; audits its records ``rows``.
 
-    A record left out is zeroed out: it contributes nothing to any query, and the number of records
-    stays public.  That is one step under zero_out, and under replace_one wherever a record that
-    contributes nothing could take its place.  Its declared noise is attacked by `dpaudit audit`;
-    here only the final model's scores are seen.
+    An excluded record is zeroed out: it contributes nothing to any query, and the number of records
+    stays public.  The two data sets are neighbours under zero_out; under replace_one they are if
+    the data may hold a record that contributes nothing.  The attacker sees only the final model's
+    scores; `dpaudit audit` attacks the declared noise.
 
-    Errors: InvalidParameter for a mechanism without records or loss, or rows that are not there.
+    Errors: InvalidParameter for a mechanism without records or loss, or rows out of range.
     """
 
     mechanism: Mechanism
@@ -57,7 +57,7 @@ class ProgramTarget:
 
     @property
     def data(self) -> Data:
-        """The audited records, each behind its row's number."""
+        """The audited records; the first column is the row's number in the mechanism's records."""
         rows = np.asarray(self.rows)
         return Data(np.column_stack([rows, self._records.values[rows]]))
 

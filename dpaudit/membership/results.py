@@ -1,7 +1,7 @@
-"""What a membership audit found: a lower bound with its verdict, estimates, exposure, findings.
+"""Findings about a study, and estimates of what attacks achieve.
 
-Only :class:`~dpaudit.membership.bounds.LowerBound` is a bound.  Rates, areas and their intervals
-are estimates: intervals resample whole models, so that records which share a model stay together.
+Only :class:`~dpaudit.membership.bounds.LowerBound` is a bound; rates, areas and their intervals are
+estimates.  Intervals resample whole models, because records of one model depend on each other.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dpaudit.membership.data import Data, FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
 
-RESAMPLED = 1_000
-LEVEL = 0.95
-_THRESHOLDS = 160
-_SHOWN = 3
-_BINS = 40
+RESAMPLED = 1_000  # resamples of models behind each interval
+LEVEL = 0.95  # of the intervals
+_THRESHOLDS = 160  # points of a curve, for each of three spacings
+_SHOWN = 3  # groups of duplicates that a finding names
+_BINS = 40  # of a histogram
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the study that its reader has to know; ``voids``: no bound is made."""
+    """A fact about the study that its reader has to know; if it ``voids``, no bound is made."""
 
     name: str
     words: str
@@ -168,24 +168,24 @@ def _interval(values: FloatArray, models: int) -> Interval:
 
 
 def _at(alarms: FloatArray, hits: FloatArray, rate: float) -> FloatArray:
-    """The true positive rate of the last threshold whose false positive rate is at most that."""
+    """The true positive rate at the last threshold with at most this false positive rate."""
     last = np.maximum((alarms <= rate).sum(axis=1) - 1, 0)
     return np.asarray(hits[np.arange(len(hits)), last])
 
 
 def _thresholds(inside: FloatArray, outside: FloatArray) -> FloatArray:
-    """From above all scores to below them, dense where false positives are rare."""
+    """Decreasing thresholds from above all scores, dense at small false positive rates."""
     rates = np.concatenate(
         [np.geomspace(0.5 / outside.size, 0.5, _THRESHOLDS), np.linspace(0, 1, _THRESHOLDS)]
     )
     ends = [np.inf, float(min(inside.min(), outside.min()))]
     of_members = np.quantile(inside, np.linspace(0, 1, _THRESHOLDS))
-    # The value next above an order statistic: "score >= t" then leaves that score out.
+    # The next float above an order statistic, so that "score >= t" excludes that score.
     ordered = np.sort(outside)
     exact = ordered[np.clip(outside.size - np.ceil(rates * outside.size).astype(int), 0, None) - 1]
     strictly = np.nextafter(exact, np.inf)
-    found = np.unique(np.concatenate([strictly, of_members, ends]))
-    return found[::-1]
+    increasing = np.unique(np.concatenate([strictly, of_members, ends]))
+    return increasing[::-1]
 
 
 def _above(scores: FloatArray, thresholds: FloatArray) -> FloatArray:

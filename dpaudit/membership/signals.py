@@ -1,4 +1,4 @@
-"""Signals: what one model shows of each record, as far as its threat model lets an attacker see.
+"""Signals: values that one model gives each record, as far as the threat model reveals them.
 
 ``fit``      how well the model fits the record, larger for members: log(p / (1 - p)) of the true
              label's probability p (Carlini et al. 2022, section IV-C), or the score itself
@@ -28,14 +28,14 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released, Target
 
-NOISED_COPIES = 8
-NOISE_SHARE = 0.3
-_DAMPING = 1e-3
+NOISED_COPIES = 8  # of each record, for the label-only attack
+NOISE_SHARE = 0.3  # the noise on those copies, in deviations of each feature
+_DAMPING = 1e-3  # of F, as a share of its mean eigenvalue, so that it can be inverted
 _LARGEST_FISHER = 4_000  # parameters: F is a square of them
 _CHUNK = 2**22  # numbers of gradients held at once, 32 MB
-_SINGLE = 3
-_NOISE_STREAM = 0x6E6F6973
-_MOST_STEPS = 200
+_SINGLE = 3  # records that are scored alone, for comparison
+_NOISE_STREAM = 0x6E6F6973  # separates the noised copies' generator from all others
+_MOST_STEPS = 200  # steps with a signal each; later ones are left out
 
 
 _FROM = {
@@ -50,36 +50,36 @@ _FROM = {
 
 
 def possible(released: Released) -> set[str]:
-    """The signals that a threat model can show at all, whatever the target keeps."""
-    found = {name for name, least in _FROM.items() if released.shows(least)}
-    return found | {"correct"} | ({"agreement"} if released is Released.LABELS else set())
+    """The signals that a threat model can reveal; a target may offer fewer."""
+    names = {name for name, needed in _FROM.items() if released.shows(needed)}
+    return names | {"correct"} | ({"agreement"} if released is Released.LABELS else set())
 
 
 def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, FloatArray]:
-    """Every signal of ``model`` that ``target.released`` shows; NaN where a score is NaN.
+    """Every signal of ``model`` that ``target.released`` reveals; NaN where a score is NaN.
 
     ``seed`` draws the noised copies of the label-only attack, the same for every model.
     Errors: InvalidParameter for scores of a wrong shape.
     """
     released = target.released
     score = checked_score(target, model, records)
-    found = _of_score(score, records, released)
+    by_name = _of_score(score, records, released)
     if released is Released.LABELS:
-        found["agreement"] = _agreement(target, model, records, seed)
+        by_name["agreement"] = _agreement(target, model, records, seed)
     if released.shows(Released.PARAMETERS) and hasattr(target, "gradients"):
         parts = list(_gradients(target, model, records, _norms))
         if parts:
-            found["gradient"] = np.concatenate(parts)
-            found |= _influences(target, model, records)
+            by_name["gradient"] = np.concatenate(parts)
+            by_name |= _influences(target, model, records)
     if released is Released.ITERATES:
-        found |= _of_iterates(target, model, records)
-    return found
+        by_name |= _of_iterates(target, model, records)
+    return by_name
 
 
 def checked_score(target: Target, model: Any, records: Data) -> FloatArray:
     """The target's score, (n,) or (n, classes).
 
-    Errors: InvalidParameter for anything that is no number for each record.
+    Errors: InvalidParameter for another shape or type, or labels that are no column of the scores.
     """
     score = np.asarray(target.score(model, records))
     if score.dtype.kind not in "fiub" or score.ndim not in (1, 2) or len(score) != len(records):
@@ -104,8 +104,8 @@ def scores_single_records(target: Target, model: Any, records: Data) -> bool:
     Errors: InvalidParameter naming the error of a model that cannot score a record alone.
     """
     together = checked_score(target, model, records.take(np.arange(min(_SINGLE, len(records)))))
-    known = together[np.isfinite(together)]
-    spread = float(np.ptp(known)) + 1e-12 if known.size else 1e-12
+    finite = together[np.isfinite(together)]
+    spread = float(np.ptp(finite)) + 1e-12 if finite.size else 1e-12
     for row in range(min(_SINGLE, len(records))):
         try:
             alone = checked_score(target, model, records.take(np.array([row])))
@@ -134,25 +134,32 @@ def _of_score(score: FloatArray, records: Data, released: Released) -> dict[str,
     if released is Released.LABELS:
         return {"correct": correct}
     logs = _log_probabilities(score)
-    own = logs[rows, labels]
+    of_label = logs[rows, labels]
     others = logs.copy()
     others[rows, labels] = -np.inf
-    found = {"fit": own - logsumexp(others, axis=1), "loss": -own, "correct": correct}
+    by_name = {"fit": of_label - logsumexp(others, axis=1), "loss": -of_label, "correct": correct}
     if released.shows(Released.LOGITS):
-        found["margin"] = own - others.max(axis=1)
-    return {name: np.where(broken, np.nan, values) for name, values in found.items()}
+        by_name["margin"] = of_label - others.max(axis=1)
+    return {name: np.where(broken, np.nan, values) for name, values in by_name.items()}
 
 
 def _log_probabilities(score: FloatArray) -> FloatArray:
-    """Logs of probabilities; of logits where rows are none.  Zeros count as the smallest float."""
-    known = score[~np.isnan(score).any(axis=1)]
-    if known.size and known.min() >= 0 and np.allclose(known.sum(axis=1), 1, atol=1e-4):
+    """Log probabilities, from probabilities or from logits.
+
+    Rows that are non-negative and sum to 1 are probabilities; a probability of 0 counts as 1e-45.
+    """
+    complete_rows = score[~np.isnan(score).any(axis=1)]
+    if (
+        complete_rows.size
+        and complete_rows.min() >= 0
+        and np.allclose(complete_rows.sum(axis=1), 1, atol=1e-4)
+    ):
         return np.asarray(np.log(np.maximum(score, 1e-45)))
     return np.asarray(log_softmax(np.clip(score, -1e6, 1e6), axis=1))
 
 
 def _agreement(target: Target, model: Any, records: Data, seed: int) -> FloatArray:
-    """Noise of 0.3 deviations of each feature; Choquette-Choo et al. (2021), noise robustness."""
+    """The share of noised copies with the right label; Choquette-Choo et al. (2021)."""
     features = records.features
     if features.dtype.kind != "f" or records.labels is None:
         return np.zeros(len(records))
@@ -216,15 +223,15 @@ def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray
         )
     scores = []
     for each in iterates:
-        known = _of_score(checked_score(target, each, records), records, Released.SCORES)
-        scores.append(known["fit"])
-    found = {"path": np.asarray(np.mean(scores, axis=0))}
+        of_iterate = _of_score(checked_score(target, each, records), records, Released.SCORES)
+        scores.append(of_iterate["fit"])
+    by_name = {"path": np.asarray(np.mean(scores, axis=0))}
     if not hasattr(target, "gradients") or not hasattr(target, "parameters"):
-        return found
+        return by_name
     for step, (before, after) in enumerate(pairwise(iterates[: _MOST_STEPS + 1])):
         start = target.parameters(before)
         if start is None:
-            return found
+            return by_name
         step_taken = start - target.parameters(after)
 
         def along(gradients: FloatArray, taken: FloatArray = step_taken) -> FloatArray:
@@ -232,12 +239,12 @@ def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray
 
         parts = list(_gradients(target, before, records, along))
         if not parts:
-            return found
-        found[f"step_{step}"] = np.concatenate(parts)
-    return found
+            return by_name
+        by_name[f"step_{step}"] = np.concatenate(parts)
+    return by_name
 
 
 def constant(values: Array) -> bool:
-    """Whether an array (models, records) says the same of every record in every model."""
-    known = values[np.isfinite(values)]
-    return bool(known.size == 0 or known.min() == known.max())
+    """Whether all finite values of an array (models, records) are equal."""
+    finite = values[np.isfinite(values)]
+    return bool(finite.size == 0 or finite.min() == finite.max())

@@ -1,4 +1,4 @@
-"""A study: coins drawn and committed, many trainings (resumable), attacks, and what they show."""
+"""A study: draw and commit to coins, train many models (resumable), attack them, bound the loss."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ from dpaudit.storage.files import write_new
 
 BoolArray = npt.NDArray[np.bool_]
 
+# Kinds of training: of a model; model 0 with the same generator again; with another generator.
 MAIN, AGAIN, OTHER = 0, 1, 2
-FOLDS = 8
+FOLDS = 8  # of models, for estimates: each fold is attacked with the others as references
 FIRST = 2  # trainings that fail before a study stops
-FEWEST_MODELS = 4
-DEFAULT_DELTA = 1e-5
-_CLOSE = 1e-6
+FEWEST_MODELS = 4  # two references and two targets
+DEFAULT_DELTA = 1e-5  # at which epsilon is bounded without a claim
+_CLOSE = 1e-6  # of the scores' deviation: repeated trainings that agree to this are the same
 _REPEATED = 60.0  # seconds of a failed training that is run again for its text
 _COINS, _LABELS = "coins.json", "labels.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """One training: a task of the engine, picklable; the key is (model, MAIN, AGAIN or OTHER)."""
+    """One training as a picklable task of the engine; its key is (model, kind of training)."""
 
     target: Target
     audited: Data
@@ -103,7 +104,7 @@ class Training:
         )
 
     def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
-        # What training or scoring writes into its records stays in this training.
+        # Copies, so that training code that writes into its records affects no other training.
         audited, population = _copied(self.audited), _copied(self.population)
         with (
             one_thread(),
@@ -114,13 +115,16 @@ class Training:
             warnings.simplefilter("ignore")
             fitted = self.target.fit(self._members(model), rng)
             seed = self.root_seed % 2**32
-            found = signals(self.target, fitted, audited, seed)
-            arrays = {name: values[None] for name, values in found.items()}
+            by_name = signals(self.target, fitted, audited, seed)
+            arrays = {name: values[None] for name, values in by_name.items()}
             if population is not None:
-                others = signals(self.target, fitted, population, seed)
-                arrays |= {f"population.{name}": values[None] for name, values in others.items()}
+                of_population = signals(self.target, fitted, population, seed)
+                arrays |= {
+                    f"population.{name}": values[None] for name, values in of_population.items()
+                }
             if whole:
-                # By all records at hand: what is said of one may be free of noise by itself.
+                # Scores of all records show whether two trainings gave the same model; a single
+                # record's score may not depend on the noise.
                 seen = _copied(joined(self.audited, self.background))
                 score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
                 alone = scores_single_records(self.target, fitted, _copied(self.audited))
@@ -191,13 +195,13 @@ class one_thread:
 
 @dataclass(eq=False)
 class Study:
-    """What is trained on what, how often, and what is asked of it.
+    """A membership study: the target, its records, and the number of models.
 
-    ``audited``: records whose membership the library draws, a fair coin a unit and a model.
-    ``background``: always in training.  ``population``: in no training, from the same source; for
-    attacks that need it.  ``references``: the share of models whose coins are open, on which
-    attacks are calibrated and choices made; bounds are counted on the others.  ``folder`` keeps
-    coins and finished trainings: a killed study goes on where it was.
+    ``audited``: the records under audit; a fair coin for each unit and model decides membership.
+    ``background``: always in training.  ``population``: in no training, from the same source; some
+    attacks need it.  ``references``: the share of models whose coins are known to attacks and to
+    all choices; bounds are counted on the others.  ``folder`` keeps coins and finished trainings,
+    so that an interrupted study resumes.
 
     Errors: InvalidParameter for data or numbers that do not fit.
     """
@@ -244,7 +248,7 @@ class Study:
 
     @property
     def reference_count(self) -> int:
-        """How many models' coins are open; at least 2, and 2 targets are left."""
+        """The number of reference models: at least 2, and at most all but 2."""
         return min(max(2, round(self.models * self.references)), self.models - 2)
 
     @property
@@ -254,20 +258,21 @@ class Study:
     # --- before training -------------------------------------------------------------------------
 
     def check(self, tested: ScoreTest, error: float) -> list[Finding]:
-        """What is wrong with the study before any training.
+        """The findings that are known before any training.
 
-        Errors: InvalidParameter, with the number needed, where no outcome could refute the claim at
-        ``error``; of a claim of 0, which stands for none, where no outcome gives any bound.
+        Errors: InvalidParameter, with the number of coins needed, if no outcome could refute the
+        claim at ``error``.  A claim of 0 stands for none; then the error means that no outcome
+        gives a positive bound.
         """
-        found = []
+        findings = []
         groups = duplicates(self.audited, self.background)
         if groups:
-            found.append(Finding.duplicates(groups, self.audited))
+            findings.append(Finding.duplicates(groups, self.audited))
         if tested.claimed < math.inf:
             reach = strongest(tested, self.target_count, self.audited.unit_count, error)
             if not reach > tested.claimed:
                 raise InvalidParameter(self._too_few(tested, reach, error))
-        return found
+        return findings
 
     def _too_few(self, tested: ScoreTest, reach: float, error: float) -> str:
         coins = self.target_count * self.audited.unit_count
@@ -304,7 +309,7 @@ class Study:
         return labels
 
     def train(self, *, jobs: int = 1, progress: Progress | None = None) -> Trained:
-        """Every training, one task a model, what is stored taken from the folder.
+        """Train all models; finished trainings are read from the folder.
 
         Errors: InvalidParameter for scores of a wrong shape, models that cannot score a record
         alone, or more than half of the trainings failing; WorkersLost.
@@ -316,7 +321,7 @@ class Study:
         batches = [Batch((model, MAIN), 1) for model in range(self.models)]
         batches += [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
         store = None
-        if self._kept is None:  # a temporary folder outlives nothing
+        if self._kept is None:  # a temporary folder cannot be resumed from
             store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
         done: dict[Any, Arrays] = {}
 
@@ -366,13 +371,13 @@ class Study:
         jobs: int = 1,
         progress: Progress | None = None,
     ) -> MembershipAudit:
-        """Train, attack, bound; ``claim``: PureDP, ApproxDP or GDP per unit, under add/remove.
+        """Train, attack and bound; ``claim``: PureDP, ApproxDP or GDP per unit, under add/remove.
 
-        Without a claim epsilon is bounded from below at delta 1e-5 and there is no verdict.
+        Without a claim there is no verdict, and epsilon is bounded from below at delta 1e-5.
         ``groups``: one value a record, for exposure by group.
 
-        Errors: InvalidParameter for bad terms, or where the study cannot show anything; whatever
-        :meth:`train` raises.
+        Errors: InvalidParameter for bad terms, or a study that cannot show anything; the errors of
+        :meth:`train`.
         """
         names = chosen_attacks(tuple(attacks) if isinstance(attacks, list) else attacks)  # type: ignore[arg-type]
         terms = CanaryTerms.of(claim or ApproxDP(0, DEFAULT_DELTA), confidence, refute_at, 0)
@@ -406,19 +411,19 @@ class Study:
         targets = np.arange(self.reference_count, self.models)
         unit_of = self.audited.unit_of
         by_record = trained.included[:, unit_of]
-        found, known, scores = {}, {}, {}
+        results, known, scores = {}, {}, {}
         for name in names:
             crossed = self._crossed(trained, name, np.arange(self.models))
-            found[name] = attack_result(ATTACKS[name], crossed, by_record)
+            results[name] = attack_result(ATTACKS[name], crossed, by_record)
             if any(finding.voids for finding in findings):
                 continue
             if ATTACKS[name].references:
-                judged = self._crossed(trained, name, references)
-                own = self._scores(trained, name, references, targets)
+                reference_scores = self._crossed(trained, name, references)
+                target_scores = self._scores(trained, name, references, targets)
             else:
-                judged, own = crossed[references], crossed[targets]
-            known[name] = Known(_by_unit(judged, unit_of), trained.included[references])
-            scores[name] = _by_unit(own, unit_of)
+                reference_scores, target_scores = crossed[references], crossed[targets]
+            known[name] = Known(_by_unit(reference_scores, unit_of), trained.included[references])
+            scores[name] = _by_unit(target_scores, unit_of)
         bounds = {}
         best = ""
         target, included = terms.target, trained.included[targets]
@@ -442,7 +447,7 @@ class Study:
             released=str(self.target.released),
             terms=terms,
             claimed=claimed,
-            attacks=found,
+            attacks=results,
             bounds=bounds,
             best=best,
             decisive=decisive,
@@ -461,15 +466,15 @@ class Study:
         )
 
     def _crossed(self, trained: Trained, name: str, places: Any) -> FloatArray:
-        """Scores of these models, each attacked with those of the other folds as references."""
+        """Scores of these models, each fold attacked with the other folds as references."""
         folds = min(FOLDS, places.size)
         if not ATTACKS[name].references:
             return self._scores(trained, name, places, places)
-        found = np.empty((places.size, len(self.audited)))
+        scores = np.empty((places.size, len(self.audited)))
         for fold in range(folds):
-            own = np.arange(places.size) % folds == fold
-            found[own] = self._scores(trained, name, places[~own], places[own])
-        return found
+            in_fold = np.arange(places.size) % folds == fold
+            scores[in_fold] = self._scores(trained, name, places[~in_fold], places[in_fold])
+        return scores
 
     def _scores(self, trained: Trained, name: str, references: Any, targets: Any) -> FloatArray:
         def rows(prefix: str, places: Any) -> Mapping[str, FloatArray]:
@@ -494,17 +499,17 @@ class Study:
 
 
 def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:
-    """A unit's score is the sum of its records' ones, (models, units)."""
+    """The score of each unit, the sum over its records; (models, units)."""
     if unit_of.size == unit_of.max() + 1:
         return scores[:, np.argsort(unit_of)]
-    found = np.zeros((scores.shape[0], int(unit_of.max()) + 1))
-    np.add.at(found.T, unit_of, scores.T)
-    return found
+    sums = np.zeros((scores.shape[0], int(unit_of.max()) + 1))
+    np.add.at(sums.T, unit_of, scores.T)
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """All trainings: signals (models, records) by name, and who was in, (models, units)."""
+    """All trainings: signals by name, (models, records), and the members, (models, units)."""
 
     signals: Mapping[str, FloatArray]
     included: BoolArray
@@ -516,7 +521,7 @@ class Trained:
 
     @classmethod
     def of(cls, done: Mapping[Any, Arrays], included: BoolArray, labels: Labels) -> Trained:
-        """From the engine's arrays.
+        """Collect the arrays of the single trainings.
 
         Errors: InvalidParameter where more than half of the trainings failed.
         """
@@ -551,17 +556,17 @@ class Trained:
 
     @property
     def fit(self) -> FloatArray:
-        """The signal by which exposure is judged."""
+        """The signal for exposure: the fit; with labels only, the agreement or correctness."""
         for name in ("fit", "agreement", "correct"):
             if name in self.signals:
                 return self.signals[name]
         raise InvalidParameter("signals: none of a record's fit")
 
     def findings(self, *, claimed: bool) -> list[Finding]:
-        """What the trainings show of themselves.
+        """The findings that the finished trainings give: failures, missing scores, randomness.
 
-        Errors: InvalidParameter for scores that are constant, NaN everywhere, or the same whatever
-        a model was trained on.
+        Errors: InvalidParameter for scores that are constant, all NaN, or independent of the
+        training records.
         """
         main = self.fit
         if not np.isfinite(main).any():
@@ -578,23 +583,23 @@ class Trained:
                 "fit: every model scores the same whatever it was trained on; it ignores its "
                 "records, or score ignores its model"
             )
-        found = [*self._randomness(claimed=claimed)]
+        collected = [*self._randomness(claimed=claimed)]
         broken = [name for name in self.failed if name]
         if broken:
-            found.append(Finding.failed(broken, len(self.failed)))
+            collected.append(Finding.failed(broken, len(self.failed)))
         missing = int(np.count_nonzero(~np.isfinite(usable)))
         if missing:
-            found.append(Finding.missing(missing, usable.size))
+            collected.append(Finding.missing(missing, usable.size))
         if not self.alone:
-            found.append(Finding.together())
-        return found
+            collected.append(Finding.together())
+        return collected
 
     def _randomness(self, *, claimed: bool) -> list[Finding]:
         first, again, other = self.raw
         if first is None or again is None or other is None:
             return []
-        known = first[np.isfinite(first)]
-        scale = float(np.std(known, dtype=np.longdouble)) + 1e-300 if known.size else 1.0
+        finite = first[np.isfinite(first)]
+        scale = float(np.std(finite, dtype=np.longdouble)) + 1e-300 if finite.size else 1.0
         if not np.allclose(first, again, rtol=0, atol=_CLOSE * scale, equal_nan=True):
             return [Finding.elsewhere()]
         if np.array_equal(first, other, equal_nan=True):
@@ -614,7 +619,7 @@ def audit_training(
     seed: int | None = None,
     **asked: Any,
 ) -> MembershipAudit:
-    """A whole membership audit of training; as :class:`Study` and :meth:`Study.run`."""
+    """A whole membership audit; arguments are those of :class:`Study` and :meth:`Study.run`."""
     study = Study(
         target,
         audited,
@@ -629,5 +634,5 @@ def audit_training(
 
 
 def run_identity(audit: MembershipAudit) -> str:
-    """A short name of a result: the digest of its commitment and target."""
+    """A short identifier of a result: 12 digits of the digest of its target and commitment."""
     return hashlib.sha256(f"{audit.target}{audit.commitment}".encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
 """Synthetic data: attacks on a released table by distances and density ratios.
 
-A generator is training whose model is the table it releases; a record's score says how much the
-table knows of it.  All attacks that calibrate a score by reference models apply on top.
+The generator is the training, and the released table is the model.  A record's score says how
+closely the table reproduces it.  Attacks that calibrate scores by reference models apply on top.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class SyntheticTarget:
     def score(self, model: FloatArray, records: Data) -> Array:
         from sklearn.neighbors import KernelDensity, NearestNeighbors
 
-        asked = _flat(records)
+        queried = _flat(records)
         base = model if self.reference is None else _flat(self.reference)
         deviation = base.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
-        table, rows = model / scale, asked / scale
+        table, rows = model / scale, queried / scale
         if self.kind == "nearest":
             distances, _ = NearestNeighbors(n_neighbors=1).fit(table).kneighbors(rows)
             return np.asarray(-distances[:, 0])

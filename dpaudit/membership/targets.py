@@ -1,4 +1,4 @@
-"""Targets: anything that fits a model to records and shows something of it afterwards.
+"""Targets: training that can be audited, with the values that an attacker sees.
 
 A target has ``fit(records, rng) -> model`` and ``score(model, records)``.  The score is (n,),
 larger where the model fits a record better (minus its loss), or (n, classes): probabilities, or
@@ -22,7 +22,7 @@ from dpaudit.storage.roots import attribute_of
 
 
 class Released(StrEnum):
-    """What the attacker sees, from least to most; the threat model of a result."""
+    """The threat model: the values that the attacker sees, from least to most."""
 
     LABELS = "labels"
     SCORES = "scores"
@@ -35,7 +35,7 @@ class Released(StrEnum):
         return _THREATS[self]
 
     def shows(self, other: Released) -> bool:
-        """Whether whoever sees this sees that as well."""
+        """Whether an attacker of this threat model sees all that ``other`` reveals."""
         order = list(Released)
         return order.index(self) >= order.index(other)
 
@@ -55,21 +55,21 @@ class Target(Protocol):
 
     @property
     def released(self) -> Released:
-        """What the attacker sees."""
+        """The threat model."""
 
     @property
     def words(self) -> str:
-        """What is trained, in a line; part of a study's identity."""
+        """A description of the training in one line; part of a study's identity."""
 
     def fit(self, records: Data, rng: np.random.Generator) -> Any:
         """Train on these records; every random choice must come from ``rng``."""
 
     def score(self, model: Any, records: Data) -> Array:
-        """(n,) or (n, classes), as the module says."""
+        """The score of each record, (n,) or (n, classes); see the module."""
 
 
 class WhiteBox(Protocol):
-    """What a target shows beyond scores where parameters or iterates are released; all optional."""
+    """Optional methods of a target that releases parameters or iterates."""
 
     def gradients(self, model: Any, records: Data) -> FloatArray:
         """Gradients of each record's loss in the parameters, (n, parameters)."""
@@ -83,7 +83,7 @@ class WhiteBox(Protocol):
 
 @dataclass(frozen=True)
 class FunctionTarget:
-    """Two functions, of NumPy, JAX or anything else: ``fit(records, rng)``, ``score(model, x)``.
+    """A target made of two functions: ``fit(records, rng)`` and ``score(model, records)``.
 
     ``records`` is a :class:`~dpaudit.membership.data.Data`.  White-box attacks need ``gradient``
     (model, records) -> (n, d) and, with a list ``model.iterates``, ``parameter`` (model) -> (d,).
@@ -112,13 +112,13 @@ class FunctionTarget:
         return np.asarray(self.scored(model, records))
 
     def gradients(self, model: Any, records: Data) -> FloatArray | None:
-        """As ``gradient`` gives them; None without it."""
+        """The values of ``gradient``; None without it."""
         if self.gradient is None:
             return None
         return np.asarray(self.gradient(model, records), dtype=np.float64)
 
     def parameters(self, model: Any) -> FloatArray | None:
-        """As ``parameter`` gives them; None without it."""
+        """The values of ``parameter``; None without it."""
         if self.parameter is None:
             return None
         return np.asarray(self.parameter(model), dtype=np.float64)
@@ -181,7 +181,7 @@ class SklearnTarget:
         )
 
     def _by_class(self, model: Any, values: Array, records: Data) -> Array:
-        """Columns by label 0, 1, ...: classes that the model has never seen get nothing."""
+        """Columns for labels 0, 1, ...; an untrained class gets probability 0 or a low logit."""
         if records.labels is None:
             return values
         labels = np.asarray(records.labels)
@@ -194,10 +194,10 @@ class SklearnTarget:
         return full
 
     def gradients(self, model: Any, records: Data) -> FloatArray:
-        """Of a linear classifier's cross-entropy: (probabilities - label) times (features, 1)."""
+        """Gradients of a linear classifier's loss: (probabilities - label) x (features, 1)."""
         if not hasattr(model, "coef_") or not hasattr(model, "predict_proba"):
             raise InvalidParameter(
-                f"{type(model).__name__}: gradients are known of linear classifiers only"
+                f"{type(model).__name__}: gradients are implemented for linear classifiers only"
             )
         assert records.labels is not None  # noqa: S101 (a classifier has labels)
         probabilities = self._by_class(model, model.predict_proba(records.features), records)
@@ -248,7 +248,7 @@ def refuse_hidden(target: Target) -> None:
 
 
 def named_target(name: str) -> Target:
-    """``module:attribute``: a target or estimator, or a function ``fit`` beside ``score``.
+    """The target that ``module:attribute`` names: a target, an estimator, or a function ``fit``.
 
     Of the module are also taken, where it has them, ``released`` and the functions
     ``gradients(model, records)`` and ``parameters(model)``.
@@ -269,7 +269,7 @@ def named_target(name: str) -> Target:
 
 
 def source_digest(target: Any) -> str:
-    """A digest of the target's words and of its source, where Python can show it."""
+    """A digest of the target's description and of its source code, if Python can find it."""
     texts = [target.words, str(target.released)]
     for part in (target, type(target), *vars(target).values()):
         try:

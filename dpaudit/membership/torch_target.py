@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter, optional
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released
 
-_NORMS_AT_ONCE = 256
+_NORMS_AT_ONCE = 256  # records in one vectorised call; bounds its memory
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Fitted:
 
 @dataclass(frozen=True)
 class TorchTarget:
-    """``module()`` makes a fresh module; classes are learned by cross-entropy, or by ``loss``.
+    """PyTorch training of a fresh ``module()``, by cross-entropy or by ``loss``.
 
-    All randomness (weights, shuffling, dropout, Opacus' noise) comes from the generator that fit is
-    given, by way of torch's.  ``private``: train by Opacus.  ``start``: a state to start from, as
-    for an attacker who chooses the initial weights (Annamalai and De Cristofaro 2024).
+    All randomness (weights, shuffling, dropout, Opacus' noise) comes from the generator given to
+    ``fit``, which seeds torch's.  ``private``: train by Opacus.  ``start``: initial weights, for an
+    attacker who chooses them (Annamalai and De Cristofaro 2024).
     ``optimizer(parameters)``: SGD at ``rate`` by default.
 
     Errors: InvalidParameter for sizes below 1, or where torch or Opacus is not installed.
@@ -99,7 +99,7 @@ class TorchTarget:
         trained.train()
         for _ in range(self.epochs):
             for inputs, labels in loader:
-                if len(inputs) == 0:  # an empty Poisson batch: Opacus adds its noise all the same
+                if len(inputs) == 0:  # an empty Poisson batch: Opacus still adds noise
                     optimizer.zero_grad()
                     optimizer.step()
                     continue
@@ -186,13 +186,13 @@ class TorchTarget:
 
         each = torch.func.vmap(torch.func.grad(of_record), in_dims=(None, 0, 0))
         inputs, labels = self._tensors(records, module)
-        found = []
+        chunks = []
         for start in range(0, len(labels), _NORMS_AT_ONCE):
             rows = slice(start, start + _NORMS_AT_ONCE)
             parts = each(named, inputs[rows], labels[rows])
             flat = [parts[name].reshape(len(labels[rows]), -1) for name in named]
-            found.append(torch.cat(flat, dim=1).double().cpu().numpy())
-        return np.concatenate(found)
+            chunks.append(torch.cat(flat, dim=1).double().cpu().numpy())
+        return np.concatenate(chunks)
 
 
 def _plain_copy(trained: Any, make: Callable[[], Any]) -> Any:
