@@ -1,1 +1,1 @@
-"""Mutation testing: bugs planted in a declared program, and whether its own audits find them."""
+"""Mutation testing: plant bugs in a declared program, and see whether ``certify`` finds them."""

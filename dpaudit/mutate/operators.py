@@ -1,8 +1,8 @@
-"""What is done to the source of a mechanism: one operator, one sentence, where it fits.
+"""The operators: bugs that are planted in the source of a mechanism.
 
-Each changes the syntax tree of a module in one place.  None was chosen by looking at what is
-caught; where one cannot break anything, for a reason that holds whatever the examiner does, it is
-not planted (the reasons are in :data:`HARMLESS`).
+Each operator changes the syntax tree of a module in one place.  Operators were chosen without
+looking at which bugs are caught.  An operator is not planted where it cannot break privacy,
+whatever the examination does; :data:`HARMLESS` gives the reasons.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from typing import Any
 
 from dpaudit.mutate import wrong
 
-WRONG = wrong.__name__  # what the planted code imports
-ALIAS = "_mutant"
+WRONG = wrong.__name__  # the module that planted code imports
+ALIAS = "_mutant"  # the name of that module in planted code
 
 
 @dataclass(frozen=True)
 class Site:
-    """A release of a program on made-up records: where it asks, and what for.
+    """A place in a program that makes releases, as seen in one run on generated records.
 
-    ``module`` and ``line``: of the call.  ``clips``: the query is a clipped mean of the library, or
-    gives what one does.  ``weighted``: with weights or a divisor of its own, which no part of the
-    records changes.  ``summed``: with a divisor of 1.  ``private_count``: on a batch of random
-    size, or where who takes part is private.  ``parts``: on a part of the records, or on a batch.
-    ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.  ``shared``:
-    its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on which it is
-    asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on half as many
-    records it states no larger a sensitivity.  ``searched``: in a run of a search.
-    ``on_its_path``: its sensitivity is proved of the program's own steps, but for an event.
+    ``module`` and ``line``: of the call.  ``kind``: the class of the query.  ``clips``: the query
+    has the value of a :class:`ClippedMean`.  ``exact``: it is an instance of that class itself.
+    ``weighted``: it has public weights or a divisor.  ``summed``: its divisor is 1.
+    ``private_count``: the number of records in it is private, by the adjacency or because the batch
+    is random.  ``parts``: it reads a part of the records, or a batch.  ``uses``: the number of
+    releases of the run at this place.  ``dimension``: of the released vector.  ``shared``: its
+    rounds share noise or a threshold, and so need equal sensitivities.  ``rows``: the number of
+    records that it reads.  ``bounded``: the library's own code clips every row.  ``alike``: on half
+    as many records it states no larger sensitivity.  ``searched``: the release is in a run of a
+    search.  ``on_its_path``: its sensitivity is proved only for the steps that the program takes,
+    and may fail with a declared probability.
     """
 
     module: str
@@ -56,8 +58,8 @@ class Site:
 class Reached:
     """A function of the project that a run executes, by module, line and name.
 
-    ``asked``: below a query that is evaluated, where records are seen.  ``free``: of which every
-    vector is clipped by the library's own mean afterwards.
+    ``asked``: it runs while a query is evaluated, and so sees records.  ``free``: the library's
+    clipped mean clips every vector that comes from it.
     """
 
     module: str
@@ -69,7 +71,11 @@ class Reached:
 
 @dataclass(frozen=True)
 class Planted:
-    """One change: an operator at a line of a module, and its right twin, unless it has none."""
+    """One mutant: an operator at a line of a module.
+
+    ``what``: the bug in words.  ``number``: the column, which distinguishes several places in a
+    line.  ``twin``: whether a correct variant of the change (the right twin) exists.
+    """
 
     operator: str
     module: str
@@ -122,6 +128,7 @@ RELEASES: dict[str, tuple[str, Callable[[Site], bool]]] = {
     "seed_fixed_per_round": ("every round's noise is of the same seed", lambda s: s.uses > 1),
     "noise_of_one_node_in_two": ("every second release has no noise", lambda s: s.uses > 1),
 }  # fmt: skip
+# The right twin of an operator: a change of the same place that is correct.
 RIGHT = {
     "private_radius": "released_radius",
     "private_step": "released_step",
@@ -141,6 +148,7 @@ RIGHT = {
 }
 
 
+# Operators that wrap the curator instead of the query.
 CURATORS = {"seed_fixed_per_round": "Reseeding", "noise_of_one_node_in_two": "Silencing"}
 
 
@@ -151,7 +159,7 @@ def _call(name: str, *arguments: ast.expr | str) -> ast.Call:
 
 
 def _released(call: ast.Call, operator: str) -> ast.expr:
-    """The release with the operator, or its right twin, in place of the right one."""
+    """A release call, rewritten by an operator or by its right twin."""
     assert isinstance(call.func, ast.Attribute)  # noqa: S101  (found as one)
     curator, query = call.func.value, call.args[1]
     if operator in CURATORS:
@@ -168,7 +176,7 @@ def _released(call: ast.Call, operator: str) -> ast.expr:
         made = _call("told", made, curator)
     if operator in ("private_step", "released_step"):
         scale = ast.BinOp(ast.Constant(1), ast.Add(), _call("kept", curator))
-        # The release first: what is kept is kept while it is made.
+        # A lambda, because the release must run first: it stores the number that scales it.
         made = _call(
             "scaled", made, ast.Lambda(ast.arguments([], [], None, [], [], None, []), scale)
         )
@@ -176,7 +184,7 @@ def _released(call: ast.Call, operator: str) -> ast.expr:
 
 
 class _AtLine(ast.NodeTransformer):
-    """Changes the first fitting node that spans a line."""
+    """Replaces the first node that spans a line and fits."""
 
     def __init__(self, line: int, fits: Callable[[ast.AST], bool], swap: Any) -> None:
         self.line, self.fits, self.swap, self.done = line, fits, swap, False
@@ -214,12 +222,14 @@ def _searches(node: ast.AST) -> bool:
 
 
 def _half(node: ast.Call) -> ast.expr:
-    whole = ast.BinOp(node.args[0], ast.Add(), ast.Constant(1))
-    return ast.Call(node.func, [ast.BinOp(whole, ast.FloorDiv(), ast.Constant(2))], node.keywords)
+    plus_one = ast.BinOp(node.args[0], ast.Add(), ast.Constant(1))
+    return ast.Call(
+        node.func, [ast.BinOp(plus_one, ast.FloorDiv(), ast.Constant(2))], node.keywords
+    )
 
 
 def _levels(node: ast.AST) -> bool:
-    """ceil, floor or int of a logarithm to base two, or the length of a number in bits."""
+    """Whether a call counts levels: ceil, floor or int of a base-2 logarithm, or bit_length."""
     if not isinstance(node, ast.Call):
         return False
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -241,15 +251,15 @@ def _parts(node: ast.AST) -> bool:
 
 
 def _part_before(node: ast.Call) -> ast.expr:
-    """Part k - 1 where k is asked for: its records are used twice."""
+    """Replace part k by part k - 1, whose records are then used twice."""
     return ast.Call(node.func, [_call("before", node.args[0]), node.args[1]], node.keywords)
 
 
-OLDER = ("previous", "before")
+OLDER = ("previous", "before")  # names of variables that hold the point of one step earlier
 
 
 def _from_a_point(node: ast.AST) -> bool:
-    """A call with a point and the one before it."""
+    """Whether a call has a point and the previous point as consecutive arguments."""
     return isinstance(node, ast.Call) and any(
         isinstance(b, ast.Name) and b.id in OLDER and isinstance(a, ast.Name)
         for a, b in zip(node.args, node.args[1:], strict=False)
@@ -257,7 +267,7 @@ def _from_a_point(node: ast.AST) -> bool:
 
 
 def _stale(node: ast.Call) -> ast.expr:
-    """The point before that one, had the step been the same: 2 previous - now."""
+    """Replace the previous point by the one before it, extrapolated as 2 previous - now."""
     made = list(node.args)
     for k, (now, before) in enumerate(zip(node.args, node.args[1:], strict=False)):
         if isinstance(before, ast.Name) and before.id in OLDER:
@@ -282,7 +292,7 @@ def _private_threshold(node: ast.Compare) -> ast.expr:
 
 @dataclass(frozen=True)
 class Inside:
-    """An operator of code: which nodes it changes, in which functions, and how."""
+    """An operator on code outside releases: which nodes it changes, in which functions, and how."""
 
     what: str
     fits: Callable[[ast.AST], bool]
@@ -314,19 +324,19 @@ CODE: dict[str, Inside] = {
 }  # fmt: skip
 
 OPERATORS = (*RELEASES, *CODE)
-OF_ROWS = ("half_the_search", "stale_point")  # what they change ends in a row, or in a query
+OF_ROWS = ("half_the_search", "stale_point")  # they change rows, or values of queries
 
-# Why an operator is not planted somewhere: it could break nothing there, whoever looks.
+# Reasons for not planting an operator at a place: there it cannot break privacy.
 HARMLESS = {
-    "norm_of_part": "of one coordinate, half is all",
-    "divide_by_the_realised_count": "where the number is public, it is what was divided by; a sum "
-    "divided by a count of at least one moves less",
-    "test_on_part": "a sum over half the records with public weights moves no more than over all; "
-    "a query that states no larger a sensitivity of half as many records is right on half of them; "
-    "of one row, half is all",
-    "private_radius": "where rounds share noise or a threshold, the curator refuses any second "
-    "radius, right or wrong",
-    "half_the_search": "what is found ends in rows that the library's own query clips afterwards",
+    "norm_of_part": "half of one coordinate is the whole vector",
+    "divide_by_the_realised_count": "a public count equals the declared divisor; a sum divided by "
+    "a count of at least one has a smaller sensitivity",
+    "test_on_part": "a sum with public weights has no larger sensitivity on half of the records; "
+    "a query that states no larger sensitivity for half as many records is right on half of them; "
+    "half of one row is that row",
+    "private_radius": "if rounds share noise or a threshold, the curator refuses any second "
+    "radius, public or private",
+    "half_the_search": "the result ends in rows that the library's own query clips afterwards",
     "stale_point": "the difference ends in rows that the library's own query clips afterwards",
 }
 
@@ -340,32 +350,33 @@ def planted_in(
     reached: list[Reached],
     lines: Mapping[str, Sequence[int]],
 ) -> Iterator[Planted]:
-    """Every change that the operators allow of the lines that run, in order of place."""
+    """Every mutant of the lines that a run executes, in order of place."""
     for site in sites:
-        # The line of a release that the project's own code asks for, and not a wrapper of it.
-        found = [n for n in ast.walk(trees[site.module]) if _is_release(n) and _spans(n, site.line)]
-        for operator, (what, fits) in RELEASES.items() if found else ():
+        # A call in the project's own code, not in a wrapper around it.
+        calls = [n for n in ast.walk(trees[site.module]) if _is_release(n) and _spans(n, site.line)]
+        for operator, (what, fits) in RELEASES.items() if calls else ():
             if fits(site):
-                # What another run of a search released is shown to nobody: that is a bug as well.
-                # So is another step where only the program's own are proved to bound a query.
+                # There is no right twin inside a search: the releases of its other runs are secret,
+                # so that using them is a bug too.  Nor is there one if the sensitivity is proved
+                # only for the steps that the program itself takes.
                 released = RIGHT.get(operator, "").startswith("released")
                 twin = not (released and (site.searched or site.on_its_path))
                 yield Planted(operator, site.module, site.line, what, twin=twin)
     done: set[tuple[str, str, int, int]] = set()
     bounded = all(site.bounded for site in sites)
-    for one in reached:
-        function = _function(trees[one.module], one)
+    for executed in reached:
+        function = _function(trees[executed.module], executed)
         for operator, inside in CODE.items() if function is not None else ():
             assert function is not None  # noqa: S101  (just asked)
-            if not inside.where(one, function) or (bounded and operator in OF_ROWS):
+            if not inside.where(executed, function) or (bounded and operator in OF_ROWS):
                 continue
             for node in ast.walk(function):
-                if not inside.fits(node) or not _runs(node, lines.get(one.module, ())):
+                if not inside.fits(node) or not _runs(node, lines.get(executed.module, ())):
                     continue
                 line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
-                if (operator, one.module, line, column) not in done:
-                    done.add((operator, one.module, line, column))
-                    yield Planted(operator, one.module, line, inside.what, column)
+                if (operator, executed.module, line, column) not in done:
+                    done.add((operator, executed.module, line, column))
+                    yield Planted(operator, executed.module, line, inside.what, column)
 
 
 def _runs(node: ast.AST, lines: Sequence[int]) -> bool:
@@ -389,9 +400,9 @@ def _function(tree: ast.Module, reached: Reached) -> ast.FunctionDef | None:
 
 
 def edited(tree: ast.Module, planted: Planted, *, twin: bool = False) -> ast.Module:
-    """The tree with the change, or with its right twin; the tree given is changed too.
+    """Apply a mutant, or its right twin, to a module's tree, in place; returns the tree.
 
-    Errors: ValueError where the tree is of another text.
+    Errors: ValueError if nothing in the line fits, because the tree is of another source.
     """
     operator = RIGHT.get(planted.operator, "") if twin else planted.operator
     if operator and planted.operator in RELEASES:
@@ -423,7 +434,7 @@ def edited(tree: ast.Module, planted: Planted, *, twin: bool = False) -> ast.Mod
 
 
 def _note_all(tree: ast.Module) -> None:
-    """Keep what every release of a module sees: a threshold is moved by it."""
+    """Make every release of a module store its noise-free value, which then moves a threshold."""
 
     class Noting(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:

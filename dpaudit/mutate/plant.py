@@ -1,7 +1,7 @@
-"""A mechanism whose module is imported from a changed source, in a process of its own.
+"""Import a mechanism from changed source, in a process of its own.
 
-A forked child imports the project anew, so that nothing of the right program is left in it; what a
-child says comes back as JSON.
+A forked child imports the project anew, so that no module of the right program is left in it.  The
+child sends its result back as JSON.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ def _address_space() -> int:
 
 
 def forked(work: Callable[[], Any], seconds: float) -> Any:
-    """What ``work`` returns, computed in a child; a text where it took too long or died.
+    """The JSON result of ``work``, computed in a forked child.
 
-    ``seconds``: of a processor.  What it prints goes to standard error.
+    If the child took too long or died, the result is ``{"failed": OVERTIME}`` or
+    ``{"failed": DIED}``.  ``seconds``: the limit of processor time.  The child's output goes to
+    standard error.
     """
-    # One at a time: a child of another thread would keep this pipe open until it ends.
+    # One fork at a time: a child forked meanwhile by another thread would inherit this pipe and
+    # keep it open.
     with FORKING:
         reading, writing = os.pipe()
         pid = os.fork()
@@ -82,17 +85,17 @@ def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             os.dup2(2, 1)
             forget()
-            found = work()
+            result = work()
         except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
-            found = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
+            result = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
         with os.fdopen(writing, "wb") as pipe:
-            pipe.write(json.dumps(found).encode())
+            pipe.write(json.dumps(result).encode())
     finally:
         os._exit(0)
 
 
 def forget() -> None:
-    """This process serves no root any more, and nothing of one is imported."""
+    """Forget the served project root and all modules imported from it."""
     roots._served = None
     for name in [n for n in sys.modules if n.partition(".")[0] in (*PACKAGES, EXPERIMENTS)]:
         del sys.modules[name]
@@ -113,7 +116,7 @@ def import_planted(root: Path, home: str, planted: Planted | None, *, twin: bool
 
 
 def _replace_source(path: Path, planted: Planted, *, twin: bool) -> None:
-    """From now on the file is imported as changed; this process keeps nothing of it on disk."""
+    """Make this process import the file with the change; nothing is written to disk."""
     right = roots.Recorded.get_code
     wanted = str(path)
 

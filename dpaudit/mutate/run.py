@@ -1,7 +1,7 @@
-"""Planting bugs in mechanisms, and counting what ``certify`` says: resumed where a run stopped.
+"""Plant bugs in mechanisms and judge each mutant by ``certify``; an interrupted run resumes.
 
-A mutant is judged by :func:`dpaudit.certificate.certify.certify`, with no suite: by the examination
-and by the audit of the program itself, as a certificate is.
+:func:`dpaudit.certificate.certify.certify` judges a mutant without a suite: by the examination and
+by the audit of the program itself.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from dpaudit.storage.roots import code_digest
 from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]
+# Statuses of mutants.  Stillborn: fails on ordinary records.  Untold: could not be judged.
 CAUGHT, CERTIFIED, STILLBORN, UNTOLD = "not_certified", "certified", "stillborn", "untold"
 SAME = "same"
 STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD, SAME)
@@ -47,12 +48,12 @@ GOOD = (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
 
 @dataclass(frozen=True)
 class Order:
-    """What to mutate and how: ``target`` as on the command line, seen from ``folder``.
+    """The settings of a run: ``target`` as on the command line, relative to ``folder``.
 
-    ``limit``: at most so many mutants, of different operators as far as there are.  ``store``: the
-    folder that keeps finished mutants; None keeps none.  ``twins``: whether each operator's right
-    twin is run too.
-    Errors: InvalidParameter for a limit that is too small, an operator that is not known.
+    ``limit``: the largest number of mutants, taken from all operators in turn.  ``store``: the
+    folder that keeps finished mutants; None keeps none.  ``twins``: whether the right twins are run
+    too.
+    Errors: InvalidParameter for a limit below 1 or an unknown operator.
     """
 
     target: str
@@ -74,9 +75,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What ``certify`` says of a program: verdicts of its claims, and the first finding.
+    """The judgement of ``certify`` on a program: verdicts of its claims, and the first finding.
 
-    ``failed``: why nothing can be said, empty where something can.  ``seconds``: of a processor.
+    ``failed``: the reason if there is no judgement; otherwise empty.  ``seconds``: processor time.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -90,12 +91,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant; ``twin``: of the right code in its place, empty where none was run.
+    """The result of one mutant.
 
-    ``status`` is "same" where it is certified, and did in every run what the right program does.
-
-    ``check``: who found it, ``detail``: what was said.  ``seconds``: of a processor, without the
-    twin, which is run once a place.
+    ``status``: one of STATUSES; "same" if it is certified and acted like the right program in every
+    run.  ``check`` and ``detail``: the first finding.  ``twin``: the result of the right twin;
+    empty if none was run.  ``seconds``: processor time without the twin, which runs once for each
+    place.
     """
 
     name: str
@@ -111,9 +112,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of every mutant of a target; ``faults``: what ``certify`` finds without any.
+    """The results of all mutants of a target.
 
-    ``right``: the verdict on the unchanged target.  ``planted``: how many its operators allow.
+    ``right``: the verdict on the unchanged target; ``faults``: what ``certify`` finds in it.
+    ``planted``: the number of mutants before ``limit``.
     """
 
     target: str
@@ -128,21 +130,23 @@ class Ran:
 def run(order: Order, *, jobs: int = 1, progress: Progress | None = None) -> Ran:
     """Plant and judge the mutants of a target, one process each, ``jobs`` at a time.
 
-    Equal orders give equal results, but for seconds, whatever ``jobs`` is.
-    Errors: UnknownTarget as `dpaudit audit`.
+    Equal orders give equal results except for ``seconds``, for any ``jobs``.
+    Errors: UnknownTarget as for `dpaudit audit`.
     """
     opened = _opened(order)
     if isinstance(opened, Ran):
         return opened
-    found, right, root, name = opened
-    every = mutants(found, root, order.operators)
+    surveyed, right, root, name = opened
+    every = mutants(surveyed, root, order.operators)
     picked = chosen(every, order.limit, order.seed, name)
-    kept = None if order.store is None else _Results(order.store / _identity(order, found, root))
-    report, judge = progress or _silent, _Judge(order, found, right, root)
+    stored = (
+        None if order.store is None else _Results(order.store / _identity(order, surveyed, root))
+    )
+    report, judge = progress or _silent, _Judge(order, surveyed, right, root)
     done = resumed(
         {_name(p): p for p in picked},
         lambda missing: in_threads(judge, missing, jobs),
-        kept=kept,
+        kept=stored,
         report=lambda done: report(name, len(done), len(picked)),
     )
     results = tuple(done[_name(p)] for p in picked)
@@ -192,7 +196,10 @@ def _name(planted: Planted) -> str:
 
 
 def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
-    """The unchanged target, surveyed and judged in a process of its own."""
+    """Survey and judge the unchanged target, in a process of its own.
+
+    Returns survey, judgement, root and name; a finished :class:`Ran` if it cannot be mutated.
+    """
 
     def work() -> Any:
         target = resolve(order.target, order.folder)
@@ -209,7 +216,7 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
     found = forked(work, 2 * SECONDS)
     if "root" not in found:
-        # The error itself, in this process: a target that is not there, or does not import.
+        # Resolve it here too: this raises the error of a target that is missing or not importable.
         resolve(order.target, order.folder)
         return Ran(order.target, order.target, order.seed, 0, (), UNTOLD, found["failed"])
     right = _judgement(found)
@@ -220,9 +227,9 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
 
 def _judgement(found: Mapping[str, Any]) -> Judgement:
-    known = {f.name for f in fields(Judgement)}
+    names = {f.name for f in fields(Judgement)}
     given: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in known
+        k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in names
     }
     return Judgement(**given)
 
@@ -233,10 +240,10 @@ def _worst(judged: Judgement) -> str:
 
 
 def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
-    """What ``certify`` says of a mechanism without a suite, as JSON.
+    """The judgement of ``certify`` on a mechanism without a suite, as JSON.
 
-    The examination is the first thing that ``certify`` makes; where it finds something, no more is
-    needed: such a program gets an alarm whatever its audit shows.
+    ``certify`` starts with the examination.  If that finds a broken check, the verdict is an alarm
+    whatever the audit shows, so that the audit is skipped.
     """
     order = ToCertify(mechanism, None, "project", {})
     run = plan([order], Options(seed=seed, trials=TRIALS))
@@ -257,9 +264,9 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
 
 def _certified(certified: Certified) -> dict[str, Any]:
     broken = [f for a in certified.attacks for f in a.findings if f.status == "broken"]
-    found = [j for j in certified.judged if j.verdict not in GOOD]
-    check = broken[0].check if broken else ("claims" if found else "")
-    detail = broken[0].detail if broken else (found[0].reason if found else "")
+    not_good = [j for j in certified.judged if j.verdict not in GOOD]
+    check = broken[0].check if broken else ("claims" if not_good else "")
+    detail = broken[0].detail if broken else (not_good[0].reason if not_good else "")
     return {
         "verdicts": [str(j.verdict) for j in certified.judged],
         "outcomes": [str(j.checked.outcome) for j in certified.judged],
@@ -282,13 +289,13 @@ class _Judge:
     lock: Any = field(default_factory=threading.Lock)
 
     def __call__(self, planted: Planted) -> Result:
-        found = self._judged(planted, twin=False)
-        status = self._status(found)
+        judgement = self._judged(planted, twin=False)
+        status = self._status(judgement)
         if status == CERTIFIED and self._same(planted):
             status = SAME
         twin = ""
-        told = status in (CAUGHT, CERTIFIED, SAME)
-        if told and self.order.twins and planted.twin and planted.operator in RIGHT:
+        judged = status in (CAUGHT, CERTIFIED, SAME)
+        if judged and self.order.twins and planted.twin and planted.operator in RIGHT:
             twin = self._twin(planted)
         return Result(
             name=_name(planted),
@@ -296,30 +303,30 @@ class _Judge:
             what=planted.what,
             where=f"{planted.module}:{planted.line}",
             status=status,
-            check=found.check or found.failed,
-            detail=found.detail,
+            check=judgement.check or judgement.failed,
+            detail=judgement.detail,
             twin=twin,
-            seconds=round(found.seconds, 1),
+            seconds=round(judgement.seconds, 1),
         )
 
     def _twin(self, planted: Planted) -> str:
-        """What is said of the right code in a mutant's place; asked once a place."""
+        """The result of the right twin at a mutant's place; judged once for each place."""
         key = (planted.module, planted.line, planted.number, RIGHT[planted.operator])
         with self.lock:
             if key not in self.twins:
-                told = self._judged(planted, twin=True)
-                said = {CERTIFIED: LEFT_ALONE, UNTOLD: f"{UNTOLD}: {told.failed}"}
-                flagged = f"flagged: {told.check or told.failed}: {told.detail}"
-                self.twins[key] = said.get(self._status(told), flagged)
+                judgement = self._judged(planted, twin=True)
+                quiet_results = {CERTIFIED: LEFT_ALONE, UNTOLD: f"{UNTOLD}: {judgement.failed}"}
+                flagged = f"flagged: {judgement.check or judgement.failed}: {judgement.detail}"
+                self.twins[key] = quiet_results.get(self._status(judgement), flagged)
             return self.twins[key]
 
     def _same(self, planted: Planted) -> bool:
-        """Whether the mutant does what the right program does, wherever both are run."""
+        """Whether the mutant acts like the right program in all runs."""
         with self.lock:
             if not self.traces:
                 self.traces.append(self._trace(None))
-        right, found = self.traces[0], self._trace(planted)
-        return isinstance(right, list) and isinstance(found, list) and same(right, found)
+        right, mutated = self.traces[0], self._trace(planted)
+        return isinstance(right, list) and isinstance(mutated, list) and same(right, mutated)
 
     def _trace(self, planted: Planted | None) -> Any:
         def work() -> Any:
@@ -343,9 +350,9 @@ class _Judge:
         return _judgement(forked(work, SECONDS))
 
     def _status(self, found: Judgement) -> str:
-        """Whether ``certify`` says less of a mutant than of the right program.
+        """The status of a mutant: caught if ``certify`` says less of it than of the right program.
 
-        Where the right program is not certified itself, only a finding or a weaker claim counts.
+        "Less" is a weaker verdict on some claim, or a broken check that the right program passes.
         """
         if found.failed:
             return STILLBORN if found.failed not in ("overtime", "died") else UNTOLD
@@ -360,15 +367,16 @@ class _Judge:
 
 
 def _rank(verdict: str) -> int:
-    """How much a verdict says: both kinds of certified are one."""
+    """The rank of a verdict; both kinds of certified rank highest, as equals."""
     good = [str(v) for v in GOOD]
     return len(Verdict) if verdict in good else [str(v) for v in Verdict].index(verdict)
 
 
 def _rehearsed(mechanism: Mechanism, shape: Shape) -> dict[str, Any] | None:
-    """Whether a mutant runs at all on ordinary records: one that does not is no bug of privacy.
+    """Run a mutant once on ordinary records; None if it runs.
 
-    What the curator refuses is caught; any other error is a mutant that was born dead.
+    A refusal by the curator counts as caught.  After any other error the mutant is stillborn: its
+    bug is not one of privacy.
     """
     records = worlds_of(shape, np.random.default_rng(0))[3].records()
     try:
@@ -388,7 +396,7 @@ def _rehearsed(mechanism: Mechanism, shape: Shape) -> dict[str, Any] | None:
 
 
 def _identity(order: Order, found: Survey, root: Path) -> str:
-    """Everything a result depends on."""
+    """A digest of everything that results depend on: order, versions, code and sources."""
     modules = sorted(_modules(found) | {found.home})
     content = [
         order.target,
@@ -403,15 +411,15 @@ def _identity(order: Order, found: Survey, root: Path) -> str:
 
 
 class _Results:
-    """Results of mutants as rows."""
+    """A store of results, one row for each mutant."""
 
     def __init__(self, folder: Path) -> None:
         self.rows = RowStore(folder)
 
     def get(self, name: str) -> Result | None:
         row = self.rows.get(name) or {}
-        known = {f.name for f in fields(Result)}
-        return Result(**row) if known == row.keys() else None
+        names = {f.name for f in fields(Result)}
+        return Result(**row) if names == row.keys() else None
 
     def put(self, name: str, result: Result) -> None:
         self.rows.put(name, asdict(result))

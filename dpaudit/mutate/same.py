@@ -1,8 +1,8 @@
-"""Whether a mutant ever does anything else than the right program: both run side by side.
+"""Compare a mutant with the right program on equal draws and many data sets.
 
-Far more shows a difference than breaks privacy: every value, answer and output is compared, of
-equal draws, on many data sets.  What is the same in all of them is no bug, or one on records that
-nobody made up; it is counted apart.
+Every query value, answer and output is compared, so that even differences without effect on privacy
+show.  A mutant without any difference is no bug, or a bug only on records that were not generated;
+it is counted apart.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError
 from dpaudit.kernels.query import Array, Records
 
-STREAM = 0x736D
-FARS = (1.0, 30.0)
-RELEASES, PROBES, SHOWN = 200, 4, 64  # of a run, of a release, numbers of an array
-NUMBERS = 20_000_000  # read for probes in one run
-CLOSE = 1e-9
+STREAM = 0x736D  # separates these draws from all others of a seed
+FARS = (1.0, 30.0)  # factors on the noise of a run
+# At most: releases of a run, probes of a release, numbers noted of an array.
+RELEASES, PROBES, SHOWN = 200, 4, 64
+NUMBERS = 20_000_000  # at most so many numbers are read for the probes of one run
+CLOSE = 1e-9  # of the largest number: smaller differences are rounding
 Trace = list[list[float]]
 
 
 class _Traced(Louder):
-    """Notes what is asked, what it says on other records, and what is answered."""
+    """A curator that notes each query's value, its answer, and its value on other records."""
 
     def __init__(self, *arguments: Any, rows: Mapping[str, Array], **options: Any) -> None:
         self.rows = list(rows.values())
@@ -42,7 +43,7 @@ class _Traced(Louder):
     def _answer(self, request: Request) -> Array:
         released = super()._answer(request)
         if len(self.asked) <= RELEASES:
-            # In units of the noise: what is far below it is rounding, and shows nothing.
+            # In units of the noise, because differences far below it are rounding.
             unit = np.where(request.scale > 0, request.scale, 1.0)[:, None]
             with np.errstate(all="ignore"):
                 self.noted += [[1.0, *_short(a / unit)] for a in (self._latest, released)]
@@ -68,9 +69,9 @@ class _Traced(Louder):
 
 
 def trace(mechanism: Mechanism, shape: Shape, seed: int) -> list[Trace]:
-    """What a program does on every made-up data set, of draws by the seed."""
+    """The notes of a program's runs on every generated data set, with draws from ``seed``."""
     rng = np.random.default_rng(seed)
-    rows, found = rows_of(shape, rng), []
+    rows, traces = rows_of(shape, rng), []
     for number, world in enumerate(worlds_of(shape, rng)):
         for far in FARS:
             sampler = _Traced(
@@ -84,14 +85,14 @@ def trace(mechanism: Mechanism, shape: Shape, seed: int) -> list[Trace]:
             try:
                 with np.errstate(all="ignore"):
                     output = mechanism.program.run(sampler)
-                found.append([*sampler.noted, *map(_short, _arrays(output))])
+                traces.append([*sampler.noted, *map(_short, _arrays(output))])
             except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
-                found.append([*sampler.noted, _text(error)])
-    return found
+                traces.append([*sampler.noted, _text(error)])
+    return traces
 
 
 def same(one: Sequence[Trace], two: Sequence[Trace]) -> bool:
-    """Whether two programs did the same, up to rounding, in every run."""
+    """Whether the notes of two programs agree, up to rounding, in every run."""
     runs = zip(one, two, strict=True)
     return all(len(a) == len(b) and all(map(_close, a, b)) for a, b in runs)
 
@@ -113,12 +114,12 @@ def _short(array: Any) -> list[float]:
 
 
 def _text(error: Exception) -> list[float]:
-    said = str(error) if isinstance(error, DpauditError) else ""
-    return [float(byte) for byte in f"{type(error).__name__} {said}".encode()]
+    message = str(error) if isinstance(error, DpauditError) else ""
+    return [float(byte) for byte in f"{type(error).__name__} {message}".encode()]
 
 
 def _arrays(output: Any) -> Iterator[Array]:
-    """The numbers of an output, of any type that a program may give."""
+    """The numeric arrays inside an output of any type."""
     if isinstance(output, (np.ndarray, bool, int, float, np.generic)):
         array = np.asarray(output)
         if array.dtype.kind in "fiub":

@@ -1,4 +1,4 @@
-"""The unchanged mechanism: what ``certify`` says of it, where it asks, and what code it runs."""
+"""Survey the unchanged mechanism: the places of its releases, and the code that a run executes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from dpaudit.storage.roots import EXPERIMENTS, PACKAGES
 
 @dataclass(frozen=True)
 class Survey:
-    """Where a mechanism is defined, its releases, and the code that a run executes.
+    """The places of a mechanism's releases, and the code that a run executes.
 
-    ``lines``: those that a run executes, by module.
+    ``home`` and ``attribute``: the module and name that define it.  ``rows`` and ``row``: the shape
+    of the generated records.  ``lines``: the executed lines, by module.
     """
 
     home: str
@@ -44,16 +45,16 @@ class Survey:
 
     @property
     def shape(self) -> Shape:
-        """Of the records that the tool makes up."""
+        """The shape of the generated records."""
         return Shape(self.rows, self.row)
 
     def as_json(self) -> dict[str, Any]:
-        """For another process."""
+        """The survey as JSON values, for another process."""
         return asdict(self)
 
 
 def read(found: dict[str, Any]) -> Survey:
-    """A survey of its JSON."""
+    """Rebuild a survey from its JSON values."""
     return Survey(
         **found
         | {
@@ -65,20 +66,20 @@ def read(found: dict[str, Any]) -> Survey:
 
 
 def home_of(mechanism: Mechanism) -> tuple[str, str]:
-    """The module of the project, and its attribute, that hold a mechanism."""
-    held = [
+    """The project's module, and the name in it, that define a mechanism."""
+    holders = [
         (name, attribute)
         for name, module in sorted(sys.modules.items())
         if name.partition(".")[0] in PACKAGES
         for attribute, value in list(vars(module).items())
         if value is mechanism
     ]
-    # A package may import what its modules define.
-    return max(held, key=lambda one: len(one[0]))
+    # The longest name: a package may re-export mechanisms of its modules.
+    return max(holders, key=lambda one: len(one[0]))
 
 
 def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int) -> Survey:
-    """Run the unchanged mechanism once on made-up records, watched and traced."""
+    """Run the unchanged mechanism once on generated records, and record releases and code."""
     seen: dict[CodeType, Reached] = {}
     places: list[tuple[str, int]] = []
 
@@ -164,27 +165,29 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
 
 
 def _but_for_events(declaration: Node) -> bool:
-    """Whether a declaration's bounds may fail in an event of the noise, as of a run's own steps."""
+    """Whether a declaration holds bounds that may fail in an event of the noise (EventSlack)."""
     return any(isinstance(node, EventSlack) for node in postorder(declaration))
 
 
 def _sums(query: ClippedMean, asked: Asked) -> bool:
-    """Whether a query is the weighted sum of clipped rows that wrong ones are made of."""
+    """Whether a query equals the weighted sum of clipped rows that the planted bugs start from."""
     chosen = np.ones((1, len(asked.records)), dtype=bool) if asked.batched else None
     plain: Any = wrong(query, "right", SimpleNamespace(trials=1))
     with np.errstate(all="ignore"):
-        one, two = (np.asarray(q.value(asked.records, chosen)) for q in (query, plain))
-    size = float(np.nan_to_num(np.abs(one)).max(initial=0.0))
-    return one.shape == two.shape and np.allclose(one, two, rtol=0, atol=1e-6 * size)
+        value, plain_value = (np.asarray(q.value(asked.records, chosen)) for q in (query, plain))
+    size = float(np.nan_to_num(np.abs(value)).max(initial=0.0))
+    return value.shape == plain_value.shape and np.allclose(
+        value, plain_value, rtol=0, atol=1e-6 * size
+    )
 
 
 def _alike(query: Query, adjacency: Adjacency, size: int) -> bool:
-    """Whether a query states no larger a sensitivity of half as many records."""
+    """Whether a query states no larger sensitivity for half as many records."""
     try:
-        whole, half = (query.sensitivity(adjacency, n) for n in (size, max(1, size // 2)))
+        of_all, of_half = (query.sensitivity(adjacency, n) for n in (size, max(1, size // 2)))
     except DpauditError:
         return False
-    return bool((np.asarray(half) <= np.asarray(whole) * (1 + 1e-12)).all())
+    return bool((np.asarray(of_half) <= np.asarray(of_all) * (1 + 1e-12)).all())
 
 
 def _place(frame: FrameType) -> tuple[str, int]:
@@ -192,12 +195,12 @@ def _place(frame: FrameType) -> tuple[str, int]:
 
 
 def _own(frame: FrameType) -> bool:
-    """Whether a frame runs code of the project, and none of a library's."""
+    """Whether a frame runs code of the project, as opposed to a library's."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in (*PACKAGES, EXPERIMENTS)
 
 
 def _above(frame: FrameType, name: str) -> bool:
-    """Whether a function of dpaudit of that name is running further out."""
+    """Whether a function of dpaudit with this name is among the callers of a frame."""
     outer = frame.f_back
     while outer is not None:
         module = str(outer.f_globals.get("__name__", ""))

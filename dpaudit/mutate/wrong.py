@@ -1,7 +1,7 @@
-"""Queries and releases with one bug each: what an operator puts in the place of a program's own.
+"""Queries and curators with one bug each; operators put them in the place of a program's own.
 
-Every query here states the sensitivity of the right one.  A bug of a clip treats rows that are no
-numbers as the right query does (they count as zero), so that it shows by what it does to others.
+Every query states the sensitivity of the right one.  Rows that are not finite count as zero, as in
+the right query, so that a bug in the clip shows only by its effect on the other rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
-# What a program keeps of the records, under names that only bugs use, on its curator.
+# Names under which bugs store private values on the curator.
 KEPT, CARRIED, ROUND = "mutant_kept", "mutant_carried", "mutant_round"
 
 Rows = Array  # (trials, kinds, d): one vector for each distinct record
@@ -24,14 +24,14 @@ Totals = Array  # (trials, kinds): the weight of each
 
 
 def wrong(query: Any, bug: str, curator: Any) -> Any:
-    """The query with a bug; ``right`` is a query of the user's own that clips as it should."""
+    """The query with a bug; with bug "right", a user-written query that clips correctly."""
     if bug in OF_CLIPPED:
         return OwnMean(query, curator, bug)
     return OF_ANY[bug](query, curator)
 
 
 class OwnMean:
-    """A user's own sum over clipped rows, of a :class:`ClippedMean`'s records, radius, weights."""
+    """A user-written sum of clipped rows, with the radius and weights of a :class:`ClippedMean`."""
 
     def __init__(self, query: ClippedMean, curator: Any, bug: str) -> None:
         self.query = query
@@ -59,19 +59,19 @@ class OwnMean:
         return np.asarray(OF_CLIPPED[self.bug](self, rows, members, origin)) + self.query.plus
 
     def clipped(self, rows: Rows) -> Rows:
-        """As they should be."""
+        """The rows, correctly clipped."""
         return clip_rows(rows, self.query.radius, self.query.norm)
 
     def clipped_means(self, rows: Rows, totals: Totals) -> Array:
-        """The mean of rows first, then the clip."""
-        whole = totals.sum(axis=1, keepdims=True)
-        share = totals / np.where(whole == 0, 1.0, whole)
+        """The bug of clipping after averaging: the clipped mean of the rows, times their weight."""
+        total_weight = totals.sum(axis=1, keepdims=True)
+        share = totals / np.where(total_weight == 0, 1.0, total_weight)
         mean = np.einsum("tk,tkd->td", *_as_many(share, rows))
-        return np.asarray(self.clipped(mean[:, None])[:, 0] * whole)
+        return np.asarray(self.clipped(mean[:, None])[:, 0] * total_weight)
 
 
 def _totals(members: Array, origin: NDArray[np.intp], kinds: int) -> Totals:
-    """How much each distinct record weighs, (trials, kinds)."""
+    """The total weight of each distinct record, (trials, kinds)."""
     return np.stack([np.bincount(origin, weights=m, minlength=kinds) for m in members])
 
 
@@ -101,7 +101,7 @@ def _clip_after(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
 
 
 def _clip_halves(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """A batch in two, the mean of each half clipped."""
+    """The batch is split in two, and the mean of each half is clipped."""
     first = np.arange(len(origin)) < len(origin) // 2
     halves = (members * first, members * ~first)
     means = [own.clipped_means(rows, _totals(h, origin, rows.shape[1])) for h in halves]
@@ -109,7 +109,7 @@ def _clip_halves(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array
 
 
 def _part_of_norm(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """The norm is taken of the first half of the coordinates."""
+    """Rows are scaled by the norm of the first half of their coordinates."""
     part = rows[..., : max(1, rows.shape[-1] // 2)]
     before = np.abs(part).max(-1)
     after = np.abs(own.clipped(part)).max(-1)
@@ -118,7 +118,7 @@ def _part_of_norm(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Arra
 
 
 def _centred(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """The batch's mean is taken away before the clip."""
+    """The batch's mean is subtracted from each row before the clip."""
     totals = np.abs(_totals(members, origin, rows.shape[1]))
     share = totals / np.maximum(totals.sum(axis=1, keepdims=True), 1e-300)
     mean = np.einsum("tk,tkd->td", *_as_many(share, rows))
@@ -126,18 +126,18 @@ def _centred(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
 
 
 def _realised(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """Divided by how many there are, not by the public number."""
+    """The sum is divided by the actual number of members, not by the public one."""
     count = np.maximum((members != 0).sum(axis=1, keepdims=True), 1)
     return _right(own, rows, (members != 0) / count, origin)
 
 
 def _skipped(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """Nobody clips where one trial runs."""
+    """The clip is skipped in a run of a single trial."""
     return (_no_clip if own.one else _right)(own, rows, members, origin)
 
 
 def _carry(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:
-    """The first member's row is kept, and counts once more in the next release."""
+    """The first member's row is stored, and counts again in the next release."""
     clipped = own.clipped(rows)
     value = _summed(clipped, members, origin)
     trials = max(len(members), len(rows))
@@ -167,7 +167,7 @@ OF_CLIPPED: dict[str, Callable[[OwnMean, Rows, Array, Any], Array]] = {
 
 
 class OfPart:
-    """The query of the first half of the records; its sensitivity is that of all."""
+    """A query on the first half of the records that states the sensitivity of all."""
 
     def __init__(self, query: Query, curator: Any) -> None:
         self.query = query
@@ -182,14 +182,14 @@ class OfPart:
         return self.query.sensitivity(adjacency, size)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
-        """Of half the records."""
+        """The right query's value on the first half of the records."""
         half = max(1, len(records) // 2)
         part = None if chosen is None else chosen[:, :half]
         return self.query.value(records.rows(0, half), part)
 
 
 class Noting:
-    """Any query, whose noise-free value the program keeps."""
+    """Any query; its noise-free value is stored on the curator."""
 
     def __init__(self, query: Query, curator: Any) -> None:
         self.query = query
@@ -205,14 +205,17 @@ class Noting:
         return self.query.sensitivity(adjacency, size)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
-        """The right one."""
+        """The right query's value, which is also stored."""
         found = self.query.value(records, chosen)
         self.store[KEPT] = float(np.nan_to_num(np.abs(found)).mean(axis=0).sum())
         return found
 
 
 def _noting(query: Any, curator: Any) -> Any:
-    """A clipped mean stays the library's: its rows are noted as they are made."""
+    """Store the noise-free value of a query.
+
+    A ClippedMean stays one, because the curator treats it specially; its rows are stored.
+    """
     if type(query) is not ClippedMean:
         return Noting(query, curator)
     made, store = query.per_record, vars(curator)
@@ -226,7 +229,7 @@ def _noting(query: Any, curator: Any) -> Any:
 
 
 def _private_radius(query: Any, curator: Any) -> Any:
-    """The radius follows what was seen of the records before."""
+    """The radius depends on the private value stored before."""
     return replace(_noting(query, curator), radius=query.radius * (1 + kept(curator)))
 
 
@@ -241,18 +244,18 @@ OF_ANY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def kept(curator: Any) -> Any:
-    """A number in [0, 1] made of what was seen of the records; 0 before anything was.
+    """A number in [0, 1] computed from the stored value; 0 if nothing is stored.
 
-    One of each trial, (trials,), where it is made of what each was told.
+    One number for each trial, (trials,), if the stored value is a released one.
     """
     seen = vars(curator).get(KEPT, 0.0)
     return 1 - 1 / (1 + seen)
 
 
 def told(released: Array, curator: Any) -> Array:
-    """The right twin of what is kept: a released value, which anybody may use; returns it.
+    """Store a released value in the place of a private one, for the right twin; returns it.
 
-    Every trial keeps its own: a right program's trials know nothing of one another.
+    Each trial stores its own, because trials of a right program are independent.
     """
     vars(curator)[KEPT] = np.nan_to_num(np.abs(released)).sum(axis=-1)
     return released
@@ -265,7 +268,7 @@ class Reseeding:
         self.curator = curator
 
     def release(self, *asked: Any, **options: Any) -> Array:
-        """The release, its noise drawn in a wrong way if any is drawn."""
+        """The release, with its noise drawn from :meth:`generator`."""
         right = vars(self.curator).get("_rng")
         if right is None:
             return np.asarray(self.curator.release(*asked, **options))
@@ -276,7 +279,7 @@ class Reseeding:
             self.curator._rng = right
 
     def generator(self, right: Any) -> Any:
-        """What this release is drawn from."""
+        """The generator of this release's noise."""
         return np.random.default_rng(7)
 
 
@@ -284,14 +287,14 @@ class Silencing(Reseeding):
     """A curator that draws no noise for every second release."""
 
     def generator(self, right: Any) -> Any:
-        """Zeros, every second time."""
+        """A generator of zeros for every second release."""
         store = vars(self.curator)
         store[ROUND] = store.get(ROUND, 0) + 1
         return _Silent(right) if store[ROUND] % 2 == 0 else right
 
 
 class _Silent:
-    """A generator whose real numbers are all zero."""
+    """A generator that draws zero for every real number."""
 
     def __init__(self, right: Any) -> None:
         self.right = right
@@ -300,8 +303,8 @@ class _Silent:
         drawn = getattr(self.right, name)
 
         def silent(*asked: Any, **options: Any) -> Any:
-            found = drawn(*asked, **options)
-            return found * 0.0 if getattr(found, "dtype", None) == np.float64 else found
+            numbers = drawn(*asked, **options)
+            return numbers * 0.0 if getattr(numbers, "dtype", None) == np.float64 else numbers
 
         return silent
 
@@ -310,20 +313,20 @@ class _Silent:
 
 
 def scaled(released: Array, factor: Callable[[], Any]) -> Array:
-    """A released value times a factor, or one of each trial, that is asked for afterwards."""
+    """A released value times a factor (one, or one for each trial), computed after the release."""
     return np.asarray(released * np.asarray(factor())[..., None])
 
 
 def less(levels: int) -> int:
-    """One level less, where there are two at least."""
+    """One level less, but at least one."""
     return max(1, levels - 1)
 
 
 def before(index: int) -> int:
-    """The part before, for every part but the first."""
+    """The index of the previous part; the first part stays."""
     return max(0, index - 1)
 
 
 def older(now: Any, previous: Any) -> Any:
-    """Where the point before ``previous`` would be, had both steps been the same."""
+    """The point before ``previous``, extrapolated as if both steps were equal."""
     return previous + (previous - now)
