@@ -1,1 +1,1 @@
-"""Projects: mechanisms and suites found by name; new ones."""
+"""Projects: find mechanisms and suites by name, and start new projects."""

@@ -1,6 +1,6 @@
-"""What a project root defines: its mechanisms and suites, found by name.
+"""The mechanisms and suites of a project root, found by name.
 
-dpaudit never imports a catalogue by name: the root comes from the working folder or the target.
+dpaudit never imports a catalogue by name: the working folder or the target determines the root.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Broken:
-    """What ``audits/broken`` holds, wrong on purpose.
+    """The mechanisms and suites below ``audits/broken``, which are wrong on purpose.
 
-    ``mechanisms`` by name; ``suites`` by module and attribute (``diff2.half_the_noise``), for
-    many bugs may be planted in one mechanism.
+    ``mechanisms`` by name; ``suites`` by module and attribute (``diff2.half_the_noise``), because
+    one mechanism may have many planted bugs.
     """
 
     mechanisms: Mapping[str, Mechanism]
@@ -76,8 +76,8 @@ class Broken:
 class Project:
     """A root's mechanisms by name, and its suites by the name of the mechanism they attack.
 
-    ``refused``: why a file does not import, or a suite has nothing to attack, by its place; what
-    the rest of the project defines is there all the same.
+    ``refused``: for each file that does not import, and each suite of an unknown mechanism, the
+    reason by its place; the rest of the project is loaded.
     """
 
     root: Path
@@ -98,7 +98,7 @@ class Target:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim as text: what, who states it where, how it is read, what is expected of it."""
+    """One claim as text: the claim, its author and place, its reading, and the expected outcome."""
 
     claim: str
     by: str
@@ -108,9 +108,9 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class Row:
-    """One mechanism of a root as text, for a listing; or a place in it that defines none.
+    """One mechanism of a root as text for a listing; or a file or suite that was not loaded.
 
-    ``error``: why a file does not import, or a suite attacks nothing; empty for a mechanism.
+    ``error``: the reason why it was not loaded; empty for a mechanism.
     """
 
     name: str
@@ -124,9 +124,9 @@ class Row:
 def load(root: Path) -> Project:
     """Serve a root, import every module of it, and collect its mechanisms and suites.
 
-    Only module-level instances count; an instance imported from another module is no duplicate.
-    A file that does not import (with file, line and cause), and a suite of a mechanism that nobody
-    defines, are listed in ``refused`` and break nothing else.
+    Only module-level instances count; an instance imported from another module is not a duplicate.
+    ``refused`` lists files that do not import (with line and cause) and suites of undefined
+    mechanisms; the others are loaded.
     Errors: UnknownTarget for two objects of one name.
     """
     from dpaudit.audit.suite import Suite
@@ -140,28 +140,30 @@ def load(root: Path) -> Project:
     audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
     wrong = [m for m in modules if _within(m, BROKEN)]
     mechanisms, suites = _by_key(right, Mechanism, _name), _by_key(audits, Suite, _attacked)
-    known = _by_key([*right, *wrong], Mechanism, _name)
+    all_mechanisms = _by_key([*right, *wrong], Mechanism, _name)
     planted = _without(_by_place(wrong, Suite), suites)
     for place, suite in (_by_place(audits, Suite) | planted).items():
         try:
-            _mechanism_of(suite, known, place)
+            _mechanism_of(suite, all_mechanisms, place)
         except UnknownTarget as error:
             refused[place] = str(error)
     suites, planted = (
-        {name: suite for name, suite in some.items() if suite.mechanism in known}
+        {name: suite for name, suite in some.items() if suite.mechanism in all_mechanisms}
         for some in (suites, planted)
     )
-    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted), refused)
+    return Project(
+        root, mechanisms, suites, Broken(_without(all_mechanisms, mechanisms), planted), refused
+    )
 
 
 def resolve(target: str, cwd: Path) -> Target:
     """Serve the root that a target names, and find its mechanism there.
 
-    ``name`` is looked up in the root at or above ``cwd``, ``catalogue:name`` in the shipped
-    catalogue; it is a mechanism's, or ``module.attribute`` of a suite below ``audits/broken``.
-    ``path/to/file.py::Name`` is looked up in the file's own root; ``Name`` is a mechanism's name,
-    or the module attribute that holds a mechanism or a suite.
-    Errors: UnknownTarget, with the names that come close.
+    ``name`` is looked up in the root at or above ``cwd``, and ``catalogue:name`` in the shipped
+    catalogue.  ``name`` is the name of a mechanism, or ``module.attribute`` of a suite below
+    ``audits/broken``.  ``path/to/file.py::Name`` is looked up in the root of that file; ``Name`` is
+    the name of a mechanism, or the module attribute that holds a mechanism or a suite.
+    Errors: UnknownTarget, with similar names.
     """
     path, separator, name = target.rpartition("::")
     if separator:
@@ -176,8 +178,8 @@ def resolve(target: str, cwd: Path) -> Target:
 def suite_of(project: Project, mechanism: Mechanism) -> Suite | None:
     """The suite that attacks a mechanism; None where the project has none for it.
 
-    Errors: UnknownTarget where there is none and something in ``audits/`` was not loaded: the
-    mechanism's own suite may be there, and another attack must not stand in its place.
+    Errors: UnknownTarget if there is none and something in ``audits/`` was not loaded.  It may hold
+    the mechanism's suite, and the default attack must not replace that silently.
     """
     suite = project.suites.get(mechanism.name)
     unloaded = {
@@ -194,10 +196,10 @@ def suite_of(project: Project, mechanism: Mechanism) -> Suite | None:
 
 
 def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:
-    """SHA-256 of every file of the project that a mechanism and its suite are made of.
+    """SHA-256 of every file of the project on which a mechanism and its suite depend.
 
-    These are the files that define both and what they import; all files where an object is
-    defined nowhere, or a file imports by other means than an import statement.
+    These are the files that define both, and the files that those import.  They are all files of
+    the project if no file defines one of them, or a file imports without an import statement.
     """
     modules, _ = import_each(project.root)
     homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
@@ -209,7 +211,7 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
 def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
     """The file, relative to the root, and the line that define a mechanism; None if none does.
 
-    The line is the first that holds the mechanism's name as a literal, else the first of the file.
+    The line is the first with the mechanism's name as a literal; without one, the file's first.
     """
     home = _home(mechanism, import_each(project.root)[0], project.root)
     if home is None:
@@ -223,7 +225,7 @@ def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
 
 
 def rows(project: Project) -> tuple[Row, ...]:
-    """The mechanisms of a project as text, by name; then what keeps others from being there."""
+    """The mechanisms of a project as text, by name; then the files and suites not loaded."""
     named = tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
     refused = (Row(place, "", "", "", (), why) for place, why in project.refused.items())
     return (*named, *refused)
@@ -232,7 +234,7 @@ def rows(project: Project) -> tuple[Row, ...]:
 def foreign_catalogue(root: Path) -> tuple[Row, ...]:
     """The mechanisms of a root that this process does not serve, read in a child process.
 
-    Errors: UnknownTarget with the child's last line if it fails.
+    Errors: UnknownTarget with the last line that the child printed, if it fails.
     """
     return tuple(
         Row(**row | {"claims": tuple(ClaimRow(**claim) for claim in row["claims"])})
@@ -241,9 +243,9 @@ def foreign_catalogue(root: Path) -> tuple[Row, ...]:
 
 
 def foreign_files(root: Path, name: str) -> tuple[str, ...]:
-    """The files that a mechanism of such a root and its suite are made of, relative to the root.
+    """The files on which a mechanism of such a root and its suite depend, relative to the root.
 
-    Errors: as :func:`foreign_catalogue`, and for a name that the root does not hold.
+    Errors: as :func:`foreign_catalogue`, and UnknownTarget for an unknown name.
     """
     return tuple(_asked(root, name))
 
@@ -260,20 +262,20 @@ def _asked(root: Path, *names: str) -> Any:
 def main(arguments: Sequence[str]) -> int:
     """Print the mechanisms of one root as JSON rows, or the files of one of them.
 
-    What the root's modules print goes to stderr.
+    Output of the root's modules goes to standard error.
     """
     root, *names = arguments
     try:
         with contextlib.redirect_stdout(sys.stderr):
             project = load(Path(root))
-            found: list[Any] = [asdict(row) for row in rows(project)]
+            listed: list[Any] = [asdict(row) for row in rows(project)]
             for name in names:
                 target = _named(project, name)
-                found = sorted(implementation(project, target.mechanism, target.suite))
+                listed = sorted(implementation(project, target.mechanism, target.suite))
     except DpauditError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    json.dump(found, sys.stdout)
+    json.dump(listed, sys.stdout)
     return 0
 
 
@@ -290,7 +292,10 @@ def _attacked(suite: Suite) -> str:
 
 
 def _by_place(modules: Iterable[ModuleType], kind: type[Found]) -> dict[str, Found]:
-    """Module-level instances by module and attribute, ``audits.broken.`` left out; each once."""
+    """Module-level instances by module and attribute, each once.
+
+    The prefix ``audits.broken.`` is removed from the key.
+    """
     held: dict[int, tuple[str, Found]] = {}
     for module in modules:
         for attribute, value in vars(module).items():
@@ -301,7 +306,10 @@ def _by_place(modules: Iterable[ModuleType], kind: type[Found]) -> dict[str, Fou
 
 
 def _home(wanted: object, modules: Iterable[ModuleType], root: Path) -> Path | None:
-    """The file that defines an object: of those that hold it, the one that imports the fewest."""
+    """The file that defines an object: among the modules that hold it, the one with fewest imports.
+
+    A module that re-exports the object imports the defining one, and so has more.
+    """
     holders = [m for m in modules if any(value is wanted for value in vars(m).values())]
     files = [Path(m.__file__ or "") for m in holders]
     if len(files) < 2:
@@ -312,23 +320,23 @@ def _home(wanted: object, modules: Iterable[ModuleType], root: Path) -> Path | N
 def _by_key(
     modules: Iterable[ModuleType], kind: type[Found], key: Callable[[Found], str]
 ) -> dict[str, Found]:
-    found: dict[str, Found] = {}
+    by_name: dict[str, Found] = {}
     places: dict[str, str] = {}
     by_place = _by_place(modules, kind)
-    # A suite's further worst cases are part of it, whether or not they have names of their own.
-    further = {id(one) for value in by_place.values() for one in getattr(value, "also", ())}
+    # Suites listed in another's ``also`` belong to it, even if a module names them too.
+    further = {id(suite) for value in by_place.values() for suite in getattr(value, "also", ())}
     for place, value in by_place.items():
         if id(value) in further:
             continue
         name = key(value)
-        if name in found:
+        if name in by_name:
             raise UnknownTarget(
                 f"two of type {kind.__name__} are for {name!r}: {places[name]} and {place}; "
                 "rename or remove one"
                 + ("; or name one in the other's also" if hasattr(value, "also") else "")
             )
-        found[name], places[name] = value, place
-    return found
+        by_name[name], places[name] = value, place
+    return by_name
 
 
 def _without(found: Mapping[str, Found], known: Mapping[str, Found]) -> dict[str, Found]:
@@ -346,17 +354,17 @@ def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> M
 
 
 def _named(project: Project, name: str) -> Target:
-    known = {**project.mechanisms, **project.broken.mechanisms}
+    mechanisms = {**project.mechanisms, **project.broken.mechanisms}
     planted = project.broken.suites.get(name)
     if planted is not None:
-        return Target(project, known[planted.mechanism], planted)
-    if name not in known:
+        return Target(project, mechanisms[planted.mechanism], planted)
+    if name not in mechanisms:
         refused = "".join(f"; {why}" for why in list(project.refused.values())[:2])
         raise UnknownTarget(
-            f"no mechanism {name!r} in {project.root}: {_suggestion(name, known)}; "
+            f"no mechanism {name!r} in {project.root}: {_suggestion(name, mechanisms)}; "
             f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one{refused}"
         )
-    return _target(project, known[name])
+    return _target(project, mechanisms[name])
 
 
 def _target(project: Project, mechanism: Mechanism) -> Target:
@@ -396,18 +404,18 @@ def _held(project: Project, module: ModuleType, name: str) -> Target:
     from dpaudit.audit.suite import Suite
     from dpaudit.curator.mechanism import Mechanism
 
-    held = {k: v for k, v in vars(module).items() if isinstance(v, (Mechanism, Suite))}
-    named = {v.name: v for v in held.values() if isinstance(v, Mechanism)}
-    found = held.get(name) or named.get(name)
-    if isinstance(found, Suite):
-        known = {**project.broken.mechanisms, **project.mechanisms}
-        return Target(project, _mechanism_of(found, known, name), found)
-    if found is None:
+    candidates = {k: v for k, v in vars(module).items() if isinstance(v, (Mechanism, Suite))}
+    named = {v.name: v for v in candidates.values() if isinstance(v, Mechanism)}
+    target = candidates.get(name) or named.get(name)
+    if isinstance(target, Suite):
+        mechanisms = {**project.broken.mechanisms, **project.mechanisms}
+        return Target(project, _mechanism_of(target, mechanisms, name), target)
+    if target is None:
         raise UnknownTarget(
             f"no mechanism or suite {name!r} in {module.__file__}: "
-            f"{_suggestion(name, {*held, *named})}"
+            f"{_suggestion(name, {*candidates, *named})}"
         )
-    return _target(project, found)
+    return _target(project, target)
 
 
 def _row(mechanism: Mechanism) -> Row:

@@ -1,6 +1,7 @@
-"""Starting a project: copies of shipped files, which the catalogue's own tests and linters hold.
+"""Start a project from copies of shipped files, which the catalogue's tests and linters check.
 
-A new project gets the catalogue's first mechanism; `--with` brings another, and what it imports.
+A new project gets the mechanism ``noisy_mean``; `--with` copies another one and the files that it
+imports.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ DATA = ".csv"
 def start(folder: Path, copied: str | None) -> list[Path]:
     """Write a new project; returns the files written.
 
-    ``copied``: a mechanism's name in the catalogue, or the name of a shipped file or package; it
-    comes with its audit and all that they import, and with nothing else.
-    Errors: OutputNotWritable where a file of the same name exists; UnknownTarget for a name that is
+    ``copied``: the name of a mechanism in the catalogue, or of a shipped file or package.  Its
+    audit and the files that both import are copied too.
+    Errors: OutputNotWritable if a file of the same name exists; UnknownTarget for a name that is
     not shipped.
     """
     root = catalogue_root()
@@ -36,21 +37,21 @@ def start(folder: Path, copied: str | None) -> list[Path]:
     if present:
         raise OutputNotWritable(f"{folder / present[0]} exists; choose an empty folder")
     empty = {**packages, FILE: fields_to_fill()}
-    own = {k: v.encode() for k, v in empty.items() if not (folder / k).exists()}
-    for name, content in {**own, **files}.items():
+    made = {k: v.encode() for k, v in empty.items() if not (folder / k).exists()}
+    for name, content in {**made, **files}.items():
         write_atomically(folder / name, content)
-    return [folder / name for name in (*own, *files)]
+    return [folder / name for name in (*made, *files)]
 
 
 def fields_to_fill() -> str:
-    """A ``dpaudit.toml`` that states nothing: every field that it may state is a comment."""
+    """The text of an empty ``dpaudit.toml``, with every field as a comment."""
     hints = {"release_type": " # or ".join(f'"{one}"' for one in RELEASE_TYPES)}
     hints |= dict.fromkeys(DATES, '"2027-01-31"')
     lines = [f"# {name} = " + hints.get(name, '"..."') for name in FIELDS]
     return "\n".join(
         [
-            "# What no program can tell an officer; a certificate says of the rest: not stated.",
-            "# [fields] speaks for all mechanisms, [mechanisms.NAME] for one.",
+            "# Facts that no program can know; a certificate shows a missing one as: not stated.",
+            "# [fields] holds for all mechanisms, [mechanisms.NAME] for one.",
             "",
             "[fields]",
             *lines,
@@ -60,30 +61,30 @@ def fields_to_fill() -> str:
 
 
 def _shipped(root: Path, name: str) -> list[Path]:
-    """The files of a mechanism, or of a shipped module or package, and all that they import."""
+    """The files of a mechanism, or of a shipped module or package, and the files they import."""
     if not name.isidentifier():
         raise UnknownTarget(
             f"--with {name!r}: give the name of a shipped file or mechanism, such as noisy_count"
         )
     starts = [path for folder in SHELVES for path in _modules(root, f"{folder}/{name}")]
     if starts:
-        found = list(imported(root, starts))
+        files = list(imported(root, starts))
     else:
-        known = [row.name for row in foreign_catalogue(root)]
-        if name not in known:
-            shown = ", ".join(known[:5])
+        names = [row.name for row in foreign_catalogue(root)]
+        if name not in names:
+            shown = ", ".join(names[:5])
             raise UnknownTarget(
-                f"--with {name}: nothing of that name is shipped; there are {shown} and more, "
+                f"--with {name}: nothing of that name is shipped; shipped are {shown} and more, "
                 "see `dpaudit list`"
             )
-        found = [root / path for path in foreign_files(root, name)]
-    # The two packages are the project's own.
+        files = [root / path for path in foreign_files(root, name)]
+    # The new project has its own __init__.py in both packages.
     top = {root / package / "__init__.py" for package in PACKAGES}
-    return [path for path in found if path not in top]
+    return [path for path in files if path not in top]
 
 
 def _with_data(paths: list[Path]) -> list[Path]:
-    """These files, and the data beside them that their texts name."""
+    """These files, and the CSV files beside them whose names occur in their source."""
     texts = {path: path.read_text("utf-8") for path in paths}
     beside = (one for path in paths for one in sorted(path.parent.glob(f"*{DATA}")))
     named = [one for one in beside if any(f'"{one.name}"' in text for text in texts.values())]
@@ -91,6 +92,6 @@ def _with_data(paths: list[Path]) -> list[Path]:
 
 
 def _modules(root: Path, name: str) -> list[Path]:
-    """A module or every module of a package."""
+    """The file of a module, or the files of a package."""
     found = sorted((root / name).glob("*.py")) or [root / f"{name}.py"]
     return [path for path in found if path.is_file()]

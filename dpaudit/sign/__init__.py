@@ -1,4 +1,4 @@
-"""Signatures: who answers for a certificate, and since when.
+"""Signatures of certificates: the signer, and the time by which it was signed.
 
 DSSE envelopes with Ed25519 keys, time stamps of an authority over them, and sigstore bundles.
 """

@@ -1,8 +1,8 @@
-"""Sigstore bundles: a signature in the name of an account, and its entry in a public log.
+"""Sigstore bundles: a signature by an account, and its entry in a public log.
 
-A bundle ``NAME.json.sigstore.json`` beside a certificate is what ``sigstore sign NAME.json``
-writes, or a DSSE envelope of the certificate's statement.  Signing needs the service, verifying
-does not: it takes the roots of trust from a file, or those that `sigstore` has fetched before.
+A bundle ``NAME.json.sigstore.json`` lies beside its certificate.  It is the output of
+``sigstore sign NAME.json``, or a DSSE envelope of the certificate's statement.  Signing needs the
+service.  Verifying works offline, with roots of trust from a file or from sigstore's last fetch.
 Source: Newman, Meyers and Torres-Arias 2022, by the library `sigstore`.
 """
 
@@ -21,13 +21,13 @@ from dpaudit.sign.envelope import PAYLOAD_TYPE, Signed
 from dpaudit.storage.evidence import Evidence, read_once
 
 SUFFIX = ".sigstore.json"
-LARGEST_BUNDLE = 2**24
+LARGEST_BUNDLE = 2**24  # bytes
 SUBJECT = "sigstore bundles"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """An account that has to have signed, and who vouches for it (an OpenID Connect issuer)."""
+    """An account that must have signed, and the OpenID Connect issuer that vouches for it."""
 
     name: str
     issuer: str
@@ -69,9 +69,9 @@ def read_bundle(certificate: Path) -> Evidence | None:
 
 @cache
 def service(root: Path | None = None) -> Any:
-    """What verifies bundles: by the roots of trust in a file, or by those fetched last.
+    """A sigstore verifier with the roots of trust in a file, or those fetched last.
 
-    Errors: InvalidParameter without the library, or without roots.
+    Errors: InvalidParameter if the library or the roots are missing.
     """
     with optional("sigstore", SUBJECT):
         from sigstore.errors import Error
@@ -91,11 +91,12 @@ def service(root: Path | None = None) -> Any:
 def bundled(
     file: Evidence, certificate: Mapping[str, Any], place: Evidence, known: Identity, verifier: Any
 ) -> Signed:
-    """Whether a bundle is this account's, over just what a certificate's file holds.
+    """Whether a bundle is this account's signature over the bytes of a certificate's file.
 
-    ``file``: the certificate's, as it was read; ``place``: the bundle's; ``verifier``: by
-    :func:`service`.
-    Errors: CertificateRejected for a file that is no bundle; InvalidParameter without the library.
+    ``file``: the certificate as it was read; ``place``: the bundle as it was read; ``verifier``:
+    from :func:`service`.
+    Errors: CertificateRejected for a file that is not a bundle; InvalidParameter if the library is
+    missing.
     """
     with optional("sigstore", SUBJECT):
         from sigstore.errors import Error, VerificationError

@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 SUFFIX = ".dsse"
-LARGEST_ENVELOPE = 2**27
-MOST_SIGNATURES = 64
+LARGEST_ENVELOPE = 2**27  # bytes
+MOST_SIGNATURES = 64  # in one envelope; bounds the time of a verification
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Signed:
-    """One signature: the key's id, the verifier's name for it (empty: an unknown key), and state.
+    """The state of one signature.
 
-    ``state``: valid, unknown (the key was not given), wrong (not over this certificate), or
-    unstamped (valid, without the time stamp that was asked for).
-    ``timestamp``: the time (RFC 3339) that an authority states; ``unchecked`` where a token is
-    attached and no authority was given, ``wrong`` where none of those given made it; else empty.
+    ``name``: the verifier's name for the key; empty for an unknown key.
+    ``state``: "valid", "unknown" (the key was not given), "wrong" (not over this certificate), or
+    "unstamped" (valid, but without the required time stamp).
+    ``timestamp``: the time (RFC 3339) stated by an authority; "unchecked" if a token is attached
+    and no authority was given; "wrong" if no given authority made the token; empty without a token.
     """
 
     key_id: str
@@ -53,7 +54,7 @@ def envelope_of(certificate: Path) -> Path:
 
 
 def message(payload: bytes) -> bytes:
-    """What is signed: DSSE's pre-authentication encoding of a payload."""
+    """The signed bytes: DSSE's pre-authentication encoding of a payload."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
@@ -64,16 +65,17 @@ def sign(
     envelope: Mapping[str, Any] | None = None,
     timestamp: bytes = b"",
 ) -> Json:
-    """The certificate's envelope with this key's signature added; one of its own is replaced.
+    """The certificate's envelope with this key's signature added; an older one is replaced.
 
-    Errors: CertificateRejected for an envelope of other content; InvalidParameter for a time stamp
-    of another signature.
+    ``timestamp``: an authority's token over this signature, to be attached.
+    Errors: CertificateRejected for an envelope of another certificate; InvalidParameter for a token
+    over another signature.
     """
     payload = canonical_bytes(certificate)
     rows = [] if envelope is None else _rows(envelope, payload)
-    own = key_id(key.public_key().public_bytes_raw())
+    own_id = key_id(key.public_key().public_bytes_raw())
     signature = key.sign(message(payload))
-    row: Json = {"keyid": own, "sig": base64.b64encode(signature).decode()}
+    row: Json = {"keyid": own_id, "sig": base64.b64encode(signature).decode()}
     if timestamp:
         if not of_signature(timestamp, signature):
             raise InvalidParameter(
@@ -84,7 +86,7 @@ def sign(
     return {
         "payloadType": PAYLOAD_TYPE,
         "payload": base64.b64encode(payload).decode(),
-        "signatures": [*(other for other in rows if other["keyid"] != own), row],
+        "signatures": [*(other for other in rows if other["keyid"] != own_id), row],
     }
 
 
@@ -94,23 +96,23 @@ def signatures(
     keys: Sequence[Key],
     authorities: Sequence[Any] = (),
 ) -> tuple[Signed, ...]:
-    """Who of the known keys signed just this certificate.
+    """The signatures of an envelope, checked with the given keys against this certificate.
 
-    ``authorities``: certificates of time stamping authorities, of which each signature then has to
-    carry a token.
+    ``authorities``: certificates of time stamping authorities; if any are given, a signature
+    without a token of one of them is "unstamped".
 
-    A key signs once however often it occurs; the key id of an envelope is a hint only, so that a
-    valid signature under a wrong id is found, and the id that is returned is the key's own.
-    Errors: CertificateRejected for an envelope of other content.
+    Each key counts once.  The key id in an envelope is only a hint: each signature is tried with
+    every key, and the returned id is that of the key that verifies it.
+    Errors: CertificateRejected for an envelope of another certificate.
     """
     payload = canonical_bytes(certificate)
     signed = message(payload)
-    found: dict[str, Signed] = {}
+    by_key: dict[str, Signed] = {}
     for row in _rows(envelope, payload):
-        one = _judged(row, signed, keys, authorities)
-        if one.key_id not in found or one.state == "valid":
-            found[one.key_id] = one
-    return tuple(found.values())
+        judged = _judged(row, signed, keys, authorities)
+        if judged.key_id not in by_key or judged.state == "valid":
+            by_key[judged.key_id] = judged
+    return tuple(by_key.values())
 
 
 def _judged(row: Json, signed: bytes, keys: Sequence[Key], authorities: Sequence[Any]) -> Signed:
@@ -132,14 +134,14 @@ def _stamped(row: Json, signature: bytes, authorities: Sequence[Any]) -> str:
 
 
 def signature_of(certificate: Mapping[str, Any], key: Ed25519PrivateKey) -> bytes:
-    """The 64 bytes that a key signs a certificate with: the same each time (RFC 8032)."""
+    """A key's signature of a certificate, 64 bytes; it is deterministic (RFC 8032)."""
     return bytes(key.sign(message(canonical_bytes(certificate))))
 
 
 def read_envelope(path: Path) -> Json | None:
     """The envelope in a file, opened once; None where there is none.
 
-    Errors: CertificateRejected for a file that cannot be read, or is no envelope.
+    Errors: CertificateRejected for a file that cannot be read, or is not an envelope.
     """
     try:
         content = read_once(path, LARGEST_ENVELOPE).json

@@ -1,4 +1,4 @@
-"""Ed25519 key files in PEM: made private, read only where nobody else can, never printed.
+"""Ed25519 key files in PEM: written with mode 600, refused if others may read them, never printed.
 
 Source: Josefsson and Liusvaara, RFC 8032 (2017), by the library `cryptography`.
 """
@@ -19,13 +19,13 @@ from dpaudit.storage.files import write_new
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-LARGEST_KEY = 2**16
+LARGEST_KEY = 2**16  # bytes of a key file
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
 class Key:
-    """A public key and the name under which whoever verifies knows it; ``id`` is its SHA-256."""
+    """A public key and the verifier's name for it; ``id`` is its SHA-256."""
 
     name: str
     raw: bytes
@@ -35,7 +35,7 @@ class Key:
         return key_id(self.raw)
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether the signature is this key's, over just these bytes."""
+        """Whether the signature is this key's signature of these bytes."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -52,7 +52,7 @@ def key_id(raw: bytes) -> str:
 
 
 def make_keys(path: Path) -> tuple[Path, Path]:
-    """A new private key at ``path``, for its owner only, and its public key beside it.
+    """Write a new private key to ``path``, for its owner only, and its public key beside it.
 
     Errors: OutputNotWritable if either file exists or cannot be written.
     """
@@ -82,11 +82,11 @@ def make_keys(path: Path) -> tuple[Path, Path]:
     try:
         write_new(public, shared)
     except (FileExistsError, OutputNotWritable) as error:
-        with suppress(OSError):  # a disk that takes no change keeps it
-            path.unlink()  # nobody has used it yet
-        said = str(error) if isinstance(error, OutputNotWritable) else f"{public} exists"
-        left = f"remove {path}, which has no public key" if path.exists() else "no key was made"
-        raise OutputNotWritable(f"{said}; {left}") from None
+        with suppress(OSError):  # a disk that has become read-only keeps the file
+            path.unlink()  # nobody has used this key yet
+        cause = str(error) if isinstance(error, OutputNotWritable) else f"{public} exists"
+        remedy = f"remove {path}, which has no public key" if path.exists() else "no key was made"
+        raise OutputNotWritable(f"{cause}; {remedy}") from None
     return path, public
 
 
@@ -112,7 +112,7 @@ def private_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
 
 
 def public_key(path: Path, name: str = "") -> Key:
-    """The public key of a PEM file; its name is the file's if none is given.
+    """The public key of a PEM file; without a ``name`` it is called like the file.
 
     Errors: InvalidParameter for a file that holds no Ed25519 public key.
     """
@@ -143,7 +143,7 @@ def _file(path: Path) -> Evidence:
 
 
 def _parsed(path: Path, load: Any, kind: str) -> Any:
-    """What a loader returns; its own message is left out, for it may quote the key."""
+    """The result of a loader; its error messages are dropped, because they may quote the key."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:

@@ -1,7 +1,7 @@
-"""Time stamps of an authority over a signature: that it existed no later than some time.
+"""Time stamps: an authority's statement that a signature existed no later than a given time.
 
-A token is a time stamp response over the signature's bytes; it is verified against certificates
-that the verifier trusts, at the time that it states.
+A token is a time stamp response over the signature's bytes.  It is verified against certificates
+that the verifier trusts, as valid at the stated time.
 Source: Adams, Cain, Pinkas and Zuccherato, RFC 3161 (2001), by the library `rfc3161-client`.
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 from dpaudit.errors import InvalidParameter, optional
 from dpaudit.storage.evidence import read_once
 
-LARGEST_TOKEN = 2**17
+LARGEST_TOKEN = 2**17  # bytes
 
 
 def timestamp_query(signature: bytes) -> bytes:
-    """What is sent to an authority: a time stamp request over a signature, in DER."""
+    """The request to an authority for a time stamp over a signature, in DER."""
     client = _client()
     builder = client.TimestampRequestBuilder().data(signature)
     request: bytes = builder.hash_algorithm(client.HashAlgorithm.SHA256).build().as_bytes()
@@ -28,9 +28,9 @@ def timestamp_query(signature: bytes) -> bytes:
 
 
 def stamped_at(token: bytes, signature: bytes, authorities: Sequence[Any]) -> str:
-    """The time, RFC 3339, that a token of one of the authorities states of just this signature.
+    """The time (RFC 3339) of a token over this signature; empty if no given authority made it.
 
-    ``authorities``: root certificates, from :func:`authority`.  Empty where there is no such token.
+    ``authorities``: root certificates, from :func:`authority`.
     """
     client = _client()
     for root in authorities:
@@ -81,7 +81,7 @@ def read_token(path: Path) -> bytes:
 
 
 def of_signature(token: bytes, signature: bytes) -> bool:
-    """Whether a token speaks of just these bytes; whose it is, is not asked."""
+    """Whether a token is over this signature; the token's authority is not checked."""
     try:
         imprint = _client().decode_timestamp_response(token).tst_info.message_imprint.message
     except ValueError:

@@ -1,1 +1,1 @@
-"""Files written whole, audits' batches on disk, and the roots of projects."""
+"""Atomic file writes, finished batches on disk, and project roots."""

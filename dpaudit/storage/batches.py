@@ -1,4 +1,4 @@
-"""What is finished is kept on disk, so that a run that was killed resumes: batches, and rows."""
+"""Finished batches and rows on disk, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _FILE_NAME = re.compile(r"[0-9]+(-[0-9]+)*\.npz")
 _TAG = 32  # bytes of a key, and of a digest under it
-# What zipfile, the .npy reader and json raise on bytes that are not what was written.
+# The errors of zipfile, the .npy reader and json on damaged bytes.
 _DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, NotImplementedError,
     RuntimeError, OverflowError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile,
@@ -44,11 +44,11 @@ _DAMAGE = (
 class AuditStore:
     """Finished batches of one audit, one .npz file each, in a folder named by the identity.
 
-    ``identity`` is any text that holds everything the arrays depend on (audit, data, seed, batch
-    plan, version): another text is another folder.  A file is written whole or not at all, names
-    its identity, key and trials, and is read without pickle; one that is truncated, damaged or
-    misplaced is discarded, so that its batch is run again.  So is one that somebody else put there:
-    each ends in a digest under a key of this user's own, which is kept elsewhere (:func:`own_key`).
+    ``identity``: a text with everything that the arrays depend on (audit, data, seed, batch plan,
+    version); another text has another folder.  Files are written atomically, record their identity,
+    key and trials, and are read without pickle.  A file that is truncated, damaged or misplaced is
+    discarded, and its batch runs again.  The same holds for a file that another user wrote: each
+    file ends in an HMAC under the user's key (:func:`own_key`).
 
     Errors: OutputNotWritable if the folder cannot be made or written.
     """
@@ -117,9 +117,10 @@ def _tag(content: bytes) -> bytes:
 
 @cache
 def own_key() -> bytes:
-    """The key of this user's batches, made at its first use; of this process where no home is.
+    """This user's key for batches, made at its first use.
 
-    It lies in ``$XDG_STATE_HOME/dpaudit`` (``~/.local/state``), readable by the user alone.
+    It is kept in ``$XDG_STATE_HOME/dpaudit`` (``~/.local/state/dpaudit``), readable by the user
+    alone.  If no such file can be kept, a key for this process is returned.
     """
     try:
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -127,7 +128,7 @@ def own_key() -> bytes:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         sweep(path.parent)  # a process that was killed as the key took its name left the other one
         if not path.exists():
-            with suppress(FileExistsError):  # whoever was first, it is there whole
+            with suppress(FileExistsError):  # another process was first; its file is complete
                 write_new(path, secrets.token_bytes(_TAG), 0o600)
         key = path.read_bytes()
         own = path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o077
@@ -158,8 +159,8 @@ def _is_plain(array: object) -> bool:
 
 def _read(path: Path, expected: dict[str, Any]) -> Arrays:
     """The arrays of an intact file; anything else raises one of ``_DAMAGE``."""
-    whole = path.read_bytes()
-    content, tag = whole[:-_TAG], whole[-_TAG:]
+    stored = path.read_bytes()
+    content, tag = stored[:-_TAG], stored[-_TAG:]
     if not hmac.compare_digest(tag, _tag(content)):
         raise ValueError("written by somebody else")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -178,15 +179,16 @@ def _read(path: Path, expected: dict[str, Any]) -> Arrays:
 
 @dataclass(frozen=True)
 class RowStore:
-    """A folder with one JSON file a finished task, named by everything that its results depend on.
+    """A folder with one JSON file for each finished task.
 
-    A file that does not read, or is another task's, is as good as none: the task is run again.
+    The folder's name must contain everything that results depend on.  A file that cannot be read,
+    or belongs to another task, is ignored, and the task runs again.
     """
 
     folder: Path
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The row of a task; None without one."""
+        """The row of a task; None if there is none."""
         try:
             row = json.loads(self._path(name).read_text("utf-8"))
             values = row["values"] if row["task"] == name else None
@@ -195,11 +197,11 @@ class RowStore:
         return values if isinstance(values, dict) else None
 
     def put(self, name: str, row: Mapping[str, Any]) -> None:
-        """Keep a row, whole or not at all."""
+        """Write a row atomically."""
         write_atomically(self._path(name), json.dumps({"task": name, "values": dict(row)}).encode())
 
     def remove(self) -> None:
-        """Forget all rows, once they are written down elsewhere."""
+        """Delete all rows, once their results are stored elsewhere."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
             self.folder.parent.rmdir()

@@ -1,4 +1,4 @@
-"""Tables written as CSV, in which no spreadsheet finds a formula."""
+"""Tables as CSV whose cells no spreadsheet takes for formulas."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-# What begins a formula, also in the full width that spreadsheets fold, and what may end a cell:
-# where the list separator is a semicolon, a comma's quotes are ordinary characters.
+# Characters that begin a formula, also as full-width forms, which spreadsheets convert.
 FORMULA = "=+-@＝＋－＠"
+# Characters that end a cell for some spreadsheet.  If its list separator is a semicolon, the quotes
+# of this file are ordinary characters to it, so that a semicolon inside a cell begins a new one.
 ENDS = re.compile(r"([;|\t\r\n\v\f]+)")
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A line of names and one a row.
+    """CSV text with one line of column names and one line for each row.
 
     A part of a cell that a spreadsheet would compute gets an apostrophe before it, so that it stays
-    text.  A number is left as it is.
+    text.  Numbers are unchanged.
     """
     target = io.StringIO(newline="")
     writer = csv.writer(target, lineterminator="\n")
@@ -32,6 +33,6 @@ def _inert(cell: str) -> str:
 
 
 def _inert_part(part: str) -> str:
-    # Blanks, quotes and what does not show may stand before a formula.
+    # Spreadsheets skip blanks, quotes and invisible characters before a formula.
     start = next((i for i, sign in enumerate(part) if sign.isprintable() and sign not in ' "'), 0)
     return f"'{part}" if part[start : start + 1] in tuple(FORMULA) else part

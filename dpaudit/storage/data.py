@@ -1,8 +1,8 @@
-"""Files of data, opened by exactly their names.
+"""Open data files by their literal names.
 
-Libraries read more than a name out of a text: a pattern (``people[1].csv``), a home folder (``~``),
-an address (``s3://``, ``file:``), a column of a folder's name (``sex=f/``).  So no library is given
-the name of a user's file: it gets the open file.
+Libraries interpret file names: as a pattern (``people[1].csv``), a home folder (``~``), an address
+(``s3://``, ``file:``), or a partition column (``sex=f/``).  Hence no library gets the name of a
+user's file; it gets the open file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dpaudit.errors import InvalidParameter
 
 
 def open_data(path: Path) -> BinaryIO:
-    """The regular file of this name, open for reading bytes.
+    """Open the regular file of this name for reading bytes.
 
-    Errors: InvalidParameter where there is none, or it cannot be read.
+    Errors: InvalidParameter if there is none, or it cannot be read.
     """
     try:
-        # Without waiting for somebody who writes into a pipe.
+        # Non-blocking, because opening a pipe would wait for a writer.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise InvalidParameter(f"{path}: {error.strerror}; give a file of data") from None
@@ -32,9 +32,9 @@ def open_data(path: Path) -> BinaryIO:
 
 
 def name_of(stream: BinaryIO) -> str:
-    """A name by which a library opens this very file: digits, without any character of a pattern.
+    """A name, ``/dev/fd/NUMBER``, under which a library opens this open file.
 
-    It is good as long as the stream is open.  Whatever takes the place of the file's own name
-    meanwhile is not read.
+    It holds no character of a pattern, and is valid while the stream is open.  Replacing the file
+    on disk meanwhile has no effect.
     """
     return f"/dev/fd/{stream.fileno()}"

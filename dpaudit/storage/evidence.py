@@ -1,6 +1,6 @@
-"""Files of evidence, opened once: the bytes that were checked are the bytes that are used.
+"""Read files of evidence once, so that the checked bytes are the used bytes.
 
-A file that is replaced between its check and its use changes nothing, for it is not opened again.
+Replacing a file between its check and its use has no effect, because it is not opened again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 class Evidence:
     """A file as it was read.
 
-    ``path``: for messages, and for the names of files beside it; nothing opens it again.
-    ``mode``: the permissions of the file that was read.  ``fault``: why it could not be read; its
-    content is empty then.
+    ``path``: for messages and for the names of files beside it; it is never opened again.
+    ``mode``: the permissions of the file.  ``fault``: the reason if it could not be read; then the
+    content is empty.
     """
 
     path: Path
@@ -38,15 +38,15 @@ class Evidence:
 
     @cached_property
     def json(self) -> Any:
-        """The content by :func:`strict_json`, parsed once."""
+        """The content parsed by :func:`strict_json`, once."""
         return strict_json(self.content)
 
 
 def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
     """Open a file once, and read it whole.
 
-    ``largest``: the most bytes that it may have.  ``pipes``: whether a pipe will do.
-    Errors: OSError, also for what is no regular file, or is larger.
+    ``largest``: the allowed size in bytes.  ``pipes``: whether a pipe is allowed.
+    Errors: OSError, also for a file that is not regular, or is larger.
     """
     # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -64,11 +64,11 @@ def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
 
 
 def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = False) -> Any:
-    """JSON in UTF-8 that every program reads alike: no key twice, and no number without a value.
+    """Parse JSON that every program reads in the same way: no duplicate keys, finite numbers only.
 
-    ``infinite``: whether Python's own Infinity is a number, as other libraries write it.  ``nan``:
-    whether NaN is one too, and what overflows a float, as cells that a table's reader names.
-    Errors: ValueError.
+    ``infinite``: allow Infinity, which other libraries write.  ``nan``: allow also NaN, -Infinity
+    and numbers that overflow a float; the reader of a table then names such cells itself.
+    Errors: ValueError for anything else.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
@@ -83,11 +83,11 @@ def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = Fal
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ: of two equal ones, programs may read either."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    """A JSON object without duplicate keys; programs differ in which duplicate they read."""
+    by_key = dict(pairs)
+    if len(by_key) != len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return by_key
 
 
 def _refused(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""What an officer has to state of a release and no program can know: ``dpaudit.toml``.
+"""``dpaudit.toml``: facts about a release that a person states, because no program can know them.
 
-A project's root holds one file.  ``[fields]`` speaks for all its mechanisms, ``[mechanisms.NAME]``
-for one; ``[budgets."DATA SOURCE"]`` holds what `dpaudit budget` compares with.
+A project's root holds one such file.  ``[fields]`` holds for all mechanisms, ``[mechanisms.NAME]``
+for one; ``[budgets."DATA SOURCE"]`` holds the budgets for `dpaudit budget`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
-LONGEST_TEXT = 4_000
-MOST_LINES = 100
+LONGEST_TEXT = 4_000  # characters of one text
+MOST_LINES = 100  # texts in one field
 
 RELEASE_TYPES = ("one release", "many releases")
 # In the order in which a report lists them.
@@ -66,7 +66,7 @@ class ProjectFields:
     budgets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, mechanism: str) -> dict[str, list[str]]:
-        """The fields of one mechanism as a certificate holds them: its own before the common."""
+        """The fields of one mechanism for its certificate; its own override the common ones."""
         merged = {**self.common, **self.own.get(mechanism, {})}
         return {name: list(merged[name]) for name in FIELDS if name in merged}
 
@@ -74,27 +74,30 @@ class ProjectFields:
 def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
     """The fields of a project's root.
 
-    ``mechanisms``: the names that the file may speak of; any where none are given.
-    Errors: InvalidParameter naming the file and the key of what is unknown or malformed.
+    ``mechanisms``: the allowed names of ``[mechanisms.NAME]``; empty allows any.
+    Errors: InvalidParameter, with the file and the key, for an unknown or malformed entry.
     """
     path = root / FILE
     content = read_toml(path) if path.exists() else {}
     _known(content, ("fields", "mechanisms", "budgets"), f"{path}")
     sections = {name: _table(content.get(name, {}), f"{path}: [{name}]") for name in content}
-    own = sections.get("mechanisms", {})
-    known = tuple(mechanisms)
-    if known:
-        _known(own, known, f"{path}: [mechanisms]")
+    by_mechanism = sections.get("mechanisms", {})
+    allowed = tuple(mechanisms)
+    if allowed:
+        _known(by_mechanism, allowed, f"{path}: [mechanisms]")
     budgets = sections.get("budgets", {})
     return ProjectFields(
         _fields(sections.get("fields", {}), f"{path}: [fields]", root),
-        {name: _fields(rows, f"{path}: [mechanisms.{name}]", root) for name, rows in own.items()},
+        {
+            name: _fields(rows, f"{path}: [mechanisms.{name}]", root)
+            for name, rows in by_mechanism.items()
+        },
         {name: _budget(rows, f"{path}: [budgets.{name!r}]") for name, rows in budgets.items()},
     )
 
 
 def missing(fields: Mapping[str, Any]) -> list[str]:
-    """The fields that a report expects and the certificate does not state."""
+    """The required fields that the certificate does not state."""
     return [name for name in FIELDS if name not in OPTIONAL and not fields.get(name)]
 
 
@@ -105,28 +108,28 @@ def _table(value: Any, place: str) -> dict[str, Any]:
 
 
 def _known(table: Mapping[str, Any], names: Iterable[str], place: str) -> None:
-    known = sorted(names)
+    allowed = sorted(names)
     for name in table:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        if name not in allowed:
+            close = difflib.get_close_matches(name, allowed, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(allowed)}"
             raise InvalidParameter(f"{place}: nothing is called {name[:60]!r}; {hint}"[:500])
 
 
 def _fields(value: Any, place: str, root: Path) -> dict[str, tuple[str, ...]]:
     table = _table(value, place)
     _known(table, FIELDS, place)
-    found = {name: _lines(table[name], f"{place} {name}") for name in table}
-    for name in DATES & set(found):
-        _date(found[name], f"{place} {name}")
-    if found.get("release_type", RELEASE_TYPES[:1])[0] not in RELEASE_TYPES:
+    lines_by_field = {name: _lines(table[name], f"{place} {name}") for name in table}
+    for name in DATES & set(lines_by_field):
+        _date(lines_by_field[name], f"{place} {name}")
+    if lines_by_field.get("release_type", RELEASE_TYPES[:1])[0] not in RELEASE_TYPES:
         raise InvalidParameter(
-            f"{place} release_type = {found['release_type'][0][:40]!r}: expected one of "
+            f"{place} release_type = {lines_by_field['release_type'][0][:40]!r}: expected one of "
             f"{' or '.join(map(repr, RELEASE_TYPES))}"
         )
-    if "sbom" in found:
-        found["sbom"] = (_digest(root / found["sbom"][0], f"{place} sbom"),)
-    return found
+    if "sbom" in lines_by_field:
+        lines_by_field["sbom"] = (_digest(root / lines_by_field["sbom"][0], f"{place} sbom"),)
+    return lines_by_field
 
 
 def _lines(value: Any, place: str) -> tuple[str, ...]:
@@ -161,8 +164,8 @@ def _digest(path: Path, place: str) -> str:
 def _budget(value: Any, place: str) -> dict[str, str]:
     table = _table(value, place)
     _known(table, ("unit", "epsilon", "delta", "rho", "days"), place)
-    found = {name: str(item) for name, item in table.items()}
-    numbers = {name: text for name, text in found.items() if name != "unit"}
+    texts = {name: str(item) for name, item in table.items()}
+    numbers = {name: text for name, text in texts.items() if name != "unit"}
     for name, text in numbers.items():
         if not isinstance(table[name], str) and isinstance(table[name], float):
             raise InvalidParameter(
@@ -175,4 +178,4 @@ def _budget(value: Any, place: str) -> dict[str, str]:
             raise InvalidParameter(f"{place} days = {text[:40]!r}: expected a whole number of days")
     if set(numbers) - {"days"} not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
         raise InvalidParameter(f"{place}: expected epsilon, epsilon with delta, or rho")
-    return found
+    return texts

@@ -1,8 +1,8 @@
-"""Files that are never half written, whatever fails and whenever the process is killed.
+"""Atomic file writes: a file is complete or absent, even after a crash or a loss of power.
 
-Content is written under a temporary name and synchronised; then the file takes its name, and the
-folder is synchronised, so that both last through a loss of power.  A process that is killed leaves
-at most a temporary file behind: the next one that writes into the folder removes it.
+Content is written to a temporary file and synchronised to disk.  Then the file is renamed, and its
+folder is synchronised.  A killed process leaves at most a temporary file, which the next writer
+into the folder removes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from pathlib import Path
 
 from dpaudit.errors import OutputNotWritable
 
-PROBE = 2**16  # bytes that a folder must have room for before there is anything to lose
+PROBE = 2**16  # bytes that a folder must have space for before work begins
 _TEMPORARY = ".dpaudit.tmp"
-# What file systems say that cannot do what was asked; a disk that fails says something else.
+# Errors of file systems that lack an operation (hard links, fsync of folders).  A failing disk
+# gives other errors.
 _UNABLE = frozenset({errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EMLINK})
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is never half there.
+    """Write or replace a file atomically.
 
     Errors: OutputNotWritable naming the file and the reason.
     """
@@ -34,9 +35,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def writable(folder: Path) -> None:
-    """Make the folder, and write to it, before there is anything to lose.
+    """Make the folder and test that it can be written, before any work is done.
 
-    Errors: OutputNotWritable, naming the reason, where it cannot be written or is full.
+    Errors: OutputNotWritable, with the reason, if it cannot be written or the disk is full.
     """
     with _reasoned(folder, "choose another with --out"):
         _make(folder)
@@ -45,7 +46,7 @@ def writable(folder: Path) -> None:
 
 
 def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Write a file that must not be there yet, so that of two processes one is told.
+    """Write a new file; if two processes try at once, one gets FileExistsError.
 
     Errors: FileExistsError; OutputNotWritable naming the file and the reason.
     """
@@ -54,7 +55,7 @@ def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
         try:
             _synchronise(path.parent)
         except OSError:
-            if not taken:  # what may not last is not there for whoever is told so
+            if not taken:  # the caller gets an error, so the file must not stay
                 with suppress(OSError):
                     path.unlink()
             raise
@@ -63,7 +64,7 @@ def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def _linked(staged: Path, path: Path) -> bool:
-    """Give a file its name; False where the name is taken."""
+    """Give the staged file its final name; False if that name exists."""
     try:
         try:
             os.link(staged, path)
@@ -78,10 +79,9 @@ def _linked(staged: Path, path: Path) -> bool:
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write files that belong together: all reach the disk before the first is put in place.
+    """Write files that belong together: all are on disk before the first is put in place.
 
-    They are put in place in the order in which they are given, also on the disk.  A full disk
-    leaves all as they were.
+    They are put in place, durably, in the given order.  If the disk is full, all old files stay.
     Errors: OutputNotWritable naming the file and the reason.
     """
     with ExitStack() as stack:
@@ -97,7 +97,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 @contextmanager
 def _reasoned(path: Path, way_out: str = "choose a folder that can be written") -> Iterator[None]:
-    """Errors of the system as OutputNotWritable."""
+    """Turn an OSError into OutputNotWritable with the path and a way out."""
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ def _reasoned(path: Path, way_out: str = "choose a folder that can be written") 
 
 @contextmanager
 def _staged(path: Path, content: bytes, mode: int | None = None) -> Iterator[Path]:
-    """A file beside ``path`` that holds the content, on the disk; it is gone at the end."""
+    """A temporary file beside ``path`` with the content, synchronised; removed at the end."""
     _make(path.parent)
     sweep(path.parent)
     handle, name = _temporary(path)
@@ -118,24 +118,24 @@ def _staged(path: Path, content: bytes, mode: int | None = None) -> Iterator[Pat
             os.fsync(stream.fileno())
             yield name
     finally:
-        with suppress(OSError):  # it has taken its name, or the next writer removes it
+        with suppress(OSError):  # already renamed, or the next writer removes it
             name.unlink()
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
-    """A new temporary file, locked: one that nobody holds a lock of was left behind."""
+    """Open a new temporary file and lock it; an unlocked one counts as left behind."""
     while True:
         handle, name = tempfile.mkstemp(_TEMPORARY, f".{path.name[:128]}.", path.parent)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle, Path(name)
-        os.close(handle)  # another process took it for left behind
+        os.close(handle)  # another process removed it before it was locked
 
 
 @cache
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that processes left in a folder when they were killed."""
+    """Remove the temporary files that killed processes left in a folder."""
     for path in folder.glob(f".*{_TEMPORARY}"):
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY)
@@ -147,7 +147,7 @@ def sweep(folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """A folder and those above it; their names last through a loss of power."""
+    """Make a folder and its parents durably."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in missing:
@@ -155,17 +155,17 @@ def _make(folder: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Who may read and write a file: as before where it is there, else as the umask says."""
+    """The permissions of a file: those of an existing one, else by the umask."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
-    # Read by setting it: while it is set, files of other threads are at most more private.
+    # The umask can only be read by setting it; 077 makes files of other threads more private.
     mask = os.umask(0o077)
     os.umask(mask)
     return 0o666 & ~mask
 
 
 def _synchronise(folder: Path) -> None:
-    """Make the names in a folder last through a loss of power, where its file system can."""
+    """Synchronise a folder's names to disk, if its file system can."""
     try:
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Which source files of a root one of its modules imports, read from the files' own text."""
+"""Find the source files of a root that its modules import, by parsing them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ DYNAMIC = frozenset({"importlib", "__import__", "exec", "eval", "runpy"})
 def imported(
     root: Path, starts: Iterable[Path], packages: Sequence[str] = PACKAGES
 ) -> tuple[Path, ...]:
-    """These files and every file of the root that they import, at any depth, in order of import.
+    """These files and all files of the root that they import, directly or indirectly.
 
-    Imports anywhere in a file count, in functions too, and a module brings the ``__init__.py`` of
-    the packages around it.  A file that names one of ``DYNAMIC`` may import anything: then it is
-    every file of the root.  ``packages``: of the root, whose files are looked at.
+    The order is that of import.  Imports inside functions count, and a module brings the
+    ``__init__.py`` of its packages.  A file that names one of ``DYNAMIC`` may import anything, so
+    that the result is then every file of the root.  ``packages``: the packages to look in.
     """
-    known = {module_name(path, root): path for path in sources(root, packages)}
-    names = {path: name for name, path in known.items()}
-    pending, found = [path for path in starts if path in names], set[Path]()
+    files_by_name = {module_name(path, root): path for path in sources(root, packages)}
+    names = {path: name for name, path in files_by_name.items()}
+    pending, reached = [path for path in starts if path in names], set[Path]()
     while pending:
         path = pending.pop()
-        if path in found:
+        if path in reached:
             continue
-        found.add(path)
-        wanted = _wanted(path.read_text("utf-8"), _package(names[path], path))
-        if wanted is None:
-            return tuple(known.values())
-        pending += _files([names[path], *wanted], known)
-    return tuple(path for path in known.values() if path in found)
+        reached.add(path)
+        imports = _wanted(path.read_text("utf-8"), _package(names[path], path))
+        if imports is None:
+            return tuple(files_by_name.values())
+        pending += _files([names[path], *imports], files_by_name)
+    return tuple(path for path in files_by_name.values() if path in reached)
 
 
 def _package(name: str, path: Path) -> str:
@@ -42,7 +42,7 @@ def _package(name: str, path: Path) -> str:
 
 
 def _files(names: Iterable[str], known: Mapping[str, Path]) -> Iterator[Path]:
-    """The files behind dotted names, with those of the packages around them."""
+    """The files of dotted module names and of their parent packages."""
     for name in names:
         parts = name.split(".")
         above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -51,12 +51,12 @@ def _files(names: Iterable[str], known: Mapping[str, Path]) -> Iterator[Path]:
 
 @cache
 def _wanted(text: str, package: str) -> tuple[str, ...] | None:
-    """Dotted names that a source text may import, or None if only running it could tell."""
+    """Dotted names that a source text may import; None if it imports dynamically."""
     names: list[str] = []
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return ()  # it imports nothing, for it does not run
+        return ()  # a file with a syntax error cannot run, so it imports nothing
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]

@@ -1,4 +1,4 @@
-"""Which files code opens to read, by Python's audit events (PEP 578)."""
+"""Record the files that code opens for reading, by Python's audit events (PEP 578)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _hooked = False
 
 @contextmanager
 def opened() -> Iterator[set[str]]:
-    """The files that are opened inside, each by its absolute path; no code, and none written to.
+    """Collect absolute paths of files opened for reading in this block; code files are left out.
 
-    A hook cannot be taken out of an interpreter: there is one, which does nothing outside.
+    An audit hook cannot be removed, so one hook is installed; outside such blocks it does nothing.
     """
     global _hooked
     if not _hooked:
         sys.addaudithook(_heard)
         _hooked = True
-    found: set[str] = set()
-    _listening.append(found)
+    paths: set[str] = set()
+    _listening.append(paths)
     try:
-        yield found
+        yield paths
     finally:
-        # Sets are equal by what is in them, so this one is found by what it is.
-        _listening[:] = [one for one in _listening if one is not found]
+        # By identity, because two sets with the same paths are equal.
+        _listening[:] = [listener for listener in _listening if listener is not paths]
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Note what modules of a project open while they are imported."""
-    with opened() as found:
+    """Record the files that a project's modules open while they are imported."""
+    with opened() as paths:
         yield
-    _imported.update(found)
+    _imported.update(paths)
 
 
 def at_import() -> frozenset[str]:
-    """What modules opened while a project was imported."""
+    """The files that modules opened while a project was imported."""
     return frozenset(_imported)
 
 
@@ -55,5 +55,5 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
         return
     name = str(Path(os.fsdecode(path)).absolute())
     if not name.endswith(CODE):
-        for found in _listening:
-            found.add(name)
+        for paths in _listening:
+            paths.add(name)

@@ -2,8 +2,8 @@
 
 A root may hold ``experiments/`` too.
 
-A process serves one root, put first on ``sys.path``; its modules go in by plain import, so that
-worker processes can unpickle whatever they define.
+A process serves one root, which is first on ``sys.path``.  Its modules are imported normally, so
+that worker processes can unpickle the objects that they define.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGES = ("mechanisms", "audits")
 EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
 
 _served: Path | None = None
-# The digest of the source of each module that ran, by its file.
+# SHA-256 of the source of each module that ran, by its file.
 _ran: dict[str, str] = {}
 
 
@@ -39,12 +39,12 @@ def catalogue_root() -> Path:
 
 
 def is_root(folder: Path) -> bool:
-    """Whether the folder holds both packages; one that cannot be read is no root."""
+    """Whether the folder holds both packages; an unreadable folder is not a root."""
     return all(os.path.isdir(folder / package) for package in PACKAGES)  # noqa: PTH112
 
 
 def optional(root: Path) -> tuple[str, ...]:
-    """The packages that a root has and need not have; a folder of that name alone is none."""
+    """The optional packages that a root has; each needs an ``__init__.py``."""
     return (EXPERIMENTS,) if (root / EXPERIMENTS / "__init__.py").is_file() else ()
 
 
@@ -57,8 +57,8 @@ def root_above(folder: Path) -> Path | None:
 def find_root(start: Path) -> Path:
     """The nearest root at or above ``start``, else the shipped catalogue.
 
-    Errors: UnknownTarget for a folder on the way that holds one of the two packages alone: the
-    catalogue must not stand in the place of a project that lost a folder.
+    Errors: UnknownTarget if a folder on the way up holds only one of the two packages.  It is
+    probably a project that lost a folder, and the catalogue must not silently replace it.
     """
     for folder in (start.resolve(), *start.resolve().parents):
         held = [package for package in PACKAGES if (folder / package / "__init__.py").is_file()]
@@ -74,9 +74,9 @@ def find_root(start: Path) -> Path:
 
 
 def serve(root: Path) -> Path:
-    """Put a root first on ``sys.path``, so that its files import plainly; return its full path.
+    """Put a root first on ``sys.path``, so that its modules can be imported; return its full path.
 
-    Errors: UnknownTarget if it is no root, a package lacks ``__init__.py``, this process serves
+    Errors: UnknownTarget if it is not a root, a package lacks ``__init__.py``, this process serves
     another root, or another ``mechanisms`` or ``audits`` is already imported.
     """
     global _served
@@ -104,7 +104,7 @@ def served() -> Path | None:
 
 
 def sources(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
-    """The source files of a root in order of import; hidden files and folders are left out."""
+    """The source files of a root in order of import, without hidden files and folders."""
     return tuple(_sources(root, packages))
 
 
@@ -125,7 +125,7 @@ def import_all(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[ModuleTy
 def import_each(
     root: Path, packages: Sequence[str] = PACKAGES
 ) -> tuple[tuple[ModuleType, ...], dict[Path, str]]:
-    """Import what imports: the modules, and why each other file does not, by its path."""
+    """Import all modules that can be imported; for each other file, the reason by its path."""
     modules, refused = [], {}
     for path in sources(root, packages):
         try:
@@ -136,9 +136,9 @@ def import_each(
 
 
 class Recorded(SourceFileLoader):
-    """Runs the source that it read, and keeps its digest: what was hashed is what runs.
+    """A loader that hashes exactly the source that it runs.
 
-    It looks at no compiled file, which need not be of this source.
+    It ignores compiled files, which may stem from other source.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -150,37 +150,37 @@ class Recorded(SourceFileLoader):
 
 
 class _Served(MetaPathFinder):
-    """Finds the modules of the root that is served, where the interpreter would."""
+    """Finds modules of the served root in the usual places, and loads them by :class:`Recorded`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the interpreter finds, to be run by :class:`Recorded`."""
+        """The interpreter's module spec, with :class:`Recorded` as its loader."""
         if name.partition(".")[0] not in (*PACKAGES, EXPERIMENTS):
             return None
-        found = PathFinder.find_spec(name, path, target)
-        if found is not None and type(found.loader) is SourceFileLoader:
-            found.loader, found.cached = Recorded(name, found.loader.path), None
-        return found
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader, spec.cached = Recorded(name, spec.loader.path), None
+        return spec
 
 
 def digests(root: Path, paths: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of files below a root, as hex by relative POSIX path.
 
-    Errors: UnknownTarget for a file that is no longer the one that this process runs.
+    Errors: UnknownTarget for a file that has changed since this process ran it.
     """
-    found = {}
+    by_name = {}
     for path in paths:
         name = path.relative_to(root).as_posix()
-        found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-        if _ran.get(str(path), found[name]) != found[name]:
+        by_name[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if _ran.get(str(path), by_name[name]) != by_name[name]:
             raise UnknownTarget(f"{path}: it was changed while this command ran; run it again")
-    return found
+    return by_name
 
 
 @cache
 def code_digest() -> str:
-    """SHA-256 over every file of dpaudit itself, the shipped catalogue left out, as hex."""
+    """SHA-256 over every file of dpaudit except the shipped catalogue, as hex."""
     package = Path(__file__).resolve().parent.parent
     total = hashlib.sha256()
     for path in sorted(package.rglob("*")):

@@ -1,4 +1,4 @@
-"""TOML files that a user writes: of a bounded size, with numbers of a bounded length."""
+"""Read TOML files of users, with limits on their size and on the length of numbers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 
 LARGEST_FILE = 2**20  # bytes
-MOST_DIGITS = 1000
-MOST_BITS = 4 * MOST_DIGITS  # no whole number of so many digits has more
+MOST_DIGITS = 1000  # of a whole number; longer ones take long to convert
+MOST_BITS = 4 * MOST_DIGITS  # an upper bound on the bits of such a number
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file.
 
-    Errors: InvalidParameter, with the path, for a file that cannot be read, is no TOML, or is
-    larger, or has a longer number, than anybody needs.
+    Errors: InvalidParameter, with the path, for a file that cannot be read, is not TOML, is larger
+    than LARGEST_FILE, or has a whole number of more than about MOST_DIGITS digits.
     """
     try:
         if path.stat().st_size > LARGEST_FILE:
