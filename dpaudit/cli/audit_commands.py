@@ -1,4 +1,4 @@
-"""Commands that attack, certify and render."""
+"""The commands ``audit`` and ``certify``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpaudit.certificate.certify import Certified, Options, Order, Run
     from dpaudit.certificate.publish import Failed, Finished
 
-INTERNAL = 70
+INTERNAL = 70  # exit code of an unexpected error (EX_SOFTWARE of sysexits.h)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -49,12 +49,13 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 @membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Attack whatever is given and judge its claim; touches no data and writes no file.
+    """Attack TARGETS and judge their claims; reads no private data and writes no file.
 
-    TARGETS: declared mechanisms, whose claims are their own.  MODULE:FUNCTION D0 D1: any function
-    that draws, called with data, rng and size, on two JSON data sets, and --claim.  With --data a
-    membership-inference audit of training: MODULE:FIT, with a function score(model, records) beside
-    it, or a scikit-learn estimator.  With --scores IN OUT one of given scores.
+    TARGETS are declared mechanisms with claims, or one of the following.  MODULE:FUNCTION D0 D1: a
+    random function, called with data, rng and size, on two JSON data sets, with --claim.  With
+    --data: a membership-inference audit of training, MODULE:FIT, with a function score(model,
+    records) in the same module, or a scikit-learn estimator.  With --scores IN OUT: an audit of
+    given scores.
     """
     from dpaudit.cli import terminal
 
@@ -65,7 +66,9 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     if is_function(targets[0]):
         audit_named(targets, given, as_json=as_json)
     if given["claim"] is not None:
-        raise click.UsageError("--claim: a declared mechanism has claims of its own.")
+        raise click.UsageError(
+            "--claim: not for declared mechanisms, which have claims of their own."
+        )
     given = {name: value for name, value in given.items() if name not in OWN}
     results = _certify(
         targets, [_without_data(order_of(target)) for target in targets], given, None
@@ -87,9 +90,12 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     "--run-unproved", is_flag=True, help="Run on the data although a claim is refuted or unproved."
 )
 @click.option(
-    "--uncovered", is_flag=True, help="Print metrics that the guarantee does not cover, marked so."
+    "--uncovered", is_flag=True, help="Also print metrics outside the guarantee, marked as such."
 )
-@click.option("--shape", help="Of other records, such as 500,11: TARGETS made for these, no data.")
+@click.option(
+    "--shape",
+    help="Certify TARGETS for records of this shape, such as 500,11, without a run on data.",
+)
 @as_json_option
 def certify(
     targets: tuple[str, ...],
@@ -102,13 +108,13 @@ def certify(
 ) -> None:
     """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
 
-    A mechanism runs on its data once all its claims are proved.  Without --seed that is a release:
-    its output is written to NAME.npz, and its files are never overwritten.  Metrics are covered by
-    the guarantee if they come out the same with the records withheld; others are left out.
+    A mechanism runs on its data once all its claims are proved.  Without --seed this is a release:
+    the output is written to NAME.npz, and no file is ever overwritten.  Each metric is recomputed
+    without the records; a metric that changes is outside the guarantee and is not printed.
 
-    With --all every mechanism of the project at or above this folder: each is written as soon as
-    it is finished, and with --seed those that an earlier run has made of the same sources are kept.
-    Exits with 0 if every verdict is the one that its mechanism expects.
+    --all certifies every mechanism of the project at or above this folder, and writes each as soon
+    as it is finished.  With --seed it keeps certificates that an earlier run made from the same
+    sources.  It exits with 0 if every verdict is the one that its mechanism expects.
     """
     from dpaudit.certificate import publish
     from dpaudit.cli import terminal
@@ -184,29 +190,31 @@ def _distinct(orders: Sequence[Order]) -> None:
     names = [order.mechanism.name for order in orders]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
+            raise InvalidParameter(f"two targets name {name!r}: certify them one at a time")
 
 
 def order_of(target: str) -> Order:
-    """What to certify of a TARGET: a mechanism with its suite and sources, or a release plan."""
+    """The order for a TARGET: a mechanism with its suite and sources, or a release plan."""
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place, suite_of
     from dpaudit.storage.fields import read_fields
 
     if target.endswith(".toml"):
-        # A release plan, attacked on made-up tables.
+        # A release plan, attacked on generated tables.
         from dpaudit.releases import attacked
         from dpaudit.releases.plan import load_plan
 
         return attacked.order_of(load_plan(Path(target)).plan())
-    found = resolve_target(target)
-    if found.suite is None:
-        suite_of(found.project, found.mechanism)
-    root = "catalogue" if found.project.root == catalogue_root() else "project"
-    files = implementation(found.project, found.mechanism, found.suite)
-    fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
-    where = place(found.project, found.mechanism)
-    return Order(found.mechanism, found.suite, root, files, fields, where)
+    resolved = resolve_target(target)
+    if resolved.suite is None:
+        suite_of(resolved.project, resolved.mechanism)
+    root = "catalogue" if resolved.project.root == catalogue_root() else "project"
+    files = implementation(resolved.project, resolved.mechanism, resolved.suite)
+    fields = read_fields(resolved.project.root, resolved.project.mechanisms).of(
+        resolved.mechanism.name
+    )
+    definition = place(resolved.project, resolved.mechanism)
+    return Order(resolved.mechanism, resolved.suite, root, files, fields, definition)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,12 +271,12 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 
 
 def orders_of(targets: Sequence[str]) -> list[Order]:
-    """The orders of targets; of every mechanism of the project without any."""
+    """The orders of some targets; without targets, of every mechanism of the project."""
     return list(map(order_of, targets)) if targets else _every_order()[0]
 
 
 def _every_order() -> tuple[list[Order], list[Failed]]:
-    """An order for each mechanism of the project, and what of it does not import.
+    """An order for each mechanism of the project, and the files and suites not loaded.
 
     Errors: UnknownTarget for a project without mechanisms.
     """
@@ -311,7 +319,7 @@ def _every_order() -> tuple[list[Order], list[Failed]]:
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:
-    """All of the run, a line on standard error for each as it is finished."""
+    """Certify all mechanisms; prints a line to standard error as each is finished."""
     from dpaudit.certificate.publish import Finished, certify_each
 
     results: list[Finished | Failed] = []
@@ -354,7 +362,11 @@ def _show_all(results: Sequence[Finished | Failed], index: Path) -> None:
 
 
 def _exit_code(results: Sequence[Finished | Failed]) -> int:
-    """0 if all is as expected; else of an error, of the gravest surprise, or 1."""
+    """The exit code: 0 if all verdicts are as expected.
+
+    Otherwise the largest code of an error, or the code of the gravest unexpected verdict, or 1 if
+    that code is 0.
+    """
     from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
     from dpaudit.certificate.publish import Finished
 

@@ -13,11 +13,11 @@ from dpaudit.cli.membership import claim_of
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.roots import attribute_of
 
-TRIALS = 100_000
+TRIALS = 100_000  # of a function, by default
 
 
 def is_function(target: str) -> bool:
-    """Whether a target is MODULE:FUNCTION: neither FILE::NAME nor catalogue:NAME."""
+    """Whether a target is MODULE:FUNCTION, as opposed to FILE::NAME or catalogue:NAME."""
     module, colon, _ = target.partition(":")
     return bool(colon) and "::" not in target and module != "catalogue"
 
@@ -25,7 +25,8 @@ def is_function(target: str) -> bool:
 def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
     """Audit a function on two data sets, and exit by the verdict.
 
-    Errors: UsageError for other arguments than FUNCTION, D0 and D1; as ``audit_function``.
+    Errors: UsageError unless the arguments are FUNCTION, D0 and D1 with --claim; the errors of
+    ``audit_function``.
     """
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.verdict import EXIT_CODES
@@ -36,7 +37,7 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
             "--claim EPSILON"
         )
     name, first, second = arguments
-    seed, own = given["seed"], given["attack"]
+    seed, attack = given["seed"], given["attack"]
     result = audit_function(
         _function(name),
         _data(first, "D0"),
@@ -46,7 +47,7 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
         confidence=given["confidence"],
         refute_at=given["refute_at"],
         seed=secrets.randbits(64) if seed is None else seed,
-        attack=own if own in (None, "bits") else _function(own),
+        attack=attack if attack in (None, "bits") else _function(attack),
     )
     echo_json(result.to_json()) if as_json else click.echo(result.details)
     click.get_current_context().exit(EXIT_CODES[result.verdict])
@@ -58,10 +59,10 @@ def _function(name: str) -> Any:
 
 
 def _data(text: str, place: str) -> Any:
-    """A number, a text or an object as JSON gives it; lists as arrays, each of one type of cell.
+    """A data set from JSON: a number, text or object, or a list as an array of one type.
 
-    Errors: InvalidParameter for text that is no JSON, for lists of different lengths, for cells of
-    several types, and for numbers that are not finite.
+    Errors: InvalidParameter for text that is not JSON, lists of different lengths, mixed types, and
+    numbers that are not finite.
     """
     import numpy as np
 

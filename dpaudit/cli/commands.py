@@ -1,4 +1,4 @@
-"""The command calibrate, and what commands share."""
+"""The command ``calibrate``, and options and helpers that commands share."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ if TYPE_CHECKING:
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 adjacency_option = click.option(
-    "--adjacency", type=click.Choice(ADJACENCIES), required=True, help="Which data sets differ."
+    "--adjacency",
+    type=click.Choice(ADJACENCIES),
+    required=True,
+    help="Which data sets are neighbours.",
 )
 
 
 def echo_json(value: Any) -> None:
-    """A value as JSON on standard output."""
+    """Print a value as JSON to standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def quiet() -> contextlib.AbstractContextManager[Any]:
-    """What a project's own modules print goes to standard error."""
+    """Redirect output of a project's modules to standard error."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
 def resolve_target(target: str) -> Target:
-    """The mechanism that a TARGET names, seen from the working folder."""
+    """The mechanism that a TARGET names, relative to the working folder."""
     from dpaudit.project.project import resolve
 
     with quiet():
@@ -61,7 +64,7 @@ def calibrate(
     mu: str | None,
     as_json: bool,
 ) -> None:
-    """The value of the one free symbol of the declaration in FILE that meets a guarantee."""
+    """Solve for the one free symbol of the declaration in FILE, so that it meets a guarantee."""
     from dpaudit.accountant.calibrate import calibrate as solve
     from dpaudit.crosscheck.interchange.files import load_declaration
     from dpaudit.exact import readable
@@ -69,20 +72,20 @@ def calibrate(
     from dpaudit.scope import central
 
     wanted = _guarantee(epsilon, delta, rho, mu)
-    found = solve(load_declaration(file), central(adjacency), wanted)
+    solution = solve(load_declaration(file), central(adjacency), wanted)
     if as_json:
         echo_json(
             {
-                "symbol": str(found.symbol),
-                "value": readable(found.value),
-                "guarantee": found.checked.claim.text,
-                "check": str(found.checked.outcome),
-                "refused": None if found.refused is None else readable(found.refused),
-                "derivation": show_text(found.step),
+                "symbol": str(solution.symbol),
+                "value": readable(solution.value),
+                "guarantee": solution.checked.claim.text,
+                "check": str(solution.checked.outcome),
+                "refused": None if solution.refused is None else readable(solution.refused),
+                "derivation": show_text(solution.step),
             }
         )
     else:
-        click.echo(f"{found.symbol} = {readable(found.value)}\n{show_text(found.step)}")
+        click.echo(f"{solution.symbol} = {readable(solution.value)}\n{show_text(solution.step)}")
 
 
 def _guarantee(epsilon: str | None, delta: str | None, rho: str | None, mu: str | None) -> Node:

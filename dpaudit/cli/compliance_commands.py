@@ -1,4 +1,4 @@
-"""Commands about evidence that was made: budget, report and sign."""
+"""The commands on finished certificates: ``budget``, ``check``, ``report`` and ``sign``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 @click.option(
     "--timestamp-query",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what an authority has to stamp for it: send it there, then sign with --timestamp.",
+    help="Write the request for a time stamp: send it to an authority, then use --timestamp.",
 )
 @as_json_option
 def sign(
@@ -54,9 +54,9 @@ def sign(
     timestamp_query: Path | None,
     as_json: bool,
 ) -> None:
-    """Sign certificates FILES: you answer for what no checker can see again.
+    """Sign certificates FILES: you answer for the parts that no checker can confirm.
 
-    Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
+    Each FILE must verify first.  Signatures of all keys go into FILE.dsse.
     """
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
@@ -76,17 +76,17 @@ def sign(
     if (key is None) == (new_key is None) or not (files or new_key):
         raise click.UsageError("give FILES and either --key or --new-key; --new-key needs no FILES")
     if (timestamp or timestamp_query) and len(files) != 1:
-        raise click.UsageError("a time stamp is of one signature: give one FILE")
+        raise click.UsageError("a time stamp covers one signature: give one FILE")
     made = [] if new_key is None else [str(path) for path in make_keys(new_key)]
-    own = private_key(key or new_key or Path(), _password() if password else None)
+    private = private_key(key or new_key or Path(), _password() if password else None)
     token = b"" if timestamp is None else read_token(timestamp)
     written = []
-    for one in list(verify_files(list(map(read, files)))):
-        certificate, target = one.certificate, envelope_of(one.file.path)
-        write_envelope(signed(certificate, own, read_envelope(target), token), target)
+    for verified in list(verify_files(list(map(read, files)))):
+        certificate, target = verified.certificate, envelope_of(verified.file.path)
+        write_envelope(signed(certificate, private, read_envelope(target), token), target)
         written.append(str(target))
         if timestamp_query is not None:
-            write_atomically(timestamp_query, query_of(signature_of(certificate, own)))
+            write_atomically(timestamp_query, query_of(signature_of(certificate, private)))
             written.append(str(timestamp_query))
     if as_json:
         echo_json({"keys": made, "signatures": written})
@@ -101,7 +101,7 @@ def _password() -> bytes:
     return str(given).encode()
 
 
-# What no checker can see again.
+# The parts of a certificate that no checker can confirm.
 SIGNED_FOR = (
     "that the runs took place, with these counts",
     "environment, revision and dates",
@@ -111,7 +111,7 @@ SIGNED_FOR = (
 threshold_option = click.option(
     "--threshold",
     type=click.IntRange(1, 64),
-    help="How many of the keys and accounts have to have signed; all by default.",
+    help="How many of the keys and accounts must have signed; by default all.",
 )
 _SIGNERS = (
     click.option(
@@ -119,33 +119,33 @@ _SIGNERS = (
         "keys",
         multiple=True,
         metavar="[NAME=]FILE",
-        help="A public key that has to have signed; may be repeated.",
+        help="A public key that must have signed; may be repeated.",
     ),
     click.option(
         "--identity",
         "identities",
         multiple=True,
         metavar="ACCOUNT@ISSUER",
-        help="An account that has to have signed by sigstore; may be repeated.",
+        help="An account that must have signed by sigstore; may be repeated.",
     ),
     click.option(
         "--trusted-root",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="sigstore's roots of trust; by default those it fetched last.",
+        help="sigstore's roots of trust; by default those that it fetched last.",
     ),
     click.option(
         "--authority",
         "authorities",
         multiple=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="A time stamping authority's root certificate, of which each key's signature has to "
-        "carry a token; may be repeated.",
+        help="Root certificate of a time stamping authority; each key's signature must carry one of "
+        "its tokens; may be repeated.",
     ),
 )
 
 
 def signers_options(command: Any) -> Any:
-    """The options that say who has to have signed; they come as ``keys`` and so on."""
+    """Add the options for required signers: ``keys``, ``identities`` and so on."""
     for option in reversed(_SIGNERS):
         command = option(command)
     return command
@@ -157,37 +157,38 @@ def known_signers(
     trusted_root: Path | None,
     authorities: tuple[Path, ...],
 ) -> Signers:
-    """Those of the options, each once."""
+    """The required signers that the options name, each once."""
     from dpaudit.certificate.rendering import Signers
     from dpaudit.sign import authority, identity, public_key
 
-    found: dict[str, Key] = {}
+    by_id: dict[str, Key] = {}
     for text in keys:
         name, separator, file = text.rpartition("=")
         key = public_key(Path(file if separator else text), name)
-        if key.id in found:
-            raise InvalidParameter(f"--key {text}: the same key as {found[key.id].name}")
-        found[key.id] = key
+        if key.id in by_id:
+            raise InvalidParameter(f"--key {text}: the same key as {by_id[key.id].name}")
+        by_id[key.id] = key
     accounts = tuple(dict.fromkeys(map(identity, identities)))
     roots = tuple(map(authority, authorities))
-    return Signers(tuple(found.values()), accounts, trusted_root, roots)
+    return Signers(tuple(by_id.values()), accounts, trusted_root, roots)
 
 
 def signed_row(
     one: Verified, signers: Signers, threshold: int | None, also: Sequence[Key] = ()
 ) -> dict[str, Any]:
-    """A row of `dpaudit verify` with its signatures: fewer valid ones than asked for fail it.
+    """A row of `dpaudit verify` with its signatures; it fails with too few valid ones.
 
-    ``also``: keys whose signatures are told, and need not be there.
-    Errors: InvalidParameter for a threshold that no set of these keys can reach.
+    ``threshold``: the number of required signatures; by default one of each signer.  ``also``: keys
+    whose signatures are shown but not required.
+    Errors: InvalidParameter for a threshold above the number of signers.
     """
     from dpaudit.certificate.rendering import expired, signed_by
 
-    known, row, path = signers.ids, one.row, one.file.path
-    wanted = len(known) if threshold is None else threshold
-    if wanted > len(known):
+    required_names, row, path = signers.ids, one.row, one.file.path
+    wanted = len(required_names) if threshold is None else threshold
+    if wanted > len(required_names):
         raise InvalidParameter(
-            f"--threshold {wanted}: {len(known)} keys and accounts were given; name each with "
+            f"--threshold {wanted}: {len(required_names)} keys and accounts were given; name each with "
             "--key or --identity"
         )
     if not row["verified"]:
@@ -196,21 +197,24 @@ def signed_row(
         certificate = one.certificate
         if expired(certificate):
             raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
-        more = [key for key in also if key.id not in known]
+        more = [key for key in also if key.id not in required_names]
         asked = replace(signers, keys=(*signers.keys, *more))
-        found = signed_by(one.file, asked, certificate)
+        signatures = signed_by(one.file, asked, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     names = (
-        ", ".join(one.name for one in found if one.state == "valid") or "nobody whose key is known"
+        ", ".join(one.name for one in signatures if one.state == "valid")
+        or "nobody whose key is known"
     )
     row = {
         **row,
         "on_trust": [*row["on_trust"], *(f"{text}: on the word of {names}" for text in SIGNED_FOR)],
-        "signatures": [asdict(one) for one in found],
+        "signatures": [asdict(one) for one in signatures],
     }
-    valid = {one.key_id for one in found if one.state == "valid" and one.key_id in known}
-    missing = ", ".join(name for one, name in known.items() if one not in valid)
+    valid = {
+        one.key_id for one in signatures if one.state == "valid" and one.key_id in required_names
+    }
+    missing = ", ".join(name for one, name in required_names.items() if one not in valid)
     if len(valid) >= wanted:
         return row
     reason = f"{len(valid)} of {wanted} wanted signatures: none valid of {missing}"
@@ -246,33 +250,39 @@ def report(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show certificates FILES as pages and in other formats, after verifying them.
+    """Verify certificates FILES and write them as pages or in other formats.
 
-    What cannot be shown is named on standard error; the others are shown nevertheless.
+    Files that fail are named on standard error; the others are still written.
     """
     from dpaudit.certificate.rendering import render_files
     from dpaudit.storage.files import writable
 
     writable(out)
     wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
-    found = render_files(files, out, wanted, spoken=language, signers=known_signers(**given))
-    for text, _ in found.faults:
+    rendered = render_files(files, out, wanted, spoken=language, signers=known_signers(**given))
+    for text, _ in rendered.faults:
         click.echo(f"dpaudit: {text}", err=True)
-    written = list(map(str, found.files))
+    written = list(map(str, rendered.files))
     if as_json:
-        echo_json({"files": written, "faults": [text for text, _ in found.faults]})
+        echo_json({"files": written, "faults": [text for text, _ in rendered.faults]})
     elif written:
         click.echo("\n".join(written))
-    sys.exit(found.exit_code)
+    sys.exit(rendered.exit_code)
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--ledger", "url", help="A ledger's SQLite file or URL, in place of FILES.")
-@click.option("--delta", default="", help="At which epsilon is told; the budget's, or 1e-6.")
+@click.option(
+    "--delta", default="", help="The delta of every epsilon; by default the budget's, or 1e-6."
+)
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="The first day that counts.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day that counts.")
-@click.option("--convert", is_flag=True, help="Add add_remove to replace_one, as groups of two.")
+@click.option(
+    "--convert",
+    is_flag=True,
+    help="Add up add_remove and replace_one, counting a replacement as a group of two.",
+)
 @click.option(
     "--figure",
     type=click.Path(file_okay=False, path_type=Path),
@@ -290,11 +300,11 @@ def budget(
     figure: Path | None,
     as_json: bool,
 ) -> None:
-    """What the releases of certificates FILES guarantee together, a total for each data set.
+    """Compose the releases of certificates FILES: one total for each data set.
 
-    Budgets are those that dpaudit.toml states.  With --ledger what it charged, and what it has
-    left, after its chain was verified.  Exits with 1 if a budget is exceeded, or a file or a data
-    set could not be added.  Accesses outside of the guarantees are named first.
+    Totals are compared with the budgets in dpaudit.toml.  With --ledger: the charges of a ledger
+    and the rest of its budget, after verifying its chain.  Exits with 1 if a budget is exceeded, or
+    a file or data set could not be added.  Accesses outside of the guarantees are named first.
     """
     if bool(files) == (url is not None):
         raise click.UsageError("give either FILES or --ledger")
@@ -308,22 +318,22 @@ def budget(
 
     first, last = (None if day is None else day.date() for day in (since, until))
     entries, failed = [], 0
-    for one in chosen(files, first, last):
-        if isinstance(one, DpauditError):
+    for entry in chosen(files, first, last):
+        if isinstance(entry, DpauditError):
             failed += 1
-            click.echo(f"dpaudit: {described(one)}", err=True)
+            click.echo(f"dpaudit: {described(entry)}", err=True)
         else:
-            entries.append(one)
+            entries.append(entry)
     stated = read_fields(find_root(Path.cwd())).budgets
-    found = totals(entries, stated, delta=delta, convert=convert)
+    composed = totals(entries, stated, delta=delta, convert=convert)
     if figure is not None:
-        _timelines(found, figure)
+        _timelines(composed, figure)
     if as_json:
-        echo_json([_total_row(total) for total in found])
+        echo_json([_total_row(total) for total in composed])
     else:
-        terminal.budgets(found)
+        terminal.budgets(composed)
     # A sum over all data sets that is refused is told; each of them has a total of its own.
-    bad = any(total.over or (total.refused and not total.of_all) for total in found)
+    bad = any(total.over or (total.refused and not total.of_all) for total in composed)
     sys.exit(1 if failed or bad else 0)
 
 
@@ -334,13 +344,13 @@ def _show_ledger(url: str, *, as_json: bool) -> None:
     from dpaudit.ledger.book import CHARGED
 
     ledger = open_ledger(url)
-    found = []
+    books = []
     for name in ledger.names():
         state, entries = ledger.verify(name), ledger.entries(name)
-        # Another process may have charged since.
-        known = entries[: state.length]
-        charges = [entry.body for entry in known if entry.body["kind"] == CHARGED]
-        found.append(
+        # Another process may have charged since the chain was verified.
+        verified_entries = entries[: state.length]
+        charges = [entry.body for entry in verified_entries if entry.body["kind"] == CHARGED]
+        books.append(
             {
                 "data": name,
                 "unit": state.terms.entity,
@@ -360,7 +370,7 @@ def _show_ledger(url: str, *, as_json: bool) -> None:
                 "unfinished": list(state.unfinished),
             }
         )
-    echo_json(found) if as_json else terminal.ledger(found)
+    echo_json(books) if as_json else terminal.ledger(books)
 
 
 def _uppers(numbers: Sequence[Any]) -> list[str]:
@@ -413,15 +423,17 @@ def _timelines(found: Sequence[Total], folder: Path) -> None:
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
-@click.option("--allow", default="", help="Kinds that do not fail, with commas between.")
+@click.option(
+    "--allow", default="", help="Kinds of problems that do not fail, separated by commas."
+)
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")
 @as_json_option
 def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> None:
     """Compare the project here with the certificates committed in FOLDER (reports).
 
-    A certificate that is broken, expired, stale or refuted, a claim weaker than what was certified,
-    a mechanism without one (missing), and a budget that is exceeded are problems, and the exit code
-    is 1.  Nothing is run and no data is touched.
+    Problems are: a certificate that is broken, expired, stale or refuted; a claim weaker than the
+    certified one; a mechanism without a certificate (missing); an exceeded budget.  With a problem
+    the exit code is 1.  Nothing is run and no data is read.
     """
     from dpaudit.cli.gate import check_project
     from dpaudit.project.project import find_root, load
@@ -435,17 +447,17 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
         raise InvalidParameter(f"{folder}: no such folder; `dpaudit certify --out {folder}` first")
     with quiet():
         project = load(find_root(Path.cwd()))
-    found = check_project(project, folder)
+    checked = check_project(project, folder)
     if sarif is not None:
-        extra = [(one.place, Finding(one.kind, one.text)) for one in found.of_the_gate]
-        write_atomically(sarif, render_sarif(found.certificates, extra).encode())
-    failing = [problem for problem in found.problems if problem.kind not in allowed]
+        extra = [(one.place, Finding(one.kind, one.text)) for one in checked.of_the_gate]
+        write_atomically(sarif, render_sarif(checked.certificates, extra).encode())
+    failing = [problem for problem in checked.problems if problem.kind not in allowed]
     if as_json:
-        echo_json([vars(problem) | {"fails": problem in failing} for problem in found.problems])
+        echo_json([vars(problem) | {"fails": problem in failing} for problem in checked.problems])
     else:
-        for problem in found.problems:
+        for problem in checked.problems:
             click.echo(f"{problem}{'' if problem in failing else ' (allowed)'}")
-        count = len(found.certificates)
+        count = len(checked.certificates)
         click.echo(f"{count} certificates, {len(failing)} problems", err=True)
     sys.exit(1 if failing else 0)
 

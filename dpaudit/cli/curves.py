@@ -1,4 +1,4 @@
-"""Tables and figures of epsilon over the steps of a run, and of the noise over epsilon."""
+"""Tables and figures: epsilon against the steps of a run, and the noise needed for an epsilon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpaudit.nodes import Node
     from dpaudit.scope import Scope
 
-DELTA = "1e-5"
+DELTA = "1e-5"  # of the tables, if none is given
 RUN = ("n", "batch", "epochs")
 
 
@@ -27,29 +27,31 @@ def curves(
     sigma_for: str | None,
     figure: Path | None,
 ) -> dict[str, Any]:
-    """The tables that were asked for, that of sigma without a run alone; the figure is written.
+    """The requested tables; also writes the figure.
 
-    Errors: InvalidParameter for a figure of neither or of both tables, for sigma without the
-    settings of a run, and as the functions of :mod:`dpaudit.accountant.recipes`.
+    ``points``: rows of the table of epsilon over steps, which needs ``node`` and ``scope``.
+    ``sigma_for``: epsilons for the table of sigma, which needs ``settings``.
+    Errors: InvalidParameter for a figure with neither or both tables, or a table without its
+    inputs; the errors of :mod:`dpaudit.accountant.recipes`.
     """
     if sigma_for is not None and settings is None:
         raise InvalidParameter("--sigma-for: needs the settings of a run, --dp-sgd")
     if figure is not None and (points is None) == (sigma_for is None):
         raise InvalidParameter("--figure: expected one of --points and --sigma-for")
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     at = delta or DELTA
     if points is not None:
         if node is None or scope is None:
             raise InvalidParameter("--points: needs the noise of the run, sigma=, in --dp-sgd")
-        found["over_steps"] = _over_steps(node, scope, at, points)
+        tables["over_steps"] = _over_steps(node, scope, at, points)
         axes, keys = ("steps", f"epsilon at delta = {at}"), ("steps", "epsilon_upper")
     if sigma_for is not None:
-        found["sigma"] = _sigmas(str(settings), sigma_for, at)
+        tables["sigma"] = _sigmas(str(settings), sigma_for, at)
         axes, keys = (f"epsilon at delta = {at}", "sigma"), ("epsilon", "sigma")
     if figure is not None:
-        (rows,) = found.values()
+        (rows,) = tables.values()
         _drawn(figure, rows, axes, keys)
-    return found
+    return tables
 
 
 def _over_steps(node: Node, scope: Scope, delta: str, points: int) -> list[dict[str, Any]]:

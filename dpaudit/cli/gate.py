@@ -1,6 +1,6 @@
-"""The gate of a pipeline: whether a project is still what its committed certificates say.
+"""`dpaudit check`: compare a project with its committed certificates, for use in a pipeline.
 
-Nothing is run and no data is touched: declarations, claims, files and budgets are compared.
+Declarations, claims, files and budgets are compared.  Nothing is run and no data is read.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dpaudit.storage.fields import ProjectFields, read_fields
 
 Json = Mapping[str, Any]
 
-_SHOWN = 3
+_SHOWN = 3  # changed files that a message names
 _KINDS = ("broken", "expired", "stale", "not_loaded", "weaker", "missing", "over_budget")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What stops a pipeline: a file or a mechanism's name, the kind of problem, and a line.
+    """A problem that stops a pipeline: its place, its kind, and a line of text.
 
-    ``kind`` is a key of the findings' RULES.
+    ``place``: a file or the name of a mechanism.  ``kind``: a key of exports.RULES.
     """
 
     place: str
@@ -46,21 +46,21 @@ class Problem:
 
 @dataclass(frozen=True)
 class Checked:
-    """The certificates of a folder by file, and all problems."""
+    """The certificates of a folder by file, and all problems found."""
 
     certificates: Mapping[str, Json]
     problems: tuple[Problem, ...]
 
     @property
     def of_the_gate(self) -> list[Problem]:
-        """The problems that the certificates themselves do not tell."""
+        """The problems that come from the comparison, not from a certificate's own findings."""
         return [problem for problem in self.problems if problem.kind in _KINDS]
 
 
 def check_project(project: Project, folder: Path) -> Checked:
     """Compare a project with the certificates of a folder.
 
-    Other JSON files are left alone; a certificate that is broken is a problem.
+    Other JSON files are ignored; a broken certificate is a problem.
     """
     fields = read_fields(project.root, project.mechanisms)
     problems: list[Problem] = []
@@ -81,7 +81,7 @@ def check_project(project: Project, folder: Path) -> Checked:
 
 
 def _is_certificate(file: Evidence) -> bool:
-    """Whether a file says it is a certificate of ours; one that cannot be read may be."""
+    """Whether a file claims to be a dpaudit certificate; an unreadable file counts as one."""
     try:
         return bool(parsed(file).get("predicateType") == PREDICATE)
     except CertificateRejected:
@@ -111,7 +111,10 @@ def _problems(
 def changes(
     project: Project, mechanism: Mechanism, predicate: Json, fields: ProjectFields
 ) -> Iterator[str]:
-    """What is no longer as it was certified, a line a kind of thing; no certificate is verified."""
+    """The differences between a mechanism and its certificate, one line for each kind.
+
+    The certificate is not verified here.
+    """
     certified = predicate["mechanism"]
     if mechanism.declaration.digest != certified["declaration"]["root"]:
         yield "the declaration changed"
@@ -133,28 +136,32 @@ def changes(
 
 
 def _weaker(mechanism: Mechanism, predicate: Json) -> Iterator[str]:
-    """Claims that promise less now than was certified; a claim that is gone promises nothing."""
+    """The certified claims that no current claim implies, because it is weaker or was removed."""
     current = [stated(claim) for claim in mechanism.claims]
     for row in predicate["claims"]:
         committed = row["stated"]
         if committed is None:
             continue
-        alike = [one for one in current if one and one["measure"] == committed["measure"]]
-        if not alike:
+        same_measure = [
+            claim_now
+            for claim_now in current
+            if claim_now and claim_now["measure"] == committed["measure"]
+        ]
+        if not same_measure:
             yield f"{row['stated_text']} is claimed no more"
-        elif not any(_at_most(one, committed) for one in alike):
+        elif not any(_at_most(claim_now, committed) for claim_now in same_measure):
             yield f"{row['stated_text']} was certified, and less is claimed now"
 
 
 def _at_most(one: Json, other: Json) -> bool:
-    """Whether a guarantee implies another of its measure: no parameter is larger."""
+    """Whether a guarantee implies another of the same measure: no parameter is larger."""
     from dpaudit.report.numbers import parse
 
     return all(parse(one[key]) <= parse(other[key]) for key in other if key != "measure")
 
 
 def _missing(project: Project, shown: Mapping[str, Json]) -> Iterator[Problem]:
-    """Mechanisms without a certificate, where some have one."""
+    """The mechanisms without a certificate."""
     certified = {c["predicate"]["mechanism"]["name"] for c in shown.values()}
     for name in sorted(set(project.mechanisms) - certified):
         yield Problem(name, "missing", f"no certificate; `dpaudit certify {name}` makes one")

@@ -1,8 +1,8 @@
 """The command line: every command takes ``--json``, writes progress to stderr, and exits by code.
 
-0 certified or verified, 1 refuted or verification failed, 2 usage, 3 inconclusive, 4 unsupported,
-5 alarm, 70 an error nobody foresaw; `certify --all`: 0 where all is as expected.
-Heavy imports happen inside commands.
+Exit codes: 0 certified or verified, 1 refuted or verification failed, 2 usage, 3 inconclusive,
+4 unsupported, 5 alarm, 70 an unexpected error; `certify --all`: 0 if all verdicts are as expected.
+Commands import heavy modules only when they run, so that the command line starts quickly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from dpaudit.version import __version__
 if TYPE_CHECKING:
     from dpaudit.project.project import Row
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT
 
 
 class Interface(click.Group):
-    """Turns every error made on purpose into one line and its exit code."""
+    """Turns errors into one line and an exit code; texts of unexpected errors may quote data."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -70,10 +70,10 @@ def main() -> None:
 def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
     """Mechanisms of the project at or above this folder, then those of the shipped catalogue.
 
-    With WORDS those whose name, title, source or claims hold each of them, with their claims.
+    With WORDS: the mechanisms whose name, title, source or claims contain every word, with claims.
 
-    This imports every module of the project, as do all commands that take a name: what stands at
-    the top of a file is run.  Do not list a project that you would not run.
+    Like all commands that take a name, this imports every module of the project and so runs its
+    top-level code.  Do not list a project that you would not run.
     """
     from dpaudit.cli import terminal
     from dpaudit.project.project import catalogue_root, find_root, foreign_catalogue, load, rows
@@ -81,9 +81,9 @@ def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
     root = find_root(Path.cwd())
     shipped = catalogue_root()
     with quiet():
-        own = rows(load(root))
+        local_rows = rows(load(root))
     here = "project" if root != shipped else "catalogue"
-    listed = [(here, row) for row in own]
+    listed = [(here, row) for row in local_rows]
     if root != shipped:
         listed += [("catalogue", row) for row in foreign_catalogue(shipped)]
     table = [
@@ -104,7 +104,7 @@ def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _holds(row: Row, words: tuple[str, ...]) -> bool:
-    """Whether a row speaks of every word, in any case; a row of what is broken is always shown."""
+    """Whether a row contains every word, ignoring case; rows with an error are always shown."""
     claims = (f"{claim.claim} {claim.by} {claim.reading}" for claim in row.claims)
     text = " ".join([row.name, row.title, row.source, row.scope, *claims]).casefold()
     return bool(row.error) or all(word.casefold() in text for word in words)
@@ -151,28 +151,29 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
 @click.option(
     "--history",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What another library kept of a run, as JSON, instead of a target.",
+    help="The history of a run from another library, as JSON, instead of a target.",
 )
-@click.option("--library", default="opacus", show_default=True, help="Of --history.")
+@click.option("--library", default="opacus", show_default=True, help="The library of --history.")
 @click.option(
     "--batches",
-    help="How the loader of --history made its batches: poisson (where not given), shuffled or "
-    "cyclic.",
+    help="How the loader of --history drew its batches: poisson (the default), shuffled or cyclic.",
 )
-@click.option("--adjacency", help="Of --history, where it leaves open who are neighbours.")
-@click.option("--unit", help="Of --history: whose a contribution is (record, user, client).")
-@click.option("--records", type=int, help="Of --history: how many records one --unit has at most.")
+@click.option("--adjacency", help="The adjacency of --history, if the file does not state it.")
+@click.option("--unit", help="With --history: the unit of privacy (record, user, client).")
+@click.option("--records", type=int, help="With --history: the most records that one --unit has.")
 @click.option(
     "--sensitivity",
-    help="Of --history: the largest change of a number before its noise, where the file lacks it.",
+    help="With --history: the sensitivity of a query, if the file does not state it.",
 )
-@click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
+@click.option(
+    "--points", type=int, help="Print a table of epsilon over the steps, with this many rows."
+)
 @click.option(
     "--sigma-for",
     metavar="EPSILONS",
-    help="With --dp-sgd, where sigma= may lack: the sigma of each of them.",
+    help="With --dp-sgd: print the sigma that each epsilon needs; sigma= may be left out.",
 )
-@click.option("--figure", type=click.Path(path_type=Path), help="The table as a figure, SVG.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Write the table as an SVG figure.")
 @as_json_option
 def account(
     target: str | None,
@@ -185,7 +186,7 @@ def account(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """What the declaration of TARGET guarantees, as numbers rounded outward."""
+    """The guarantees of TARGET's declaration, as numbers rounded outward."""
     from dpaudit.accountant.account import account_table
     from dpaudit.cli import terminal
     from dpaudit.cli.curves import RUN, curves
@@ -196,10 +197,10 @@ def account(
         )
     stated = {name: asked.pop(name) for name in ("adjacency", "unit", "records", "sensitivity")}
     if history is None and any(value is not None for value in stated.values()):
-        raise click.UsageError("--adjacency, --unit, --records and --sensitivity are of --history")
+        raise click.UsageError("--adjacency, --unit, --records and --sensitivity need --history")
     if batches is not None and history is None:
         raise click.UsageError(
-            "--batches is of --history: say how a run of --dp-sgd draws them by sampling="
+            "--batches needs --history; for --dp-sgd, state how batches are drawn by sampling="
         )
     if dp_sgd is not None:
         from dpaudit.accountant.recipes import from_settings, settings_in
@@ -213,8 +214,8 @@ def account(
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
         from dpaudit.crosscheck.interchange.stated import Stated
 
-        said = Stated.of(**stated)
-        name, declaration, scope = str(history), *read_history(history, library, said)
+        stated_facts = Stated.of(**stated)
+        name, declaration, scope = str(history), *read_history(history, library, stated_facts)
         warning = loader_warning(declaration, batches or "poisson", delta or "1e-5")
         if warning:
             click.echo(f"WARNING: {warning}", err=True)

@@ -1,4 +1,4 @@
-"""`dpaudit audit` of training and of scores: membership-inference audits from the command line."""
+"""`dpaudit audit` with --data or --scores: membership-inference audits of training or of scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = (
 
 
 def membership_options(command: Command) -> Command:
-    """Options of `dpaudit audit` that make it an audit of training or of given scores."""
+    """Add the options of audits of training, of functions and of given scores."""
     options = (
         click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
         click.option(
@@ -38,8 +38,8 @@ def membership_options(command: Command) -> Command:
         click.option("--column", help="Column of both tables that holds the scores."),
         click.option(
             "--attack",
-            help="Of training: names, as in lira,rmia, all that apply by default. Of a function: "
-            "bits, or MODULE:FUNCTION, a score of its outputs.",
+            help="For training: names such as lira,rmia; by default all that apply. For a function: "
+            "bits, or MODULE:FUNCTION that scores its outputs.",
         ),
         click.option("--models", type=click.IntRange(4), default=64, show_default=True),
         click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=RHO, or mu=MU."),
@@ -56,7 +56,7 @@ def membership_options(command: Command) -> Command:
         click.option(
             "--folder",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Keeps coins and finished trainings; the same command goes on where it stopped.",
+            help="Keeps coins and finished trainings, so that the same command resumes.",
         ),
         click.option(
             "--out",
@@ -68,7 +68,7 @@ def membership_options(command: Command) -> Command:
             type=click.Choice(["independent_runs", "one_run", "neither"]),
             default="neither",
             show_default=True,
-            help="How the scores came about; neither gives an estimate and no bound.",
+            help="How the scores were obtained; neither gives an estimate and no bound.",
         ),
         click.option("--labels", type=_PATH, help="one_run: the labels that commit() drew."),
         click.option("--commitment", type=_PATH, help="one_run: the commitment to them."),
@@ -93,7 +93,7 @@ def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_j
 
 
 def _exit(verdict: Any, *, asked: bool) -> None:
-    """By the verdict; without one, 0 only if none was ``asked`` for."""
+    """Exit by the verdict; without a verdict by 0 if none was ``asked`` for, else as inconclusive."""
     from dpaudit.audit.verdict import EXIT_CODES, Verdict
 
     if verdict is None and not asked:
@@ -102,9 +102,9 @@ def _exit(verdict: Any, *, asked: bool) -> None:
 
 
 def claim_of(text: str | None) -> Any:
-    """The guarantee that ``--claim`` spells; None for none.
+    """The guarantee in the text of ``--claim``; None for no text.
 
-    Errors: InvalidParameter for text that spells none.
+    Errors: InvalidParameter for text that is not a guarantee.
     """
     from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 
@@ -133,14 +133,16 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
     labels = None
     members, others = given["scores"]
     if members.samefile(others):
-        raise click.UsageError("--scores: one file for both; members are no non-members.")
+        raise click.UsageError(
+            "--scores: members and non-members are the same file; give two files."
+        )
     if given["origin"] != "neither" and given["claim"] is None:
         raise click.UsageError(f"--origin {given['origin']} needs --claim.")
     if given["origin"] == "one_run":
         if given["labels"] is None or given["commitment"] is None:
             raise click.UsageError("--origin one_run needs --labels and --commitment.")
         labels = load_labels(given["labels"], given["commitment"])
-    found: Any = audit_scores(
+    result: Any = audit_scores(
         *_samples(members, others, given["column"]),
         origin=given["origin"],
         claim=claim_of(given["claim"]),
@@ -149,14 +151,14 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
         refute_at=given["refute_at"],
         seed=given["seed"] or 0,
     )
-    echo_json(found.to_json()) if as_json else click.echo(found.details)
-    _exit(getattr(found, "verdict", None), asked=given["claim"] is not None)
+    echo_json(result.to_json()) if as_json else click.echo(result.details)
+    _exit(getattr(result, "verdict", None), asked=given["claim"] is not None)
 
 
 def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArray, FloatArray]:
-    """The scores of both files, of one column.
+    """The scores of members and of non-members, from the same column of both files.
 
-    Errors: InvalidParameter where the files' only columns of numbers have different names.
+    Errors: InvalidParameter if the column names of the two files differ.
     """
     from dpaudit.tabular.columns import read_columns
 
@@ -164,8 +166,8 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
     (first, inside), (second, outside) = (table.only(column, "--column") for table in tables)
     if first != second and all(table.named for table in tables):
         raise InvalidParameter(
-            f"--scores: {members} holds numbers in column {first!r}, {others} in {second!r}; the "
-            "scores of both are in columns of one name, rename one"
+            f"--scores: {members} holds numbers in column {first!r}, {others} in {second!r}; give "
+            "both columns the same name"
         )
     return inside, outside
 
@@ -196,7 +198,7 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
             seed=given["seed"],
         )
         with progress() as report:
-            found = study.run(
+            result = study.run(
                 claim=claim_of(given["claim"]),
                 attacks=given["attack"],
                 confidence=given["confidence"],
@@ -204,16 +206,16 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
                 jobs=given["jobs"],
                 progress=lambda done, total: report(target, done, total),
             )
-    certificate = statement(found)
+    certificate = statement(result)
     if given["out"] is not None:
         save(certificate, given["out"] / "membership.json")
         write_atomically(given["out"] / "membership.html", render(certificate).encode())
-    echo_json(certificate["predicate"]) if as_json else click.echo(str(found))
-    _exit(found.verdict, asked=given["claim"] is not None or found.bound is None)
+    echo_json(certificate["predicate"]) if as_json else click.echo(str(result))
+    _exit(result.verdict, asked=given["claim"] is not None or result.bound is None)
 
 
 def _read(given: Mapping[str, Any]) -> Data:
-    """Errors: InvalidParameter for a file that holds no records."""
+    """The records in the file of --data.  Errors: InvalidParameter for a file without records."""
     import numpy as np
 
     from dpaudit.curator.files import read_parts
@@ -233,9 +235,9 @@ def _read(given: Mapping[str, Any]) -> Data:
 
 
 def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:
-    """Records under audit, and a population of whole units kept out of all training.
+    """Split the data into records under audit and a population of whole units, in no training.
 
-    A record of the population that is also under audit may be in training, and is left out.
+    Population records that equal an audited one are dropped, because that one may be in training.
     """
     import numpy as np
 
@@ -244,7 +246,9 @@ def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | Non
     kept_out = int(data.unit_count * share)
     if kept_out == 0:
         return data, None
-    stream = None if seed is None else [seed, 0x73706C69]  # not that of the coins
+    stream = (
+        None if seed is None else [seed, 0x73706C69]
+    )  # another stream than the coins' (0x73706C69 spells "spli")
     order = np.random.default_rng(stream).permutation(data.unit_count)
     outside = np.isin(data.unit_of, order[:kept_out])
     audited, population = data.take(~outside), data.take(outside)

@@ -12,7 +12,7 @@ import click
 
 from dpaudit.cli.commands import as_json_option
 
-SECONDS = 5.0
+SECONDS = 5.0  # between two lines of progress
 
 
 class _Progress:
@@ -37,7 +37,7 @@ class _Progress:
     show_default=True,
     help="Seed of every draw; an interrupted run resumes under the same seed.",
 )
-@click.option("--limit", type=click.IntRange(1, 10**6), help="At most so many mutants.")
+@click.option("--limit", type=click.IntRange(1, 10**6), help="The largest number of mutants.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
 @click.option("--operator", "operators", multiple=True, help="Only mutants of this operator.")
 @click.option(
@@ -45,14 +45,14 @@ class _Progress:
     type=click.FloatRange(0.0, 1.0),
     default=0.95,
     show_default=True,
-    help="Exit with 1 where fewer are not certified.",
+    help="Exit with 1 if the share of mutants that are not certified is smaller.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("reports"),
     show_default=True,
-    help="Folder in which finished mutants are kept until all are.",
+    help="Folder that keeps finished mutants, for resuming.",
 )
 @as_json_option
 def mutate_command(
@@ -66,7 +66,7 @@ def mutate_command(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Plant bugs in TARGET's source, and see of which certify says so."""
+    """Plant bugs in TARGET's source, and count how many certify detects."""
     from dpaudit.mutate import report
     from dpaudit.mutate.operators import OPERATORS
     from dpaudit.mutate.run import Order, run

@@ -1,4 +1,4 @@
-"""Commands that plan and publish releases of tables, and keep their ledger."""
+"""Commands that plan and publish releases of tables, and the commands on ledgers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MEASURES = ("pure", "zcdp", "gdp")
 DELTAS = ("1e-5", "1e-6", "1e-9")
 ledger_option = click.option(
-    "--ledger", "url", help="A SQLite file, or a URL, where the plan names none."
+    "--ledger", "url", help="A SQLite file or a URL, if the plan names no ledger."
 )
 
 
@@ -30,10 +30,10 @@ ledger_option = click.option(
 @ledger_option
 @as_json_option
 def plan(file: Path, *, url: str | None, as_json: bool) -> None:
-    """What the release in FILE will cost, and how exact it will be; touches no data.
+    """Show the cost and the accuracy of the release in FILE; reads no data.
 
-    Of each part: its noise, the 95% error, and for unknown keys the group size that survives; what
-    all of it composes to in every measure, and what is left in the ledger.
+    For each part: its noise, its 95% error, and for unknown keys the group size that passes the
+    threshold.  For the whole release: its guarantee in every measure, and the rest of the ledger.
     """
     from dpaudit.releases.plan import load_plan
 
@@ -67,7 +67,7 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
 
 
 def _ledger(release: Release, url: str | None) -> Ledger | None:
-    """Where a plan is charged: its own ledger, else what is given."""
+    """The ledger that a plan is charged in: the plan's own, else the one at ``url``."""
     from dpaudit.ledger import open_ledger
     from dpaudit.releases.publish import ledger_of
 
@@ -76,7 +76,7 @@ def _ledger(release: Release, url: str | None) -> Ledger | None:
 
 @contextmanager
 def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
-    """Where a plan's account is missing, the command that opens it where the plan is charged."""
+    """Add to an error about a missing account the command that opens it."""
     from dpaudit.ledger import NoAccount, NoLedger
 
     try:
@@ -87,9 +87,9 @@ def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
         place = [] if release.ledger is not None else ["--ledger", shlex.quote(str(url))]
         name, plan = shlex.quote(release.schema.name), shlex.quote(str(file))
         command = ["dpaudit ledger init", name, "--plan", plan, *caps, *place]
-        said = str(error).partition("; ")[0]
+        fault = str(error).partition("; ")[0]
         raise type(error)(
-            f"{said}; open it, with all that its releases may ever spend: {' '.join(command)}"
+            f"{fault}; open it, with the total that its releases may spend: {' '.join(command)}"
         ) from None
 
 
@@ -122,29 +122,29 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
 def _guarantee(planned: Plan) -> dict[str, str]:
     from dpaudit.exact import decimal_upper
 
-    account, found = planned.account, {}
+    account, bounds = planned.account, {}
     routes = account.routes()
     names = {"pure": "epsilon", "zcdp": "rho", "gdp": "mu"}
     for name in MEASURES:
         if name in routes:
-            found[f"{names[name]} ({name})"] = decimal_upper(account.step(name).value, 6)
+            bounds[f"{names[name]} ({name})"] = decimal_upper(account.step(name).value, 6)
     if "rdp" in routes:
         from dpaudit.certificate.certificate import conclusion
 
         rows = conclusion(account.step("rdp"))["curve"]
         upper = [v if v == "inf" else decimal_upper(Fraction(v), 6) for _, v in rows]
         orders = [order for order, _ in rows]
-        found["renyi"] = ", ".join(
+        bounds["renyi"] = ", ".join(
             f"{value} at order {order}" for value, order in zip(upper, orders, strict=True)
         )
-    own = [f"{float(planned.delta):g}"] if planned.delta else []
-    named = {Fraction(text): text for text in (*own, *DELTAS)}
+    planned_delta = [f"{float(planned.delta):g}"] if planned.delta else []
+    named = {Fraction(text): text for text in (*planned_delta, *DELTAS)}
     for text in named.values():
         if planned.delta and Fraction(text) < planned.delta:
             continue
         bound = account.epsilon(Fraction(text))
-        found[f"epsilon at delta {text}"] = decimal_upper(bound.upper, 6)
-    return found
+        bounds[f"epsilon at delta {text}"] = decimal_upper(bound.upper, 6)
+    return bounds
 
 
 def _ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     )
     if table["bounded"]:
         click.echo(
-            f"Of one {table['unit']} {table['rows_a_unit']} row(s) count, the others are left out."
+            f"At most {table['rows_a_unit']} row(s) of one {table['unit']} count; others are dropped."
         )
     if table["not_private"]:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
@@ -181,7 +181,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     for name, value in table["guarantee"].items():
         click.echo(f"{name}: {value}")
     if table["ledger"] is None:
-        click.echo("no ledger: nothing will remember this release")
+        click.echo("no ledger: this release will not be charged anywhere")
         return
     for name, values in table["ledger"].items():
         text = values if isinstance(values, str) else ", ".join(values)
@@ -195,10 +195,10 @@ def _show_plan(table: dict[str, Any]) -> None:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Folder for the published files; one release each.",
+    help="Folder for the published files; one folder for each release.",
 )
 @click.option("--trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
-@click.option("--no-ledger", is_flag=True, help="Publish though nothing remembers it.")
+@click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
 @ledger_option
 @as_json_option
 def release(
@@ -211,11 +211,11 @@ def release(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Publish the release in FILE of the table in --data: once, charged before data are touched.
+    """Publish the release in FILE of the table in --data; the ledger is charged before data are read.
 
-    The plan is certified first, by an attack on made-up tables (--trials a side).  Values are
-    drawn once, from the operating system's entropy, and written exactly, as CSV, Parquet and JSON,
-    beside the certificate.  Running it again refuses.
+    The plan is certified first, by an attack on generated tables (--trials for each data set).
+    Noise is drawn once, from the operating system's entropy.  Values are written exactly, as CSV,
+    Parquet and JSON, beside the certificate.  A second run is refused.
     """
     from dpaudit.cli.terminal import progress
     from dpaudit.releases.plan import load_plan
@@ -244,7 +244,7 @@ def release(
 
 @click.group()
 def ledger() -> None:
-    """The budgets of data sets: what each may spend, and what was charged."""
+    """The budgets of data sets, and the charges against them."""
 
 
 place_option = click.option(
@@ -254,25 +254,33 @@ place_option = click.option(
 
 @ledger.command("init")
 @click.argument("dataset")
-@click.option("--entity", help="What one unit is: person, household, row, ...; or the plan's.")
+@click.option("--entity", help="The unit: person, household, row, ...; by default the plan's.")
 @click.option(
-    "--unit", type=click.Choice(["record", "user", "client"]), help="user, or the plan's."
+    "--unit",
+    type=click.Choice(["record", "user", "client"]),
+    help="By default user, or the plan's.",
 )
-@click.option("--adjacency", type=click.Choice(ADJACENCIES), help="Or the plan's.")
+@click.option("--adjacency", type=click.Choice(ADJACENCIES), help="By default the plan's.")
 @click.option("--epsilon", help="With --delta: (epsilon, delta); alone: pure.")
 @click.option("--delta")
 @click.option("--rho", help="zCDP.")
 @click.option("--mu", help="Gaussian DP.")
 @click.option("--renyi", multiple=True, metavar="ORDER:CAP", help="Repeat for several orders.")
-@click.option("--method", help="How to keep (epsilon, delta): basic, advanced, zcdp, rdp or gdp.")
-@click.option("--plan", "file", type=click.Path(path_type=Path), help="Its unit and schema.")
-@click.option("--ledger", "url", help="A SQLite file, or a URL; the plan's, or ledger.sqlite.")
+@click.option(
+    "--method", help="How (epsilon, delta) is composed: basic, advanced, zcdp, rdp or gdp."
+)
+@click.option(
+    "--plan", "file", type=click.Path(path_type=Path), help="A plan, for its unit and schema."
+)
+@click.option(
+    "--ledger", "url", help="A SQLite file or a URL; by default the plan's, or ledger.sqlite."
+)
 @as_json_option
 def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
     """Open the account of DATASET, with its cap.
 
-    With --plan it is opened where the plan is charged, for the plan's unit and schema, and only if
-    it can be charged what the plan's release costs.
+    With --plan it is opened in the plan's ledger, for the plan's unit and schema, and only if the
+    cap covers the cost of the plan's release.
     """
     from dpaudit.ledger import open_ledger, terms_of
     from dpaudit.ledger.book import DEFAULT
@@ -282,12 +290,12 @@ def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
     numbers = {k: given[k] for k in ("epsilon", "delta", "rho", "mu") if given[k] is not None}
     if not numbers and not given["renyi"]:
         raise InvalidParameter(
-            "give what the data set may spend: --epsilon (with --delta), --rho, --mu or --renyi"
+            "give the budget of the data set: --epsilon (with --delta), --rho, --mu or --renyi"
         )
     planned = None if given["file"] is None else load_plan(given["file"])
     if planned is not None and planned.schema.name != dataset:
         raise InvalidParameter(
-            f"{given['file']}: it is of {planned.schema.name!r}, not of {dataset!r}"
+            f"{given['file']}: a plan for {planned.schema.name!r}, not for {dataset!r}"
         )
     entity, unit, adjacency = _unit_of(given, planned)
     terms = terms_of(
@@ -308,36 +316,36 @@ def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]:
-    """Entity, unit and adjacency, as they are given or planned.
+    """Entity, unit and adjacency, from the options or the plan.
 
-    Errors: InvalidParameter where they are neither, or given otherwise than planned.
+    Errors: InvalidParameter if one is missing, or an option contradicts the plan.
     """
-    known: dict[str, str] = {"unit": "user"}
+    defaults: dict[str, str] = {"unit": "user"}
     if planned is not None:
-        known = {
+        defaults = {
             "entity": planned.schema.entity,
             "unit": str(planned.scope.unit),
             "adjacency": str(planned.adjacency),
         }
     for key in ("entity", "unit", "adjacency"):
         asked = given[key]
-        if asked is None and key not in known:
-            raise InvalidParameter(f"--{key}: missing; give it, or the --plan that has it")
-        if planned is not None and asked not in (None, known[key]):
-            raise InvalidParameter(f"--{key} {asked}: the plan's is {known[key]}")
-        yield known[key] if asked is None else asked
+        if asked is None and key not in defaults:
+            raise InvalidParameter(f"--{key}: missing; give it, or a --plan that states it")
+        if planned is not None and asked not in (None, defaults[key]):
+            raise InvalidParameter(f"--{key} {asked}: the plan's is {defaults[key]}")
+        yield defaults[key] if asked is None else asked
 
 
 def _orders(rows: Sequence[str]) -> dict[object, object]:
     from dpaudit.exact.domains import rational
 
-    found: dict[object, object] = {}
+    caps: dict[object, object] = {}
     for row in rows:
         order, separator, cap = row.partition(":")
         if not separator:
             raise InvalidParameter(f"--renyi {row[:40]}: expected ORDER:CAP")
-        found[rational(order, "--renyi")] = rational(cap, "--renyi")
-    return found
+        caps[rational(order, "--renyi")] = rational(cap, "--renyi")
+    return caps
 
 
 @ledger.command("show")
@@ -345,7 +353,7 @@ def _orders(rows: Sequence[str]) -> dict[object, object]:
 @place_option
 @as_json_option
 def show(dataset: str | None, *, url: str, as_json: bool) -> None:
-    """What each data set (or DATASET) may spend, has spent, and has left."""
+    """Show cap, spent and remaining budget of each data set, or of DATASET."""
     from dpaudit.ledger import open_ledger
 
     opened = open_ledger(url)
@@ -356,9 +364,9 @@ def show(dataset: str | None, *, url: str, as_json: bool) -> None:
 @ledger.command("charge")
 @click.argument("dataset")
 @click.argument("target")
-@click.option("--title", help="What the release is called; the target by default.")
-@click.option("--delta", help="The delta it is charged at, where deltas add up.")
-@click.option("--entity", required=True, help="What one unit of the target's data is.")
+@click.option("--title", help="Title of the release; by default the target's name.")
+@click.option("--delta", help="The delta of the charge, for accounts that add deltas.")
+@click.option("--entity", required=True, help="The unit of the target's data.")
 @place_option
 @as_json_option
 def charge(
@@ -396,11 +404,11 @@ def charge(
 
 @ledger.command("verify")
 @click.argument("dataset", required=False)
-@click.option("--head", help="A head that was kept elsewhere; the chain must hold it.")
+@click.option("--head", help="A head that was noted earlier; the chain must contain it.")
 @place_option
 @as_json_option
 def verify(dataset: str | None, *, head: str | None, url: str, as_json: bool) -> None:
-    """Check the chain and the sums from the first entry on."""
+    """Verify the hash chain and the sums of all entries."""
     from dpaudit.ledger import open_ledger
 
     opened = open_ledger(url)
@@ -433,7 +441,7 @@ def _show(states: Sequence[State], *, as_json: bool) -> None:
             if name != "unfinished":
                 click.echo(f"{name}: {text}")
             elif value:
-                click.echo(f"charged and never finished, their charge is spent: {text}")
+                click.echo(f"charged but never finished; the charges stay spent: {text}")
 
 
 RELEASE_COMMANDS = (plan, release, ledger)

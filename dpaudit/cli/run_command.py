@@ -1,4 +1,4 @@
-"""`dpaudit run`: a mechanism once on a user's data, its output saved beside its certificate."""
+"""`dpaudit run`: run a mechanism once on private data, and save output and certificate."""
 
 from __future__ import annotations
 
@@ -19,24 +19,34 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command("run")
 @click.argument("target")
 @click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
-@click.option("--out", type=FILE, required=True, help="The .npz file of the output.")
-@click.option("--label", help="Column that goes last, where programs look for a target.")
-@click.option("--unit", help="Column that says whose row it is: a record is then all of a unit's.")
-@click.option("--rows", type=click.IntRange(1), help="With --unit: how many rows of one count.")
+@click.option("--out", type=FILE, required=True, help="The .npz file for the output.")
+@click.option(
+    "--label", help="Column of the label; it becomes the last one, where programs expect it."
+)
+@click.option(
+    "--unit",
+    help="Column that names the unit of each row; one record then holds all rows of a unit.",
+)
+@click.option(
+    "--rows", type=click.IntRange(1), help="With --unit: the most rows that count for one unit."
+)
 @click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
 @click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
 @click.option("--ledger", "url", help="Charge the run here: a SQLite file, or a URL.")
-@click.option("--dataset", help="With --ledger: the account that is charged.")
-@click.option("--entity", help="With --ledger: what one unit of the data is.")
-@click.option("--delta", help="With --ledger: the delta it is charged at, where deltas add up.")
+@click.option("--dataset", help="With --ledger: the account to charge.")
+@click.option("--entity", help="With --ledger: the unit of the data.")
+@click.option(
+    "--delta", help="With --ledger: the delta of the charge, for accounts that add deltas."
+)
 @as_json_option
 def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> None:
     """Run TARGET once on the records in --data, and save its output and certificate.
 
-    The mechanism is made for the data's shape where it knows how, attacked on made-up records,
-    charged, drawn with the operating system's entropy, and written: OUT.npz, OUT.json, OUT.html.
-    Running it again refuses; a run that was interrupted before it drew goes on where it was.
+    The mechanism is adapted to the data's shape if it supports this, attacked on generated records,
+    and charged to the ledger.  Then it runs with the operating system's entropy, and OUT.npz,
+    OUT.json and OUT.html are written.  A second run is refused; a run that was interrupted before
+    it drew noise resumes.
     """
     from dpaudit.certificate.certify import Options
     from dpaudit.certificate.training import train
@@ -46,7 +56,7 @@ def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> N
     from dpaudit.storage.files import writable
 
     if out.suffix != ".npz":
-        raise InvalidParameter(f"--out {out}: expected a file .npz")
+        raise InvalidParameter(f"--out {out}: expected a name that ends in .npz")
     account = _account(given)
     writable(out.parent)
     order = order_of(target)

@@ -1,4 +1,4 @@
-"""What commands print for people: tables on standard output, progress on standard error."""
+"""Output of commands for people: tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ STYLES = {
     "unconfirmed": "yellow",
     "unsupported": "yellow",
 }
-PLAIN_SECONDS = 30.0  # between two lines of progress of one attack, where nobody sees a bar
-WIDTH = 180
-BARS = 8  # of more, the finished ones are not shown
+PLAIN_SECONDS = 30.0  # between two lines of progress of one attack, if no bar is shown
+WIDTH = 180  # characters of piped output
+BARS = 8  # with more mechanisms, bars of finished ones are hidden
 CAVEATS = 3  # lines for each mechanism; the page has all
 
 
@@ -49,7 +49,7 @@ def _print(table: Table) -> None:
 
 
 def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """A table of texts."""
+    """Print a table of texts."""
     table = _table(title, *columns)
     for line in lines:
         table.add_row(*map(escape, line))
@@ -57,18 +57,18 @@ def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> 
 
 
 def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
-    """The mechanisms, a line each; with their claims where a filter left few. Then what is broken.
+    """Print the mechanisms, one line each, then the files and suites that were not loaded.
 
-    Of the shipped ones a project's own list holds the names only.
+    Claims are shown for the project's mechanisms, and for all if the list is ``filtered``.
     """
-    found = [row for row in rows if not row["error"]]
-    own = [row for row in found if row["root"] == "project"]
-    shipped = [row for row in found if row["root"] == "catalogue"]
-    for title, some in (("This project", own), ("Shipped with dpaudit", shipped)):
+    loaded = [row for row in rows if not row["error"]]
+    local = [row for row in loaded if row["root"] == "project"]
+    shipped = [row for row in loaded if row["root"] == "catalogue"]
+    for title, some in (("This project", local), ("Shipped with dpaudit", shipped)):
         if some:
-            _mechanisms(title, some, claims=filtered or some is own)
+            _mechanisms(title, some, claims=filtered or some is local)
     if not filtered:
-        hint = "dpaudit list WORD... shows what is about it, with claims; dpaudit show TARGET one"
+        hint = "dpaudit list WORD... searches and shows claims; dpaudit show TARGET shows one"
         _console().print(hint, markup=False, highlight=False)
     for row in rows:
         if row["error"]:
@@ -96,7 +96,7 @@ def _claimed(claim: Mapping[str, str]) -> str:
 
 
 def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]) -> None:
-    """Declaration, derivations and claims, as plain text."""
+    """Print declaration, derivations and claims as plain text."""
     blocks = [repr(mechanism.declaration), f"under {mechanism.scope}"]
     blocks += [f"{name}:\n{text}" for name, text in derivations.items()]
     blocks += ["claims:\n" + "\n".join(f"  {check}" for check in checks)]
@@ -104,7 +104,7 @@ def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Seq
 
 
 def account(table: Mapping[str, Any]) -> None:
-    """The account's numbers."""
+    """Print the numbers of an account."""
     columns = ("delta", "epsilon_lower", "epsilon_upper", "rule")
     if "epsilon" in table:
         shown = _table(table["scope"], "delta", "epsilon at least", "epsilon at most", "by")
@@ -122,7 +122,7 @@ def account(table: Mapping[str, Any]) -> None:
 
 
 def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:
-    """Claim, accounted, attacked, verdict: one line a claim; then the files."""
+    """Print one line for each claim: claim, accounted, attacked, verdict; then caveats and files."""
     from dpaudit.report import summary_rows
 
     table = _table("Claims", "mechanism", "claim", "accounted", "attacked", "verdict")
@@ -144,7 +144,7 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 
 def _caveats(predicate: Mapping[str, Any]) -> None:
-    """The gravest caveats of one certificate, a line each, in red where the program is at fault."""
+    """Print the gravest caveats of one certificate; broken checks and gaps of examination in red."""
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
     lines = [*grave, *_stand_ins(predicate), *_never_run(predicate)]
@@ -163,7 +163,7 @@ def _say(text: str) -> None:
 
 
 def _not_examined(predicate: Mapping[str, Any]) -> Iterator[str]:
-    """Whatever the examination did not reach: the whole program, or a part of its queries."""
+    """The parts of the program that were not examined."""
     from dpaudit.report.words import UNCOMPARED, UNHEARD
 
     yield from (text for text in predicate["caveats"] if text.startswith((UNHEARD, UNCOMPARED)))
@@ -178,7 +178,7 @@ def _broken(predicate: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stand_ins(predicate: Mapping[str, Any]) -> Iterator[str]:
-    """The bound of each audit of another program than the named one, and what differs."""
+    """The lower bound of each audit of a stand-in, and how the stand-in differs."""
     for audit in predicate["audits"]:
         if audit["about"] == "stand_in" and audit["id"].endswith("lens"):
             (bound,) = audit["lower_bounds"]
@@ -187,7 +187,7 @@ def _stand_ins(predicate: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _never_run(predicate: Mapping[str, Any]) -> Iterator[str]:
-    """How many lines of the program no examination ran; the page lists them."""
+    """The number of lines of the program that no examination ran."""
     code = predicate["examination"]["code"]
     if code and code["missed"]:
         missed = f"{code['lines'] - code['run']} of {code['lines']} lines"
@@ -195,14 +195,14 @@ def _never_run(predicate: Mapping[str, Any]) -> Iterator[str]:
 
 
 def warn(text: str) -> None:
-    """One line that should not be missed."""
+    """Print one line in red."""
     _console().print(plain(text), style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def plain(text: object) -> str:
-    """Somebody else's text on one line: what does not print is escaped."""
+    """Untrusted text on one line, with non-printing characters escaped."""
     shown = str(text)
-    # A space that does not break is a space.
+    # Non-breaking spaces are harmless, and readable as plain spaces.
     shown = shown.replace("\xa0", " ").replace("\u202f", " ")
     if shown.isprintable():
         return shown
@@ -210,7 +210,7 @@ def plain(text: object) -> str:
 
 
 def ledger(books: Sequence[Mapping[str, Any]]) -> None:
-    """What a ledger charged and has left, data set by data set."""
+    """Print the charges and the remaining budget of each data set in a ledger."""
     for book in books:
         table = _table(
             f"{book['data']}: one {book['unit']}, {book['adjacency']}",
@@ -240,7 +240,7 @@ def _amounts(values: Sequence[str], book: Mapping[str, Any]) -> str:
 
 
 def budgets(totals: Sequence[Any]) -> None:
-    """What releases guarantee together, data set by data set."""
+    """Print the composed guarantee of the releases from each data set."""
     for total in totals:
         for line in () if total.of_all else total.outside:
             warn(plain(f"{total.data}: {line}"))
@@ -270,7 +270,7 @@ def budgets(totals: Sequence[Any]) -> None:
 
 
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What was re-derived, what was taken on trust, and what is missing of what was required."""
+    """Print for each file what was re-derived, what is taken on trust, and unmet requirements."""
     for row in rows:
         word = "verified" if row["verified"] else "FAILED"
         if row["verified"] and row["missing"]:
@@ -298,13 +298,16 @@ Report = Callable[[str, int, int], None]
 
 @dataclass
 class Pace:
-    """Time left, from what was done since the first look: an earlier run's batches cost nothing."""
+    """An estimate of the remaining time, from the progress since the first call.
+
+    Batches of an earlier run are complete at the first call, so that they do not count.
+    """
 
     clock: Callable[[], float] = time.monotonic
     _first: tuple[float, int] | None = field(default=None, init=False)
 
     def left(self, done: int, total: int) -> str:
-        """Words like ", 40 s left"; empty before there is a pace, and at the end."""
+        """Text such as ", 40 s left"; empty without progress since the first call, and at the end."""
         now = self.clock()
         if self._first is None:
             self._first = now, done
@@ -323,7 +326,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """A progress bar on a terminal, a line now and then elsewhere; always standard error."""
+    """Progress on standard error: bars on a terminal, otherwise a line from time to time."""
     console = Console(stderr=True)
     with _bars(console) if console.is_terminal else _lines(console) as report:
         yield report
@@ -338,7 +341,7 @@ def _bars(console: Console) -> Iterator[Report]:
 
         def report(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                # What an earlier run stored is no part of this one's speed.
+                # Batches stored by an earlier run are no evidence of this run's speed.
                 tasks[name] = p.add_task(f"attacking {name}", total=total, completed=done)
             visible = done < total or len(tasks) <= BARS
             p.update(tasks[name], completed=done, visible=visible)
@@ -348,7 +351,7 @@ def _bars(console: Console) -> Iterator[Report]:
 
 @contextmanager
 def _lines(console: Console) -> Iterator[Report]:
-    """One line for each attacked mechanism at its end, and one now and then while it lasts."""
+    """A line when a mechanism is finished, and one from time to time before."""
     started: dict[str, float] = {}
     batches: dict[tuple[str, int], int] = {}
     paces: dict[str, Pace] = {}

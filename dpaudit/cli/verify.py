@@ -1,4 +1,4 @@
-"""``dpaudit verify``: certificates derived again in a process of its own, and what is required."""
+"""``dpaudit verify``: re-derive certificates in a separate process, and check requirements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpaudit.cli.compliance_commands import (
 )
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
-# Weakest first: a certificate passes where its verdict is no weaker than the required one.
+# Weakest first: a certificate passes if its verdict is at least as strong as the required one.
 VERDICTS = (
     "refuted",
     "alarm",
@@ -44,39 +44,39 @@ EXIT_CODES = {
 
 
 @click.command(
-    epilog="Exit status: 0 verified, with all that is required; 10 no certificate, or changed "
-    "bytes; 11 not within the limits of time and memory; 12 it does not follow; 13 a signature is "
-    "missing; 6 a bound that only the accountant computed; 14 another verdict or requirement; 1 a "
-    "rule of the policy fails."
+    epilog="Exit status: 0 verified, and all requirements met; 10 not a certificate, or changed "
+    "bytes; 11 limit of time or memory exceeded; 12 the derivation is wrong; 13 a signature is "
+    "missing; 6 a bound that only the accountant computed; 14 the verdict or another requirement "
+    "is not met; 1 a rule of the policy fails."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--policy",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file of rules: who may certify what, with which verdict, up to which loss and age. A "
-    "certificate of no rule is refused.",
+    help="A file of rules: allowed signers, verdicts, losses and ages. A certificate that matches no "
+    "rule is refused.",
 )
 @click.option(
     "--require",
     type=click.Choice(VERDICTS),
-    help="The weakest verdict that passes; certified_under_assumptions, unless a policy says.",
+    help="The weakest verdict that passes; by default certified_under_assumptions, or the policy's.",
 )
 @click.option(
     "--require-audit",
     is_flag=True,
-    help="Every claim must have an audit with trials enough to refute it.",
+    help="Every claim must have an audit with enough trials to refute it.",
 )
 @click.option(
     "--max-epsilon",
     metavar="NUMBER",
-    help="The largest accounted epsilon that passes; without a claim of one nothing does.",
+    help="The largest accounted epsilon that passes; a certificate without an epsilon fails.",
 )
 @click.option(
     "--max-delta",
     metavar="NUMBER",
     default="0.001",
     show_default=True,
-    help="The largest delta at which --max-epsilon takes an epsilon for one.",
+    help="The largest delta at which --max-epsilon accepts an epsilon.",
 )
 @click.option(
     "--no-unconfirmed",
@@ -91,20 +91,20 @@ EXIT_CODES = {
 @click.option(
     "--replay",
     is_flag=True,
-    help="Make the audits again from their seed, by the mechanism of that name in this project, "
-    "and compare every count. This runs the program, in this process, on no data.",
+    help="Repeat the audits from their seed, with the mechanism of that name in this project, and "
+    "compare every count. This runs the program in this process, without private data.",
 )
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Make the audits again from a seed drawn now, after the certificate has committed to its "
-    "files: a seed that was tried out beforehand hides nothing. Runs the program, as --replay.",
+    help="Repeat the audits from a seed drawn now. The issuer cannot have chosen this seed, so that "
+    "a bug cannot hide behind a lucky one. Runs the program, as --replay.",
 )
 @click.option(
     "--plan",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The plan of a release, for --replay and --fresh: made-up tables are attacked again, and "
-    "no private data are needed.",
+    help="The plan of a release, for --replay and --fresh: generated tables are attacked again, "
+    "without private data.",
 )
 @click.option(
     "--seconds",
@@ -136,7 +136,7 @@ def verify(
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
-    Each file is read in a process of its own that imports neither the accountant nor any rule.
+    A separate process reads each file; it imports neither the accountant nor any rule.
     """
     from dpaudit.certificate.policy import LEAST, read_policy
     from dpaudit.check.file import read
@@ -145,12 +145,12 @@ def verify(
 
     most = _number(max_epsilon, "--max-epsilon")
     largest = _number(max_delta, "--max-delta")
-    known = known_signers(**given)
+    signers = known_signers(**given)
     rules = None if policy is None else read_policy(policy)
     least = require or (LEAST if rules is None else VERDICTS[0])
     rows = []
     for one in verify_files(list(map(read, files)), seconds):
-        row = signed_row(one, known, threshold, () if rules is None else rules.keys)
+        row = signed_row(one, signers, threshold, () if rules is None else rules.keys)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
@@ -183,22 +183,22 @@ def _missing(
     audit: bool,
     confirmed: bool,
 ) -> list[tuple[str, str]]:
-    """What a row lacks, by kind of failure, the gravest first."""
+    """The requirements that a row does not meet, as (kind of failure, text), the gravest first."""
     if not row["verified"]:
         return [(row["failure"], row["reason"])]
-    found = []
+    unmet = []
     verdict = row["verdict"]
     if VERDICTS.index(verdict) < VERDICTS.index(require):
         kind = "unconfirmed" if verdict == "unconfirmed" else "required"
-        found.append((kind, f"the verdict is {verdict}, required: {require}"))
+        unmet.append((kind, f"the verdict is {verdict}, required: {require}"))
     if confirmed:
-        found += [("unconfirmed", text) for text in row["unconfirmed"]]
+        unmet += [("unconfirmed", text) for text in row["unconfirmed"]]
     if audit:
-        found += [("required", text) for text in row["powerless"]]
+        unmet += [("required", text) for text in row["powerless"]]
     most, largest = limits
     if most is not None:
-        found += _above(row["epsilons"], most, largest or Fraction(0))
-    return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
+        unmet += _above(row["epsilons"], most, largest or Fraction(0))
+    return sorted(unmet, key=lambda one: list(EXIT_CODES).index(one[0]))
 
 
 def _otherwise(
@@ -209,7 +209,7 @@ def _otherwise(
     replay: bool,
     fresh: bool,
 ) -> list[str]:
-    """What is not as the certificate says: files of a folder, counts of a replay."""
+    """The differences from the certificate: files of a folder, counts of repeated audits."""
     if folder is None and not (replay or fresh):
         return []
     from dpaudit.certificate.replay import (
@@ -222,7 +222,7 @@ def _otherwise(
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
 
-    found = [] if folder is None else implementation_in(certificate, folder)
+    differing = [] if folder is None else implementation_in(certificate, folder)
     if replay or fresh:
         try:
             command = command_of(certificate)
@@ -234,21 +234,21 @@ def _otherwise(
                 if command.shape is not None:
                     orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
                 if replay:
-                    found += differences(certificate, orders, command)
+                    differing += differences(certificate, orders, command)
                 if fresh:
-                    found += refuted_afresh(certificate, orders, command, secrets.randbits(128))
+                    differing += refuted_afresh(certificate, orders, command, secrets.randbits(128))
         except (CertificateRejected, InvalidParameter, UnknownTarget) as error:
-            found.append(f"not replayed: {error}")
-    return found
+            differing.append(f"not replayed: {error}")
+    return differing
 
 
 def _above(
     epsilons: Sequence[Sequence[str]], most: Fraction, largest: Fraction
 ) -> list[tuple[str, str]]:
     if not epsilons:
-        return [("required", "no claim of an epsilon, which --max-epsilon asks for")]
+        return [("required", "no claim of an epsilon, which --max-epsilon requires")]
     return [
-        ("required", f"{claim}: epsilon <= {epsilon} at delta {delta} is all that is shown")
+        ("required", f"{claim}: shows only epsilon <= {epsilon} at delta {delta}")
         for claim, epsilon, delta in epsilons
         if "inf" in (epsilon, delta) or Fraction(epsilon) > most or Fraction(delta) > largest
     ]
