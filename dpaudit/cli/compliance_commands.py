@@ -138,8 +138,8 @@ _SIGNERS = (
         "authorities",
         multiple=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Root certificate of a time stamping authority; each key's signature must carry one of "
-        "its tokens; may be repeated.",
+        help="Root certificate of a time stamping authority; each key's signature must carry one "
+        "of its tokens; may be repeated.",
     ),
 )
 
@@ -188,8 +188,8 @@ def signed_row(
     wanted = len(required_names) if threshold is None else threshold
     if wanted > len(required_names):
         raise InvalidParameter(
-            f"--threshold {wanted}: {len(required_names)} keys and accounts were given; name each with "
-            "--key or --identity"
+            f"--threshold {wanted}: {len(required_names)} keys and accounts were given; name each "
+            "with --key or --identity"
         )
     if not row["verified"]:
         return row

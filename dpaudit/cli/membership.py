@@ -38,8 +38,8 @@ def membership_options(command: Command) -> Command:
         click.option("--column", help="Column of both tables that holds the scores."),
         click.option(
             "--attack",
-            help="For training: names such as lira,rmia; by default all that apply. For a function: "
-            "bits, or MODULE:FUNCTION that scores its outputs.",
+            help="For training: names such as lira,rmia; by default all that apply. For a "
+            "function: bits, or MODULE:FUNCTION that scores its outputs.",
         ),
         click.option("--models", type=click.IntRange(4), default=64, show_default=True),
         click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=RHO, or mu=MU."),
@@ -93,7 +93,7 @@ def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_j
 
 
 def _exit(verdict: Any, *, asked: bool) -> None:
-    """Exit by the verdict; without a verdict by 0 if none was ``asked`` for, else as inconclusive."""
+    """Exit by the verdict; without one by 0 if none was ``asked`` for, else as inconclusive."""
     from dpaudit.audit.verdict import EXIT_CODES, Verdict
 
     if verdict is None and not asked:

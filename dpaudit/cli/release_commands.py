@@ -172,7 +172,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     )
     if table["bounded"]:
         click.echo(
-            f"At most {table['rows_a_unit']} row(s) of one {table['unit']} count; others are dropped."
+            f"At most {table['rows_a_unit']} row(s) of one {table['unit']} count; others are cut."
         )
     if table["not_private"]:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
@@ -211,7 +211,7 @@ def release(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Publish the release in FILE of the table in --data; the ledger is charged before data are read.
+    """Publish the release in FILE of the table in --data, after its ledger is charged.
 
     The plan is certified first, by an attack on generated tables (--trials for each data set).
     Noise is drawn once, from the operating system's entropy.  Values are written exactly, as CSV,

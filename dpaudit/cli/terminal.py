@@ -122,7 +122,7 @@ def account(table: Mapping[str, Any]) -> None:
 
 
 def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:
-    """Print one line for each claim: claim, accounted, attacked, verdict; then caveats and files."""
+    """Print a line for each claim: claim, accounted, attacked, verdict; then caveats and files."""
     from dpaudit.report import summary_rows
 
     table = _table("Claims", "mechanism", "claim", "accounted", "attacked", "verdict")
@@ -144,7 +144,7 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 
 def _caveats(predicate: Mapping[str, Any]) -> None:
-    """Print the gravest caveats of one certificate; broken checks and gaps of examination in red."""
+    """Print the gravest caveats of one certificate; broken checks and examination gaps in red."""
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
     lines = [*grave, *_stand_ins(predicate), *_never_run(predicate)]
@@ -307,7 +307,7 @@ class Pace:
     _first: tuple[float, int] | None = field(default=None, init=False)
 
     def left(self, done: int, total: int) -> str:
-        """Text such as ", 40 s left"; empty without progress since the first call, and at the end."""
+        """Text such as ", 40 s left"; empty at the start, at the end and without progress."""
         now = self.clock()
         if self._first is None:
             self._first = now, done

@@ -53,13 +53,14 @@ EXIT_CODES = {
 @click.option(
     "--policy",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file of rules: allowed signers, verdicts, losses and ages. A certificate that matches no "
-    "rule is refused.",
+    help="A file of rules: allowed signers, verdicts, losses and ages. A certificate that matches "
+    "no rule is refused.",
 )
 @click.option(
     "--require",
     type=click.Choice(VERDICTS),
-    help="The weakest verdict that passes; by default certified_under_assumptions, or the policy's.",
+    help="The weakest verdict that passes; "
+    "by default certified_under_assumptions, or the policy's.",
 )
 @click.option(
     "--require-audit",
@@ -97,8 +98,8 @@ EXIT_CODES = {
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Repeat the audits from a seed drawn now. The issuer cannot have chosen this seed, so that "
-    "a bug cannot hide behind a lucky one. Runs the program, as --replay.",
+    help="Repeat the audits from a seed drawn now. The issuer cannot have chosen this seed, so "
+    "that a bug cannot hide behind a lucky one. Runs the program, as --replay.",
 )
 @click.option(
     "--plan",
