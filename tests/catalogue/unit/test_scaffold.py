@@ -156,7 +156,7 @@ def test_a_project_can_be_added_to(tmp_path: Path) -> None:
 
 
 def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UnknownTarget, match="nothing of that name is shipped; there are"):
+    with pytest.raises(UnknownTarget, match="nothing of that name is shipped; shipped are"):
         start(tmp_path, "diff3")
     assert files(tmp_path) == set()
 

@@ -175,7 +175,7 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
     [
         (["audit"], "Missing argument"),
         (["audit", "x:y", "--scores", "in.csv", "out.csv"], "--scores excludes"),
-        (["audit", "--scores", "in.csv", "in.csv"], "one file for both"),
+        (["audit", "--scores", "in.csv", "in.csv"], "members and non-members are the same file"),
         (["audit", "--scores", "same.txt", "ones.txt"], "all 1; the same for every trial"),
         (["audit", "trained_here:never", "--data", "data.npz", "--out", "in.csv/x"],
           "in.csv/x: Not a directory; choose another with --out"),

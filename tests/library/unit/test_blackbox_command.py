@@ -104,7 +104,7 @@ def test_bad_options(
         (["json:dumps", "0", "1", "--claim", "1,2,3"], "EPSILON or EPSILON,DELTA"),
         (["json:dumps", "0", "1", "--claim", "nu=1"], "EPSILON or EPSILON,DELTA"),
         (["json:dumps", "0", "1", "--claim", "one"], "PureDP.epsilon = 'one'"),
-        (["diff2_gd", "--claim", "1"], "a declared mechanism has claims of its own"),
+        (["diff2_gd", "--claim", "1"], "declared mechanisms, which have claims of their own"),
     ],
 )
 def test_bad_arguments(arguments: list[str], said: str) -> None:
