@@ -330,7 +330,7 @@ def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
     (folder / "plan.toml").write_text(PLAN)
     shown = run("plan", plan)
     assert "its unit is 'row' (record), the release's is 'person' (user)" in shown.output
-    assert "Of one person 2 row(s) count, the others are left out." in shown.output
+    assert "At most 2 row(s) of one person count; others are cut." in shown.output
 
 
 @pytest.mark.parametrize("key", ["entity", "rows"])
