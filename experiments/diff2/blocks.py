@@ -176,4 +176,5 @@ diff2_blocks = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

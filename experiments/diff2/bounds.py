@@ -84,4 +84,5 @@ diff2_bounds = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

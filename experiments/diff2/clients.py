@@ -121,4 +121,5 @@ diff2_clients = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

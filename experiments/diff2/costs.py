@@ -273,4 +273,5 @@ diff2_costs = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -108,4 +108,5 @@ diff2_identity = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

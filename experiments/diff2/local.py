@@ -236,4 +236,5 @@ diff2_local = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("distance of noise-free", "largest epsilon", "largest ||Hess"),
 )

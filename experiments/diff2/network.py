@@ -418,4 +418,5 @@ diff2_network = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("largest excess of a run", "settings that survived"),
 )

@@ -252,4 +252,5 @@ diff2_preprocessed = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("largest excess of a run", "settings that survived"),
 )

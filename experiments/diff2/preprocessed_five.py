@@ -89,4 +89,5 @@ diff2_preprocessed_five = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("largest excess of a run", "settings that survived"),
 )

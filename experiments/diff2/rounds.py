@@ -172,4 +172,5 @@ diff2_rounds = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("largest excess of a run",),
 )

@@ -199,4 +199,5 @@ diff2_search = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -192,4 +192,5 @@ diff2_slopes = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("DP-GD:", "DIFF2-GD:", "measured over bound"),
 )

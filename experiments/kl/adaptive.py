@@ -211,4 +211,5 @@ kl_adaptive = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -188,4 +188,5 @@ kl_reading = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

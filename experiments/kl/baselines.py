@@ -134,4 +134,5 @@ kl_baselines = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("KL-Spider: log-log", "WYX17: log-log"),
 )

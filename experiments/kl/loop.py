@@ -115,4 +115,5 @@ kl_loop = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -199,4 +199,5 @@ kl_proximal = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -167,4 +167,5 @@ kl_spider = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

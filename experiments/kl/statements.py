@@ -79,8 +79,7 @@ KL = Paper(
         ),
         Statement(
             "Theorem 1, kappa = 2 (PL)",
-            "KL-Spider and WYX17 have the same rate, n^-2 but for logarithms; their constants are "
-            "far apart (next rows)",
+            "KL-Spider and WYX17 have the same rate, n^-2 but for logarithms",
             "kl_baselines",
             ("KL-Spider: log-log", "WYX17: log-log"),
         ),

@@ -189,4 +189,5 @@ kl_stationary = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -216,7 +216,7 @@ def pages_command(out: Path) -> None:
 
 def _write_pages(root: Path, out: Path) -> list[Path]:
     from dpaudit.storage.files import write_atomically
-    from experiments.lab import pages
+    from experiments.lab import pages, turned
     from experiments.lab.found import load
     from experiments.lab.papers import load_claims, load_papers, page, read_all, read_together
     from experiments.lab.running import Order, sources_of
@@ -246,6 +246,11 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
     missing = {name: read.why for name, read in reads.items() if read.findings is None}
     write_atomically(out / "README.md", pages.index(documents, missing).encode())
     written.append(out / "README.md")
+    earlier = out.parent / turned.FILE
+    if earlier.is_file():
+        path = out / "turned.md"
+        write_atomically(path, turned.page(papers, reads, earlier).encode())
+        written.append(path)
     beside = out.parent / "README.md"
     if beside.is_file():
         text = pages.counted(beside.read_text("utf-8"), pages.seen(documents))
@@ -257,13 +262,15 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
 def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
     from experiments.lab import pages
     from experiments.lab.found import load
+    from experiments.lab.protocol import of_result
     from experiments.lab.running import run, sources_of
     from experiments.lab.times import FILE, Times
 
     experiment = load(order.root)[order.name]
+    stamp = experiment.protocol.stamp if experiment.protocol else None
     times = Times(out / FILE)
     results = run(order, jobs=jobs, store=out / STORE, progress=_Progress(), times=times)
-    findings = experiment.read(results)
+    findings = of_result(experiment, experiment.read(results), stamp)
     sources = sources_of(order.root, experiment)
     given = (order, experiment, results, findings)
     paths = [str(path) for path in pages.write(*given, out, sources)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -33,6 +33,30 @@ class Status(StrEnum):
     HELD = "held"
     MISSED = "missed"
     INCONCLUSIVE = "inconclusive"
+    WITHHELD = "not judged"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How methods are compared: settings tried for each, seeds that choose, seeds that judge.
+
+    Errors: InvalidParameter for no setting, no choosing seed, or fewer than two judging ones.
+    """
+
+    budget: int
+    choosing: int
+    judging: int
+
+    def __post_init__(self) -> None:
+        if self.budget < 1 or self.choosing < 1 or self.judging < 2:
+            raise InvalidParameter(
+                f"{self}: expected at least 1 setting, 1 choosing seed and 2 judging seeds"
+            )
+
+    @property
+    def stamp(self) -> dict[str, int]:
+        """What a result records of it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -134,6 +158,8 @@ class Check:
     ``margin``: two standard errors of the value, 0 where nothing is random.  A value that is nearer
     to an end of the band than its margin, on either side, is inconclusive; one that is outside
     by more is missed, and so is one that is not a number.  ``source``: who states the band.
+    ``by``: the protocol of a comparison of methods.  ``withheld``: why nothing may be concluded
+    from the value, such as an unfair comparison; it is then not judged, whatever it is.
     Errors: InvalidParameter for an empty band, or a margin that is negative or not finite.
     """
 
@@ -143,6 +169,8 @@ class Check:
     upper: float = math.inf
     margin: float = 0.0
     source: str = ""
+    by: Protocol | None = None
+    withheld: str = ""
 
     def __post_init__(self) -> None:
         unbounded = math.isinf(self.lower) and math.isinf(self.upper)
@@ -153,7 +181,9 @@ class Check:
 
     @property
     def status(self) -> Status:
-        """Whether the value lies in its band."""
+        """Whether the value lies in its band; not judged where it is withheld."""
+        if self.withheld:
+            return Status.WITHHELD
         outside = max(self.lower - self.value, self.value - self.upper)
         if math.isnan(self.value) or outside > self.margin:
             return Status.MISSED
@@ -222,6 +252,9 @@ class Experiment:
 
     ``cells(size)`` are distinct; ``run(cell, rng)`` measures one and returns numbers or lists of
     numbers by name; ``read(results)`` makes tables, checks and panels of a whole grid.
+    ``protocol``: under which its methods are compared.  ``alone``: how the names of checks begin
+    that speak of one method alone (its rate, its bound, its counts).  Every other check compares
+    methods, and is judged only if the result records the protocol; all of them without either.
     Errors: InvalidParameter for a name that is no snake_case word.
     """
 
@@ -231,6 +264,8 @@ class Experiment:
     cells: Callable[[Size], Sequence[Cell]]
     run: Callable[[Cell, np.random.Generator], Values]
     read: Callable[[Results], Findings]
+    protocol: Protocol | None = None
+    alone: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -238,7 +273,7 @@ class Experiment:
 
 
 def judge(checks: Iterable[Check]) -> Status:
-    """Missed if one is missed, else inconclusive if one is, else held."""
+    """Missed if one is missed, else inconclusive if one is, else not judged, else held."""
     found = {check.status for check in checks}
-    worst = (Status.MISSED, Status.INCONCLUSIVE)
+    worst = (Status.MISSED, Status.INCONCLUSIVE, Status.WITHHELD)
     return next((status for status in worst if status in found), Status.HELD)

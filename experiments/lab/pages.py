@@ -16,14 +16,21 @@ from experiments.lab.learning import BAND
 from experiments.lab.model import Check, Experiment, Findings, Results, Status, Table, judge
 from experiments.lab.papers import Together
 from experiments.lab.plots import svg
+from experiments.lab.protocol import PREDATES
 from experiments.lab.running import Order
 
-EXIT_CODES: dict[str, int] = {Status.HELD: 0, Status.MISSED: 1, Status.INCONCLUSIVE: 3}
+EXIT_CODES: dict[str, int] = {
+    Status.HELD: 0,
+    Status.MISSED: 1,
+    Status.INCONCLUSIVE: 3,
+    Status.WITHHELD: 3,
+}
 # How a check says that values had been seen when its band was set: its own, or another run's.
 SEEN = re.compile(r"\bhad been seen\b|\bafter (?:a look|earlier|an outside run)\b")
 COUNT = re.compile(
     r"(?<=<!-- bands: written by python -m experiments pages -->\n).*?(?=<!-- end of bands)", re.S
 )
+UNFAIR = "## Run before the protocol: no fair comparison"
 CHECK_COLUMNS = ("check", "value", "band", "two standard errors", "verdict", "band from")
 
 
@@ -41,6 +48,7 @@ def document(
         "size": str(order.size),
         "seed": str(order.seed),
         **({"sources": sources} if sources else {}),
+        **({"protocol": experiment.protocol.stamp} if experiment.protocol else {}),
         "verdict": str(judge(findings.checks)),
         "checks": [_check(check) for check in findings.checks],
         "tables": [_table(table) for table in findings.tables],
@@ -63,9 +71,16 @@ def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
 
 def _page(of: Experiment | Together, made: str, findings: Findings) -> str:
     lines = [f"# {of.title}", "", f"Source: {of.source}.", "", made, ""]
+    fair = tuple(check for check in findings.checks if not check.withheld)
+    held_back = tuple(check for check in findings.checks if check.withheld)
+    if fair and held_back:
+        lines += markdown_table(checks_table(fair))
+    if any(check.withheld == PREDATES for check in held_back):
+        lines += [UNFAIR, "", f"{PREDATES[0].upper()}{PREDATES[1:]}.", ""]
+        lines += ["Everything below is of that kind: numbers, and no conclusion.", ""]
     if findings.panels:
         lines += [f"![{of.title}]({of.name}.svg)", ""]
-    lines += markdown_table(checks_table(findings.checks))
+    lines += markdown_table(checks_table(held_back or fair))
     for table in findings.tables:
         lines += markdown_table(table)
     lines += [f"- {escaped(note)}" for note in findings.notes]
@@ -136,7 +151,7 @@ def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) ->
     for made in documents:
         held = sum(check["verdict"] == Status.HELD for check in made["checks"])
         link = f"[{made['experiment']}]({made['experiment']}.md)"
-        share = f"{held} of {len(made['checks'])}"
+        share = f"{held} of {len(made['checks'])}{_withheld(made)}"
         cells = (link, escaped(made["title"]), share, _not_learnt(made), made["verdict"])
         rows.append(f"| {' | '.join(cells)} |")
     rows += [f"| {name} | | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
@@ -163,6 +178,12 @@ def counted(text: str, sentence: str) -> str:
     return COUNT.sub(lambda _: f"{sentence}\n", text)
 
 
+def _withheld(made: Mapping[str, Any]) -> str:
+    """How many comparisons of an experiment are not judged."""
+    number = sum(check["verdict"] == Status.WITHHELD for check in made["checks"])
+    return f", {number} not judged" if number else ""
+
+
 def _not_learnt(made: Mapping[str, Any]) -> str:
     """Of the rows that stand beside their start how many are not surely below it."""
     own = [check["verdict"] != Status.HELD for check in made["checks"] if check["source"] == BAND]
@@ -181,10 +202,16 @@ def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:
 def checks_table(checks: tuple[Check, ...]) -> Table:
     """Checks as a table: value, band, margin and verdict."""
     rows = [
-        (c.name, c.value, band(c), c.margin if c.margin else "", c.status.value, c.source)
+        (c.name, c.value, band(c), c.margin if c.margin else "", verdict(c), c.source)
         for c in checks
     ]
     return Table("Checks", CHECK_COLUMNS, tuple(rows))
+
+
+def verdict(check: Check) -> str:
+    """The status, and why a check is not judged where its reason is its own."""
+    own = check.withheld and check.withheld != PREDATES
+    return f"{check.status}: {check.withheld}" if own else str(check.status)
 
 
 def shown(value: str | int | float) -> str:

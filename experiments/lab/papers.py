@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,11 +22,13 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
 from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
 from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
+from experiments.lab.protocol import PREDATES, judged, of_result
 
 Kind = TypeVar("Kind")
 UNREAD = "Missed or inconclusive, and read by no statement"
 # What sources of checks may name that the specification of the experiments says in words.
 NAMED = re.compile(r"\b(?:E[1-9]\d*|acceptance [1-9]\d*)\b")
+APART = ", run before the protocol: each row beside its own start, no row beside another"
 ANCHOR = "#missed-or-inconclusive-and-read-by-no-statement"
 
 
@@ -35,6 +38,9 @@ class Agreement(StrEnum):
     AGREES = "agrees"
     DOES_NOT = "does not agree"
     INCONCLUSIVE = "inconclusive"
+    VACUOUS = "vacuous here"
+    NOT_ABOUT = "not a statement about this"
+    UNFAIR = "not judged"
     NOT_RUN = "not run"
 
 
@@ -44,7 +50,11 @@ class Statement:
 
     ``says``: the paper's own figure or rate.  ``checks``: how the names of its checks begin; all
     of them must be there.  ``held``: what is found where they hold; where bands are those of a
-    refutation, that is no agreement.  ``experiment`` empty: nothing measures it, ``why`` says so.
+    refutation, that is no agreement.  ``vacuous``: checks that the paper's bound is below doing
+    nothing; where one is missed the bound says nothing here, and no run can agree with it or not.
+    ``ours``: why the checks speak of a reconstruction of ours, and not of the paper's statement.
+    ``before``: how earlier statements began whose question this one asks under the protocol.
+    ``experiment`` empty: nothing measures it, ``why`` says so.
     """
 
     place: str
@@ -53,6 +63,9 @@ class Statement:
     checks: tuple[str, ...] = ()
     why: str = ""
     held: Agreement = Agreement.AGREES
+    vacuous: tuple[str, ...] = ()
+    ours: str = ""
+    before: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if bool(self.experiment) != bool(self.checks) or not (self.experiment or self.why):
@@ -66,7 +79,7 @@ class Together:
     """What the results of several experiments say that none of them says alone; it runs nothing.
 
     ``name``: its page's and its figure's, which begins as its paper's experiments' do.  ``of``: the
-    experiments; ``read`` takes their results by name.
+    experiments; ``read`` takes their results by name; ``alone`` as in an experiment.
     """
 
     name: str
@@ -74,6 +87,7 @@ class Together:
     source: str
     of: tuple[str, ...]
     read: Callable[[Mapping[str, Results]], Findings]
+    alone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,7 +216,7 @@ def read_file(experiment: Experiment, folder: Path) -> Read:
         return Read(experiment.name, why="a result of another grid than the experiment now has")
     results = Results(tuple(Result(cell, _values(found, cell)) for cell in cells))
     try:
-        read = experiment.read(results)
+        read = of_result(experiment, experiment.read(results), document.get("protocol"))
         sources = str(document.get("sources", ""))
         return Read(experiment.name, read, results, seed, "", sources, experiment.title)
     except (DpauditError, LookupError, ValueError, TypeError):
@@ -229,15 +243,15 @@ def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[
     """
     if read is None or read.findings is None:
         return Agreement.NOT_RUN, []
-    found: list[Check] = []
-    for begins in statement.checks:
-        own = [check for check in read.findings.checks if check.name.startswith(begins)]
-        if not own:
-            raise InvalidParameter(
-                f"{statement.place}: {statement.experiment} makes no check {begins!r}"
-            )
-        found += own
+    found = _named(statement, statement.checks, read.findings)
+    bounds = _named(statement, statement.vacuous, read.findings)
     statuses = {check.status for check in found}
+    if Status.WITHHELD in statuses:
+        return Agreement.UNFAIR, found
+    if statement.ours:
+        return Agreement.NOT_ABOUT, found
+    if any(check.status is Status.MISSED for check in bounds):
+        return Agreement.VACUOUS, [*bounds, *found]
     if statuses == {Status.HELD}:
         return statement.held, found
     if Status.MISSED not in statuses or statement.held is not Agreement.AGREES:
@@ -245,16 +259,35 @@ def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[
     return Agreement.DOES_NOT, found
 
 
+def _named(statement: Statement, prefixes: Sequence[str], findings: Findings) -> list[Check]:
+    """The checks whose names begin so.
+
+    Errors: InvalidParameter for a beginning that no check has.
+    """
+    found: list[Check] = []
+    for begins in prefixes:
+        own = [check for check in findings.checks if check.name.startswith(begins)]
+        if not own:
+            raise InvalidParameter(
+                f"{statement.place}: {statement.experiment} makes no check {begins!r}"
+            )
+        found += own
+    return found
+
+
 def unread(paper: Paper, reads: Mapping[str, Read]) -> list[tuple[str, Check]]:
     """The checks that did not hold and that no statement reads, by experiment."""
     begins: dict[str, tuple[str, ...]] = {}
     for statement in paper.statements:
-        begins[statement.experiment] = begins.get(statement.experiment, ()) + statement.checks
+        read = (*statement.checks, *statement.vacuous)
+        begins[statement.experiment] = begins.get(statement.experiment, ()) + read
     return [
         (name, check)
         for name, read in sorted(reads.items())
         for check in (read.findings.checks if read.findings else ())
-        if check.status is not Status.HELD and not check.name.startswith(begins.get(name, ()))
+        if check.status is not Status.HELD
+        and not _predates([check])
+        and not check.name.startswith(begins.get(name, ()))
     ]
 
 
@@ -266,14 +299,17 @@ def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) 
     own = {name: read for name, read in reads.items() if name.startswith(f"{paper.name}_")}
     _sources(own.values())
     counts = dict.fromkeys(Agreement, 0)
-    rows = []
+    rows, unfair = [], []
     for statement in paper.statements:
         kind, checks = agreement(statement, reads.get(statement.experiment))
         counts[kind] += 1
-        rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
+        if _predates(checks):
+            unfair.append(statement)
+        else:
+            rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
     said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
     beside = unread(paper, own)
-    head = f"Of {len(rows)} statements: {said}. {_beside(beside)}"
+    head = f"Of {len(paper.statements)} statements: {said}. {_beside(beside)}"
     lines = [f"# {paper.title}", "", head, ""]
     lines += [_privacy(claims), ""] if claims else []
     lines += [paper.setting, ""] if paper.setting else []
@@ -283,8 +319,36 @@ def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) 
         *rows,
         "",
     ]
-    lines += [*_unread(beside), *_figures(paper, own), *_learning(own), *_experiments(own)]
+    lines += [*_unread(beside), *_unfair(unfair, own), *_figures(paper, own)]
+    lines += [*_learning(own), *_experiments(own)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _predates(checks: Iterable[Check]) -> bool:
+    """Whether one of the checks compares methods in a run that predates the protocol."""
+    return any(check.withheld == PREDATES for check in checks)
+
+
+def _withheld(read: Read) -> int:
+    """How many checks of a result compare methods without the protocol."""
+    checks = read.findings.checks if read.findings else ()
+    return sum(_predates([check]) for check in checks)
+
+
+def _unfair(statements: Sequence[Statement], reads: Mapping[str, Read]) -> list[str]:
+    """The questions that only an unfair comparison speaks of: no value of it is a conclusion."""
+    from experiments.lab.pages import UNFAIR, escaped
+
+    counts = {name: number for name, read in sorted(reads.items()) if (number := _withheld(read))}
+    if not counts:
+        return []
+    lines = [UNFAIR, "", f"{PREDATES[0].upper()}{PREDATES[1:]}.", ""]
+    lines += ["| place | the question | experiment |", "|---|---|---|"]
+    for one in statements:
+        link = f"[{one.experiment}]({one.experiment}.md)"
+        lines.append(f"| {escaped(one.place)} | {escaped(one.says)} | {link} |")
+    listed = ", ".join(f"{number} in [{name}]({name}.md)" for name, number in counts.items())
+    return [*lines, "", f"Checks that are not judged for this reason: {listed}.", ""]
 
 
 def _beside(found: Sequence[tuple[str, Check]]) -> str:
@@ -292,7 +356,7 @@ def _beside(found: Sequence[tuple[str, Check]]) -> str:
         return "Every other check of its experiments that were run held."
     counts = [
         f"{number} {status}"
-        for status in (Status.MISSED, Status.INCONCLUSIVE)
+        for status in (Status.MISSED, Status.INCONCLUSIVE, Status.WITHHELD)
         if (number := sum(check.status is status for _, check in found))
     ]
     return f"Of the checks that none of them reads: {', '.join(counts)}, [listed below]({ANCHOR})."
@@ -326,7 +390,7 @@ def _figures(paper: Paper, reads: Mapping[str, Read]) -> list[str]:
     lines: list[str] = []
     for name in dict.fromkeys(statement.experiment for statement in paper.statements):
         read = reads.get(name)
-        if read is not None and read.findings is not None and read.findings.panels:
+        if read is not None and not _withheld(read) and read.findings and read.findings.panels:
             image = f"[![{read.title}]({name}.svg)]({name}.md)"
             lines += [image, "", f"[{name}]({name}.md): {read.title}.", ""]
     return ["## Figures", "", *lines] if lines else []
@@ -340,23 +404,36 @@ def _sources(reads: Iterable[Read]) -> None:
 
 
 def _row(statement: Statement, kind: Agreement, checks: list[Check], read: Read | None) -> str:
-    from experiments.lab.pages import band, escaped, shown
+    from experiments.lab.pages import band, escaped
 
     if kind is Agreement.NOT_RUN:
         why = statement.why or (read.why if read is not None else "no such experiment")
-        measured, bands = f"{statement.experiment}: {why}" if statement.experiment else why, ""
+        measured = escaped(f"{statement.experiment}: {why}" if statement.experiment else why)
+        bands = ""
     else:
-        worst = max(checks, key=_beyond)
-        more = "" if len(checks) == 1 else f" (the worst of {len(checks)} checks: {worst.name})"
-        measured, bands = f"{shown(float(worst.value))}{more}", f"{band(worst)}: {worst.source}"
-    cells = (statement.place, statement.says, measured, bands, str(kind))
-    return f"| {' | '.join(map(escaped, cells))} |"
+        measured = "<br>".join(escaped(_measured(check)) for check in checks)
+        bands = "<br>".join(map(escaped, dict.fromkeys(f"{band(c)}: {c.source}" for c in checks)))
+    found = "<br>".join(map(escaped, _found(statement, kind, checks)))
+    cells = (escaped(statement.place), escaped(statement.says), measured, bands, found)
+    return f"| {' | '.join(cells)} |"
 
 
-def _beyond(check: Check) -> float:
-    """How far a value is outside its band, or inside it (negative), in the band's own terms."""
-    outside = max(check.lower - check.value, check.value - check.upper)
-    return outside if outside == outside else float("inf")
+def _measured(check: Check) -> str:
+    """A check's name, value and status; its value alone says nothing."""
+    from experiments.lab.pages import shown, verdict
+
+    return f"{check.name}: {shown(float(check.value))}, {verdict(check)}"
+
+
+def _found(statement: Statement, kind: Agreement, checks: Sequence[Check]) -> list[str]:
+    """The outcome, how many of several checks say so, and why a statement is not judged."""
+    lines = [str(kind)]
+    counts = Counter(check.status for check in checks)
+    if len(counts) > 1:
+        lines.append(", ".join(f"{number} {status}" for status, number in counts.items()))
+    if kind is Agreement.NOT_ABOUT:
+        lines.append(statement.ours)
+    return lines
 
 
 def _learning(reads: Mapping[str, Read]) -> list[str]:
@@ -366,7 +443,8 @@ def _learning(reads: Mapping[str, Read]) -> list[str]:
     for name, read in reads.items():
         for table in read.findings.tables if read.findings else ():
             if table.title == TITLE:
-                lines += [f"From `{name}`:", "", *markdown_table(table)[2:]]
+                lines += [f"From `{name}`{APART if _withheld(read) else ''}:", ""]
+                lines += markdown_table(table)[2:]
     if lines:
         return [f"## {TITLE}", "", *lines]
     return [f"## {TITLE}", "", "No result that was run in full measures it.", ""]
@@ -387,6 +465,7 @@ def _experiments(reads: Mapping[str, Read]) -> list[str]:
         made = ", ".join(read.of) or read.sources[:12] or "not recorded"
         held = sum(check.status is Status.HELD for check in read.findings.checks)
         share = f"{held} of {len(read.findings.checks)} checks held"
+        share += f", {number} not judged" if (number := _withheld(read)) else ""
         lines.append(f"| {link} | {share} | {made} |")
     return [*lines, ""]
 
@@ -406,6 +485,7 @@ def read_together(papers: Iterable[Paper], reads: Mapping[str, Read]) -> dict[st
                 found[one.name] = Read(one.name, why="; ".join(missing), of=one.of)
                 continue
             read = one.read({name: results for name in one.of if (results := reads[name].results)})
+            read = judged(read, one.alone, None)
             checks = tuple(quoted(check, paper.bands) for check in read.checks)
             found[one.name] = Read(
                 one.name, replace(read, checks=checks), title=one.title, of=one.of

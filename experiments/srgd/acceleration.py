@@ -122,4 +122,5 @@ srgd_acceleration = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -317,4 +317,5 @@ srgd_costs = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -167,4 +167,5 @@ srgd_digits = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -124,4 +124,5 @@ srgd_estimator = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -274,4 +274,5 @@ srgd_risk = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("constrained", "unconstrained", "literal beta", "Theorem 5.12", "private minus"),
 )

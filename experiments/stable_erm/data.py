@@ -202,4 +202,5 @@ stable_data = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

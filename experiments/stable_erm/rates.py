@@ -342,4 +342,5 @@ stable_rates = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -268,4 +268,10 @@ stable_risk = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=(
+        "Algorithm 1, constants as printed (c1):",
+        "least noise",
+        "diameter stability",
+        "window score",
+    ),
 )

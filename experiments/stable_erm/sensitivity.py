@@ -158,4 +158,5 @@ stable_sensitivity = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -229,4 +229,5 @@ stable_strong = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -325,4 +325,5 @@ stable_wider = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

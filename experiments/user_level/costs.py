@@ -446,4 +446,5 @@ user_level_costs = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

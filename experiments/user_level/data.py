@@ -294,4 +294,5 @@ user_level_data = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -229,4 +229,5 @@ user_level_noise = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("largest share", "noise of Algorithm 3"),
 )

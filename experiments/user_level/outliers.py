@@ -205,4 +205,5 @@ user_level_outliers = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

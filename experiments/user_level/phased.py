@@ -272,4 +272,5 @@ user_level_phased = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

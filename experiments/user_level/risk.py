@@ -187,4 +187,5 @@ user_level_risk = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

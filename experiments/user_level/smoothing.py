@@ -155,4 +155,5 @@ user_level_smoothing = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -107,4 +107,5 @@ user_level_stability = Experiment(
     cells=cells,
     run=run,
     read=read,
+    alone=("",),
 )

@@ -32,7 +32,7 @@ def read(results):
     table = Table("Drawn", ("n", "y"), tuple(zip(x, y)))
     return Findings((table,), (Check("value", mean, 0.0, 1.0, margin=0.5),), (panel,))
 """
-EXPERIMENT = '{0} = Experiment("{0}", "Title of {0}", "nobody", {1}, {2}, read)\n'
+EXPERIMENT = '{0} = Experiment("{0}", "Title of {0}", "nobody", {1}, {2}, read, alone=("",))\n'
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def experiment(value: float, sizes: tuple[int, ...] = (1, 2)) -> Experiment:
         lambda size: [Cell.of(n=n) for n in sizes],
         lambda cell, rng: {},
         lambda results: findings(value),
+        alone=("slope",),
     )
 
 
@@ -115,7 +116,7 @@ def test_a_page_says_what_was_found_and_how_far_from_not_learning() -> None:
     paper = Paper("one", "A paper", (STATEMENT, never))
     text = page(paper, {"one_slope": Read("one_slope", findings(-1.0))})
     assert "Of 2 statements: 1 agrees, 1 not run." in text
-    assert "| Theorem 1 | falls as 1/n | -1 | [-1.1, -0.9]: Theorem 1 | agrees |" in text
+    assert "| falls as 1/n | slope: -1, held | [-1.1, -0.9]: Theorem 1 | agrees |" in text
     assert "| method | 0.6 | 1 | 0.6 |" in text
     assert "not recorded" in text
     with pytest.raises(InvalidParameter, match="who set its band"):
@@ -336,7 +337,7 @@ def test_results_read_together_have_a_page_and_decide_a_statement(tmp_path: Path
         check = Check("rows of both", more, 3, 3, source="Theorem 1")
         return Findings((), (check,), (Panel("both", "x", "y", ()),), ("a note",))
 
-    joint = Together("one_both", "Both", "nobody", ("one_slope", "one_gap"), both)
+    joint = Together("one_both", "Both", "nobody", ("one_slope", "one_gap"), both, ("rows",))
     statement = Statement("Theorem 1", "both", "one_both", ("rows of",))
     paper = Paper("one", "A paper", (statement,), together=(joint,))
     rows = tuple(Result(cell, {}) for cell in experiment(-1.0).cells(Size.FULL))
@@ -346,7 +347,7 @@ def test_results_read_together_have_a_page_and_decide_a_statement(tmp_path: Path
     }
     joined = read_together([paper], reads)
     text = page(paper, reads | joined)
-    assert "| Theorem 1 | both | 3 | [3, 3]: Theorem 1 | agrees |" in text
+    assert "| Theorem 1 | both | rows of both: 3, held | [3, 3]: Theorem 1 | agrees |" in text
     assert "[![Both](one_both.svg)](one_both.md)" in text
     assert "| [one_both](one_both.md) | 1 of 1 checks held | one_slope, one_gap |" in text
     made = joined["one_both"].findings
