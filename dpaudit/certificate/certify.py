@@ -63,6 +63,7 @@ from dpaudit.certificate.certificate import (
 )
 from dpaudit.certificate.covered import ANOTHER, BY_AUTHOR, Again, Before
 from dpaudit.certificate.evidence import (
+    NUMBERS,
     Attempt,
     audit_rows,
     conformance_rows,
@@ -71,6 +72,7 @@ from dpaudit.certificate.evidence import (
     examination_row,
     likelihood_rows,
     roc_rows,
+    trials_of,
     written,
 )
 from dpaudit.certificate.own_check import check_own
@@ -113,8 +115,6 @@ DISCARDED = (
     "its run on the data opened a file that records() reads: what it gave was discarded, and "
     "neither looked at nor written"
 )
-# Trials of the audit of the program itself, and how many numbers its runs may read for them.
-FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 BROKEN = "a conformance check of the program is broken"
 SLOWEST = 20  # times as many numbers may be read for the fewest runs of a likelihood audit
 
@@ -411,8 +411,8 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
             # "found:" alone is the audit on made-up records.
             prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
         found.append(_attempt(run, number * SUITES + index, suite, prefix, differs))
-    trials = min(MOST, NUMBERS // max(1, examination.work))
-    if examination.pair is not None and not examination.broken and trials >= FEWEST:
+    trials = trials_of(examination)
+    if examination.pair is not None and trials:
         own = Suite(
             order.mechanism.name,
             order.mechanism.program,
@@ -445,7 +445,7 @@ def _likelihoods(
     runs = min(RUNS, NUMBERS // max(1, examination.work))
     why_not = BROKEN if broken else ""
     if runs * SLOWEST < FEWEST_RUNS:
-        why_not = "its runs are too long"
+        why_not = f"one of its runs reads {examination.work:,} numbers"
     if options.trials is not None:
         runs = min(runs, options.trials)
     return [
@@ -528,9 +528,8 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
     Records of another shape than were made up are made up anew in theirs, before any is run on;
     and the program may hold nothing of them.
     """
-    assert mechanism.records is not None  # noqa: S101  (the caller checked)
     with opened() as files:
-        data = mechanism.records()
+        data = mechanism.load()
     shape = shape_like(data)
     if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
         # How many records there are is private: as many as were made up before.
@@ -696,10 +695,9 @@ class _OnData:
     """
 
     def __init__(self, mechanism: Mechanism, options: Options) -> None:
-        assert mechanism.records is not None  # noqa: S101  (the caller checked)
-        self._mechanism, self._load, self._seed = mechanism, mechanism.records, options.seed
+        self._mechanism, self._seed = mechanism, options.seed
         self.transcript: Sequence[Event] | None = None
-        self.shape: tuple[int, ...] = self._load().values.shape
+        self.shape: tuple[int, ...] = mechanism.load().values.shape
 
     def draw(self) -> Any:
         declaration, scope = self._mechanism.declaration, self._mechanism.scope
@@ -707,7 +705,7 @@ class _OnData:
         if self._seed is not None:
             rng = np.random.default_rng([self._seed, 1])
         with opened() as data:
-            sampler = Guarded(declaration, scope, self._load(), rng=rng)
+            sampler = Guarded(declaration, scope, self._mechanism.load(), rng=rng)
         with opened() as read:
             output = self._run(sampler)
         # Nothing that was made up made it do so: it may tell the two apart.

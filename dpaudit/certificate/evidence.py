@@ -38,6 +38,8 @@ from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
+# Trials of the audit of the program itself, and how many numbers they may read together.
+FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 20_000_000
 SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
 
 
@@ -136,8 +138,7 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
         found.append(UNCOMPARED)
     if not why and not examination.broken and all(attempt.differs for attempt in attempts):
         found.append(
-            "the named program was examined, and not attacked: its runs are too long for enough "
-            "trials"
+            f"the named program was examined, and not attacked: {_unattacked(examination)}"
         )
     for attempt in attempts:
         if attempt.differs:
@@ -160,6 +161,24 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
             f"at release {worst.label!r}, on made-up records"
         )
     return found
+
+
+def trials_of(examination: Examination) -> int:
+    """How many trials attack the named program on the pair that was found; 0 where none do."""
+    if examination.pair is None or examination.broken:
+        return 0
+    trials = min(MOST_TRIALS, NUMBERS // max(1, examination.work))
+    return trials if trials >= FEWEST_TRIALS else 0
+
+
+def _unattacked(examination: Examination) -> str:
+    """Why no trial attacks a program that was examined, and in which nothing was found."""
+    if examination.pair is None:
+        return "no two neighbouring data sets were found that its runs distinguish"
+    return (
+        f"one trial reads {examination.work:,} numbers, and {FEWEST_TRIALS} trials may read "
+        f"{NUMBERS:,}; a suite attacks it with any number of trials"
+    )
 
 
 def _never_run(ran: Ran) -> str:

@@ -10,8 +10,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from numbers import Number
 from pathlib import Path
 from typing import Any, TypeVar
@@ -219,15 +220,8 @@ def _leaf(value: Any, place: str) -> Any:
     return text
 
 
-def write(results: Sequence[Certified], out: Path, store: Path | None = None) -> list[Files]:
-    """Certificate, page, and an index over every certificate in the folder.
-
-    ``store``: where the audits' finished batches are.
-    Errors: InternalError, before anything is written, where one fails our own check.
-    """
-    for result in results:
-        check_own(result.certificate, store)
-    written = [write_one(result, out) for result in results]
+def index_of(out: Path) -> Path:
+    """Write the index over every certificate in a folder that has a page and verifies."""
     certificates = {}
     for path in sorted(out.glob("*.json")):
         try:
@@ -236,12 +230,18 @@ def write(results: Sequence[Certified], out: Path, store: Path | None = None) ->
             continue
         if path.with_suffix(".html").exists() and not is_empirical(certificate):
             certificates[f"{path.stem}.html"] = certificate
-    write_atomically(out / "index.html", render_index(certificates).encode())
-    return written
+    page = out / "index.html"
+    write_atomically(page, render_index(certificates).encode())
+    return page
 
 
-def write_one(result: Certified, out: Path) -> Files:
-    """A certificate and its page; beside its output, and named like it, where one was drawn."""
+def write_one(result: Certified, out: Path, store: Path | None = None) -> Files:
+    """A certificate and its page; beside its output, and named like it, where one was drawn.
+
+    ``store``: where the audits' finished batches are.
+    Errors: InternalError, before anything is written, where it fails our own check.
+    """
+    check_own(result.certificate, store)
     run = result.certificate["predicate"]["run"]
     kept = run.get("output") if run else None
     name = result.mechanism.name
@@ -271,25 +271,26 @@ def with_output(result: Certified, out: Path) -> None:
         )
 
 
-def certify_each(run: Run, out: Path) -> Iterator[Finished | Failed]:
-    """Every mechanism of a run: first what an earlier run made and still verifies, then the rest.
+def certify_each(run: Run, out: Path, *, keep: bool) -> Iterator[Finished | Failed]:
+    """Certify every mechanism of a run; one that fails does not stop the others.
 
-    Each is written as soon as it is finished, so that a run that was killed goes on where it was;
-    one that fails does not stop the others.
+    Each is written as soon as it is finished, so that a run that was killed goes on where it was.
+    ``keep``: certificates that an earlier run made of the same, and that verify, come first and are
+    not made again.
     Errors: OutputNotWritable.
     """
     missing = []
     for index in range(len(run.orders)):
-        found = _guarded(_find, run, index, out)
+        found = guarded(_find, run, index, out) if keep else None
         if found is None:
             missing.append(index)
         else:
             yield found
     for index in missing:
-        yield _guarded(_make, run, index, out)
+        yield guarded(partial(_make, keep=keep), run, index, out)
 
 
-def _guarded(
+def guarded(
     call: Callable[[Run, int, Path], Result], run: Run, index: int, out: Path
 ) -> Result | Failed:
     """What the call returns, or that it failed; errors: OutputNotWritable, which stops the run."""
@@ -316,15 +317,17 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
     return _finished(run, index, certificate, files, kept=True)
 
 
-def _make(run: Run, index: int, out: Path) -> Finished:
+def _make(run: Run, index: int, out: Path, *, keep: bool) -> Finished:
     made_from = identity(run, index)
+    if run.options.seed is None:
+        finished(run.orders[index].mechanism.name, out)
     result = run.certify(index)
-    check_own(result.certificate, run.options.store)
-    files = write_one(result, out)
+    files = write_one(result, out, run.options.store)
     with_output(result, out)
-    remember(files, made_from)
+    if keep:
+        remember(files, made_from)
     if run.options.store is not None:
-        clean([result], run.options.store)
+        clean(result, run.options.store)
     return _finished(run, index, result.certificate, files, kept=False)
 
 
@@ -344,12 +347,11 @@ def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
     return page
 
 
-def clean(results: Sequence[Certified], folder: Path) -> None:
-    """Remove stored batches once their certificates are written; other runs' batches stay."""
-    for result in results:
-        for attacked in result.attacks:
-            if attacked.stored is not None:
-                shutil.rmtree(attacked.stored, ignore_errors=True)
+def clean(result: Certified, folder: Path) -> None:
+    """Remove stored batches once their certificate is written; other runs' batches stay."""
+    for attacked in result.attacks:
+        if attacked.stored is not None:
+            shutil.rmtree(attacked.stored, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 

@@ -22,7 +22,6 @@ from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
-from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.publish import (
     clean,
     confirmed,
@@ -163,15 +162,14 @@ def train(
         given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
         certified = plan([made], given).certify(0)
         if certified.certificate["predicate"]["run"] is None:
-            clean([certified], store)
+            clean(certified, store)
             run.forget()
             raise Disagreement(
                 f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
                 "nothing was charged"
             )
-        check_own(certified.certificate, store)
-        write_one(certified, out.parent)
-        clean([certified], store)
+        write_one(certified, out.parent, store)
+        clean(certified, store)
     written = read(run.files.certificate)
     certificate, _ = confirmed(written)
     output = certificate["predicate"]["run"]["output"]["digest"]["sha256"]

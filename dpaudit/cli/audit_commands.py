@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import click
 from dpaudit.cli.blackbox import audit_named, is_function
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
-from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
+from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
     from dpaudit.certificate.certify import Certified, Options, Order, Run
@@ -57,6 +58,8 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     records) in the same module, or a scikit-learn estimator.  With --scores IN OUT: an audit of
     given scores.
     """
+    from dpaudit.certificate.certify import plan
+    from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
     if given["data"] or given["scores"]:
@@ -70,15 +73,20 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
             "--claim: not for declared mechanisms, which have claims of their own."
         )
     given = {name: value for name, value in given.items() if name not in OWN}
-    results = _certify(
-        targets, [_without_data(order_of(target)) for target in targets], given, None
-    )
-    certificates = [result.certificate for result in results]
+    with terminal.progress() as report_progress, quiet():
+        orders, failed = _orders(targets, lambda target: _without_data(order_of(target)))
+        run = plan(orders, _options(targets, given, None, report_progress))
+        judged = [guarded(_only_judged, run, index, Path()) for index in range(len(run.orders))]
+    done = [one for one in judged if not isinstance(one, Failed)]
+    failed += [one for one in judged if isinstance(one, Failed)]
+    _raise_alone(targets, failed)
+    certificates = [one.certificate for one in done]
     if as_json:
-        echo_json([_row(certificate) for certificate in certificates])
+        echo_json([*map(_row, certificates), *map(_row_of_all, failed)])
     else:
         terminal.verdicts(certificates)
-    _exit(results)
+        _warn(failed)
+    sys.exit(_gravest(certificates, failed))
 
 
 @click.command()
@@ -117,6 +125,7 @@ def certify(
     sources.  It exits with 0 if every verdict is the one that its mechanism expects.
     """
     from dpaudit.certificate import publish
+    from dpaudit.certificate.certify import plan
     from dpaudit.cli import terminal
     from dpaudit.storage.files import writable
 
@@ -131,30 +140,36 @@ def certify(
         raise click.UsageError("--shape: give the targets that are made for other records.")
     if everything:
         _certify_all(given, out, as_json=as_json)
-    orders = [order_of(target) for target in targets]
+    make = order_of
     if shape is not None:
         from dpaudit.certificate.training import of_shape, read_shape
 
-        orders = [of_shape(order, *read_shape(shape)) for order in orders]
-        targets = (*targets, "--shape", shape)
-    _distinct(orders)
-    writable(out)
-    if given["seed"] is None:
-        for order in orders:
-            publish.finished(order.mechanism.name, out)
+        made_for = read_shape(shape)
+
+        def make(target: str) -> Order:
+            return of_shape(order_of(target), *made_for)
+
     given["keep"] = publish.keeper(out)
-    results = _certify(targets, orders, given, out / ".audits")
-    written = publish.write(results, out, out / ".audits")
-    publish.clean(results, out / ".audits")
-    for result in results:
-        publish.with_output(result, out)
-    certificates = [result.certificate for result in results]
+    with terminal.progress() as report_progress, quiet():
+        orders, failed = _orders(targets, make)
+        _raise_alone(targets, failed)
+        _distinct(orders)
+        writable(out)
+        named = targets if shape is None else (*targets, "--shape", shape)
+        run = plan(orders, _options(named, given, out / ".audits", report_progress))
+        results = [*publish.certify_each(run, out, keep=False), *failed]
+    done = [one for one in results if isinstance(one, publish.Finished)]
+    failed = [one for one in results if isinstance(one, publish.Failed)]
+    if done:
+        publish.index_of(out)
+    _raise_alone(targets, failed)
+    certificates = [one.certificate for one in done]
     if as_json:
-        files = [{"certificate": str(w.certificate), "page": str(w.page)} for w in written]
-        echo_json([_row(c) | f for c, f in zip(certificates, files, strict=True)])
+        echo_json(list(map(_row_of_all, results)))
     else:
-        terminal.verdicts(certificates, written)
-    _exit(results)
+        terminal.verdicts(certificates, [one.files for one in done])
+        _warn(failed)
+    sys.exit(_gravest(certificates, failed))
 
 
 AUDIT_COMMANDS = (audit, certify)
@@ -163,14 +178,53 @@ AUDIT_COMMANDS = (audit, certify)
 # --- some targets --------------------------------------------------------------------------------
 
 
-def _certify(
-    targets: Sequence[str], orders: Sequence[Order], given: Mapping[str, Any], store: Path | None
-) -> list[Certified]:
-    from dpaudit.certificate.certify import certify as run
-    from dpaudit.cli.terminal import progress
+def _orders(
+    targets: Sequence[str], make: Callable[[str], Order]
+) -> tuple[list[Order], list[Failed]]:
+    """The orders of the targets, and the targets that there is no order for."""
+    from dpaudit.certificate.publish import Failed
 
-    with progress() as report_progress, quiet():
-        return run(orders, _options(targets, given, store, report_progress))
+    orders: list[Order] = []
+    failed: list[Failed] = []
+    for target in targets:
+        try:
+            orders.append(make(target))
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            failed.append(Failed(target, error))
+    return orders, failed
+
+
+def _only_judged(run: Run, index: int, _out: Path) -> Certified:
+    return run.certify(index)
+
+
+def _raise_alone(targets: Sequence[str], failed: Sequence[Failed]) -> None:
+    """Errors: of the only target."""
+    if len(targets) == 1 and failed:
+        raise failed[0].error
+
+
+def _warn(failed: Sequence[Failed]) -> None:
+    from dpaudit.cli import terminal
+
+    for one in failed:
+        terminal.warn(f"{one.name}: not certified: {described(one.error)}")
+
+
+def _gravest(certificates: Sequence[Mapping[str, Any]], failed: Sequence[Failed]) -> int:
+    """The exit code of some targets: the largest of an error, else of the gravest verdict."""
+    from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
+
+    if failed:
+        return max(_code(one.error) for one in failed)
+    verdicts = [Verdict(one["predicate"]["verdict"]["status"]) for one in certificates]
+    return EXIT_CODES[overall(verdicts)]
+
+
+def _code(error: Exception) -> int:
+    return error.exit_code if isinstance(error, DpauditError) else INTERNAL
 
 
 def _options(
@@ -239,12 +293,6 @@ def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
         "caveats": predicate["caveats"],
         "seed": predicate["reproduce"]["root_seed"],
     }
-
-
-def _exit(results: Sequence[Certified]) -> None:
-    from dpaudit.audit.verdict import EXIT_CODES, overall
-
-    sys.exit(EXIT_CODES[overall([certified.verdict for certified in results])])
 
 
 # --- all of a project ----------------------------------------------------------------------------
@@ -323,7 +371,7 @@ def _each(run: Run, out: Path) -> list[Finished | Failed]:
     from dpaudit.certificate.publish import Finished, certify_each
 
     results: list[Finished | Failed] = []
-    for one in certify_each(run, out):
+    for one in certify_each(run, out, keep=True):
         results.append(one)
         said = _said(one) if isinstance(one, Finished) else described(one.error)
         click.echo(f"{len(results)} of {len(run.orders)}, {one.name}: {said}", err=True)
@@ -370,11 +418,7 @@ def _exit_code(results: Sequence[Finished | Failed]) -> int:
     from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
     from dpaudit.certificate.publish import Finished
 
-    codes = [
-        one.error.exit_code if isinstance(one.error, DpauditError) else INTERNAL
-        for one in results
-        if not isinstance(one, Finished)
-    ]
+    codes = [_code(one.error) for one in results if not isinstance(one, Finished)]
     if codes:
         return max(codes)
     surprising = [

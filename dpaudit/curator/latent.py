@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.kernels.batches import Generator, Mask, Places, batches_of
-from dpaudit.kernels.query import Query, Records
+from dpaudit.kernels.query import ClippedMean, Query, Records
 from dpaudit.nodes import Node
 
 MOST_OUTCOMES = 64
@@ -56,8 +56,7 @@ def enumerated(
     alike = public or all(getattr(query, "exchangeable", False) for query, _ in queries)
     silent = np.full(len(records), bool(queries))
     for query, on in queries:
-        find = getattr(query, "silent", None)
-        silent &= False if find is None else find(records, on)
+        silent &= query.silent(records, on) if isinstance(query, ClippedMean) else False
     if not (alike or silent.any()):
         return None
     # Records of one kind are equal in values and in presence.

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.curator.curator import Program
-from dpaudit.errors import InvalidParameter
+from dpaudit.curator.locations import at, line_of_error
+from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import NOT_STATED, Scope, choose
@@ -114,6 +115,36 @@ class Mechanism:
                 f"Mechanism {self.name!r}: {len(expected)} expected of {len(self.claims)} claims; "
                 "give one outcome for each claim, or none where all are to be proved"
             )
+
+    def load(self) -> Records:
+        """The private records.  Errors: InvalidParameter where there are none of that type."""
+        if self.records is None:
+            raise InvalidParameter(f"{self.name}: a mechanism without records")
+        return self._checked("records", self.records())
+
+    def records_alike(self, rng: np.random.Generator) -> Records:
+        """Records as ``records_like`` makes them, which has to be given.
+
+        Errors: InvalidParameter where the hook raises, or returns anything but Records.
+        """
+        assert self.records_like is not None  # noqa: S101  (the caller checked)
+        try:
+            made = self.records_like(rng)
+        except Exception as error:
+            said = type(error).__name__ + (f": {error}" * isinstance(error, DpauditError))
+            raise InvalidParameter(
+                f"{self.name}: its records_like hook raised {said}{at(line_of_error(error))}; it "
+                "gets a numpy Generator and returns dpaudit.Records, one row a record"
+            ) from error
+        return self._checked("records_like", made)
+
+    def _checked(self, hook: str, made: Any) -> Records:
+        if not isinstance(made, Records):
+            raise InvalidParameter(
+                f"{self.name}: its {hook} hook returned {type(made).__name__}; return "
+                "dpaudit.Records(rows), one row a record"
+            )
+        return made
 
     @property
     def expectations(self) -> tuple[Outcome, ...]:

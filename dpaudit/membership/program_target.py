@@ -34,9 +34,7 @@ class ProgramTarget:
     _records: Records = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.mechanism.records is None:
-            raise InvalidParameter(f"{self.mechanism.name}: a mechanism without records")
-        object.__setattr__(self, "_records", self.mechanism.records())
+        object.__setattr__(self, "_records", self.mechanism.load())
         count = len(self._records)
         if not self.rows or not all(0 <= row < count for row in self.rows):
             raise InvalidParameter(f"rows: expected some of 0 to {count - 1}")

@@ -290,8 +290,7 @@ class _Examiner:
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
-        hook = self.mechanism.records_like
-        return None if hook is None else hook(rng)
+        return None if self.mechanism.records_like is None else self.mechanism.records_alike(rng)
 
     def _shape(self, like: Records | None, shape: Shape | None, likely: Shape | None) -> Shape:
         """The hook's, the data's, one that is found out, or the likely one.  Errors: Unknown."""

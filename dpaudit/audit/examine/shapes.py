@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.check.conformance import FEWEST_RECORDS
 from dpaudit.curator.curator import Part, Program, Sampler
 from dpaudit.errors import Undeclared
 from dpaudit.exact import enclose
-from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.kernels.query import Array, ClippedMean, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
@@ -76,10 +77,10 @@ class _Asking(Sampler):
     def release(self, label: str, query: Query, **options: Any) -> Array:
         if time.process_time() > self.until:
             raise _Enough
-        weights = getattr(query, "weights", None)
-        if options.get("rows") is None and weights is not None:
-            count = len(np.atleast_1d(weights))
-            if count != len(self._records):
+        # The library's query alone declares that its weights are of records.
+        if isinstance(query, ClippedMean) and query.weights is not None:
+            count = len(np.atleast_1d(query.weights))
+            if options.get("rows") is None and count != len(self._records):
                 raise _Rows(count)
         return super().release(label, query, **options)
 
@@ -91,7 +92,8 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     """
     hints = dict(_hints(program))
     own = [*_populations(declaration, scope), *_named(hints, COUNTS)]
-    counts = [*own, ROWS]
+    # A field that looks like a count of records is a guess: few records are tried last.
+    counts = sorted([*own, ROWS], key=lambda count: count < FEWEST_RECORDS)
     first = own[:1]
     rows = list(_row_shapes(hints))
     likeliest, wide = "", Shape(own[0], rows[0]) if own and rows else None

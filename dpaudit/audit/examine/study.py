@@ -447,9 +447,8 @@ class Studied(Louder):
         if part not in self._random:
             self._random[part] = int(self._choice.integers(size))
         rows = [self._random[part], 0, size - 1]
-        weigh = getattr(asking.query, "public_weights", None)
-        if weigh is not None:
-            rows.insert(0, int(np.argmax(np.abs(weigh(size)))))
+        if isinstance(asking.query, ClippedMean):
+            rows.insert(0, int(np.argmax(np.abs(asking.query.public_weights(size)))))
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
             rows.insert(0, size - 1)
         return list(dict.fromkeys(rows))

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpaudit.audit.graybox.watch import Asked
 from dpaudit.curator.replayer import moved_too_far
-from dpaudit.kernels.query import Array, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
 
 Make = Callable[[Array], Array]
@@ -111,10 +111,9 @@ def rows_to_probe(asked: Asked, changed: int, adjacency: Adjacency) -> list[int]
         return [size - 1]
     largest = np.nan_to_num(np.abs(asked.records.values).reshape(size, -1)).max(axis=1)
     row = changed if changed < size else int(np.argmax(largest))
-    weigh = getattr(asked.query, "public_weights", None)
-    if weigh is None:
+    if not isinstance(asked.query, ClippedMean):
         return [row]
-    weights = np.abs(weigh(size))
+    weights = np.abs(asked.query.public_weights(size))
     heaviest = int(np.argmax(weights))
     return [row, heaviest] if weights[heaviest] > weights[row] else [row]
 

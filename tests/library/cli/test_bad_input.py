@@ -163,7 +163,7 @@ def test_a_calculus_that_is_none_is_answered_with_those_there_are(
 def test_two_targets_of_one_name_are_refused(dpaudit: Invoke, project: Path) -> None:
     targets = ("audits/cases.py::held", "held")
     error = one_line(dpaudit("certify", *targets, code=USAGE))
-    assert "two targets are of 'held'" in error
+    assert "two targets name 'held'" in error
     assert not (project / "reports").exists()
 
 
@@ -317,6 +317,6 @@ def test_an_interruption_says_how_to_go_on(
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpaudit.certificate.certify.certify", interrupted)
+    monkeypatch.setattr("dpaudit.certificate.certify.Run.certify", interrupted)
     error = one_line(dpaudit("certify", "held", "--seed", "1", code=130))
     assert "--seed resumes" in error

@@ -157,6 +157,38 @@ def test_several_targets_share_a_run_and_exit_by_the_gravest(
     assert "inconclusive.html" in index
 
 
+FAILS = "failing: its program fails in its run on the data (ValueError ("
+
+
+@pytest.mark.parametrize("command", ["certify", "audit"])
+def test_one_target_that_fails_costs_no_other_its_certificate(
+    command: str, dpaudit: Invoke, project: Path
+) -> None:
+    named = (command, "failing", "held", "no_such_name", "--seed", "1", "--trials", "100")
+    result = dpaudit(*named, "--json", code=2)
+    rows = {row["name"]: row for row in document(result)}
+    assert rows["held"]["verdict"] == "certified_under_assumptions"
+    assert "no_such_name" in rows["no_such_name"]["error"]
+    if command == "certify":
+        assert rows["failing"]["error"].startswith(FAILS)
+        assert (project / "reports" / "held.html").exists()
+        assert "held.html" in (project / "reports" / "index.html").read_text()
+        assert "0.314" not in result.stdout + result.stderr
+
+
+def test_targets_that_fail_are_listed_at_the_end(dpaudit: Invoke, project: Path) -> None:
+    named = ("no_such_name", "held", "neither", "--seed", "1", "--trials", "100")
+    last = dpaudit("certify", *named, code=2).stdout.splitlines()[-2:]
+    assert [line.partition(": ")[0] for line in last] == ["no_such_name", "neither"]
+    assert all("not certified: " in line for line in last)
+
+
+def test_the_only_target_that_fails_keeps_its_error_and_exit_code(dpaudit: Invoke) -> None:
+    result = dpaudit("certify", "no_such_name", code=2)
+    assert "no_such_name" in result.stderr
+    assert not result.stdout
+
+
 def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None:
     result = dpaudit("audit", "held", "--seed", "1", "--json")
     document(result)

@@ -170,14 +170,14 @@ def test_a_record_says_nothing_that_is_private(files: Files) -> None:
 def test_one_that_cannot_even_be_declared_is_a_failure_of_its_own(tmp_path: Path) -> None:
     lost = replace(OTHER, program=Undeclarable(Gaussian("a", 2)))
     orders = (Order(lost, None, "project", DIGESTS), order())
-    failed, made = certify_each(run_of(*orders), tmp_path)
+    failed, made = certify_each(run_of(*orders), tmp_path, keep=True)
     assert isinstance(failed, Failed)
     assert isinstance(made, Finished)
     assert (failed.name, made.name, made.kept) == ("other", "case", False)
     index = write_index([made, failed], tmp_path).read_text()
     assert "other: nothing to declare" in index
     assert "case.html" in index
-    again = list(certify_each(run_of(*orders), tmp_path))
+    again = list(certify_each(run_of(*orders), tmp_path, keep=True))
     assert [isinstance(one, Finished) and one.kept for one in again] == [False, True]
 
 
@@ -185,11 +185,11 @@ def test_a_traceback_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     lost = replace(OTHER, program=Undeclarable(Gaussian("a", 2)))
     monkeypatch.setenv("DPAUDIT_TRACEBACK", "1")
     with pytest.raises(InvalidParameter, match="nothing to declare"):
-        list(certify_each(run_of(Order(lost, None, "project", DIGESTS)), tmp_path))
+        list(certify_each(run_of(Order(lost, None, "project", DIGESTS)), tmp_path, keep=True))
 
 
 def test_a_full_disk_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "case.json" / "in the way").mkdir(parents=True)
     with pytest.raises(OutputNotWritable):
-        list(certify_each(run_of(order(), order(OTHER)), tmp_path))
+        list(certify_each(run_of(order(), order(OTHER)), tmp_path, keep=True))
     assert not (tmp_path / "other.json").exists()

@@ -19,14 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.certificate.cache import Files
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.certificate.publish import (
-    clean,
-    keeper,
-    verified,
-    write,
-)
+from dpaudit.certificate.publish import clean, index_of, keeper, verified, write_one
 from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected, InternalError, OutputNotWritable, ReleaseInterrupted
 from dpaudit.families.additive import Gaussian
@@ -51,9 +47,15 @@ def forgery(found: Certified) -> Certified:
     return replace(found, certificate=forged(found.certificate, better))
 
 
+def write(found: Certified, out: Path) -> Files:
+    written = write_one(found, out)
+    index_of(out)
+    return written
+
+
 def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
     found = certified(CASE)
-    (written,) = write([found], tmp_path)
+    written = write(found, tmp_path)
     assert names(tmp_path) == ["case.html", "case.json", "index.html"]
     assert json.loads(written.certificate.read_text()) == found.certificate
     assert "<html" in written.page.read_text()
@@ -64,18 +66,18 @@ def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
 def test_the_index_lists_what_verifies_and_nothing_else(tmp_path: Path) -> None:
     found = certified(CASE)
     other = mechanism("other", Gaussian("a", 2), GDP(0.5))
-    write([found], tmp_path)
+    write(found, tmp_path)
     save(forgery(certified(other)).certificate, tmp_path / "other.json")
     (tmp_path / "other.html").write_text("certified!")
     (tmp_path / "notes.json").write_text("{")
-    write([found], tmp_path)
+    write(found, tmp_path)
     index = (tmp_path / "index.html").read_text()
     assert "case.html" in index
     assert "other.html" not in index
     assert "notes.html" not in index
 
 
-def test_nothing_is_written_unless_everything_verifies(
+def test_nothing_is_written_unless_it_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The certificate that fails is kept apart, for a report."""
@@ -84,7 +86,7 @@ def test_nothing_is_written_unless_everything_verifies(
     apart.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(apart))
     with pytest.raises(InternalError, match="the verdict would be"):
-        write([certified(CASE), forgery(certified(CASE))], out)
+        write(forgery(certified(CASE)), out)
     assert names(out) == []
     assert [path.name for path in apart.rglob("*.*")] == ["case.json"]
 
@@ -97,8 +99,8 @@ def released(out: Path, seed: int | None = None) -> Certified:
 
 def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
     for _ in range(2):
-        write([released(tmp_path)], tmp_path)
-    write([released(tmp_path, seed=1)], tmp_path)
+        write(released(tmp_path), tmp_path)
+    write(released(tmp_path, seed=1), tmp_path)
     stems = ["case", "case-2", "case-3"]
     certificates = [json.loads((tmp_path / f"{stem}.json").read_text()) for stem in stems]
     runs = [certificate["predicate"]["run"] for certificate in certificates]
@@ -121,7 +123,7 @@ def test_an_output_without_its_certificate_is_no_reason_to_draw_again(tmp_path: 
     assert names(tmp_path) == ["case.npz"]
     assert (tmp_path / "case.npz").read_bytes() == before
     (tmp_path / "case.npz").rename(tmp_path / "first.npz")
-    write([released(tmp_path)], tmp_path)
+    write(released(tmp_path), tmp_path)
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, *left: Path) -> None:
@@ -150,7 +152,7 @@ def test_values_that_cannot_be_written_are_kept_elsewhere(
     assert "No space left on device" in said
     assert "cannot be drawn again" in said
     with pytest.raises(OutputNotWritable, match=r"case.json is in .*spare"):
-        write([found], out)
+        write(found, out)
     assert names(out) == []
     (kept,) = spare.rglob("case.npz")
     (certificate,) = spare.rglob("case.json")
@@ -385,10 +387,10 @@ def test_a_folder_that_cannot_be_written_is_refused(
 def test_cleaning_leaves_the_batches_of_other_runs(tmp_path: Path) -> None:
     """Another run that was interrupted can still be taken up."""
     orders = [Order(CASE, suite(CASE), "project", DIGESTS)]
-    mine, other = (certify(orders, Options(seed=seed, store=tmp_path)) for seed in (1, 2))
-    folders = [found.attacked.stored for found in (*mine, *other) if found.attacked]
+    mine, other = (certify(orders, Options(seed=seed, store=tmp_path))[0] for seed in (1, 2))
+    folders = [found.attacked.stored for found in (mine, other) if found.attacked]
     clean(mine, tmp_path)
     assert [folder is not None and folder.exists() for folder in folders] == [False, True]
     clean(other, tmp_path)
     assert not tmp_path.exists()
-    clean([certified(CASE)], tmp_path)
+    clean(certified(CASE), tmp_path)
