@@ -11,6 +11,7 @@ kind is made.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -188,15 +189,23 @@ class _Tried:
     def rank(self) -> tuple[float, float]:
         return self.sure, self.estimate
 
+    def farther(self) -> Proposal:
+        """Four times the shift."""
+        return replace(self.proposal, shift=min(4 * self.proposal.shift, MOST_SHIFT))
+
     def centred(self) -> Proposal:
         """The shift at which losses are about as large as the epsilon that the pilot estimates.
 
-        Of Gaussian noise at distance m a loss has mean (shift + 1/2) m^2.
+        Of Gaussian noise at distance m a loss has mean (shift + 1/2) m^2 and variance m^2: the mean
+        says more of m where it is more than a few of its own errors.
         """
-        plain = self.proposal.plain
-        square = float(self.pilot.losses.mean()) / ((1 - plain) * self.proposal.shift + 0.5)
+        losses, lean = self.pilot.losses, (1 - self.proposal.plain) * self.proposal.shift + 0.5
+        spread = float(losses.std())
+        square = float(losses.mean()) / lean
+        if lean * spread * math.sqrt(len(losses) / 2) < 1:
+            square = spread**2
         if not (square > 0 and self.estimate > 0):
-            return replace(self.proposal, shift=min(4 * self.proposal.shift, MOST_SHIFT))
+            return self.farther()
         shift = min(max(self.estimate / square - 0.5, 0.05), MOST_SHIFT)
         return replace(self.proposal, shift=float(f"{shift:.4g}"))
 
@@ -325,6 +334,9 @@ class _Audit:
         either = []
         for side in (FIRST, SECOND):
             tried = [self._try(side, start)]
+            while not tried[-1].estimate > 0 and tried[-1].proposal.shift < MOST_SHIFT:
+                # Nothing rare was met: a rare choice among others needs a longer lean.
+                tried.append(self._try(side, tried[-1].farther()))
             for _ in range(2):
                 tried.append(self._try(side, best(tried).centred()))
             either.append(tried)

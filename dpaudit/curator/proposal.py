@@ -247,8 +247,7 @@ class Proposer(Sampler):
                 for k, (a, b) in enumerate(zip(first, beside, strict=True))
             ]
             if len(first) == len(other) == 1:
-                whose = self._copy(session, "p"), self._copy(session, "q")
-                log, loss = whose[0].compared(whose[1], released, first[0], other[0], scale)
+                log, loss = self._compared(request, released, first[0], other[0])
                 logs, others = [log], [log - loss]
                 self._loss += np.where(request.mask, loss, 0.0)
                 mixture.log_second = None
@@ -266,6 +265,13 @@ class Proposer(Sampler):
         self._add(request, mixture, (logs, others, proposed))
         self._size += self._rounding(request, released, first, other, (logs, others))
         return released
+
+    def _compared(
+        self, request: Request, released: Array, value: Array, other: Array
+    ) -> tuple[Array, Array]:
+        """Log density of a release on the first data set, and its loss to the second, (trials,)."""
+        whose = self._copy(request.session, "p"), self._copy(request.session, "q")
+        return whose[0].compared(whose[1], released, value, other, request.scale)
 
     def _pick(self, mixture: _Mixture, differs: Sequence[bool]) -> None:
         """Draw each trial's component: as declared, or with the loud record more often."""

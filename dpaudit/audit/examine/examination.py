@@ -35,9 +35,12 @@ from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import LAST, Meter, TooLong
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
+from dpaudit.audit.examine.pairs import WORK as WORK_OF_A_SEARCH
+from dpaudit.audit.examine.pairs import PairSearch
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
+from dpaudit.audit.likelihood import MU_DELTA, Wanted
 from dpaudit.audit.neighbours import Neighbours, differing
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
@@ -74,6 +77,8 @@ TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+# Of the seconds, those that a search for a pair has at least, and how many runs must fit in them.
+SEARCHED, FEWEST_RUNS = 0.4, 20
 ITEMS = 3  # of one row, where a program takes rows of several
 HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
@@ -784,16 +789,14 @@ class _Examiner:
     # --- the pair to attack -----------------------------------------------------------------------
 
     def _pair(self) -> None:
-        """The candidate whose two data sets a run tells apart best, by what its queries move."""
-        best, sampler = -1.0, self.studied[0] if self.studied else None
-        for records, text in self._candidates():
-            if self.late() and self.pair is not None:
-                break
-            # Of a long run the first has to do.
-            told = 0.0 if self.over() else self._told(records)
-            if told > best:
-                best = told
-                self.pair = Neighbours(*records, self.scope.adjacency, text)
+        """The pair whose whole runs gather most privacy loss, found by search.
+
+        Of a program without a likelihood, or of a long run: the candidate whose two data sets a run
+        tells apart best, by what its queries move.
+        """
+        sampler = self.studied[0] if self.studied else None
+        candidates = [*self._candidates()]
+        self.pair = self._searched(candidates) or self._furthest(candidates)
         asked = [] if sampler is None else sampler.asked
         kinds = len(self.rows)
         for one in asked:
@@ -802,6 +805,45 @@ class _Examiner:
             numbers = BATCHED * len(one.records) if one.batched else numbers
             few = isinstance(one.query, ClippedMean) and not one.batched
             self.work += kinds * one.records.values[0].size if few else numbers
+
+    def _searched(
+        self, candidates: Sequence[tuple[tuple[Records, Records], str]]
+    ) -> Neighbours | None:
+        seconds = max(SEARCHED * self.meter.seconds, self.meter.left)
+        if not candidates or FEWEST_RUNS * self.longest > seconds:
+            return None
+        wanted = Wanted.of(self.mechanism.claims)
+        search = PairSearch(
+            self.program,
+            self.declaration,
+            self.scope,
+            seed=self.seed,
+            delta=wanted[0].aim.at if wanted else MU_DELTA,
+            rows=self.rows,
+            worlds=self.worlds,
+            blocks={part: rows for one in self.studied for part, rows in one.blocks.items()},
+            meter=Meter(seconds, limit=WORK_OF_A_SEARCH),
+            assumed=self.assumed,
+        )
+        best = search.search(candidates)
+        self.meter.timed = self.meter.timed or search.meter.timed
+        if best is None:
+            return None
+        records, text = search.sets(best.point), best.point.text
+        return Neighbours(*records, self.scope.adjacency, text, search.size)
+
+    def _furthest(
+        self, candidates: Sequence[tuple[tuple[Records, Records], str]]
+    ) -> Neighbours | None:
+        best, found = -1.0, None
+        for records, text in candidates:
+            if self.late() and found is not None:
+                break
+            # Of a long run the first has to do.
+            told = 0.0 if self.over() else self._told(records)
+            if told > best:
+                best, found = told, Neighbours(*records, self.scope.adjacency, text)
+        return found
 
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
         # On secret batches of equal records every batch can be enumerated.

@@ -75,6 +75,11 @@ class Meter:
             return True
         return False
 
+    @property
+    def left(self) -> float:
+        """The seconds that are left, 0 at least."""
+        return max(0.0, self.seconds - (time.process_time() - self.started))
+
     def room(self, seconds: float, times: float = 1.0) -> bool:
         """Whether something that takes so long can still be begun, in so many times the time."""
         enough = time.process_time() - self.started + seconds <= times * self.seconds
