@@ -18,6 +18,7 @@ from dpaudit.exact import (
     Number,
     decimal_lower,
     decimal_upper,
+    effort,
     enclose,
     exact,
     is_infinite,
@@ -275,7 +276,8 @@ class Account:
         if calculus not in CALCULI:
             raise InvalidParameter(f"calculus {calculus!r}: expected one of {', '.join(CALCULI)}")
         if calculus not in self._folded:
-            folded = CALCULI[calculus].fold(self.node, self.scope)
+            with effort.route():
+                folded = CALCULI[calculus].fold(self.node, self.scope)
             if not self._reached and isinstance(folded.value, Losses):
                 pairs = folded.value.remove, folded.value.add
                 own = replace(folded.value, reached_remove=pairs[0], reached_add=pairs[1])
@@ -313,7 +315,8 @@ class Account:
         """One calculus' guarantee as (epsilon, delta); errors as :meth:`approximate`."""
         at = _probability(delta)
         if (calculus, at) not in self._converted:
-            self._converted[calculus, at] = to_approx(self.step(calculus), at, self.width)
+            with effort.route():
+                self._converted[calculus, at] = to_approx(self.step(calculus), at, self.width)
         return self._converted[calculus, at]
 
     def approximate(self, delta: object) -> Step:
@@ -344,7 +347,8 @@ class Account:
             if _is_tight(found[-1]):
                 return found
         if self._record is not None:
-            grouped = in_steps(self.node, delta, *self._record)
+            with effort.route():
+                grouped = in_steps(self.node, delta, *self._record)
             found += [] if grouped is None else [grouped]
         if not found:
             raise refused[0] if refused else Unsupported(self._why_none())
@@ -440,7 +444,8 @@ class Account:
         refused: list[Unsupported] = []
         for name in self.routes() if self._record else self._routes():
             try:
-                lower, upper = delta_sides(self.step(name), at)
+                with effort.route():
+                    lower, upper = delta_sides(self.step(name), at)
             except Unsupported as error:
                 refused.append(error)
                 continue
@@ -449,7 +454,8 @@ class Account:
                 break
         reached = max((low for low, *_ in found if low is not None), default=Fraction(0))
         if self._record is not None and all(u * (1 - TIGHT) > reached for _, u, *_ in found):
-            grouped = delta_in_steps(self.node, at, self._record[1])
+            with effort.route():
+                grouped = delta_in_steps(self.node, at, self._record[1])
             found += [] if grouped is None else [(None, *grouped)]
         if not found:
             raise refused[0] if refused else Unsupported(self._why_none())
@@ -484,7 +490,8 @@ class Account:
             if CALCULI[name].measure.tradeoff_at is None:
                 continue
             try:
-                sides.append((*tradeoff_sides(self.step(name), at), name))
+                with effort.route():
+                    sides.append((*tradeoff_sides(self.step(name), at), name))
             except Unsupported as error:
                 refused.append(error)
         if not sides:

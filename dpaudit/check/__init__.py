@@ -25,7 +25,7 @@ from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
 from dpaudit.check.unchecked import UNCHECKED, Unchecked
 from dpaudit.errors import CertificateRejected, DpauditError
-from dpaudit.exact.effort import TooMuch, limited
+from dpaudit.exact.effort import PER_SECOND, TooMuch, limited
 from dpaudit.exact.wire import digest
 from dpaudit.nodes import Node, hiding, postorder
 from dpaudit.nodes.tables import Stranger, from_table
@@ -78,7 +78,7 @@ def check(certificate: Json, seconds: float = SECONDS) -> Confirmed:
     where it takes more work, or more than 500 MB.
     """
     try:
-        with limited(seconds, MEMORY):
+        with limited(work=seconds * PER_SECOND, seconds=seconds, memory=MEMORY):
             return _check(certificate)
     except CertificateRejected:
         raise

@@ -23,7 +23,7 @@ from dpaudit.check.rates import HELD_BITS, implied, is_upper
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.check.unchecked import Unchecked
 from dpaudit.exact import enclose, working_precision
-from dpaudit.exact.effort import poll
+from dpaudit.exact.effort import spend
 from dpaudit.exact.wire import digest
 
 UNCHECKED = (
@@ -146,7 +146,7 @@ def _priced(
         tail = flint.arb(0)
         beta, worst = flint.arb(0), flint.arb(0)
         for j in range(guesses, -1, -1):
-            poll()
+            spend()
             tail = tail + mass
             if j == correct:
                 beta = tail
@@ -170,7 +170,7 @@ def _recursion(correct: int, guesses: int, canaries: int, mu: Fraction, error: F
         reached = enclose(error)
         total, shift = reached, enclose(mu)
         for j in range(correct, 0, -1):
-            poll()
+            spend()
             y = ((j - 1) * reached + total) / canaries
             needed = canaries * (normal_cdf(quantile(y) - shift) if y < 1 else 1)
             reached = reached.max((needed + total) / (guesses - j + 1))

@@ -17,11 +17,11 @@ from dpaudit.check.reading import Json, require
 from dpaudit.check.theorem import at_order
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.exact import (
-    canonical,
     enclose,
     infinity,
     is_infinite,
     is_symbolic,
+    replaced,
     sympify,
     unknowns,
 )
@@ -139,9 +139,7 @@ def _require_parameters(node: Node, at: Round, place: str) -> None:
 
 
 def _exactly(value: Any, at: Round) -> Any:
-    if not is_symbolic(value):
-        return value
-    return canonical(value.subs({symbol: sympify(Fraction(k)) for symbol, k in at.items()}))
+    return replaced(value, {symbol: Fraction(k) for symbol, k in at.items()})
 
 
 def _in(at: Round) -> str:

@@ -15,7 +15,7 @@ from dpaudit.exact import (
     readable,
     working_precision,
 )
-from dpaudit.exact.effort import poll
+from dpaudit.exact.effort import spend
 from dpaudit.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 def require(held: object, message: str) -> None:
     """Errors: CertificateRejected with the message unless ``held``; TooMuch."""
-    poll()
+    spend()
     if not held:
         raise CertificateRejected(message)
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.errors import InternalError, InvalidParameter
-from dpaudit.exact.effort import poll
-from dpaudit.exact.forms import Number, head, is_arb, is_rational
+from dpaudit.exact.effort import spend
+from dpaudit.exact.forms import Number, head, is_arb, is_rational, size
 from dpaudit.exact.operations import CONSTANTS, ENCLOSURES, ball
 
 PRECISION_BITS = 160
@@ -105,6 +105,7 @@ def _enclose(value: Number, symbols: Mapping[Any, Any]) -> Any:
         return _enclose_sum(value.args[0], value.args[1:], symbols)
     if name not in ENCLOSURES:
         raise InvalidParameter(f"{str(value)[:200]}: no number for it; bind its symbols first")
+    spend(_digits_cost(), "an expression")
     return ENCLOSURES[name]([_enclose(a, symbols) for a in value.args])
 
 
@@ -173,14 +174,22 @@ def _sum_over(summand: Any, limits: Any, rounds: range, symbols: Mapping[Any, An
     result = zero = ball("0")
     if not rounds:
         return result
+    each, part = size(summand) * _digits_cost(), f"a sum of {len(rounds)} terms"
     if inner:
         term = _inner_sum(summand, inner, index, symbols)
     else:
         term = _as_function(summand, index, symbols)
     for k in rounds:
-        poll()
+        spend(each, part)
         result = result + term(zero + k)
     return result
+
+
+def _digits_cost() -> float:
+    """Units of work of one operation on balls at the working precision."""
+    import flint
+
+    return 1 + flint.ctx.prec / PRECISION_BITS
 
 
 def _inner_sum(

@@ -1,6 +1,8 @@
-"""One budget of work and memory for whatever runs inside it: numbers of strangers may ask for any.
+"""One budget of work for whatever runs inside it: the numbers of a declaration may ask for any.
 
-Long computations poll it; who has spent it is stopped at the next poll.
+Work is counted, not timed, so that the same question has the same answer on every machine.  A unit
+is about a microsecond of one core.  Long computations :func:`spend` before they work: a step that
+does not fit into the budget is refused before it begins.  What a cache already holds costs nothing.
 """
 
 from __future__ import annotations
@@ -12,54 +14,101 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 
-from dpaudit.errors import DpauditError
+from dpaudit.errors import Unsupported
 
-EVERY, RARELY = 4, 256  # polls to one look at the clock, and at the memory
+EVERY, RARELY = 4, 256  # charges to one look at the clock, and at the memory
+PER_SECOND = 1_000_000  # units of work
+# Of one calculus for one question, where nobody set a budget: about two minutes.
+ROUTE = 120 * PER_SECOND
 _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-class TooMuch(DpauditError):
-    """More work or memory than the budget allows."""
+class TooMuch(Unsupported):
+    """More work, time or memory than the budget allows."""
 
 
 @dataclass
-class _Budget:
+class Budget:
+    """An allowance, and how much of it is spent.
+
+    ``work``: in units; ``seconds``: of this process; ``most``: bytes.
+    """
+
+    work: float
     seconds: float
     until: float
     most: float
-    polls: int = 0
+    spent: float = 0.0
+    charges: int = 0
+
+    @property
+    def left(self) -> float:
+        """Units that may still be spent."""
+        return self.work - self.spent
+
+    def charge(self, units: float, part: str) -> None:
+        """Take units off.  Errors: TooMuch, and nothing is taken off."""
+        if units > self.left:
+            raise TooMuch(
+                f"{part} would take more work than the {self.work:.0f} units (microseconds, about) "
+                "allowed here: ask another calculus, declare fewer different rounds or numbers of "
+                "fewer digits, or allow more with dpaudit.exact.effort.limited(work=...)"
+            )
+        self.spent += units
+        self.charges += 1
+        if self.charges % EVERY:
+            return
+        if self.until < inf and time.process_time() > self.until:
+            raise TooMuch(f"it takes more than {self.seconds:g} s")
+        if self.most < inf and self.charges % RARELY == 0 and _peak() > self.most:
+            raise TooMuch("it takes more memory than a verification may")
 
 
-_budget: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+_budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def limited(seconds: float, memory: float) -> Iterator[None]:
-    """At most so many seconds of this process, and bytes beyond its peak so far.
+def limited(*, work: float = inf, seconds: float = inf, memory: float = inf) -> Iterator[Budget]:
+    """At most so many units of work, seconds of this process, and bytes beyond its peak so far.
 
-    Errors, at a later :func:`poll`: TooMuch.
+    A budget inside another is at most what is left of that one, and is spent from it.
+    Errors, at a later :func:`spend`: TooMuch.
     """
-    budget = _Budget(seconds, time.process_time() + seconds, _peak() + memory)
+    outer = _budget.get()
+    until = time.process_time() + seconds
+    most = _peak() + memory if memory < inf else inf
+    if outer is not None:
+        work, most = min(work, outer.left), min(most, outer.most)
+        if outer.until < until:
+            seconds, until = outer.seconds, outer.until
+    budget = Budget(work, seconds, until, most)
     token = _budget.set(budget)
     try:
-        yield
+        yield budget
     finally:
         _budget.reset(token)
+        if outer is not None:
+            outer.spent += budget.spent
 
 
-def poll() -> None:
-    """Stop here if the budget is spent.  Errors: TooMuch."""
+@contextmanager
+def route() -> Iterator[None]:
+    """One of several ways to an answer: ``ROUTE``, or half of what is left of a budget around it.
+
+    A way that takes too much leaves something for the others.
+    """
+    outer = _budget.get()
+    with limited(work=ROUTE if outer is None or outer.left == inf else outer.left / 2):
+        yield
+
+
+def spend(units: float = 1, part: str = "this declaration") -> None:
+    """Take units of work off the budget, before they are worked.  Errors: TooMuch."""
     budget = _budget.get()
-    if budget is None:
-        return
-    budget.polls += 1
-    if budget.polls % EVERY:
-        return
-    if time.process_time() > budget.until:
-        raise TooMuch(f"it takes more than {budget.seconds:g} s")
-    if budget.polls % RARELY == 0 and _peak() > budget.most:
-        raise TooMuch("it takes more memory than a verification may")
+    if budget is not None:
+        budget.charge(units, part)
 
 
 def _peak() -> int:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import numbers
 import re
 import reprlib
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.effort import spend
 
 Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
 MAXIMUM_DIGITS = 1000
+# Units of work to replace a symbol in one operation of an expression, and to simplify it again.
+REPLACING = 100
 _LONGEST = 2 * MAXIMUM_DIGITS + 3
 _LARGEST_FLOAT = 10**308
 # A decimal or a fraction as text: what a command line, a file or a careful person writes.
@@ -152,10 +156,10 @@ def head(expression: Any) -> str:
 def _operations() -> dict[Any, str]:
     import sympy
 
-    from dpaudit.exact.unevaluated import InertSum, Lesser
+    from dpaudit.exact.unevaluated import InertSum, LargeExp, Lesser
 
     constants = {type(sympy.pi): "Pi", type(sympy.E): "Exp1", type(sympy.oo): "Infinity"}
-    inert = {InertSum: "Sum", Lesser: "Lesser"}
+    inert = {InertSum: "Sum", Lesser: "Lesser", LargeExp: "exp"}
     return {getattr(sympy, name): name for name in HEADS} | constants | inert
 
 
@@ -176,6 +180,20 @@ def canonical(value: Number) -> Number:
     if is_symbolic(value) and value.is_Rational:
         return Fraction(int(value.p), int(value.q))
     return value
+
+
+def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
+    """An expression with values for some of its symbols.  Errors: TooMuch."""
+    if not is_symbolic(value):
+        return value
+    spend(REPLACING * size(value), "an expression with numbers for its symbols")
+    return canonical(value.subs({symbol: sympify(number) for symbol, number in known.items()}))
+
+
+@lru_cache(maxsize=20_000)
+def size(expression: Any) -> int:
+    """Operations and numbers in an expression."""
+    return 1 + sum(map(size, expression.args))
 
 
 def infinity() -> Number:

@@ -57,9 +57,9 @@ def exp(value: Number) -> Number:
     SymPy writes exp(n log(q)) as the rational q^n; one of too many digits is left as it stands.
     """
     if is_symbolic(value) and not unknowns(value) and abs(enclose(value)) > LARGEST_LOG:
-        import sympy
+        from dpaudit.exact.unevaluated import LargeExp
 
-        return sympy.exp(value, evaluate=False)
+        return LargeExp(value)
     return _apply("exp", math.exp, value)
 
 

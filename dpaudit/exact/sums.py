@@ -17,11 +17,14 @@ from dpaudit.exact.forms import (
     is_rational,
     is_real_expression,
     is_symbolic,
+    replaced,
     sympify,
 )
 from dpaudit.exact.operations import folded
 
 EXPLICIT_TERMS = 100
+# Of a polynomial whose sum is asked in closed form; that has one degree more, and as many terms.
+HIGHEST_DEGREE = 20
 _RATIONAL = {int, Fraction}
 _NOTHING = Fraction(0)
 
@@ -55,8 +58,11 @@ def total_over(value: Number, index: Any, times: Number) -> Number:
     if value.has(sympy.Sum):
         return sum_over(value, index, 1, times)
     if not is_symbolic(times) and times <= EXPLICIT_TERMS:
-        return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
-    return _sum(value, index, times)
+        rounds = range(1, int(times) + 1)
+        return total(replaced(value, {index: k}) for k in rounds)
+    if _has_simple_terms(value, index):
+        return _sum(value, index, times)
+    return sympy.Sum(value, (index, 1, sympify(times)))
 
 
 def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
@@ -67,6 +73,35 @@ def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
     from dpaudit.exact.unevaluated import InertSum
 
     return InertSum(sympify(summand), (index, first, sympify(last)))
+
+
+def _has_simple_terms(value: Any, index: Any) -> bool:
+    """Whether all terms are polynomials of low degree, times powers with the index in the exponent.
+
+    SymPy sums these at once; about others it solves equations, some for ever.
+    """
+    import sympy
+
+    terms = sympy.Add.make_args(sympy.expand(value) if value.is_polynomial(index) else value)
+    return all(_is_simple(term, index) for term in terms)
+
+
+def _is_simple(term: Any, index: Any) -> bool:
+    import sympy
+
+    polynomials = [f for f in sympy.Mul.make_args(term) if f.is_polynomial(index)]
+    others = [f for f in sympy.Mul.make_args(term) if not f.is_polynomial(index)]
+    degrees = sum(sympy.degree(f, index) for f in polynomials if f.has(index))
+    return (
+        len(others) <= 1 and degrees <= HIGHEST_DEGREE and all(_is_power(f, index) for f in others)
+    )
+
+
+def _is_power(factor: Any, index: Any) -> bool:
+    """Whether a factor is c^(a index + b) of c, a, b without the index."""
+    base, exponent = factor.as_base_exp()
+    linear = exponent.is_polynomial(index) and exponent.as_poly(index).degree() == 1
+    return bool(linear and not base.has(index))
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:

@@ -1,7 +1,8 @@
 """Finite sums and minima as expressions that SymPy leaves alone.
 
 Whenever an expression around a ``Sum`` or ``Min`` of numbers changes, SymPy evaluates it to learn
-its sign, which takes minutes where they are nested.  These two never look like numbers to it.
+its sign, which takes minutes where they are nested.  These two never look like numbers to it.  An
+exponential of a large multiple of log(q) is never written as a power of q.
 """
 
 from __future__ import annotations
@@ -25,6 +26,29 @@ class InertSum(sympy.Sum):  # type: ignore[misc]
         rounds = range(int(first), int(last) + 1)
         terms = (self.function.xreplace({index: sympy.Integer(k)}) for k in rounds)
         return sympy.Add(*(term._eval_evalf(prec) for term in terms))
+
+
+class LargeExp(sympy.exp):  # type: ignore[misc]
+    """exp(x) of a large x, which SymPy would write as a power of very many digits."""
+
+    @classmethod
+    def eval(cls, arg: Any) -> None:
+        """Nothing is simplified."""
+
+    def _eval_is_rational(self) -> None:
+        return None
+
+    _eval_is_algebraic = _eval_is_rational
+
+    def as_base_exp(self) -> tuple[Any, Any]:
+        """A product does not collect it with other powers of e."""
+        return self, sympy.S.One
+
+    def _eval_evalf(self, prec: int) -> Any:
+        return sympy.exp(self.args[0], evaluate=False)._eval_evalf(prec)
+
+
+LargeExp.__name__ = "exp"
 
 
 class Lesser(sympy.Function):  # type: ignore[misc]

@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import Unsupported
+from dpaudit.exact.effort import spend
 
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
@@ -114,6 +115,7 @@ def checked(found: Discrete, side: Side, name: str) -> Discrete:
     A mass that an upper side lacks there counts as infinite loss.
     Errors: Unsupported, by the pair's name, for a lower side that holds more.
     """
+    spend(len(found.masses), "a privacy profile on a grid")
     excess = float(np.sum(found.masses)) + found.infinite - 1
     room = MISSING + found.relative * (2 + max(excess, 0.0))
     if side is Side.UPPER and excess < -room:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals
 
 UNIT = 2.0**-53
@@ -134,6 +135,7 @@ def convexified(signed: Reals, h: float) -> Reals | None:
     below = np.flatnonzero(masses < 0)
     if len(below) > MOST_NEGATIVE:
         return None
+    spend(10 * len(below), "the convex hull of a privacy profile")
     for negative in below:
         k = int(negative)
         while k < len(nodes) and masses[k] < 0:

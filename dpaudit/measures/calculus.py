@@ -25,6 +25,7 @@ from dpaudit.exact import (
     total_over,
 )
 from dpaudit.exact.arb import require_order
+from dpaudit.exact.effort import spend
 from dpaudit.measures.invariants import require_consistent
 from dpaudit.nodes import (
     Assumption,
@@ -37,6 +38,9 @@ from dpaudit.nodes import (
 )
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
+
+# Units of work of one rule at one node, beside what it sums, encloses or puts on a grid.
+FOLDING = 200
 
 EVERY_ADJACENCY = frozenset(Adjacency)
 RuleFunction = Callable[..., Any]
@@ -392,6 +396,7 @@ class Calculus:
         done: dict[str, Step] = {}
         for node in nodes:
             if node.digest not in done:
+                spend(FOLDING, "a declaration of so many nodes")
                 below = [done[c.digest] for c in node.children]
                 done[node.digest] = self.concluded(node, below, scope.adjacency)
         require_consistent(done[root.digest])

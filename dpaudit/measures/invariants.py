@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import InternalError, InvalidParameter, Unsupported
-from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, replaced, sympify, unknowns
 from dpaudit.exact.arb import TooManyTerms, as_ball
 from dpaudit.pairs import Losses, numbers_in
 
@@ -172,7 +172,7 @@ def _evaluated(value: Any, values: Values) -> list[Any] | None:
     if {symbol.name for symbol in others} != {"alpha"}:
         return None
     (order,) = others
-    return [_enclosed(value.subs(order, sympify(at)), values) for at in ORDERS]
+    return [_enclosed(replaced(value, {order: at}), values) for at in ORDERS]
 
 
 def _enclosed(value: Any, values: Values) -> Any:
@@ -221,9 +221,7 @@ def _is_below(number: Any, other: Any) -> bool:
 
 
 def _at(value: Any, values: Values) -> Any:
-    if not is_symbolic(value):
-        return value
-    return canonical(value.subs({symbol: sympify(Fraction(k)) for symbol, k in values.items()}))
+    return replaced(value, {symbol: Fraction(k) for symbol, k in values.items()})
 
 
 def _wrong_parameter(node: Any, values: Values) -> str | None:

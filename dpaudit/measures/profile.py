@@ -16,9 +16,9 @@ from typing import Any
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     Number,
-    canonical,
     is_symbolic,
     maximum,
+    replaced,
     sqrt,
     total,
     total_over,
@@ -104,7 +104,7 @@ def _rounds(pair: Pair, count: Number, index: Any, times: Number) -> list[tuple[
 
 def _in_round(pair: Pair, count: Number, index: Any, k: int) -> tuple[Pair, Number]:
     def at(value: Number) -> Number:
-        return canonical(value.subs(index, k)) if _holds(value, index) else value
+        return replaced(value, {index: k}) if _holds(value, index) else value
 
     return pair.with_numbers(at), at(count)
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import enclose
-from dpaudit.exact.effort import poll
+from dpaudit.exact.effort import spend
 
 Ball = Any
 # delta of a pair at x, by whoever asks: the pair's own, or a checker's.
@@ -17,7 +17,7 @@ Delta = Callable[[Any, Ball], Ball]
 
 def number(value: Any) -> Ball:
     """A ball around an exact number."""
-    poll()
+    spend()
     return _known(value, bits())
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpaudit.exact import Number
+from dpaudit.exact.effort import spend
 from dpaudit.exact.later import Later
 from dpaudit.pairs.core import Comparisons, Divergence, Symmetric, at_least
 
@@ -107,9 +108,13 @@ def concentrated_delta(epsilon: grids.Reals, rho: float) -> grids.Long:
     rho_long, at = np.longdouble(rho), epsilon.astype(np.longdouble)
     excess = np.maximum((at + rho_long) / (2 * rho_long) - 1, 1e-9)
     for _ in range(40):
+        spend(len(at) / 5, "the privacy profile of zCDP on a grid")
         slope = (2 * excess + 1) * rho_long - at + np.log(excess) - np.log1p(excess)
         curvature = 2 * rho_long + 1 / (excess * (1 + excess))
-        excess = np.maximum(excess - slope / curvature, excess / 4)
+        better = np.maximum(excess - slope / curvature, excess / 4)
+        if np.array_equal(better, excess):
+            break
+        excess = better
     log_delta = excess * ((1 + excess) * rho_long - at) + _gain(excess)
     pinsker = np.sqrt(rho_long / 2)
     bound: grids.Long = np.minimum(np.exp(np.minimum(log_delta, 0)), np.minimum(pinsker, 1))

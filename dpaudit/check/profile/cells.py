@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.exact.effort import poll
+from dpaudit.exact.effort import spend
 
 Floats = NDArray[np.float64]
 Ball = Any
@@ -86,7 +86,7 @@ def ball(value: Any) -> Ball:
     """A ball at the precision of the context."""
     import flint
 
-    poll()
+    spend()
     if isinstance(value, Fraction):
         return flint.arb(value.numerator) / flint.arb(value.denominator)
     return enclose(value) if is_symbolic(value) else flint.arb(value)

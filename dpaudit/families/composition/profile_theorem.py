@@ -15,7 +15,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Row, Table, Theorem, alternatives, dominating, register
 from dpaudit.errors import Unsupported
-from dpaudit.exact import canonical, is_symbolic, maximum, sqrt, total, total_over
+from dpaudit.exact import is_symbolic, maximum, replaced, sqrt, total, total_over
 from dpaudit.pairs import (
     Atoms,
     Losses,
@@ -118,7 +118,7 @@ def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pa
         raise Unsupported(f"{times} different rounds: no product of pairs for them")
 
     def bind(k: int) -> Callable[[Any], Any]:
-        return lambda n: canonical(n.subs(index, k)) if is_symbolic(n) else n
+        return lambda n: replaced(n, {index: k})
 
     return [(pair.with_numbers(bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
 

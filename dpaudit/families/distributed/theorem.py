@@ -80,11 +80,7 @@ def _masses(node: Any) -> list[int]:
 def _pairs(node: Any) -> Losses:
     masses, move = _masses(node), int(node.sensitivity)
     reach = len(masses)
-    known = [
-        (masses[abs(k - move)], masses[abs(k)])
-        for k in range(-reach, reach + move + 1)
-        if abs(k - move) < reach and abs(k) < reach
-    ]
+    known = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
     each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
     groups = [known[i : i + each] for i in range(0, len(known), each)]
     unit = 10**PLACES

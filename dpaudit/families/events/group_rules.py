@@ -163,7 +163,10 @@ def slope(curve: Number) -> Number | None:
     """The rho of a curve rho * alpha; None for another curve."""
     import sympy
 
-    value, alpha = sympy.expand(sympify(curve)), order()
+    value, alpha = sympify(curve), order()
+    if not value.is_polynomial(alpha):
+        return None
+    value = sympy.expand(value)
     line = value.is_polynomial(alpha) and value.diff(alpha, 2) == 0 and value.subs(alpha, 0) == 0
     return canonical(value.subs(alpha, 1)) if line else None
 

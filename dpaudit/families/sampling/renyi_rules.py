@@ -17,6 +17,7 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
     log,
+    replaced,
     smaller,
     sqrt,
     sum_over,
@@ -58,7 +59,7 @@ def whole_order() -> Number:
 
 def at(curve: Number, place: Number) -> Number:
     """A Renyi curve at one order."""
-    return curve.subs(order(), place) if is_symbolic(curve) else curve
+    return replaced(curve, {order(): place})
 
 
 def fresh(*values: Any) -> Any:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import Number, enclose, exp, is_infinite, log, tanh, unknowns
+from dpaudit.exact.arb import working_precision
 from dpaudit.exact.wire import encode_number
 from dpaudit.families.sampling.renyi_rules import at
 from dpaudit.families.tuning import Tuned, TunedPoisson
@@ -56,10 +57,13 @@ def best_of_runs(node: Tuned, epsilon: Number) -> Number:
     return (2 + node.shape) * epsilon
 
 
-def added(node: Tuned, value: Number, place: Any) -> Number:
-    """What the search adds at every order, from the child's divergence at one order."""
-    kept = (1 - 1 / place) * value + log(1 / node.gamma) / place
-    return (1 + node.shape) * kept
+def added(shape: Number, gamma: Number, value: Number, place: Any) -> Number:
+    """What the search adds at every order, from the child's divergence at one order.
+
+    All exact numbers, or all balls.
+    """
+    kept = (1 - 1 / place) * value + log(1 / gamma) / place
+    return (1 + shape) * kept
 
 
 def chosen(node: Tuned, curve: Number) -> dict[str, Any]:
@@ -76,21 +80,29 @@ def best_of_runs_curve(node: Tuned, curve: Number) -> Number:
     if is_infinite(curve):
         return curve
     place = best_order(node, curve)
-    return curve + added(node, at(curve, place), place) + log(node.mean) / (order() - 1)
+    more = added(node.shape, node.gamma, at(curve, place), place)
+    return curve + more + log(node.mean) / (order() - 1)
 
 
 @lru_cache(maxsize=256)
 def best_order(node: Tuned, curve: Number) -> Fraction:
     """The order at which the search adds least; 2 where symbols are left."""
-    if unknowns(node.gamma) or unknowns(node.shape) or unknowns(at(curve, ORDERS[0])):
+    if unknowns(node.gamma) or unknowns(node.shape) or unknowns(curve) - {order()}:
         return ORDERS[0]
     best, least = ORDERS[0], None
     for place in ORDERS:
-        value = float(enclose(added(node, at(curve, place), place)).mid())
+        with working_precision():
+            law = enclose(node.shape), enclose(node.gamma)
+            value = float(added(*law, _ball_at(curve, place), enclose(place)).mid())
         if least is not None and value > least:
             break
         best, least = place, value
     return best
+
+
+def _ball_at(curve: Number, place: Fraction) -> Any:
+    """A Renyi curve at one order, enclosed: SymPy would simplify long what is only compared."""
+    return enclose(curve, {order(): enclose(place)})
 
 
 # --- a Poisson number of runs --------------------------------------------------------------------
@@ -128,10 +140,10 @@ def _delta(curve: Number, b: Fraction, epsilon: Number) -> Number:
 @lru_cache(maxsize=256)
 def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
     """The order of least epsilon at delta = 10^-6, as far as floats say; 2 where symbols are."""
-    if unknowns(at(curve, ORDERS[0])) or unknowns(node.mean):
+    if unknowns(curve) - {order()} or unknowns(node.mean):
         return ORDERS[0]
     mean = float(enclose(node.mean).mid())
-    known = [(float(a), float(enclose(at(curve, a)).mid())) for a in ORDERS]
+    known = [(float(a), float(_ball_at(curve, a).mid())) for a in ORDERS]
 
     def epsilon(place: int) -> float:
         b, largest = known[place]

@@ -49,6 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dpaudit.exact.effort import spend
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import CRUMB, Reals, Side, TooFine
 from dpaudit.profiles.fourier.transform import Complexes, transform
@@ -224,6 +225,7 @@ def _summed(composition: Composition, kappa: int, terms: int, beyond: float) -> 
     up to 2^16 terms in pairs have 10, 25 and 40 at most.
     """
     kernel, period = composition.kernel, composition.window.period
+    spend(len(kernel.indices) / 10, "a Fourier sum")
     h, tilt = composition.stack.width, composition.tilt
     turned = kernel.indices * (kappa % period) % period
     phases = np.exp(1j * (2 * math.pi / period) * turned)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, is_infinite, is_symbolic, unknowns
+from dpaudit.exact.effort import TooMuch
 from dpaudit.grids.discrete import Side, TooFine
 from dpaudit.pairs import Pair, largest_loss
 from dpaudit.profiles.fourier.profile import Profile, profile_of
@@ -126,6 +127,10 @@ def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: in
             attempts.append(_attempt(parts, at, step, tolerance))
         except TooFine:
             break
+        except TooMuch:
+            if not attempts:
+                raise
+            break  # the attempts before are bounds, of a larger step
         step = _next_step(attempts, width, parts)
     return _capped(_epsilon_interval(attempts), cap)
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.exact.effort import spend
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.grid.stack import Stack, Tilted
@@ -33,6 +34,8 @@ COVER_EXPONENT = 40.0
 MOST_INTERVALS = 400
 # Angles in one array.
 AT_ONCE = 2**19
+# A unit of work is so many complex products of a matrix, or so many cosines and sines.
+PRODUCTS, TURNS = 500, 20
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ def at_angles(rows: Rows, angles: Reals) -> Complexes:
 
 def _sums(rows: Rows, inner: Reals, outer: Callable[[Integers], Reals]) -> Complexes:
     """A few factors at a time: of all of them the angles would be the largest array by far."""
+    angles = inner.shape[1]
+    units = rows.matrix.size * angles / PRODUCTS + (inner.size + len(rows.leads) * angles) / TURNS
+    spend(units, f"the transform of a privacy profile at {angles} frequencies")
     low, high = np.cos(inner), np.sin(inner)
     ends = np.append(rows.starts[1:], len(rows.leads))
     found = np.empty((len(rows.starts), inner.shape[1]), dtype=np.complex128)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals, TooFine
 from dpaudit.grids.hull import UNIT
 from dpaudit.profiles.fourier.spectrum import at_frequencies, left_out_bound, rows_of
@@ -21,6 +22,8 @@ LEFT_OUT_EXPONENT = 46.0
 LEAST_EXPONENT = 36.0
 MOST_DIRECT = 2048
 MOST_KEPT = 2**18
+# Losses of an FFT, its logarithms and powers, to a unit of work.
+PER_UNIT = 5
 LONGEST_FFT = 2**21
 
 
@@ -73,6 +76,7 @@ def direct(
 
 def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int) -> Transform:
     """By one real FFT per factor."""
+    spend(period * len(stack.factors) / PER_UNIT, f"FFTs of length {period}")
     log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
     bound = np.zeros(period // 2 + 1)
     grown = np.zeros(period // 2 + 1)
