@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 from dpaudit.exact.arb import as_ball
@@ -60,9 +61,9 @@ def total_over(value: Number, index: Any, times: Number) -> Number:
     if not is_symbolic(times) and times <= EXPLICIT_TERMS:
         rounds = range(1, int(times) + 1)
         return total(replaced(value, {index: k}) for k in rounds)
-    if _has_simple_terms(value, index):
+    if all(_is_simple(term, index) for term in sympy.Add.make_args(value)):
         return _sum(value, index, times)
-    return sympy.Sum(value, (index, 1, sympify(times)))
+    return _left_open(value, index, times)
 
 
 def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
@@ -75,33 +76,37 @@ def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
     return InertSum(sympify(summand), (index, first, sympify(last)))
 
 
-def _has_simple_terms(value: Any, index: Any) -> bool:
-    """Whether all terms are polynomials of low degree, times powers with the index in the exponent.
+def _is_simple(term: Any, index: Any) -> bool:
+    """Whether a term is a polynomial of low degree, times powers c^(a index + b).
 
     SymPy sums these at once; about others it solves equations, some for ever.
     """
     import sympy
 
-    terms = sympy.Add.make_args(sympy.expand(value) if value.is_polynomial(index) else value)
-    return all(_is_simple(term, index) for term in terms)
+    degree = 0
+    for factor in sympy.Mul.make_args(term):
+        own = _degree(factor, index)
+        if own is None:
+            base, exponent = factor.as_base_exp()
+            own = 0 if not base.has(index) and _degree(exponent, index) == 1 else inf
+        degree += own
+    return degree <= HIGHEST_DEGREE
 
 
-def _is_simple(term: Any, index: Any) -> bool:
-    import sympy
-
-    polynomials = [f for f in sympy.Mul.make_args(term) if f.is_polynomial(index)]
-    others = [f for f in sympy.Mul.make_args(term) if not f.is_polynomial(index)]
-    degrees = sum(sympy.degree(f, index) for f in polynomials if f.has(index))
-    return (
-        len(others) <= 1 and degrees <= HIGHEST_DEGREE and all(_is_power(f, index) for f in others)
-    )
-
-
-def _is_power(factor: Any, index: Any) -> bool:
-    """Whether a factor is c^(a index + b) of c, a, b without the index."""
-    base, exponent = factor.as_base_exp()
-    linear = exponent.is_polynomial(index) and exponent.as_poly(index).degree() == 1
-    return bool(linear and not base.has(index))
+def _degree(part: Any, index: Any) -> float | None:
+    """At least the degree of a polynomial, as it is written; None for anything else."""
+    if part == index:
+        return 1
+    if not part.has(index):
+        return 0
+    if part.is_Pow and part.exp.is_Integer and part.exp > 0:
+        own = _degree(part.base, index)
+        return None if own is None else own * int(part.exp)
+    degrees = [_degree(inside, index) for inside in part.args]
+    known = [degree for degree in degrees if degree is not None]
+    if len(known) < len(degrees) or not (part.is_Add or part.is_Mul):
+        return None
+    return max(known) if part.is_Add else sum(known)
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:
@@ -114,6 +119,15 @@ def _sum(value: Any, index: Any, times: Number) -> Number:
         closed = sympy.nan
     if _telescopes(closed, value, index, last):
         return canonical(closed.subs(last, sympify(times)))
+    return _left_open(value, index, times)
+
+
+def _left_open(value: Any, index: Any, times: Number) -> Number:
+    """A sum as it stands; of numbers alone, one that SymPy does not evaluate to learn its sign."""
+    import sympy
+
+    if value.free_symbols <= {index} and not is_symbolic(times):
+        return sum_over(value, index, 1, times)
     return sympy.Sum(value, (index, 1, sympify(times)))
 
 

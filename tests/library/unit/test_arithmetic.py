@@ -402,7 +402,8 @@ def test_what_is_known_of_a_sum() -> None:
     assert total_over(k, k, Fraction(0)) == 0
     start = time.process_time()
     many = total_over(1 / k**2, k, Fraction(10**6))
-    assert many == sympy.Sum(1 / k**2, (k, 1, 10**6))
+    assert isinstance(many, sympy.Sum)
+    assert many.args == sympy.Sum(1 / k**2, (k, 1, 10**6)).args
     assert time.process_time() - start < 1
 
 

@@ -19,7 +19,7 @@ from dpaudit.check.file import NotDone
 from dpaudit.check.process import LIMITS, SECONDS, verify_file
 from dpaudit.check.profile.conversions import _number
 from dpaudit.errors import CertificateRejected
-from dpaudit.exact.effort import TooMuch, limited, poll
+from dpaudit.exact.effort import TooMuch, limited, spend
 from tests.library.cli.bench import Json, certified, forged, held, mechanism
 from tests.library.cli.test_verify_command import sums
 
@@ -52,14 +52,14 @@ def test_a_row_says_that_it_was_a_limit(tmp_path: Path) -> None:
 
 def for_ever() -> None:
     while True:
-        poll()
+        spend()
 
 
 def test_work_and_memory_are_one_budget() -> None:
     for seconds, memory, why in ((0.05, 2**40, "takes more than"), (60, -1, "more memory")):
-        with limited(seconds, memory), pytest.raises(TooMuch, match=why):
+        with limited(seconds=seconds, memory=memory), pytest.raises(TooMuch, match=why):
             for_ever()
-    poll()  # nothing is limited outside
+    spend()  # nothing is limited outside
 
 
 @pytest.mark.parametrize("text", ["1e999999999", "1E-99999", "1/" + "9" * 500, "٣"])
