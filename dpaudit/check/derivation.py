@@ -22,6 +22,7 @@ from dpaudit.exact import (
     infinity,
     unknowns,
 )
+from dpaudit.exact.effort import TooMuch
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
 from dpaudit.nodes.tables import Stranger
@@ -295,6 +296,8 @@ def own_bound(root: Node, calculus: str, adjacency: str) -> Any:
             try:
                 below = [done[c.digest] for c in node.children]
                 done[node.digest] = bound(calculus, node, below, adjacency=adjacency)
+            except TooMuch:
+                raise
             except Unsupported:
                 return None
     return done[root.digest]

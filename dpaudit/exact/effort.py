@@ -22,6 +22,10 @@ EVERY, RARELY = 4, 256  # charges to one look at the clock, and at the memory
 PER_SECOND = 1_000_000  # units of work
 # Of one calculus for one question, where nobody set a budget: about two minutes.
 ROUTE = 120 * PER_SECOND
+ADVICE = (
+    ": ask another calculus, declare fewer different rounds or numbers of fewer digits, or allow "
+    "more with dpaudit.exact.effort.limited(work=...)"
+)
 _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -33,13 +37,15 @@ class TooMuch(Unsupported):
 class Budget:
     """An allowance, and how much of it is spent.
 
-    ``work``: in units; ``seconds``: of this process; ``most``: bytes.
+    ``work``: in units; ``seconds``: of this process; ``most``: bytes; ``advice``: the way out that
+    a refusal names.
     """
 
     work: float
     seconds: float
     until: float
     most: float
+    advice: str = ""
     spent: float = 0.0
     charges: int = 0
 
@@ -51,28 +57,28 @@ class Budget:
     def charge(self, units: float, part: str) -> None:
         """Take units off.  Errors: TooMuch, and nothing is taken off."""
         if units > self.left:
-            raise TooMuch(
-                f"{part} would take more work than the {self.work:.0f} units (microseconds, about) "
-                "allowed here: ask another calculus, declare fewer different rounds or numbers of "
-                "fewer digits, or allow more with dpaudit.exact.effort.limited(work=...)"
-            )
+            allowed = f"{self.work / PER_SECOND:.3g} s of work allowed here"
+            raise TooMuch(f"{part} takes more than the {allowed}{self.advice}")
         self.spent += units
         self.charges += 1
         if self.charges % EVERY:
             return
         if self.until < inf and time.process_time() > self.until:
-            raise TooMuch(f"it takes more than {self.seconds:g} s")
+            raise TooMuch(f"{part} takes more than {self.seconds:g} s")
         if self.most < inf and self.charges % RARELY == 0 and _peak() > self.most:
-            raise TooMuch("it takes more memory than a verification may")
+            raise TooMuch(f"{part} takes more memory than a verification may")
 
 
 _budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def limited(*, work: float = inf, seconds: float = inf, memory: float = inf) -> Iterator[Budget]:
+def limited(
+    *, work: float = inf, seconds: float = inf, memory: float = inf, advice: str = ""
+) -> Iterator[Budget]:
     """At most so many units of work, seconds of this process, and bytes beyond its peak so far.
 
+    ``advice``: the words that end a refusal, and say what to do.
     A budget inside another is at most what is left of that one, and is spent from it.
     Errors, at a later :func:`spend`: TooMuch.
     """
@@ -83,7 +89,7 @@ def limited(*, work: float = inf, seconds: float = inf, memory: float = inf) -> 
         work, most = min(work, outer.left), min(most, outer.most)
         if outer.until < until:
             seconds, until = outer.seconds, outer.until
-    budget = Budget(work, seconds, until, most)
+    budget = Budget(work, seconds, until, most, advice)
     token = _budget.set(budget)
     try:
         yield budget
@@ -100,13 +106,19 @@ def route() -> Iterator[None]:
     A way that takes too much leaves something for the others.
     """
     outer = _budget.get()
-    with limited(work=ROUTE if outer is None or outer.left == inf else outer.left / 2):
+    work = ROUTE if outer is None or outer.left == inf else outer.left / 2
+    with limited(work=work, advice=ADVICE):
         yield
 
 
 def spend(units: float = 1, part: str = "this declaration") -> None:
-    """Take units of work off the budget, before they are worked.  Errors: TooMuch."""
+    """Take units of work off the budget, before they are worked.
+
+    Where nobody set a budget, one step may take :data:`ROUTE`.  Errors: TooMuch.
+    """
     budget = _budget.get()
+    if budget is None and units > ROUTE:
+        budget = Budget(ROUTE, inf, inf, inf, ADVICE)
     if budget is not None:
         budget.charge(units, part)
 

@@ -20,6 +20,8 @@ Number: TypeAlias = Any
 MAXIMUM_DIGITS = 1000
 # Units of work to replace a symbol in one operation of an expression, and to simplify it again.
 REPLACING = 100
+# Bits of a number that is as fast to work with as any shorter one.
+WORD = 64
 _LONGEST = 2 * MAXIMUM_DIGITS + 3
 _LARGEST_FLOAT = 10**308
 # A decimal or a fraction as text: what a command line, a file or a careful person writes.
@@ -192,7 +194,9 @@ def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
 
 @lru_cache(maxsize=20_000)
 def size(expression: Any) -> int:
-    """Operations and numbers in an expression."""
+    """Operations and numbers in an expression; a long number counts as several."""
+    if expression.is_Rational:
+        return 1 + (expression.p.bit_length() + expression.q.bit_length()) // WORD
     return 1 + sum(map(size, expression.args))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Any
 
 from dpaudit.exact.arb import as_ball
+from dpaudit.exact.effort import spend
 from dpaudit.exact.forms import (
     SYMPY_ERRORS,
     Number,
@@ -19,6 +21,7 @@ from dpaudit.exact.forms import (
     is_real_expression,
     is_symbolic,
     replaced,
+    size,
     sympify,
 )
 from dpaudit.exact.operations import folded
@@ -26,6 +29,8 @@ from dpaudit.exact.operations import folded
 EXPLICIT_TERMS = 100
 # Of a polynomial whose sum is asked in closed form; that has one degree more, and as many terms.
 HIGHEST_DEGREE = 20
+# Units of work of a closed form and its proof, to the square of the size of what is summed.
+SUMMING = 1000
 _RATIONAL = {int, Fraction}
 _NOTHING = Fraction(0)
 
@@ -110,16 +115,24 @@ def _degree(part: Any, index: Any) -> float | None:
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:
+    closed = _closed(value, index)
+    if closed is None:
+        return _left_open(value, index, times)
+    return canonical(closed[0].subs(closed[1], sympify(times)))
+
+
+@lru_cache(maxsize=1000)
+def _closed(value: Any, index: Any) -> tuple[Any, Any] | None:
+    """A proved closed form of the sum over index = 1..n, and n; None where there is none."""
     import sympy
 
+    spend(SUMMING * size(value) * (size(value) + 10), "a sum in closed form")
     last = sympy.Dummy("n", integer=True, positive=True)
     try:
         closed = sympy.Sum(value, (index, 1, last)).doit()
     except SYMPY_ERRORS:
         closed = sympy.nan
-    if _telescopes(closed, value, index, last):
-        return canonical(closed.subs(last, sympify(times)))
-    return _left_open(value, index, times)
+    return (closed, last) if _telescopes(closed, value, index, last) else None
 
 
 def _left_open(value: Any, index: Any, times: Number) -> Number:

@@ -29,8 +29,10 @@ from dpaudit.check.derivation import own_bound, rederive, require_numbers
 from dpaudit.check.measures import MEASURES
 from dpaudit.check.reading import value_text
 from dpaudit.check.theorem import attained, bound, rule_name
-from dpaudit.errors import DpauditError, Unsupported
+from dpaudit.errors import DpauditError
 from dpaudit.exact import decimal_upper, enclose, exact, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact.effort import PER_SECOND, TooMuch
+from dpaudit.exact.effort import limited as budget
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node, free_unknowns, postorder
 from dpaudit.nodes.tables import from_table
@@ -51,6 +53,8 @@ WIDTH = 0.05
 # How often (epsilon, delta) is asked for too, which takes the longest.
 CONVERTED = 0.12
 SECONDS = 10.0
+# Units of work that the accountant may take for one declaration, and the checker as many.
+WORK = 3 * PER_SECOND
 # A mass below this may have a ratio of e^-600, which no float holds.
 UNDERFLOW = 1e-40
 FARTHEST = 600  # an epsilon beyond which no delta is a float
@@ -66,6 +70,7 @@ class Judged:
     violations: list[str] = field(default_factory=list)
     comparisons: int = 0
     unconfirmed: int = 0
+    unfinished: int = 0
     nonsense: bool = False
 
 
@@ -284,8 +289,10 @@ class Judge:
             return
         if self.nonsense:
             self._violated("read", self.reader.wrong[0])
-        rows = self._accounted(root)
-        self._checked(root, rows)
+        with budget(work=WORK):
+            rows = self._accounted(root)
+        with budget(work=WORK):
+            self._checked(root, rows)
 
     def _calculi(self) -> list[str]:
         """All, where anything is wrong; else one of the two that take long, by turns."""
@@ -299,7 +306,8 @@ class Judge:
         for name in self.calculi:
             try:
                 step = account.step(name)
-            except DpauditError:
+            except DpauditError as error:
+                self.found.unfinished += isinstance(error, TooMuch)
                 continue
             rows[name] = step
             self._compare(name, step.value, "accountant")
@@ -316,6 +324,9 @@ class Judge:
         for name in self.calculi:
             try:
                 value = checked_value(root, name, self.adjacency, rows.get(name))
+            except TooMuch:
+                self.found.unfinished += 1
+                continue
             except DpauditError:
                 self.found.unconfirmed += name in rows
                 continue
@@ -339,9 +350,8 @@ class Judge:
         delta = float(self.delta)  # type: ignore[arg-type]
         try:
             bound_ = account.epsilon(self.delta)
-        except Unsupported:
-            return
-        except DpauditError:
+        except DpauditError as error:
+            self.found.unfinished += isinstance(error, TooMuch)
             return
         self.found.comparisons += 1
         lower, upper = ends(bound_.lower)[0], ends(bound_.upper)[1]
@@ -369,11 +379,12 @@ class Judge:
         self.found.outcome = "symbolic"
         names = free_unknowns(root)
         account = Account(root, central(self.adjacency), WIDTH)
-        for name in NUMBERS:
-            try:
-                account.step(name)
-            except DpauditError:
-                continue
+        with budget(work=WORK):
+            for name in NUMBERS:
+                try:
+                    account.step(name)
+                except DpauditError:
+                    continue
         if not all(s.is_Symbol for s in names):
             return
         for shift in (0, 1):
@@ -385,11 +396,13 @@ class Judge:
             inner = Judge(table_of(tree_of(own)), self.adjacency, converted=None)
             inner._judge(guarded)
             self.found.comparisons += inner.found.comparisons
+            self.found.unfinished += inner.found.unfinished
             self.found.nonsense |= inner.found.nonsense
             values = {k: Fraction(v) for k, v in chosen.items()}
             for text in inner.found.violations:
                 self._violated(text.partition(":")[0], f"bound, {text.partition(': ')[2]}")
-            self._substituted(account, values, inner)
+            with budget(work=WORK):
+                self._substituted(account, values, inner)
 
     def _substituted(self, account: Account, values: Any, inner: Judge) -> None:
         if inner.reader.wrong:
@@ -480,6 +493,7 @@ def block(seeds: Iterable[int], *, guarded: bool = True) -> Json:
         "trees": len(found),
         "comparisons": sum(one.comparisons for _, one in found),
         "unconfirmed": sum(one.unconfirmed for _, one in found),
+        "unfinished": sum(one.unfinished for _, one in found),
         "outcomes": dict(outcomes),
         "violations": [f"{seed}: {one.violations[0]}" for seed, one in found if one.violations],
     }
@@ -490,12 +504,12 @@ def summary(rows: Iterable[Json]) -> str:
     kept, outcomes = list(rows), Counter[str]()
     for row in kept:
         outcomes.update(row["outcomes"])
-    keys = ("trees", "comparisons", "unconfirmed")
-    whole, comparisons, unconfirmed = (sum(row[key] for row in kept) for key in keys)
+    keys = ("trees", "comparisons", "unconfirmed", "unfinished")
+    whole, comparisons, unconfirmed, unfinished = (sum(row[key] for row in kept) for key in keys)
     violations = sum(len(row["violations"]) for row in kept)
     head = (
         f"{whole} declarations, {comparisons} comparisons, {violations} violations; "
-        f"{unconfirmed} derivations not confirmed"
+        f"{unconfirmed} derivations not confirmed, {unfinished} bounds refused for their work"
     )
     return "\n".join([head, *(f"{count:8d} {name}" for name, count in outcomes.most_common())])
 

@@ -31,6 +31,7 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
 )
+from dpaudit.exact.effort import TooMuch
 from dpaudit.pairs import (
     Pair,
     largest_loss,
@@ -130,6 +131,8 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
         return thresholded(pair.threshold, x, inside)
     try:
         return pair.delta(x, inside)
+    except TooMuch:
+        raise
     except Unsupported:
         raise NotConfirmed(type(pair).__name__) from None
 

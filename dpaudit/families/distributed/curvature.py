@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import enclose
+from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellamVector
 
 BITS = 256
@@ -72,9 +73,8 @@ def _images(v: Any, t: Any) -> Any:
     import flint
 
     turn = 2 * flint.arb.pi()
-    far = 2
-    while v * (turn * (far - 1)) ** 2 < 300:
-        far += 1
+    far = max(2, int(1 + ((300 / v).sqrt() / turn).upper().ceil().fmpz()))
+    spend(5 * (2 * far + 1), "the images of a distributed Gaussian of so little variance")
     found = sum(((-v * (t + turn * m) ** 2 / 2).exp() for m in range(-far, far + 1)), flint.arb(0))
     # The next ones, m = -far - 1 and m = far + 1, are nearer than this, and each falls further.
     last = (-v * (turn * (far + 1) - t) ** 2 / 2).exp()
@@ -90,6 +90,7 @@ def _skellam_bend(total: Any) -> Any:
     ratio = (total / (last + 1 + root)).union(flint.arb(1))
     slack = 2 / (last + 1 + root)
     worst = -(1 - slack).log()
+    spend(10 * last, "the ratios of distributed Skellam noise of so large a variance")
     for k in range(last, 0, -1):
         before = 1 / (ratio + 2 * k / total)
         if k <= last - 32:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import enclose
+from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellam, DistributedSkellamVector
 
 DIGITS, BITS = 40, 320
@@ -51,6 +52,7 @@ def _summed(node: Any) -> list[Any]:
     variance, width = enclose(node.variance), reach_of(float(enclose(node.total).mid()))
     # There exp(-x^2 / (2 v)) is below 10^-170.
     far = math.ceil(math.sqrt(800 * float(variance.mid()))) + 40
+    spend(20 * (far + width), f"a law of {far} masses")
     weights = [(-flint.arb(k * k) / (2 * variance)).exp() for k in range(far + 1)]
     beyond = sum(weights[1:], flint.arb(0)) * 2 + weights[0]
     # A geometric series bounds the rest of the sum.
@@ -92,6 +94,7 @@ def _skellam(node: Any) -> list[Any]:
 
     total = enclose(node.total)
     reach = reach_of(float(total.mid()))
+    spend(10 * reach, f"a law of {reach} masses")
     ratio, ratios = flint.arb(0).union(1), []
     for k in range(reach + BITS + reach // 4, 0, -1):
         ratio = 1 / (2 * k / total + ratio)

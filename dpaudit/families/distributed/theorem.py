@@ -15,6 +15,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import enclose, infinity, is_infinite, sqrt
+from dpaudit.exact.effort import spend
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
 PLACES = 40
@@ -61,6 +62,7 @@ def _masses(node: Any) -> list[int]:
     while far * far / (2 * variance + far) < 220 * math.log(2):
         far += 1 + far // 16
     modulus = 1 << (2 * far).bit_length()
+    spend(20 * modulus, f"a transform of {modulus} masses")
     gaussian = type(node).__name__ in ("DistributedGaussian", "DistributedGaussianVector")
     transform = _gaussian_transform if gaussian else _skellam_transform
     with flint.ctx.workprec(PRECISION):
@@ -145,6 +147,7 @@ def _theta(v: Any, t: Any) -> Any:
     pi = flint.arb.pi()
     found, m = flint.arb(1), 1
     while True:
+        spend(10, "the images of noise of so little variance")
         # Two exponents, kept apart so that neither overflows: m pi v (2 t - 2 pi m) and its mirror.
         both = [(-2 * pi * m * v * (pi * m + sign * t)).exp() for sign in (1, -1)]
         found += sum(both, flint.arb(0))
@@ -206,6 +209,7 @@ def _bessel_bend(total: Any) -> Any:
     start = most // one + 80
     low, high, sharpest = 0, one, 0
     reach = start - 40
+    spend(3 * start, "the ratios of noise of so large a variance")
     for k in range(start, 0, -1):
         # 1 / (R + 2 k / V): the sum rounded up for the lower end, down for the upper one.
         down = one * one // (high + -(-2 * k * one * one // least))
@@ -284,6 +288,7 @@ def _comb(w: Any, place: Fraction) -> Any:
 
     at = enclose(place)
     last = math.isqrt(math.ceil(700 * float(w.upper()))) + 2
+    spend(5 * 2 * last, "a sum over noise of so large a variance")
     found = sum(((-((k - at) ** 2) / w / 2).exp() for k in range(1 - last, last + 1)), flint.arb(0))
     # Both ends fall at least as a geometric series of this ratio.
     ratio = (-(last + at) / w).exp()

@@ -1,0 +1,120 @@
+"""The work that a declaration's numbers ask for is counted, and refused before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sympy
+
+import dpaudit as dp
+from dpaudit.accountant.account import Account
+from dpaudit.check.derivation import own_bound
+from dpaudit.errors import Unsupported
+from dpaudit.exact import total_over
+from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
+from dpaudit.families.discrete import DiscreteLaplace
+from dpaudit.families.distributed import DistributedGaussianVector
+from dpaudit.families.opaque import ZCDP
+from dpaudit.nodes import Node
+from tests.support import wire_fuzz
+
+K, J = sympy.symbols("k j", integer=True, positive=True)
+TINY = Fraction(1, 10**300)
+
+
+def many_rounds() -> Node:
+    """Rounds whose number depends on the round outside, with noise of several exponentials."""
+    return dp.Repeat(dp.Repeat(DiscreteLaplace("a", "56/25", 4), 17 + 3 * K, J), 200, K)
+
+
+def little_noise() -> Node:
+    """Clients' noise whose law has 10^150 images between two whole numbers."""
+    return DistributedGaussianVector("d", TINY, 9, 2, 2, 64)
+
+
+def stated() -> Node:
+    """A statement of zCDP, whose profile is a minimum over orders at each of many losses."""
+    return dp.Compose(ZCDP(50), dp.GDP("3.82"), dp.Laplace("a", "2.74"))
+
+
+SLOW: dict[str, tuple[Callable[[], Node], Callable[[Account], Any]]] = {
+    "a Renyi curve of many rounds": (many_rounds, lambda a: a.step("rdp")),
+    "noise far below the lattice": (little_noise, lambda a: a.step("zcdp")),
+    "a profile of zCDP": (stated, lambda a: a.converted("profile", "1e-4")),
+}
+
+
+def account(node: Node) -> Account:
+    return Account(node, dp.central("replace_one"), wire_fuzz.WIDTH)
+
+
+def answered(ask: Callable[[], object]) -> str:
+    """The words of a refusal; empty where there is none."""
+    try:
+        ask()
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_takes_long_ends_in_time_and_does_not_without_the_count(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within .8 s for half a second of work: a refusal, or the bound that was found so far."""
+    made, asked = SLOW[name]
+    with limited(work=PER_SECOND / 2), wire_fuzz.limited(0.8):
+        answer = answered(lambda: asked(account(made())))
+    assert answer == "" or "s of work allowed here: ask another calculus" in answer
+    monkeypatch.setattr(Budget, "charge", lambda *given: None)
+    with pytest.raises(wire_fuzz.TooLong), wire_fuzz.limited(0.8):
+        asked(account(made()))
+
+
+def test_what_the_checker_would_compute_too_long_is_not_taken_for_what_it_has_no_rule_for() -> None:
+    """None would mean that a derivation is taken on trust."""
+    with limited(work=PER_SECOND / 10), pytest.raises(TooMuch):
+        own_bound(little_noise(), "zcdp", "replace_one")
+
+
+def test_another_calculus_answers_where_one_takes_too_long() -> None:
+    """One way may take half of a budget, so that the others have something left."""
+    with limited(work=2 * PER_SECOND):
+        opened = account(many_rounds())
+        with pytest.raises(TooMuch):
+            opened.step("rdp")
+        assert float(opened.step("pure").value) == pytest.approx(25 / 14 * (17 * 200 + 3 * 20_100))
+
+
+def test_a_budget_within_another_is_spent_from_it() -> None:
+    with limited(work=100) as outer:
+        with limited(work=1000) as inner:
+            assert inner.left == 100
+            spend(60)
+            with pytest.raises(TooMuch, match="a loop takes more than"):
+                spend(60, "a loop")
+        assert outer.left == 40
+        with route():
+            spend(20)
+            with pytest.raises(TooMuch, match="ask another calculus"):
+                spend(1)
+        assert outer.left == 20
+
+
+def test_one_step_is_limited_where_nobody_set_a_budget() -> None:
+    spend(ROUTE)
+    with pytest.raises(TooMuch, match=r"dpaudit\.exact\.effort\.limited"):
+        spend(2 * ROUTE)
+
+
+def test_a_closed_form_is_searched_once() -> None:
+    """And not again for every order, and by the checker, at the same cost."""
+    with limited(work=PER_SECOND) as budget:
+        closed = total_over((K**2 - 1) ** 2 / 7, K, Fraction(10**30))
+        spent = budget.spent
+        assert spent > 100_000
+        assert total_over((K**2 - 1) ** 2 / 7, K, Fraction(10**30)) == closed
+        assert budget.spent < spent + 1000
