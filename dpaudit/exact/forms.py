@@ -196,7 +196,7 @@ def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
 def size(expression: Any) -> int:
     """Operations and numbers in an expression; a long number counts as several."""
     if expression.is_Rational:
-        return 1 + (expression.p.bit_length() + expression.q.bit_length()) // WORD
+        return 1 + (int(expression.p).bit_length() + int(expression.q).bit_length()) // WORD
     return 1 + sum(map(size, expression.args))
 
 

@@ -88,7 +88,7 @@ def _is_simple(term: Any, index: Any) -> bool:
     """
     import sympy
 
-    degree = 0
+    degree: float = 0
     for factor in sympy.Mul.make_args(term):
         own = _degree(factor, index)
         if own is None:
