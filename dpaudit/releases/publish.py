@@ -263,7 +263,8 @@ def publish(
             once.row()
             return once.done
         made = certified(plan, trials, progress, once.row, file)
-        (pages,) = certificates.write([made], out / CERTIFICATE)
+        pages = certificates.write_one(made, out / CERTIFICATE)
+        certificates.index_of(out / CERTIFICATE)
         return replace(
             once.done,
             files=(*once.done.files, pages.certificate, pages.page),

@@ -227,7 +227,7 @@ def test_init_where_nothing_can_be_written(folder: str, dpaudit: Invoke, project
 def test_init_over_a_project(dpaudit: Invoke, project: Path) -> None:
     (project / "mechanisms" / "noisy_mean.py").write_text("mine")
     assert "exists" in one_line(dpaudit("init", code=USAGE))
-    assert "there are" in one_line(dpaudit("init", "new", "--with", "nothing", code=USAGE))
+    assert "shipped are" in one_line(dpaudit("init", "new", "--with", "nothing", code=USAGE))
     assert "name of a shipped file" in one_line(
         dpaudit("init", "new", "--with", "../x", code=USAGE)
     )
