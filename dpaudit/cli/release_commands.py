@@ -51,6 +51,10 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
         "budget": planned.claim.text,
         "not_private": list(release.schema.read_off_data),
         "parts": _parts(planned),
+        "not_covered": {
+            item.name: list(item.not_covered(release.schema)) for item in release.items
+        },
+        "error_95_consistent": dict(planned.halves),
         "guarantee": _guarantee(planned),
         "ledger": None,
     }
@@ -178,6 +182,11 @@ def _show_plan(table: dict[str, Any]) -> None:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
     columns = ("part", "cells", "noise", "scale", "error_95", "survives")
     terminal.rows("Parts", columns, [[row[c] for c in columns] for row in table["parts"]])
+    for name, half in table["error_95_consistent"].items():
+        click.echo(f"{name}: +- {half} at 95% once it is consistent with the other counts")
+    for name, parts in table["not_covered"].items():
+        if parts:
+            click.echo(f"{name}: error_95 covers noise only: {'; '.join(parts)}")
     for name, value in table["guarantee"].items():
         click.echo(f"{name}: {value}")
     if table["ledger"] is None:

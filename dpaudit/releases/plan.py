@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.accountant.filters.charges import refuse_refunds
@@ -23,16 +25,17 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.selection import IntegerExponentialMechanism, Scores
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.kernels.base import exact_kernels
-from dpaudit.kernels.samplers import gaussian_tail, laplace_tail
+from dpaudit.kernels.samplers import gaussian_log_mass, gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
-from dpaudit.releases.post import Step, steps_of
+from dpaudit.releases.post import Step, halves_of, steps_of
 from dpaudit.releases.programs import Program, labels_in
 from dpaudit.releases.queries import (
     GAUSSIAN,
     LAPLACE,
     Choice,
     Declared,
+    Floats,
     Groups,
     Item,
     Margins,
@@ -53,6 +56,7 @@ ROUNDS = 12
 ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
+LISTED_DEVIATION = 50  # above it a rounded normal has the discrete law to 1e-4
 MOST_DRAWS = 500  # each is drawn, attacked and accounted one after the other
 Leaf: TypeAlias = (
     DiscreteGaussianVector
@@ -98,8 +102,8 @@ class Release:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidParameter(f"Release.items: {', '.join(twice)}: two items of one name")
-        for step in self.post:
-            step.check(self.schema, {item.name: item for item in self.items})
+        for place, step in enumerate(self.post):
+            step.check(self.schema, {item.name: item for item in self.items}, self.post[:place])
 
     @property
     def scope(self) -> Scope:
@@ -157,25 +161,30 @@ class Release:
             raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
         for label, leaf in plan.leaves.items():
             _check_sampler(label, leaf)
-        return plan
+        items, seed = {item.name: item for item in self.items}, int(self.digest[:16], 16)
+        return replace(plan, halves=halves_of(self.schema, items, self.post, plan.margins, seed))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A release with its noise: ``leaves`` by label, and what they compose to."""
+    """A release with its noise: ``leaves`` by label, and what they compose to.
+
+    ``halves``: the 95% margins of counts that post-processing makes consistent, by item.
+    """
 
     release: Release
     parts: Mapping[str, Part]
     leaves: Mapping[str, Noise]
     declaration: Node
     account: Account = field(repr=False, compare=False)
+    halves: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def claim(self) -> Claim:
         """The budget, as a claim of the plan."""
         return Claim(self.release.budget, by=f"plan of {self.release.title!r}")
 
-    @property
+    @cached_property
     def margins(self) -> Margins:
         """What is public about the noise."""
         return PlannedMargins(self.leaves, self.parts, self.release.adjacency)
@@ -193,8 +202,14 @@ class PlannedMargins(Margins):
     leaves: Mapping[str, Any]
     parts: Mapping[str, Part]
     adjacency: Adjacency
+    _kept: dict[tuple[str, Fraction], int] = field(default_factory=dict, repr=False, compare=False)
 
     def half(self, label: str, share: Fraction = Fraction(1, 20)) -> int:
+        if (label, share) not in self._kept:
+            self._kept[label, share] = self._half(label, share)
+        return self._kept[label, share]
+
+    def _half(self, label: str, share: Fraction) -> int:
         leaf, most = self.leaves[label], float(share)
 
         def enough(k: int) -> bool:
@@ -218,6 +233,20 @@ class PlannedMargins(Margins):
             return math.sqrt(float(leaf.variance))
         near = math.exp(-1 / float(leaf.scale))
         return math.sqrt(2 * near) / (1 - near)
+
+    def draws(self, label: str, count: int, rng: np.random.Generator) -> Floats:
+        leaf, deviation = self.leaves[label], self.deviation(label)
+        if not isinstance(leaf, DiscreteGaussianVector):
+            # Two geometric numbers differ by discrete Laplace noise.
+            away = -math.expm1(-1 / float(leaf.scale))
+            drawn = rng.geometric(away, count) - rng.geometric(away, count)
+            return drawn.astype(np.float64)
+        if deviation > LISTED_DEVIATION:
+            return np.rint(rng.normal(0.0, deviation, count))
+        most = math.ceil(12 * deviation) + 1
+        places = np.arange(-most, most + 1)
+        below = np.cumsum(np.exp(gaussian_log_mass(places, float(leaf.variance))))
+        return places[np.searchsorted(below[:-1], rng.random(count))].astype(np.float64)
 
     def epsilon(self, label: str) -> float:
         leaf, part = self.leaves[label], self.parts[label]

@@ -1,26 +1,46 @@
 """Post-processing: steps that use released numbers only, and no budget.
 
-``consistent``: counts of several items become sums of one table of cells, by least squares with
-each count weighted by the variance of its noise.  ``non_negative``: counts below 0 become 0.
-``round``: numbers are rounded to a multiple of ``to``.
-Source: Dwork, Roth 2014, Proposition 2.1 (post-processing); Barak et al. 2007; Hay et al. 2010.
+``consistent``: counts of several items become sums of one table of whole numbers, by least squares
+with each count weighted by the variance of its noise.  ``non_negative``: numbers below 0 become 0.
+``round``: numbers are rounded to a multiple of ``to``.  After ``consistent`` the two other steps
+change the table, so that totals stay the sums of their cells.
+
+Every step carries the 95% margin.  Of ``consistent`` it is simulated from the noise.  The others
+take an interval [x - m, x + m] that holds the truth, cut at 0 where the truth is not negative; the
+margin of the number that they publish reaches to the further end of it, and is never below m.
+Rounding adds how far it can move a number, whatever the number is: less would tell what it was.
+Source: Dwork, Roth 2014, Proposition 2.1 (post-processing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
-from dpaudit.releases.queries import Count, Item, Margins, Row, texts
+from dpaudit.kernels.query import Array
+from dpaudit.releases.families import Family, as_counts, family_of, weights_of
+from dpaudit.releases.queries import (
+    Count,
+    Groups,
+    Item,
+    Margins,
+    Mean,
+    Row,
+    Sum,
+    Variance,
+    texts,
+)
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import refuse_unknown
 
 CONSISTENT, NON_NEGATIVE, ROUND = "consistent", "non_negative", "round"
-MOST_CELLS = 3000
+ORDER = (CONSISTENT, NON_NEGATIVE, ROUND)
 
 
 @dataclass(frozen=True)
@@ -32,7 +52,7 @@ class Step:
     to: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
-        if self.kind not in (CONSISTENT, NON_NEGATIVE, ROUND):
+        if self.kind not in ORDER:
             raise InvalidParameter(
                 f"post.step = {self.kind!r}: expected {CONSISTENT}, {NON_NEGATIVE} or {ROUND}"
             )
@@ -49,114 +69,212 @@ class Step:
 
     @property
     def text(self) -> str:
-        """What was done to released numbers, for the certificate."""
+        """The step in words, for the certificate."""
         to = f" to {self.to}" if self.kind == ROUND else ""
         what = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
         return f"post-processing, of released numbers only: {what}"
 
-    def check(self, schema: Schema, items: Mapping[str, Item]) -> None:
-        """Errors: InvalidParameter for items it cannot work on."""
+    def check(self, schema: Schema, items: Mapping[str, Item], before: Sequence[Step]) -> None:
+        """Errors: InvalidParameter for items that it makes wrong, and steps that it undoes."""
         for name in self.items:
             if name not in items:
                 raise InvalidParameter(f"post {self.kind}: no item is called {name!r}")
+            if self.kind != CONSISTENT:
+                _refuse(self, schema, items[name])
+        for step in before:
+            shared = [name for name in step.items if name in self.items]
+            if shared and self.kind == CONSISTENT:
+                raise InvalidParameter(
+                    f"post consistent: {shared[0]!r} is in the step {step.kind!r} before it; put "
+                    "consistent first, once for each item"
+                )
+            if shared and step.kind == CONSISTENT:
+                self._check_family(schema, items, step, before)
         if self.kind == CONSISTENT:
-            finest(schema, [items[name] for name in self.items])
+            _family(schema, items, self)
 
-    def apply(
-        self, schema: Schema, items: Mapping[str, Item], rows: list[Row], margins: Margins
-    ) -> list[Row]:
-        """The rows after this step."""
-        if self.kind == CONSISTENT:
-            return _consistent(schema, [items[name] for name in self.items], rows, margins)
-        return [self._changed(row) if row.item in self.items else row for row in rows]
+    def _check_family(
+        self, schema: Schema, items: Mapping[str, Item], made: Step, before: Sequence[Step]
+    ) -> None:
+        """Totals stay the sums of their cells only where a step changes all of them together."""
+        others = [name for name in made.items if name not in self.items]
+        if others:
+            raise InvalidParameter(
+                f"post {self.kind}: {', '.join(others)} would no longer fit the others; name all "
+                f"items of the consistent step: {', '.join(made.items)}"
+            )
+        late = [step for step in before if step.kind == ROUND and set(step.items) & set(made.items)]
+        if late:
+            raise InvalidParameter(
+                f"post {self.kind}: {made.items[0]!r} is rounded before; put {ROUND} last, once"
+            )
+        if self.kind != ROUND:
+            return
+        if self.to.denominator != 1:
+            raise InvalidParameter(f"post round: to = {self.to}: counts need a whole number")
+        if not _family(schema, items, made).chain:
+            raise InvalidParameter(
+                f"post round: {', '.join(made.items)} do not nest, so that rounded totals would "
+                "not be the sums of rounded cells; round the cells alone, without consistent, or "
+                "keep items of which each has all keys of the one before"
+            )
 
-    def _changed(self, row: Row) -> Row:
-        if row.value is None:
-            return row
-        if self.kind == NON_NEGATIVE:
-            return row if row.value >= 0 else replace(row, value=Fraction(0), note=_noted(row))
-        return replace(row, value=round(row.value / self.to) * self.to, note=_noted(row))
+
+def _refuse(step: Step, schema: Schema, item: Item) -> None:
+    """Errors: InvalidParameter for an item whose numbers the step would make wrong."""
+    place = f"post {step.kind}: {item.name!r}"
+    if not isinstance(item, Count | Sum | Mean | Variance | Groups):
+        raise InvalidParameter(
+            f"{place} is a {item.query}, whose numbers belong together or have no margin; this "
+            "step takes count, sum, mean, variance and groups"
+        )
+    if step.kind == NON_NEGATIVE and isinstance(item, Sum | Mean):
+        column = schema.number(item.column, place)
+        if column.low < 0:
+            raise InvalidParameter(
+                f"{place}: its true value can be below 0, because {item.column!r} goes down to "
+                f"{column.lower}; leave the step out, or raise the column's lower bound"
+            )
 
 
-def _noted(row: Row) -> str:
-    return row.note or "post-processed"
+def _family(schema: Schema, items: Mapping[str, Item], step: Step) -> Family:
+    return family_of(schema, [items[name] for name in step.items])
 
 
 def steps_of(table: Any) -> tuple[Step, ...]:
     """The steps that TOML states, [[post]] with step and items.  Errors: InvalidParameter."""
     if not isinstance(table, list) or not all(isinstance(row, Mapping) for row in table):
         raise InvalidParameter("plan.post: expected [[post]]")
-    found = []
+    steps = []
     for place, row in enumerate(table):
         refuse_unknown(row, {"step", "items", "to"}, f"post[{place}]")
-        found.append(Step(str(row.get("step")), row.get("items", ()), row.get("to", Fraction(1))))
-    return tuple(found)
+        steps.append(Step(str(row.get("step")), row.get("items", ()), row.get("to", Fraction(1))))
+    return tuple(steps)
 
 
-def finest(schema: Schema, items: Sequence[Item]) -> Count:
-    """The count whose cells all others are sums of.
+def processed(
+    schema: Schema,
+    items: Mapping[str, Item],
+    steps: Sequence[Step],
+    rows: Sequence[Row],
+    margins: Margins,
+    halves: Mapping[str, int],
+) -> list[Row]:
+    """The rows after all steps; ``halves``: margins of :func:`halves_of`."""
+    found = list(rows)
+    families = [(_family(schema, items, step), step) for step in steps if step.kind == CONSISTENT]
+    for step in steps:
+        if step.kind == CONSISTENT:
+            (family,) = (family for family, made in families if made is step)
+            found = _consistent(family, found, margins, halves)
+            continue
+        together = [family for family, made in families if set(made.items) & set(step.items)]
+        for family in together:
+            found = _table_changed(family, step, found, margins)
+        inside = frozenset().union(*(family.names for family in together))
+        alone = set(step.items) - inside
+        found = [_changed(step, row) if row.item in alone else row for row in found]
+    return found
 
-    Errors: InvalidParameter where there is none, where conditions or limits differ, or where the
-    cells are too many.
+
+def _changed(step: Step, row: Row) -> Row:
+    """One number after a step on it alone."""
+    if row.value is None:
+        return row
+    if step.kind == NON_NEGATIVE:
+        return _above_zero(row, max(row.value, Fraction(0)))
+    return _rounded(row, round(row.value / step.to) * step.to, step.to, step.to / 2)
+
+
+def _above_zero(row: Row, value: Fraction) -> Row:
+    """A row whose true value is not negative, moved to ``value`` on that ground."""
+    assert row.value is not None  # noqa: S101  (its callers)
+    error = row.error
+    if error is not None:
+        low, high = max(row.value - error, Fraction(0)), row.value + error
+        error = max(error, value - low, high - value)
+    moved = replace(row, value=value, error=error)
+    return moved if value == row.value else _noted(moved, "negative numbers set to 0")
+
+
+def _rounded(row: Row, value: Fraction, to: Fraction, most: Fraction) -> Row:
+    """A row rounded to a multiple of ``to``, which moved it by at most ``most``."""
+    error = None if row.error is None else row.error + most
+    return _noted(replace(row, value=value, error=error), f"rounded to a multiple of {to}")
+
+
+def _noted(row: Row, said: str) -> Row:
+    note = "; ".join(filter(None, (row.note, said)))
+    return replace(row, note=note, processed=True)
+
+
+def _of_items(
+    family: Family, rows: Sequence[Row], change: Callable[[Count, list[Row]], list[Row]]
+) -> list[Row]:
+    """The rows, of which each item of the family changes its own, all at a time."""
+    changed = {
+        item.name: iter(change(item, [row for row in rows if row.item == item.name]))
+        for item in family.items
+    }
+    return [next(changed[row.item]) if row.item in changed else row for row in rows]
+
+
+def halves_of(
+    schema: Schema, items: Mapping[str, Item], steps: Sequence[Step], margins: Margins, seed: int
+) -> dict[str, int]:
+    """The 95% margins of counts after ``consistent``, by item, simulated before any data are read.
+
+    ``seed``: of the draws, public, because noise that is simulated is not the release's.
     """
-    counts = [item for item in items if isinstance(item, Count)]
-    if len(counts) != len(items) or len(items) < 2:
-        raise InvalidParameter("post consistent: expected at least two counts")
-    last = max(counts, key=lambda item: len(item.by))
-    for item in counts:
-        same = item.where == last.where and (item.groups, item.per_group) == (
-            last.groups,
-            last.per_group,
-        )
-        edges = all(list(item.edges[c]) == list(last.edges.get(c, ())) for c in item.edges)
-        if not same or not edges or not set(item.by) <= set(last.by):
-            raise InvalidParameter(
-                f"post consistent: {item.name!r} is no margin of {last.name!r}: same conditions, "
-                "limits and edges are needed, and columns that are all in its by"
-            )
-        if schema.unit is not None and (last.groups or last.per_group or 0):
-            raise InvalidParameter(
-                f"post consistent: {last.name!r} bounds a unit by group: cells do not add up"
-            )
-    if last.cells(schema) > MOST_CELLS:
-        raise InvalidParameter(f"post consistent: over {MOST_CELLS} cells")
-    return last
+    found: dict[str, int] = {}
+    for step in steps:
+        if step.kind == CONSISTENT:
+            found |= _family(schema, items, step).halves(margins, seed)
+    return found
 
 
 def _consistent(
-    schema: Schema, items: Sequence[Item], rows: list[Row], margins: Margins
+    family: Family, rows: list[Row], margins: Margins, halves: Mapping[str, int]
 ) -> list[Row]:
-    """Least squares, then cells rounded to whole numbers, and every margin a sum of them."""
-    import numpy as np
+    """Least squares in whole numbers: every count is a sum of cells."""
+    table = family.least_squares(_seen(family, rows), weights_of(family, margins))
 
-    last = finest(schema, items)
-    cells = last.domain(schema)
-    where = {keys: i for i, keys in enumerate(cells)}
-    design, seen, weights = [], [], []
-    members: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
-    wanted = {item.name for item in items}
-    for row in rows:
-        if row.item not in wanted or row.value is None:
-            continue
-        own = [i for keys, i in where.items() if set(row.keys) <= set(keys)]
-        members[row.item, row.keys] = own
-        line = np.zeros(len(cells))
-        line[own] = 1.0
-        design.append(line)
-        seen.append(float(row.value))
-        weights.append(1.0 / margins.deviation(row.item))
-    scaled = np.array(design) * np.array(weights)[:, None]
-    solved = np.linalg.lstsq(scaled, np.array(seen) * np.array(weights), rcond=None)[0]
-    whole = [Fraction(round(float(value))) for value in solved]
-    note = "consistent with its margins, by least squares"
-    return [
-        replace(
-            row,
-            value=sum((whole[i] for i in members[row.item, row.keys]), Fraction(0)),
-            error=None if row.item != last.name else row.error,
-            note=note,
-        )
-        if (row.item, row.keys) in members
-        else row
-        for row in rows
-    ]
+    def change(item: Count, own: list[Row]) -> list[Row]:
+        return [
+            _noted(
+                replace(row, value=value, error=Fraction(halves[item.name])),
+                "consistent with its margins, by least squares",
+            )
+            for row, value in zip(own, as_counts(family.counts(item, table)), strict=True)
+        ]
+
+    return _of_items(family, rows, change)
+
+
+def _table_changed(family: Family, step: Step, rows: list[Row], margins: Margins) -> list[Row]:
+    """A step on a consistent table: its cells change, and every count is their sum again."""
+    table = _seen(family, rows)[family.last.name].reshape(family.shape)
+    if step.kind == NON_NEGATIVE:
+        if (table >= 0).all():
+            return rows
+        table = family.non_negative(table, weights_of(family, margins))
+        table = family.rounded(table, 1, family.whole_levels)
+    else:
+        table = family.rounded(table, int(step.to), [item.by for item in family.chain])
+
+    def change(item: Count, own: list[Row]) -> list[Row]:
+        values = as_counts(family.counts(item, table))
+        if step.kind == NON_NEGATIVE:
+            return [_above_zero(row, value) for row, value in zip(own, values, strict=True)]
+        most = step.to / 2 if item is family.chain[0] else step.to
+        return [_rounded(row, v, step.to, most) for row, v in zip(own, values, strict=True)]
+
+    return _of_items(family, rows, change)
+
+
+def _seen(family: Family, rows: Sequence[Row]) -> dict[str, Array]:
+    """The counts of each item of the family, as floats."""
+    return {
+        name: np.array([float(row.value or 0) for row in rows if row.item == name])
+        for name in family.names
+    }

@@ -42,6 +42,7 @@ from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of
 from dpaudit.releases.plan import Plan, Release
+from dpaudit.releases.post import ROUND, processed
 from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
@@ -55,7 +56,18 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
 PLAN = "plan.toml"
 CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
-COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
+COLUMNS = (
+    "item",
+    "keys",
+    "statistic",
+    "value",
+    "error_95",
+    "error_covers",
+    "not_covered",
+    "digits",
+    "budget",
+    "note",
+)
 
 
 class Publisher(Curator):
@@ -157,11 +169,13 @@ def draw(
 def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
     """The rows that are published: of every item, then post-processed."""
     release = plan.release
-    rows = [row for item in release.items for row in item.rows(release.schema, drawn, plan.margins)]
-    items = {item.name: item for item in release.items}
-    for step in release.post:
-        rows = step.apply(release.schema, items, rows, plan.margins)
-    return rows
+    schema, items = release.schema, {item.name: item for item in release.items}
+    rows = [
+        replace(row, not_covered=item.not_covered(schema))
+        for item in release.items
+        for row in item.rows(schema, drawn, plan.margins)
+    ]
+    return processed(schema, items, release.post, rows, plan.margins, plan.halves)
 
 
 @dataclass(frozen=True)
@@ -507,9 +521,13 @@ def _mark(marker: Path, release: Release) -> None:
 def contents_of(
     plan: Plan, drawn: Mapping[str, Any], rows: list[Row], targets: Mapping[str, Path]
 ) -> dict[Path, bytes]:
-    """JSON, CSV and Parquet of the published rows; the JSON also has every noisy number."""
+    """JSON, CSV and Parquet of the published rows; the JSON also has the noisy numbers.
+
+    Of items that are rounded only the rounded numbers are published.
+    """
     table = [_row(row) for row in rows]
     release = plan.release
+    hidden = {name for step in release.post if step.kind == ROUND for name in step.items}
     whole = {
         "title": release.title,
         "release": release.digest,
@@ -521,14 +539,23 @@ def contents_of(
         "budget": plan.claim.text,
         "not_private": list(release.schema.read_off_data),
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
-        "noisy": {label: _drawn(found) for label, found in drawn.items()},
+        "noisy": {
+            label: _drawn(found)
+            for label, found in drawn.items()
+            if label.partition("/")[0] not in hidden
+        },
     }
     return files_of(whole, targets)
 
 
 def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
     """The three files of a release, all of them made from what its JSON holds."""
-    table = [{**row, "keys": _keys(row["keys"].items())} for row in whole["values"]]
+    table = [
+        # A file that an older version wrote lacks the newer columns.
+        {name: row.get(name, "") for name in COLUMNS}
+        | {"keys": _keys(row["keys"].items()), "budget": whole["budget"]}
+        for row in whole["values"]
+    ]
     text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table))
     return {
         targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
@@ -545,7 +572,9 @@ def _row(row: Row) -> dict[str, Any]:
         "statistic": row.statistic,
         "value": value,
         "error_95": "" if row.error is None else text_of(row.error)[0],
-        "exact": "yes" if exact else "to 15 digits",
+        "error_covers": row.covers,
+        "not_covered": "; ".join(row.not_covered),
+        "digits": "all" if exact else "the first 15",
         "note": row.note,
     }
 

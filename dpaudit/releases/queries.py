@@ -17,6 +17,9 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
 from dpaudit.families.selection import Scores
@@ -38,13 +41,15 @@ from dpaudit.tabular import (
     rounded,
     sizes_of,
 )
-from dpaudit.tabular.schema import DROP, refuse_unknown, whole_number
+from dpaudit.tabular.engine import columns_of
+from dpaudit.tabular.schema import CUT, DROP, ERROR, NEAREST, refuse_unknown, whole_number
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 LARGEST_SUM = 2**52
 SQUARES = 2**10  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
 Exact: TypeAlias = Keys | Runs
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,44 @@ class Item(ABC):
             rows if binding and rows < schema.rows else None,
         )
 
+    def not_covered(self, schema: Schema) -> tuple[str, ...]:
+        """What the noise's margin leaves out: rows that are cut, and values that are changed."""
+        totals = self.totals(schema)
+        said = []
+        if schema.unit is not None and schema.excess == CUT and any(map(self._cuts, totals)):
+            said.append(f"rows of one {schema.entity} beyond {schema.rows} are left out")
+        for total in totals:
+            if total.groups is not None:
+                said.append(f"groups of one {schema.entity} beyond {total.groups} are left out")
+            if total.per_group is not None and not self._counts_units:
+                said.append(
+                    f"rows of one {schema.entity} in one group beyond {total.per_group} are left "
+                    "out"
+                )
+        for name in dict.fromkeys(name for total in totals for name in columns_of(total)):
+            column = schema.columns[name]
+            if column.missing == DROP:
+                said.append(f"rows without {name} are left out")
+            if isinstance(column, Category) and column.other != ERROR:
+                does = "are left out" if column.other == DROP else f"count as {column.other}"
+                said.append(f"values of {name} that are no key {does}")
+            if isinstance(column, Number) and column.outside == NEAREST:
+                ends = " to ".join(text_of(end)[0] for end in (column.lower, column.upper))
+                said.append(
+                    f"values of {name} outside {ends} count as the nearest bound, and others as "
+                    f"the nearest multiple of {text_of(column.step)[0]}"
+                )
+        return tuple(dict.fromkeys(said))
+
+    @property
+    def _counts_units(self) -> bool:
+        """Whether what is counted are units, of which rows beyond the first change nothing."""
+        return isinstance(self, Count) and self.per_group == 1
+
+    def _cuts(self, total: Total) -> bool:
+        """Whether leaving out rows of a unit changes this total."""
+        return not (self._counts_units and not (total.by or total.where or total.needed))
+
     def always_counts(self, schema: Schema, *columns: str) -> bool:
         """Whether every unit is one row, which no condition and no missing value leaves out."""
         dropped = any(
@@ -256,7 +299,11 @@ class Item(ABC):
 
 @dataclass(frozen=True)
 class Row:
-    """One published number: ``value`` exact, ``error`` its 95% margin, ``note`` what it is."""
+    """One published number: ``value`` exact, ``error`` its 95% margin, ``note`` what it is.
+
+    ``not_covered``: what may make it wrong beyond its margin, in words.  ``processed``: whether a
+    step of post-processing changed it; its margin then holds for the changed number.
+    """
 
     item: str
     keys: tuple[tuple[str, str], ...]
@@ -264,6 +311,16 @@ class Row:
     value: Fraction | None
     error: Fraction | None
     note: str = ""
+    not_covered: tuple[str, ...] = ()
+    processed: bool = False
+
+    @property
+    def covers(self) -> str:
+        """In words, the errors that the margin covers: all that there are, or some only."""
+        if self.error is None:
+            return "no margin"
+        covered = "noise and processing" if self.processed else "noise"
+        return f"{covered} only" if self.not_covered else f"all ({covered})"
 
 
 class Margins(ABC):
@@ -276,6 +333,14 @@ class Margins(ABC):
     @abstractmethod
     def deviation(self, label: str) -> float:
         """The noise's standard deviation, in steps."""
+
+    def deviations(self, label: str) -> float:
+        """The 95% margin in standard deviations: 1.96 of Gaussian noise, more of Laplace noise."""
+        return self.half(label) / self.deviation(label)
+
+    @abstractmethod
+    def draws(self, label: str, count: int, rng: np.random.Generator) -> Floats:
+        """Noise of the part's law, shape (count,), from a public generator, for simulations."""
 
     @abstractmethod
     def epsilon(self, label: str) -> float:
@@ -338,9 +403,13 @@ class Grouped(Item):
         axes = [_labels(schema, key) for key in self.keys(schema)]
         return [tuple(cell) for cell in product(*axes)]
 
+    def shape(self, schema: Schema) -> tuple[int, ...]:
+        """How many keys each column of ``by`` has."""
+        return sizes_of(schema, Total(self.name, (ROWS,), self.keys(schema))) or ()
+
     def cells(self, schema: Schema) -> int:
         """How many cells there are."""
-        return prod(sizes_of(schema, Total(self.name, (ROWS,), self.keys(schema))) or ())
+        return prod(self.shape(schema))
 
     def total(self, schema: Schema, *terms: Term, needed: tuple[str, ...] = ()) -> Total:
         """One grouped total of several terms."""
@@ -497,15 +566,17 @@ class Mean(Grouped):
         column, times, offset, _ = self._ends(schema)
         unit = column.step / times
         sums, counts = released[f"{self.name}/sum"], released[f"{self.name}/count"]
-        spread = margins.deviation(f"{self.name}/sum"), margins.deviation(f"{self.name}/count")
+        labels = f"{self.name}/sum", f"{self.name}/count"
+        spread = margins.deviation(labels[0]), margins.deviation(labels[1])
+        widest = max(map(margins.deviations, labels))
         rows = []
         for keys, total, count in zip(self.domain(schema), sums, counts, strict=True):
             centre = Fraction(total, max(count, 1))
             value = min(max((centre - offset) * unit, column.lower), column.upper)
-            error = _ratio_error(float(centre), max(count, 1), spread) * float(unit)
-            known = count > 2 * spread[1]
-            statistic = f"mean of {self.column}"
-            rows.append(_of_ratio(self.name, keys, statistic, (value, error) if known else None))
+            error = ratio_error(total, count, spread, widest)
+            found = None if error is None else (value, error * float(unit))
+            ends = column.lower, column.upper
+            rows.append(_of_ratio(self.name, keys, f"mean of {self.column}", found, ends))
         return rows
 
 
@@ -514,17 +585,44 @@ def _of_ratio(
     keys: tuple[tuple[str, str], ...],
     statistic: str,
     found: tuple[Fraction, float] | None,
+    ends: tuple[Fraction, Fraction],
 ) -> Row:
-    """The row of a quotient of noisy sums: its value and margin, or that there are too few rows."""
+    """The row of a quotient of noisy sums: its value and margin, or that there are too few rows.
+
+    The true value lies between ``ends``, as the published one does: no margin is wider.
+    """
     if found is None:
         return Row(item, keys, statistic, None, None, "too few rows beside the noise")
-    margin = Fraction(found[1]).limit_denominator(10**9)
-    return Row(item, keys, statistic, found[0], margin, "error by the delta method")
+    value, error = found
+    margin = min(Fraction(error), max(value - ends[0], ends[1] - value))
+    return Row(
+        item, keys, statistic, value, _short_up(margin), "margin of a quotient of noisy sums"
+    )
 
 
-def _ratio_error(ratio: float, count: int, spread: tuple[float, float]) -> float:
-    """1.96 standard deviations of (sum + noise) / (count + noise), to first order."""
-    return float(1.96 * (spread[0] ** 2 + (ratio * spread[1]) ** 2) ** 0.5 / count)
+def _short_up(value: Fraction) -> Fraction:
+    """The next number of six significant digits at or above."""
+    if value <= 0:
+        return Fraction(0)
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 5)
+    return math.ceil(value / unit) * unit
+
+
+def ratio_error(total: int, count: int, spread: tuple[float, float], widest: float) -> float | None:
+    """How far total / count is, at 95%, from the quotient without noise; None without a bound.
+
+    The quotients r that are compatible are those with |total - r count| at most ``widest``
+    deviations of the noise of total - r count.  They are an interval where count itself is above
+    so many deviations.
+    Source: Fieller 1954.
+    """
+    own, other = (widest * s for s in spread)
+    if count <= other:
+        return None
+    ahead = float(count) ** 2 - other**2
+    centre = float(total) * count / ahead
+    away = math.sqrt((other * total) ** 2 + own**2 * ahead) / ahead
+    return abs(centre - total / count) + away
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -583,6 +681,7 @@ class Variance(Grouped):
         column, _, divisor = self._centred(schema)
         names = [f"{self.name}/{name}" for name in ("squares", "sum", "count")]
         spread = [margins.deviation(name) for name in names]
+        widest = max(map(margins.deviations, names))
         rows = []
         columns = (released[name] for name in names)
         for keys, squares, total, count in zip(self.domain(schema), *columns, strict=True):
@@ -593,10 +692,16 @@ class Variance(Grouped):
             value = min(max(raw, Fraction(0)), largest)
             slopes = (divisor, 2 * float(centre), float(squares * divisor / size - 2 * centre**2))
             deviation = sum((a * b) ** 2 for a, b in zip(slopes, spread, strict=True)) ** 0.5
-            error = 1.96 * deviation / size * float(column.step**2) / 4
-            known = count > 2 * spread[2]
-            statistic = f"variance of {self.column}"
-            rows.append(_of_ratio(self.name, keys, statistic, (value, error) if known else None))
+            # Rounded squares are off by half a step of their grid a row, all in one direction.
+            grid = 0.0 if divisor == 1 else divisor / 2
+            # To first order; divided by the fewest rows that there may be, which covers the rest.
+            fewest = count - widest * spread[2]
+            found = None
+            if fewest > 0:
+                scale = float(column.step**2) / 4
+                found = value, (widest * deviation / fewest + grid) * scale
+            statistic, ends = f"variance of {self.column}", (Fraction(0), largest)
+            rows.append(_of_ratio(self.name, keys, statistic, found, ends))
         return rows
 
 
@@ -766,6 +871,11 @@ class Groups(Item):
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {self.name: found[0][0]}
 
+    def not_covered(self, schema: Schema) -> tuple[str, ...]:
+        """Also that noise decides which groups are shown."""
+        shown = "groups are shown where their noisy count is large: small ones that are look larger"
+        return (*super().not_covered(schema), shown)
+
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         error = Fraction(margins.half(self.name))
         return [
@@ -835,14 +945,15 @@ class Ranges(Item):
         levels = self.levels(schema)
         leaves, spread = consistent_tree(released[self.name], levels)
         bins = self._bins(schema)
-        deviation = margins.deviation(self.name)
+        # No more than the noise of the leaf alone, of which least squares is no worse.
+        leaf = Fraction(margins.half(self.name))
         labels = _labels(schema, bins)
         rows, total = [], Fraction(0)
         for place, keys in enumerate(labels):
             total += leaves[place]
-            error = Fraction(1.96 * deviation * spread[place] ** 0.5).limit_denominator(10**6)
+            error = _short_up(leaf * Fraction(spread[place] ** 0.5))
             rows.append(
-                Row(self.name, (keys,), "count", leaves[place], None, "consistent over the tree")
+                Row(self.name, (keys,), "count", leaves[place], leaf, "consistent over the tree")
             )
             rows.append(Row(self.name, (keys,), "count up to here", total, error))
         return rows

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
-from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
+from dpaudit.tabular.schema import CUT, ERROR, Category, Column, Number, Schema, Text
 from dpaudit.tabular.source import VIEW, Source, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
@@ -30,6 +30,7 @@ NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUB
 LARGEST_TERM = 2**62
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
 MOST_PLACES = 10_000_000  # groups that only those with rows take memory for
+OFF_GRID, ROUNDING = 1e-6, 1e-15  # of a step, and of a quotient of two floats
 MOST_PACKED = 2**40  # the other bits of 64 are of a hash
 MOST_COUNTED = 2**20  # so few codes have 32 bits with their hash, and 32 are left for a unit
 KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
@@ -200,13 +201,23 @@ class _Work:
         """How many rows hold what the schema declares an error, in words."""
         types = self.types or _types(part)
         tests = list(_tests(self.schema, types, texts=self.texts))
+        counts = {} if self.schema.excess == CUT else self._excess(part)
         if not tests:
-            return {}
+            return counts
         asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
         with _registered(part, _keys(self.schema)):
             view = _joined(self.schema, types)
             (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
-        return {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
+        return counts | {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
+
+    def _excess(self, part: Any) -> dict[str, int]:
+        """How many rows of units lie beyond the schema's limit."""
+        schema = self.schema
+        sizes = f"SELECT count(*) AS n FROM {VIEW} GROUP BY {_quoted(str(schema.unit))}"
+        more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
+        ((rows,),) = part.execute(more).fetchall()
+        text = f"a {schema.entity} has more rows than {schema.rows}"
+        return {text: int(rows)} if rows else {}
 
     def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
         """Of every total the rows (group, total of each term); of a sparse one two arrays."""
@@ -343,7 +354,7 @@ class _Work:
         places = {name: _place(i) for i, name in enumerate(self.schema.columns)}
         columns = self.schema.columns
         group = _group(self.schema, total, places)
-        needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(_needs(total))]
+        needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(columns_of(total))]
         needed += [_within(columns[w.column], places[w.column], w.codes) for w in total.where]
         rows = f"SELECT *, {group} AS g FROM {KEPT}"
         for number, key in enumerate(total.by):
@@ -578,12 +589,18 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
             if texts and isinstance(column, Number):
                 empty = f"({empty} OR isnan({_number(quoted, types[name])}))"
             yield f"column {name!r} has no value", empty
+        if isinstance(column, Number) and column.outside == ERROR:
+            step = f"({value} / {float(column.step)!r}::DOUBLE)"
+            off = f"abs({step} - round({step})) > {OFF_GRID} + abs({step}) * {ROUNDING}"
+            low, high = float(column.lower), float(column.upper)
+            outside = f"{value} NOT BETWEEN {low!r}::DOUBLE AND {high!r}::DOUBLE OR {off}"
+            yield f"column {name!r} holds values outside its bounds, or between its steps", outside
         if isinstance(column, Category) and column.other == ERROR:
             unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
             yield f"column {name!r} holds a key that is not in the schema", unknown
 
 
-def _needs(total: Total) -> Iterator[str]:
+def columns_of(total: Total) -> Iterator[str]:
     """Every column without which a row cannot count."""
     yield from total.needed
     for key in total.by:

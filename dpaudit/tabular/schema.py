@@ -17,6 +17,7 @@ from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
 
 ERROR, DROP, COUNT = "error", "drop", "count"
+NEAREST, CUT = "nearest", "cut"
 MISSING = "(missing)"
 LARGEST_CODE = 2**52
 MOST_KEYS = 1_000_000
@@ -28,9 +29,10 @@ RESERVED = "dpaudit_"
 class Number:
     """A column of numbers, put on the grid ``lower``, ``lower + step``, ..., ``upper``.
 
-    A value outside the bounds counts as the nearest bound.  ``missing``: what an empty value or a
-    NaN does: ``error`` stops the release before anything is spent, ``drop`` leaves the row out of
-    every item that needs the column.
+    ``missing``: what an empty value or a NaN does: ``error`` stops the release before anything is
+    spent, ``drop`` leaves the row out of every item that needs the column.  ``outside``: what a
+    value outside the bounds or between the steps does: it counts as the ``nearest`` one, or is an
+    ``error``; then margins cover all that the column can be off.
     Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
     """
 
@@ -38,6 +40,7 @@ class Number:
     upper: Fraction
     step: Fraction = Fraction(1)
     missing: str = ERROR
+    outside: str = NEAREST
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -58,6 +61,7 @@ class Number:
         if max(abs(self.low), abs(self.high)) > LARGEST_CODE:
             raise InvalidParameter("Number: over 2^52 steps from 0; choose a larger step")
         _policy(self.missing, "Number.missing", (ERROR, DROP))
+        _policy(self.outside, "Number.outside", (NEAREST, ERROR))
 
     @cached_property
     def low(self) -> int:
@@ -72,7 +76,9 @@ class Number:
     def row(self) -> dict[str, Any]:
         """Everything as JSON."""
         numbers = {k: str(getattr(self, k)) for k in ("lower", "upper", "step")}
-        return {"kind": "number", **numbers, "missing": self.missing}
+        # A policy that is the default is left out: accounts name schemas by their digest.
+        policy = {} if self.outside == NEAREST else {"outside": self.outside}
+        return {"kind": "number", **numbers, "missing": self.missing, **policy}
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,8 @@ class Schema:
 
     ``name``: the data set, as a ledger knows it.  ``unit``: the column that says whose row it is
     (a person, household, firm); None where every row is a unit of its own.  ``entity``: what a unit
-    is, in words.  ``rows``: how many rows of one unit are used, the others are left out.
+    is, in words.  ``rows``: how many rows of one unit are used.  ``excess``: what further ones do:
+    they are ``cut`` (left out), or an ``error``, which stops the release before it is charged.
     ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
     therefore not private.
     Errors: InvalidParameter for anything that does not fit.
@@ -163,6 +170,7 @@ class Schema:
     entity: str = "row"
     rows: int = 1
     read_off_data: tuple[str, ...] = field(default=())
+    excess: str = CUT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", dict(self.columns))
@@ -183,6 +191,11 @@ class Schema:
                 f"Schema.unit = {self.unit!r} is a column of the schema too; no item may use it"
             )
         whole_number(self.rows, "Schema.rows")
+        _policy(self.excess, "Schema.excess", (CUT, ERROR))
+        if self.unit is None and self.excess != CUT:
+            raise InvalidParameter(
+                "Schema.excess: without a unit column every row is a unit, and none is cut"
+            )
         if self.rows > MOST_ROWS:
             raise InvalidParameter(f"Schema.rows = {self.rows}: expected at most {MOST_ROWS}")
         if self.unit is None and self.rows != 1:
@@ -226,6 +239,7 @@ class Schema:
             "rows": str(self.rows),
             "columns": [{"name": name, **column.row()} for name, column in self.columns.items()],
             "read_off_data": list(self.read_off_data),
+            **({} if self.excess == CUT else {"excess": self.excess}),
         }
 
     @property
@@ -239,7 +253,7 @@ def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
 
     Errors: InvalidParameter naming the key.
     """
-    known = {"name", "unit", "entity", "rows", "columns", "read_off_data"}
+    known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess"}
     refuse_unknown(table, known, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:

@@ -604,7 +604,7 @@ def test_post_processing_makes_margins_consistent_and_counts_whole() -> None:
             Step("consistent", ("all", "cells", "by sex")),
             Step("non_negative", ("all", "cells", "by sex")),
         ),
-        schema=replace(SCHEMA, rows=1),
+        schema=replace(SCHEMA, rows=1, columns={**SCHEMA.columns, "age": Number(0, 100)}),
     ).plan()
     values = {"all": (300,), "cells": (50, 40, 60, 50, 60, 40), "by sex": (150, 150)}
     rows = published_rows(plan, draw(plan, values))
@@ -624,7 +624,7 @@ def test_what_is_post_processed_is_declared_and_uses_released_numbers_only(count
     drawn = {"n": [-7], "sum": [-3]}
     rows = {row.item: row for row in published_rows(plan, drawn)}
     assert (rows["n"].value, rows["sum"].value) == (0, 0)
-    assert rows["n"].note == "post-processed"
+    assert rows["n"].note == "rounded to a multiple of 5; negative numbers set to 0"
     rows = {row.item: row for row in published_rows(plan, {"n": [103], "sum": [12]})}
     assert (rows["n"].value, rows["sum"].value) == (105, 12)
     notes = mechanism_of(plan).setting.notes
