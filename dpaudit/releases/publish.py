@@ -40,12 +40,18 @@ from dpaudit.kernels.system import SystemGenerator
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
 from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
-from dpaudit.releases.attacked import order_of
+from dpaudit.releases.attacked import order_of, records_like
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.post import ROUND, processed
-from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
+from dpaudit.releases.program import (
+    GeneratedTables,
+    PartQuery,
+    ReleaseProgram,
+    Values,
+    exact_values,
+)
 from dpaudit.releases.programs import records_of
-from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
+from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, Vector, text_of
 from dpaudit.releases.runs import Runs
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
@@ -54,6 +60,7 @@ from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
+MOST_RUNS = 10_000  # of candidates with different scores, and of keys, in a rehearsal
 PLAN = "plan.toml"
 CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
 COLUMNS = (
@@ -166,6 +173,46 @@ def draw(
     return publisher.drawn
 
 
+def rehearse(plan: Plan, targets: Mapping[str, Path]) -> None:
+    """Draw a release of generated values of the same size, and make its files, in memory only.
+
+    Thereby a release that is too large for this machine fails before it is charged.
+    Errors: InvalidParameter.
+    """
+    values: dict[str, Any] = {}
+    for label, part in plan.parts.items():
+        if isinstance(part, Choice):
+            # Scores that differ from candidate to candidate, as far as a table's rows let them.
+            runs = min(part.candidates, MOST_RUNS)
+            firsts = np.arange(runs, dtype=np.int64)
+            sizes = np.diff(firsts, append=part.candidates)
+            values[label] = Runs(firsts, sizes, np.zeros(runs, dtype=np.int64))
+        elif isinstance(part, Vector):
+            values[label] = (0,) * part.cells
+        elif isinstance(part, Thresholded):
+            values[label] = dict.fromkeys(map(str, range(MOST_RUNS)), 0)
+    tables = GeneratedTables(plan.release)
+    units = records_like(plan, np.random.default_rng(0))
+    try:
+        try:
+            drawn = draw(plan, values, partial(tables.records, records=units))
+        except Exception as error:
+            # A program may need other rows than the generated ones; only its size is tested here.
+            if isinstance(error, MemoryError) or not _holds_programs(plan):
+                raise
+            return
+        contents_of(plan, drawn, published_rows(plan, drawn), targets)
+    except MemoryError as error:
+        raise InvalidParameter(
+            f"{plan.release.title!r} does not fit into this machine's memory ({str(error)[:80]}); "
+            "choose larger steps, fewer keys or fewer candidates. Nothing was charged"
+        ) from None
+
+
+def _holds_programs(plan: Plan) -> bool:
+    return any(isinstance(part, Declared) for part in plan.parts.values())
+
+
 def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
     """The rows that are published: of every item, then post-processed."""
     release = plan.release
@@ -252,7 +299,8 @@ def publish(
     certificate again.
 
     In this order: the folder, whether the ledger would take it, the types of the columns, values
-    that the schema declares to be errors (told to the caller, published nowhere), an attack on
+    that the schema declares to be errors (told to the caller, published nowhere), a rehearsal of
+    the draw and the files on generated values of the same size, an attack on
     made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
     draw, the files, the certificate.  A release that was interrupted after its JSON was written is
     finished from that file: its other files, the ledger's entry, the certificate; nothing is drawn.
@@ -272,6 +320,7 @@ def publish(
                 admitted(book, plan)
             table = Table(release.schema, data).opened(release.digest)
             table.check()
+            rehearse(plan, targets)
         once = _Once(plan, table, targets, book, before)
         if not trials:
             once.row()

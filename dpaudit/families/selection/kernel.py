@@ -13,6 +13,7 @@ from dpaudit.families.selection import ExponentialMechanism, NoisyComparisons
 from dpaudit.families.selection.node import Scores
 from dpaudit.kernels.base import Generator, Kernel, kernel
 from dpaudit.kernels.query import Array, Norm
+from dpaudit.kernels.random_bits import Whole
 
 
 @kernel(ExponentialMechanism)
@@ -72,7 +73,14 @@ def logits_of(values: Array, scale: Array) -> Array:
 
 
 def _chosen(values: Array) -> Array:
-    return np.asarray(np.eye(values.shape[-1])[np.argmax(values, axis=-1)])
+    return one_hot(np.argmax(values, axis=-1), values.shape[-1])
+
+
+def one_hot(places: Whole, size: int) -> Array:
+    """Zeros with a 1 at the place of each choice; shape (*places.shape, size)."""
+    found = np.zeros((*places.shape, size))
+    np.put_along_axis(found, places[..., None], 1.0, axis=-1)
+    return found
 
 
 @kernel(NoisyComparisons)

@@ -18,7 +18,7 @@ from dpaudit.families.additive.kernel import (
     rounded_up,
 )
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
-from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of
+from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of, one_hot
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
@@ -178,7 +178,7 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
 
     def _shown(self, places: Whole, values: Array) -> Array:
         """What is released where these were chosen."""
-        return np.asarray(np.eye(values.shape[-1])[places])
+        return one_hot(places, values.shape[-1])
 
     def _chances(self, values: Array, scale: Array) -> Array:
         """The logarithm of each one's chance; one row where those of all trials are the same."""

@@ -479,6 +479,7 @@ def test_an_interrupted_release_says_that_its_charge_is_spent(
 
     with monkeypatch.context() as breaking:
         breaking.setattr(publishing, "draw", interrupted)
+        breaking.setattr(publishing, "rehearse", lambda plan, targets: None)
         said = "was interrupted after it was charged (KeyboardInterrupt)"
         refused(quick, said, code=1)
     assert spent(quick) == (1, ["People, 2026"])

@@ -22,6 +22,8 @@ import pytest
 from dpaudit.check.assumptions import DRAWN, standing
 from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, Unsupported
 from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.kernels.base import exact_kernels, kernel_of
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.attacked import mechanism_of
@@ -509,6 +511,8 @@ def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
+    # The rehearsal would meet the same fault, and spend nothing.
+    monkeypatch.setattr(publishing, "rehearse", lambda plan, targets: None)
     monkeypatch.setattr(publishing, at, broken)
     with pytest.raises(ReleaseInterrupted, match="its charge is spent") as interrupted:
         unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
@@ -636,6 +640,35 @@ def test_what_is_post_processed_is_declared_and_uses_released_numbers_only(count
     for wrong in (Step("consistent", ("n", "sum")), Step("round", ("who",))):
         with pytest.raises(InvalidParameter, match="post"):
             release(Count(name="n"), Sum(name="sum", column="age"), post=(wrong,))
+
+
+def full(*_: object) -> None:
+    raise MemoryError("of the files")
+
+
+def test_a_release_that_is_too_large_fails_before_its_charge(
+    tmp_path: Path, counted: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = ledger_at(tmp_path)
+    monkeypatch.setattr(publishing, "contents_of", full)
+    with pytest.raises(InvalidParameter, match=r"does not fit .*of the files.*Nothing was charged"):
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
+    assert ledger.state("people").count == 0
+    # Without the rehearsal the same failure spends the budget.
+    monkeypatch.setattr(publishing, "rehearse", lambda plan, targets: None)
+    with pytest.raises(ReleaseInterrupted):
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
+    assert ledger.state("people").count == 1
+
+
+def test_one_of_many_candidates_is_chosen_without_a_square_matrix() -> None:
+    """10^6 candidates: a matrix of them would take 8 TB."""
+    for kernels in (kernel_of, lambda leaf: exact_kernels()[type(leaf)]):
+        leaf = ExponentialMechanism("q", Fraction(1))
+        chosen = kernels(leaf)(leaf, 1).sample(
+            np.zeros((1, 10**6)), np.array([2.0]), np.random.default_rng(0)
+        )
+        assert chosen.sum() == 1
 
 
 @pytest.mark.quality
