@@ -27,13 +27,14 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.nodes import Node, free_in_each, postorder
-from dpaudit.pairs import Losses, numbers_in
+from dpaudit.pairs import Losses, Pair, largest, numbers_in
 
 # Bounds that one verification evaluates, each round of a schedule counted: seconds of work.
 MOST_BOUNDS = 100_000
 # Different nestings of schedules around one node: each is looked at round by round.
 MOST_WAYS = 1_000
 WHOLES = {"Compose", "Parallel", "Repeat", "Select", "Assuming", "EventSlack", "Group", "Tuned"}
+ONE_AFTER_THE_OTHER = {"Compose", "ProposeTestRelease"}
 # Not with replacement: a record that is drawn twice counts as two.
 SAMPLES = {"PoissonSampled", "SampledWithoutReplacement"}
 NATURAL = {"times", "size", "draws", "population", "batch_size", "slots", "rounds", "steps"}
@@ -60,7 +61,9 @@ def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -
                 _require_parameters(node, at, place)
                 own = bound.losses(at)
                 require(all(map(_may_be_a_loss, own)), f"{place}: below 0, or no number{_in(at)}")
-                for premise in (bounds[p] for p in row["premises"]):
+                premises = [bounds[p] for p in row["premises"]]
+                require(_leaves_open(bound, premises), f"{place}: fixes what its past may choose")
+                for premise in premises:
                     for inner in _rounds_of(node, free[premise.value.node.digest], at):
                         held = _is_in_order(bound, own, premise, premise.losses(inner))
                         require(held, f"{place}: its bound contradicts a premise's{_in(inner)}")
@@ -217,6 +220,32 @@ def _is_in_order(whole: _Bound, losses: Sequence[Any], part: _Bound, inside: Seq
         return not any(map(_is_below, losses, inside))
     if kind in SAMPLES and value.calculus == "pure":
         return not any(map(_is_below, inside, losses))
+    return True
+
+
+def _leaves_open(whole: _Bound, parts: Sequence[_Bound]) -> bool:
+    """Whether pairs that an earlier release may choose among stay together in a composition.
+
+    One product for each of them is a choice that is made once, before anything is released.
+    """
+    value = whole.value
+    if type(value.node).__name__ not in ONE_AFTER_THE_OTHER or not isinstance(value.upper, Losses):
+        return True
+
+    def open_choices(side: tuple[Pair, ...]) -> list[Pair]:
+        products = [side] if len(side) > 1 else [(pair,) for pair, _ in side[0].factors]
+        return [largest(product) for product in products if len(largest(product).alternatives) > 1]
+
+    def is_open(choice: Pair, side: tuple[Pair, ...]) -> bool:
+        held = [p for pair in side for p in (pair, *pair.alternatives)]
+        return any(factor.dominates(choice) for pair in held for factor, _ in pair.factors)
+
+    for part in (part.value.upper for part in parts):
+        if not isinstance(part, Losses):
+            continue
+        sides = ((part.remove, value.upper.remove), (part.add, value.upper.add))
+        if not all(is_open(c, there) for here, there in sides for c in open_choices(here)):
+            return False
     return True
 
 

@@ -2,7 +2,8 @@
 
 A loss is a number of at least 0.  What composes, repeats or chooses among mechanisms loses at least
 as much as each of them.  A sample loses at most what its base loses.  Parameters are at least 0,
-and numbers of rounds, records or draws are natural ones.
+and numbers of rounds, records or draws are natural ones.  What an earlier release may choose is not
+fixed for the whole run.
 
 These facts hold for every mechanism, so they need no rule and ask for none: they find what a wrong
 rule, a domain or a closed form of a sum lets pass.  The checker has its own, in
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any
 
 from dpaudit.errors import InternalError, InvalidParameter, Unsupported
 from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, replaced, sympify, unknowns
 from dpaudit.exact.arb import TooManyTerms, as_ball
-from dpaudit.pairs import Losses, numbers_in
+from dpaudit.pairs import Losses, largest, numbers_in
 
 # Steps that are evaluated for one derivation, each round of a schedule counted: some seconds.
 MOST_STEPS = 200_000
@@ -34,6 +36,8 @@ AT_LEAST_EACH_CHILD = (
     "Group",
     "Tuned",
 )
+# Children run one after the other, on the same records.
+COMPOSED = ("Compose", "ProposeTestRelease")
 # Not with replacement: a record that is drawn twice counts as two.
 AT_MOST_ITS_BASE = ("PoissonSampled", "SampledWithoutReplacement")
 COUNTS = frozenset(
@@ -97,7 +101,22 @@ class _Derivation:
             raise _impossible(step, values, wrong)
         for inside in self._premises(step, values):
             self._compare(step, numbers, inside, values)
+        if type(step.node).__name__ in COMPOSED and isinstance(step.value, Losses):
+            self._composed(step, values)
         return numbers
+
+    def _composed(self, step: Any, values: Values) -> None:
+        """Alternatives of a release are composed as one factor, as its past may choose among them.
+
+        A product for each choice, one for the whole run, has no such factor.
+        """
+        for side in (attrgetter("remove"), attrgetter("add")):
+            whole = largest(side(step.value))
+            held = {f for pair in (whole, *whole.alternatives) for f, _ in pair.factors}
+            for premise in step.premises:
+                chosen = [f for f, _ in largest(side(premise.value)).factors]
+                if any(len(f.alternatives) > 1 and f not in held for f in chosen):
+                    raise _impossible(step, values, "fixes what an earlier release may choose")
 
     def _premises(self, step: Any, values: Values) -> list[Numbers]:
         """The numbers of each premise; of a schedule's, round by round."""

@@ -1,15 +1,27 @@
 """Privacy profiles: value = the pairs that dominate, by direction, and those that are reached.
 
 Composition multiplies pairs: dominating pairs compose adaptively, and Gaussian ones collapse into
-one.  A part of a partition is an alternative; the guarantee is the largest over alternatives.
+one.  The guarantee is the largest over alternatives (the part of a partition, how a replaced record
+moves the counts, the mechanism that is selected).
+
+Which alternatives are fixed.  A run has one pair of neighbouring data sets, hence one direction:
+``remove`` and ``add`` are composed apart.  Everything else may be chosen by what was released
+before: a later query decides into which part a record falls, which vector is its own, which test it
+is put to.  Given the past each choice has a profile below the pointwise largest M of them, and M is
+the profile of a pair (Zhu, Dong, Wang 2022, Lemma 9: it is convex, as each of them is).  So M
+dominates the release given any past, and Theorem 10 composes it:
+
+    delta(x) = E_L [max over j of delta_j(x e^-L)] <= E_L [M(x e^-L)],   L the loss so far.
+
+The largest of the products, one choice for the whole run, is max over j of E_L [delta_j(x e^-L)],
+which is smaller wherever profiles cross.  It bounds what a program reaches that chooses in advance:
+so it is a lower end, and no upper one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import product as combinations
-from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -63,19 +75,11 @@ COMPOSITION = Source("Zhu, Dong, Wang", 2022, "Theorem 10 (adaptive composition 
 DISJOINT = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
 
 
-def _all_products(alternatives: tuple[tuple[Pair, ...], ...]) -> tuple[Pair, ...]:
-    """One product for each choice of an alternative a premise; of too many, their largest."""
-    if prod(map(len, alternatives)) > ALTERNATIVES:
-        alternatives = tuple((largest(pairs),) for pairs in alternatives)
-    found = [joined(chosen) for chosen in combinations(*alternatives)]
-    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
-
-
 def kept(node: Any, *premises: Losses) -> dict[str, int]:
     """How many alternatives are told apart, where there are more."""
     sides = [list(map(side, premises)) for side in (REMOVE, ADD, REACHED_REMOVE, REACHED_ADD)]
-    choices = [max(prod(map(len, side)), sum(map(len, side))) for side in sides]
-    return {"alternatives": ALTERNATIVES} if max(choices) > ALTERNATIVES else {}
+    most = max(sum(map(len, side)) for side in sides)
+    return {"alternatives": ALTERNATIVES} if most > ALTERNATIVES else {}
 
 
 def _few(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
@@ -140,9 +144,10 @@ def disjoint(parts: Sequence[Losses]) -> Losses:
 
 
 def composition(premises: Sequence[Losses]) -> Losses:
-    """Products of the premises' pairs; one part of at most one partition counts as reached.
+    """The product of the premises' largest profiles; one part of at most one partition is reached.
 
-    Releases of which nothing is known to be reached may be dropped after the fact.
+    A release's alternatives are joined before they are composed: what came before may choose among
+    them.  Releases of which nothing is known to be reached may be dropped after the fact.
     """
     parted = [p for p in premises if p.in_one_part]
     # By identity, since large fractions are slow to hash; the tuples live in the premises.
@@ -151,10 +156,9 @@ def composition(premises: Sequence[Losses]) -> Losses:
     def upper(side: Side) -> tuple[Pair, ...]:
         alternatives = tuple(map(side, premises))
         key = tuple(map(id, alternatives))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = _all_products(alternatives)
-        return found
+        if key not in known:
+            known[key] = (joined(map(largest, alternatives)),)
+        return known[key]
 
     def reached(side: Side) -> tuple[Pair, ...]:
         if not parted and set(map(len, map(side, premises))) == {1}:
@@ -180,10 +184,9 @@ def composition(premises: Sequence[Losses]) -> Losses:
 
 
 def repetition(base: Losses, index: Any, times: Number) -> Losses:
-    """The product over all rounds; the alternative is the same in every round.
+    """The product over all rounds of a round's largest profile, as every round chooses anew.
 
-    One record stays in its part: with several parts the rounds would choose anew, so the upper
-    bound takes the largest profile of each round.
+    Reached: the same alternative in every round.
     """
 
     def upper(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:

@@ -21,8 +21,10 @@ class Losses:
     """What a declaration folds to: pairs by direction, the guarantee being the largest of them.
 
     ``remove``: P is the run with the record (or on the first data set), Q the run without it;
-    ``add``: the other way.  The pairs in ``remove`` and ``add`` together dominate; each in
-    ``reached_remove`` and ``reached_add`` is dominated by what some data and queries reach.
+    ``add``: the other way.  The direction is fixed for the whole run.  The pairs of a direction are
+    alternatives that what was released before may choose among: their pointwise largest dominates,
+    and is the one to compose (:func:`dpaudit.pairs.largest`).  Each in ``reached_remove`` and
+    ``reached_add`` is dominated by what some data and queries reach.
     ``slack``: the distance in total variation, on every data set, to a mechanism of which all this
     holds.  ``in_one_part``: one record reaches it in one part of a partition only.
     """

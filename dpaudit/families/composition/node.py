@@ -25,6 +25,9 @@ from dpaudit.nodes.records import Counts, Sees
 class Compose(Several):
     """All children run on the same records, each free to depend on what was released before.
 
+    So are the partition of a :class:`Parallel` child, the vector by which a replaced record moves
+    the answers, and the child that is selected: profiles take the largest before they compose.
+
     >>> import dpaudit as dp
     >>> both = dp.Compose(dp.Laplace("count", 2), dp.Laplace("mean", 4))
     >>> dp.account(both, dp.central("add_remove")).step("pure").value
@@ -36,6 +39,7 @@ class Parallel(Several):
     """Child i runs on part i of a partition of the records that does not depend on their values.
 
     Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
+    Beside other releases, the partition may be chosen by what they released.
 
     >>> import dpaudit as dp
     >>> parts = dp.Parallel(dp.Laplace("north", 2), dp.Laplace("south", 4))

@@ -18,7 +18,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.pairs import Atoms, Losses, Pair, largest, product
+from dpaudit.pairs import Atoms, Losses, Pair, joined, largest
 
 EVENT = Source("Dwork, Roth", 2014, "Lemma 3.17, part 2")
 TEST = Source("Dwork, Lei", 2009, "Section 3 (propose-test-release); Vadhan 2017, Proposition 3.3")
@@ -89,13 +89,13 @@ def told(probability: Number) -> Pair:
 def tested_profile(node: ProposeTestRelease, test: Losses, release: Losses) -> Losses:
     """The larger of the two branches; in the second, a run that passes tells all.
 
-    One pair, not two alternatives: the past decides which branch the next run is in.
+    One pair, not two alternatives: the past decides which branch the next run is in.  The test's
+    answer may choose among the release's alternatives, so each child's are joined first.
     """
 
     def either(first: tuple[Pair, ...], second: tuple[Pair, ...]) -> tuple[Pair, ...]:
-        one = Fraction(1)
-        both = (product(((a, one), (b, one))) for a in first for b in second)
-        return (largest((*both, told(node.false_pass))),)
+        both = joined((largest(first), largest(second)))
+        return (largest((both, told(node.false_pass))),)
 
     return Losses(
         either(test.remove, release.remove),

@@ -36,13 +36,16 @@ def _either_branch(node: Any, test: Any, release: Any) -> tuple[Any, Any]:
 
 
 def _either_pair(node: Any, test: Losses, release: Losses) -> Losses:
-    """The past decides the branch of a later run, so that the larger of the two dominates."""
+    """The past decides the branch of a later run, so that the larger of the two dominates.
+
+    What the test says decides which of the release's alternatives is run: the largest bounds it.
+    """
     p = node.false_pass
     false_pass = Atoms(((p, ZERO), (ZERO, p), (1 - p, 1 - p)))
 
     def side(tests: Sequence[Pair], releases: Sequence[Pair]) -> tuple[Pair, ...]:
-        passed = [joined((t, r)) for t in tests for r in releases]
-        return (largest([*passed, false_pass]),)
+        passed = joined((largest(tests), largest(releases)))
+        return (largest([passed, false_pass]),)
 
     return Losses(
         side(test.remove, release.remove),
