@@ -27,7 +27,7 @@ import numpy.typing as npt
 from dpaudit.errors import InvalidParameter, optional
 from dpaudit.storage.data import open_data
 from dpaudit.storage.evidence import strict_json
-from dpaudit.tabular.source import readable
+from dpaudit.tabular.source import native_frame, readable
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -218,12 +218,7 @@ def frame_columns(frame: Any, where: str = "data") -> Columns:
     """
     with optional("tables", f"{where}: frames"):
         import narwhals as nw
-    try:
-        native = nw.from_native(frame, allow_series=True)
-    except TypeError:
-        raise InvalidParameter(
-            f"{where}: a {type(frame).__name__} is no table; expected a frame that narwhals reads"
-        ) from None
+    native = native_frame(frame, where, "a frame that narwhals reads", series=True)
     if isinstance(native, nw.Series):
         name = str(native.name or "column 0")
         return Columns(where, {name: _cells(native)}, named=bool(native.name))
@@ -246,7 +241,9 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
             loaded = np.load(stream, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return {"": loaded}
-            if len(set(loaded.files)) == len(loaded.files):
+            # A name that is a member of the archive too, "a.npy", would be read as the array "a".
+            members = loaded.zip.namelist()
+            if len({*loaded.files, *members}) == 2 * len(loaded.files):
                 return {name: loaded[name] for name in loaded.files}
     except InvalidParameter:
         raise
@@ -261,23 +258,25 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
 def array_columns(where: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Columns:
     """The columns of arrays by name: one each, or one a column or named field of it.
 
-    Errors: InvalidParameter for an array of other than one or two dimensions.
+    Errors: InvalidParameter for an array of other than one or two dimensions, and for two columns
+    of one name.
     """
-    cells: dict[str, Any] = {}
+    cells: list[tuple[str, Any]] = []
     for key, array in arrays.items():
         if array.ndim == 1 and array.dtype.names:
-            cells |= {f"{key} {name}".strip(): array[name] for name in array.dtype.names}
+            cells += [(f"{key} {name}".strip(), array[name]) for name in array.dtype.names]
         elif array.ndim == 1:
-            cells[key or "column 0"] = array
+            cells.append((key.strip() or "column 0", array))
         elif array.ndim == 2:
             before = f"{key} " if len(arrays) > 1 else ""
-            cells |= {f"{before}column {place}": row for place, row in enumerate(array.T)}
+            cells += [(f"{before}column {place}".strip(), row) for place, row in enumerate(array.T)]
         else:
             raise InvalidParameter(
                 f"{where}: {key or 'array'} of shape {array.shape}; expected (rows,) or "
                 "(rows, columns)"
             )
-    named = {name: _array_cells(array) for name, array in cells.items()}
+    _distinct(where, [name for name, _ in cells])
+    named = {name: _array_cells(array) for name, array in cells}
     return Columns(where, named, named=any(arrays))
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.schema import CUT, ERROR, Category, Column, Number, Schema, Text
-from dpaudit.tabular.source import VIEW, Source, open_source, readable
+from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -127,7 +127,7 @@ class Table:
 
         Errors: InvalidParameter where a column is missing or of a type that does not fit.
         """
-        return OpenTable(self.schema, open_source(self.data, self.schema.unit), key)
+        return OpenTable(self.schema, open_source(self.data, self.schema), key)
 
 
 class OpenTable:
@@ -137,7 +137,7 @@ class OpenTable:
         self.schema = schema
         self._source = source
         with readable(schema.name):
-            types = source.first(_types)
+            types = source.first(partial(_types, schema))
         _check_types(schema, types, texts=source.texts)
         # Elsewhere a part may hold whole numbers where another, with gaps, holds floats.
         self._work = _Work(schema, types if source.alike else None, source.texts, key)
@@ -199,7 +199,7 @@ class _Work:
 
     def refused(self, part: Any) -> dict[str, int]:
         """How many rows hold what the schema declares an error, in words."""
-        types = self.types or _types(part)
+        types = self.types or _types(self.schema, part)
         tests = list(_tests(self.schema, types, texts=self.texts))
         counts = {} if self.schema.excess == CUT else self._excess(part)
         if not tests:
@@ -213,7 +213,7 @@ class _Work:
     def _excess(self, part: Any) -> dict[str, int]:
         """How many rows of units lie beyond the schema's limit."""
         schema = self.schema
-        sizes = f"SELECT count(*) AS n FROM {VIEW} GROUP BY {_quoted(str(schema.unit))}"
+        sizes = f"SELECT count(*) AS n FROM {VIEW} GROUP BY {_unit(schema)}"
         more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
         ((rows,),) = part.execute(more).fetchall()
         text = f"a {schema.entity} has more rows than {schema.rows}"
@@ -264,16 +264,16 @@ class _Work:
         ``counted``: rows of the same codes are one, without their unit; which column says how many
         they are, or "".
         """
-        schema, types = self.schema, self.types or _types(part)
+        schema, types = self.schema, self.types or _types(self.schema, part)
         places = [_place(place) for place in range(len(schema.columns))]
         codes = ", ".join(
-            f"{_code(column, _quoted(name), types[name], number)} AS {place}"
+            f"{_code(column, cell(number), types[name], number)} AS {place}"
             for number, (place, (name, column)) in enumerate(
                 zip(places, schema.columns.items(), strict=True)
             )
         )
         view = _joined(schema, types)
-        unit = None if schema.unit is None else _quoted(schema.unit)
+        unit = None if schema.unit is None else _unit(schema)
         rows = f"SELECT {codes} FROM {view}"
         if unit is not None:
             rows = f"SELECT {unit} AS {UNIT}, {codes} FROM {view} WHERE {unit} IS NOT NULL"
@@ -329,10 +329,11 @@ class _Work:
 
     def _least_unit(self, part: Any) -> int | None:
         """The smallest unit, where units are whole numbers and 32 bits tell them apart."""
-        unit, types = str(self.schema.unit), self.types or _types(part)
-        if types[unit] not in WHOLE:
+        types = self.types or _types(self.schema, part)
+        if types[str(self.schema.unit)] not in WHOLE:
             return None
-        ends = f"SELECT min({_quoted(unit)}), max({_quoted(unit)}) FROM {VIEW}"
+        unit = _unit(self.schema)
+        ends = f"SELECT min({unit}), max({unit}) FROM {VIEW}"
         ((low, high),) = part.execute(ends).fetchall()
         return None if low is None or high - low >= 2**32 else int(low)
 
@@ -434,8 +435,9 @@ def _dense(found: Mapping[Any, int], sizes: tuple[int, ...] | None) -> Keys:
 # --- SQL ------------------------------------------------------------------------------------------
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _unit(schema: Schema) -> str:
+    """The column of the unit, which is the last."""
+    return cell(len(schema.columns))
 
 
 def _text(value: str) -> str:
@@ -451,7 +453,7 @@ def _joined(schema: Schema, types: Mapping[str, str]) -> str:
     view = VIEW
     for number, (name, column) in enumerate(schema.columns.items()):
         if isinstance(column, Category):
-            value, keys = _read(column, _quoted(name), types[name]), f"{KEYS}{number}"
+            value, keys = _read(column, cell(number), types[name]), f"{KEYS}{number}"
             for table, text in ((keys, value), (f"{keys}_typed", _typed(value))):
                 view += f" LEFT JOIN {keys} AS {table} ON {text} = {table}.{KEY}"
     return view
@@ -473,23 +475,14 @@ def _keys(schema: Schema) -> dict[str, Any]:
     }
 
 
-def _types(part: Any) -> dict[str, str]:
-    return {row[0]: str(row[1]).upper() for row in part.execute(f"DESCRIBE {VIEW}").fetchall()}
+def _types(schema: Schema, part: Any) -> dict[str, str]:
+    """The type of each column that is read."""
+    described = part.execute(f"DESCRIBE {VIEW}").fetchall()
+    return {name: str(row[1]).upper() for name, row in zip(schema.read, described, strict=True)}
 
 
 def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> None:
-    """Errors: InvalidParameter for a column that is missing, or text where numbers are declared."""
-    names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
-    for name in names:
-        if name not in types:
-            # Without a line of names the first line of a file is a record, which is not told.
-            held = (
-                f"the first line of the file must hold the names of its {len(types)} columns, "
-                "spelled as in the schema"
-                if texts
-                else f"it has {', '.join(types)}"
-            )
-            raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {held}")
+    """Errors: InvalidParameter for text where numbers are declared, and for times."""
     for name, column in schema.columns.items():
         is_number = types[name].removeprefix("U").partition("(")[0] in NUMBERS
         if isinstance(column, Number) and not texts and not is_number:
@@ -571,11 +564,11 @@ def _number_code(column: Number, value: str) -> str:
 def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator[tuple[str, str]]:
     """What the schema declares an error, in words and in SQL."""
     if schema.unit is not None:
-        unit = _read(Text(), _quoted(schema.unit), types[schema.unit])
+        unit = _read(Text(), _unit(schema), types[schema.unit])
         spelled = f" OR lower({unit}) = 'nan'" if texts else ""
         yield f"column {schema.unit!r} has no unit", f"({unit}) IS NULL{spelled}"
     for number, (name, column) in enumerate(schema.columns.items()):
-        quoted = _quoted(name)
+        quoted = cell(number)
         value = _read(column, quoted, types[name])
         if texts and isinstance(column, Number):
             unread = f"{quoted} IS NOT NULL AND {_number(quoted, types[name])} IS NULL"

@@ -22,7 +22,6 @@ MISSING = "(missing)"
 LARGEST_CODE = 2**52
 MOST_KEYS = 1_000_000
 MOST_ROWS = 2**31
-RESERVED = "dpaudit_"
 
 
 @dataclass(frozen=True)
@@ -179,9 +178,14 @@ class Schema:
         if not self.columns:
             raise InvalidParameter("Schema.columns: expected at least one column")
         columns: Mapping[Any, Any] = self.columns
+        names: tuple[Any, ...] = self.read
+        for name in names:
+            if not isinstance(name, str) or not name or name != name.strip():
+                raise InvalidParameter(
+                    f"Schema: {name!r} cannot be a column's name; expected a text without blanks "
+                    "around it"
+                )
         for name, column in columns.items():
-            if not isinstance(name, str) or not name or name.lower().startswith(RESERVED):
-                raise InvalidParameter(f"Schema.columns: {name!r} cannot be a column's name")
             if not isinstance(column, Number | Category | Text):
                 raise InvalidParameter(
                     f"Schema.columns.{name}: expected a Number, Category or Text"
@@ -202,6 +206,11 @@ class Schema:
             raise InvalidParameter(
                 f"Schema.rows = {self.rows}: without a unit column every row is a unit, of one row"
             )
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of the columns that are read from a table, that of the unit last."""
+        return (*self.columns, *([] if self.unit is None else [self.unit]))
 
     def column(self, name: str, place: str) -> Column:
         """A column by name.

@@ -3,6 +3,9 @@
 A source is opened in one DuckDB connection; a large file in several in turn, each with the units of
 one remainder; Dask and PySpark in one for each partition, on the workers, after all rows of a unit
 were brought into one partition.
+
+DuckDB takes two names that differ in case for one, and renames the second.  Hence it never sees a
+name of a table: a column is taken by its place in the table's own list of names.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import pickle
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.data import name_of, open_data
+from dpaudit.tabular.schema import Schema
 
 Ask: TypeAlias = Callable[[Any], Any]
 VIEW = "dpaudit_source"
@@ -45,6 +49,7 @@ _KEPT = threading.local()
 class Source:
     """Rows, in parts, each opened as the view ``VIEW`` of a DuckDB connection.
 
+    The view has the columns ``cell(0)``, ``cell(1)``, ..., in the order of ``Schema.read``.
     ``texts``: whether every value is text (CSV), so that a number has yet to be read.
     ``first(ask)``: what ``ask(connection)`` answers on some part, whose columns are those of all.
     ``each(ask)``: what it answers on each, where the part is: here, or on the workers of a cluster,
@@ -71,23 +76,51 @@ def _here(texts: bool, parts: Callable[[], Iterator[Any]]) -> Source:  # noqa: F
     return Source(texts, first, lambda ask: (ask(part) for part in parts()))
 
 
-def open_source(data: Any, unit: str | None) -> Source:
+def open_source(data: Any, schema: Schema) -> Source:
     """The source of a path (``.csv``, ``.parquet``), a frame or a relation.
 
     CSV columns are read as text: no type is guessed from the rows.
-    Errors: InvalidParameter for a file that is not there or of another kind, and for an object that
-    narwhals does not know.
+    Errors: InvalidParameter for a file that is not there or of another kind, for an object that
+    narwhals does not know, for two columns of one name, and for a column that is missing.
     """
     if isinstance(data, str | Path):
-        return _file(Path(data), unit)
+        return _file(Path(data), schema)
     library = type(data).__module__.partition(".")[0]
     if library in ("duckdb", "_duckdb"):
-        return _arrow(data.to_arrow_table)
+        return _arrow(data.to_arrow_table, schema)
     if library in ("dask", "dask_expr"):
-        return _dask(data, unit)
+        return _dask(data, schema)
     if library == "pyspark":
-        return _pyspark(data, unit)
-    return _frame(data, unit)
+        return _pyspark(data, schema)
+    return _frame(data, schema)
+
+
+def cell(place: int) -> str:
+    """The name in ``VIEW`` of a column, by its place in ``Schema.read``."""
+    return f"dpaudit_cell{place}"
+
+
+def places_of(
+    schema: Schema, names: Iterable[Any], where: Any, *, texts: bool = False
+) -> list[int]:
+    """Where the columns of ``Schema.read`` stand in a table's own list of names.
+
+    Names are compared as they are, except that blanks around one do not count.
+    Errors: InvalidParameter for two columns of one name, and for a column that is missing.
+    """
+    held = [str(name).strip() for name in names]
+    refuse_twice(where, held)
+    for name in schema.read:
+        if name not in held:
+            # Without a line of names the first line of a file is a record, which is not told.
+            listed = (
+                f"the first line of the file must hold the names of its {len(held)} columns, "
+                "spelled as in the schema"
+                if texts
+                else f"it has {', '.join(held)}"
+            )
+            raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {listed}")
+    return [held.index(name) for name in schema.read]
 
 
 class _Held:
@@ -99,18 +132,33 @@ class _Held:
         weakref.finalize(self, self.stream.close)
         self.size = os.fstat(self.stream.fileno()).st_size
 
-    def reader(self, kind: str) -> str:
-        """What DuckDB reads it by; nothing but its bytes says which columns it has."""
+    def reader(self, kind: str, schema: Schema) -> str:
+        """A query of the columns ``cell(0)``, ...; only the file's bytes say which it has."""
         shared = f"'{name_of(self.stream)}', hive_partitioning = false, filename = false"
         if kind == ".parquet":
-            refuse_twice(self.path, self._parquet_names())
-            return f"read_parquet({shared})"
-        separator, names = self._header()
-        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-        read = f"read_csv({shared}, columns = {{{columns}}}, delim = '{separator}', {DIALECT})"
+            names = self._parquet_names()
+            read = f"read_parquet({shared})"
+            self._refuse_other_columns(read, len(names))
+        else:
+            separator, names = self._header()
+            columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
+            read = f"read_csv({shared}, columns = {{{columns}}}, delim = '{separator}', {DIALECT})"
+        taken = enumerate(places_of(schema, names, self.path, texts=kind == ".csv"))
         # A cell with blanks around it is the same value, a unit's name above all.
-        cells = (f"nullif(trim({name}, {BLANKS}), '') AS {name}" for name in map(identifier, names))
-        return f"(SELECT {', '.join(cells)} FROM {read})"
+        value = "c{}" if kind == ".parquet" else f"nullif(trim(c{{}}, {BLANKS}), '')"
+        cells = ", ".join(f"{value.format(place)} AS {cell(k)}" for k, place in taken)
+        held = ", ".join(f"c{place}" for place in range(len(names)))
+        return f"(SELECT {cells} FROM {read} AS held({held}))"
+
+    def _refuse_other_columns(self, read: str, columns: int) -> None:
+        """Errors: InvalidParameter where DuckDB reads another number of columns than there are."""
+        with connection() as opened, readable(self.path):
+            described = opened.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
+        if len(described) != columns:
+            raise InvalidParameter(
+                f"{self.path}: {columns} columns, of which {len(described)} can be read; "
+                "write the file again without nested columns"
+            )
 
     def _parquet_names(self) -> list[str]:
         import pyarrow.parquet as pq
@@ -122,7 +170,7 @@ class _Held:
     def _header(self) -> tuple[str, list[str]]:
         """The separator and the columns' names, from the first line alone.
 
-        Errors: InvalidParameter for a line that is not UTF-8, and for a name that stands twice.
+        Errors: InvalidParameter for a line that is not UTF-8.
         """
         self.stream.seek(0)
         lines = io.TextIOWrapper(self.stream, encoding="utf-8-sig", newline="")
@@ -136,9 +184,26 @@ class _Held:
             ) from None
         finally:
             lines.detach()
-        names = [cell.strip() for cell in cells]
-        refuse_twice(self.path, names)
-        return separator, names
+        return separator, cells
+
+
+def native_frame(data: Any, where: str, expected: str, *, series: bool = False) -> Any:
+    """A frame of any library, as narwhals has it.
+
+    Errors: InvalidParameter for another object, and for two columns of one name.
+    """
+    import narwhals as nw
+
+    try:
+        return nw.from_native(data, allow_series=series)
+    except TypeError:
+        raise InvalidParameter(
+            f"{where}: a {type(data).__name__} is no table; expected {expected}"
+        ) from None
+    except nw.exceptions.DuplicateError:
+        raise InvalidParameter(
+            f"{where}: two columns have the same name; give each a name of its own"
+        ) from None
 
 
 def refuse_twice(data: Any, names: Sequence[str]) -> None:
@@ -151,35 +216,25 @@ def refuse_twice(data: Any, names: Sequence[str]) -> None:
         if (before := names.index(name) + 1) < column:
             raise InvalidParameter(
                 f"{data}: columns {before} and {column} have the same name; "
-                "give each a name of its own in the first line"
+                "give each a name of its own"
             )
 
 
-def literal(text: str) -> str:
-    """A text as a literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _file(path: Path, unit: str | None) -> Source:
+def _file(path: Path, schema: Schema) -> Source:
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise InvalidParameter(f"{path}: expected a .csv or .parquet file")
     held = _Held(path)
     if not held.size:
         raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
-    reader = held.reader(kind)
+    reader = held.reader(kind, schema)
     # What is read at once fits into memory: the units of each part are those of one remainder.
-    parts_of = 1 if unit is None else -(-held.size // AT_ONCE[kind])
-    column = identifier(unit or "")
+    parts_of = 1 if schema.unit is None else -(-held.size // AT_ONCE[kind])
+    unit = cell(len(schema.columns))
 
     def parts() -> Iterator[Any]:
         for part in range(parts_of):
-            wanted = f"WHERE hash({column}) % {parts_of} = {part}" if parts_of > 1 else ""
+            wanted = f"WHERE hash({unit}) % {parts_of} = {part}" if parts_of > 1 else ""
             with connection() as opened:
                 with readable(held.path):
                     opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
@@ -206,39 +261,42 @@ def readable(data: Any) -> Iterator[None]:
         ) from None
 
 
-def _arrow(table: Callable[[], Any]) -> Source:
+def _arrow(table: Callable[[], Any], schema: Schema) -> Source:
     def parts() -> Iterator[Any]:
-        yield from _opened(table())
+        held = table()
+        yield from _opened(held, places_of(schema, held.column_names, schema.name))
 
     return _here(False, parts)
 
 
-def _frame(data: Any, unit: str | None) -> Source:
+def _frame(data: Any, schema: Schema) -> Source:
     import narwhals as nw
 
-    try:
-        frame = nw.from_native(data)
-    except TypeError:
-        raise InvalidParameter(
-            f"a {type(data).__name__} is no table; expected a frame that narwhals reads, a DuckDB "
-            "relation, or a .csv or .parquet file"
-        ) from None
+    frame = native_frame(
+        data,
+        schema.name,
+        "a frame that narwhals reads, a DuckDB relation, or a .csv or .parquet file",
+    )
     if isinstance(data, nw.DataFrame | nw.LazyFrame):
-        return open_source(nw.to_native(data), unit)
+        return open_source(nw.to_native(data), schema)
     if isinstance(frame, nw.LazyFrame):
-        return _arrow(lambda: frame.collect(backend="pyarrow").to_arrow())
-    return _arrow(frame.to_arrow)
+        return _arrow(lambda: frame.collect(backend="pyarrow").to_arrow(), schema)
+    return _arrow(frame.to_arrow, schema)
 
 
-def _dask(frame: Any, unit: str | None) -> Source:
+def _dask(frame: Any, schema: Schema) -> Source:
     """Partitions, after a shuffle by unit, each asked by the worker that holds it."""
     from dask.base import compute
     from dask.delayed import delayed
 
-    shuffled = frame if unit is None else frame.shuffle(on=unit)
+    places = places_of(schema, frame.columns, schema.name)
+    shuffled = frame if schema.unit is None else frame.shuffle(on=frame.columns[places[-1]])
 
     def asked(partition: Any, ask: Ask) -> Any:
-        (found,) = (ask(opened) for opened in _opened(partition))
+        import pyarrow as pa
+
+        table = pa.Table.from_pandas(partition, preserve_index=False)
+        (found,) = (ask(opened) for opened in _opened(table, places))
         return found
 
     def first(ask: Ask) -> Any:
@@ -251,12 +309,15 @@ def _dask(frame: Any, unit: str | None) -> Source:
     return Source(False, first, each, alike=False)
 
 
-def _pyspark(frame: Any, unit: str | None) -> Source:
+def _pyspark(frame: Any, schema: Schema) -> Source:
     """Partitions by unit, each asked by its executor; answers alone come to the driver."""
-    grouped = frame if unit is None else frame.repartition(frame[unit])
+    places = places_of(schema, frame.columns, schema.name)
+    # Spark too takes names that differ in case for one: columns are named by their places first.
+    named = frame.toDF(*map(cell, range(len(frame.columns))))
+    grouped = named if schema.unit is None else named.repartition(named[cell(places[-1])])
 
     def first(ask: Ask) -> Any:
-        (found,) = (ask(opened) for opened in _opened(frame.limit(1).toArrow()))
+        (found,) = (ask(opened) for opened in _opened(named.limit(1).toArrow(), places))
         return found
 
     def each(ask: Ask) -> Iterator[Any]:
@@ -266,7 +327,7 @@ def _pyspark(frame: Any, unit: str | None) -> Source:
             held = list(batches)
             if held:
                 table = pa.Table.from_batches(held)
-                (found,) = (ask(opened) for opened in _opened(table))
+                (found,) = (ask(opened) for opened in _opened(table, places))
                 yield pa.record_batch({"found": pa.array([pickle.dumps(found)], pa.binary())})
 
         for row in grouped.mapInArrow(asked, "found binary").collect():
@@ -276,7 +337,9 @@ def _pyspark(frame: Any, unit: str | None) -> Source:
     return Source(False, first, each)
 
 
-def _opened(table: Any) -> Iterator[Any]:
+def _opened(table: Any, places: Sequence[int]) -> Iterator[Any]:
+    """Columns of an Arrow table, by their places, as ``VIEW``."""
+    table = table.select(places).rename_columns([cell(k) for k in range(len(places))])
     if len(table) <= SMALL:
         yield from _reopened(table)
         return
