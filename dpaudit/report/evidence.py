@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from dpaudit.report import assurance, numbers, words
 from dpaudit.report.derivation import tree
@@ -93,7 +94,7 @@ def _likelihoods(predicate: Json) -> list[Block]:
         (
             Cell(row["neighbours_text"] or "—"),
             Cell(numbers.grouped(row["runs"]), (), "number"),
-            _likely(row),
+            _likely(row, predicate["claims"]),
         )
         for row in found
     )
@@ -101,13 +102,19 @@ def _likelihoods(predicate: Json) -> list[Block]:
     return [heading, Paragraph(text), Table(say("Likelihood audits at a glance"), columns, rows)]
 
 
-def _likely(row: Json) -> Cell:
+def _likely(row: Json, claims: Sequence[Json]) -> Cell:
     bounds = [words.guarantee(bound["lower"], "lower") for bound in row["bounds"]]
     if row["why_not"] or not bounds:
         why = say("no likelihood: {why}", why=words.embedded(row["why_not"]))
         return Cell(say("None"), (why,), "none")
     level = say("{level} confidence", level=numbers.percent(row["confidence"]["level"]))
-    return Cell(bounds[0], (*bounds[1:], level), "strong")
+    shares = dict.fromkeys(
+        say("the attack reaches {share} of the accounted bound on this pair", share=share)
+        for bound in row["bounds"]
+        for claim in claims
+        if (share := words.reached(claim["upper"], bound["lower"]))
+    )
+    return Cell(bounds[0], (*bounds[1:], *shares, level), "strong")
 
 
 def derivation(predicate: Json) -> Section:

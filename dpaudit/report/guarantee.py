@@ -108,10 +108,7 @@ def _room(claim: Json) -> str:
 
 
 def _reach(claim: Json) -> str:
-    parameter = words.comparable(claim["upper"], claim["lower"])
-    if not parameter:
-        return ""
-    share = numbers.share_lower(numbers.parse(claim["lower"][parameter]), claim["upper"][parameter])
+    share = words.reached(claim["upper"], claim["lower"])
     return say("The attack reaches {share} of the accounted bound", share=share) if share else ""
 
 

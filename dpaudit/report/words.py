@@ -232,11 +232,28 @@ def likely(predicate: Json, claim: Json) -> str:
     if not found:
         return ""
     _, runs, bound = max(found, key=lambda one: one[0])
-    return say(
+    text = say(
         "{bound} from likelihoods of {runs} runs",
         bound=guarantee(bound, "lower"),
         runs=numbers.grouped(runs),
     )
+    share = reached(claim["upper"], bound)
+    return (
+        say("{bound}, {share} of the accounted bound", bound=text, share=share) if share else text
+    )
+
+
+def reached(upper: Json | None, lower: Json | None) -> str:
+    """The share of an accounted bound that an attack reaches, rounded down.
+
+    Empty where the two do not compare, or nothing finite and positive is accounted.
+    """
+    if upper and upper["measure"] == "pure_dp" and lower and lower["measure"] == "approx_dp":
+        upper = {**upper, "measure": "approx_dp", "delta": "0"}
+    key = comparable(upper, lower)
+    if not key or not upper or not lower:
+        return ""
+    return numbers.share_lower(numbers.parse(lower[key]), upper[key])
 
 
 def attacked_conditionally(claim: Json) -> str:

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.report import numbers, plots
+from dpaudit.report import numbers, plots, words
 
 
 def test_shown_bounds_never_round_inward() -> None:
@@ -56,3 +56,33 @@ def test_drawn_curves_are_those_of_the_definitions() -> None:
             assert drawn == pytest.approx(float(first - second), rel=1e-6, abs=1e-15)
     assert plots.claimed_beta(0.0, 1.0, 0.1) == pytest.approx(0.9)
     assert plots.gaussian_delta(1e4, 0.5) == plots.claimed_beta(0.9, 1e9, 0.1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "share"),
+    [
+        ({"measure": "gdp", "mu": "0.5"}, {"measure": "gdp", "mu": "0.49999"}, "99.9\u00a0%"),
+        ({"measure": "pure_dp", "epsilon": "1"}, "0", "25\u00a0%"),
+        ({"measure": "approx_dp", "epsilon": "1", "delta": "0.1"}, "0.1", "25\u00a0%"),
+        ({"measure": "approx_dp", "epsilon": "1", "delta": "0.1"}, "0.2", ""),
+        ({"measure": "approx_dp", "epsilon": "inf", "delta": "0.1"}, "0.1", ""),
+        ({"measure": "gdp", "mu": "0"}, {"measure": "gdp", "mu": "0"}, ""),
+        (None, "0.1", ""),
+    ],
+)
+def test_an_attack_reaches_a_share_of_the_accounted_bound(
+    upper: words.Json | None, lower: words.Json | str, share: str
+) -> None:
+    """A text stands for an epsilon of 1/4 at that delta; the share is rounded down."""
+    if isinstance(lower, str):
+        lower = {"measure": "approx_dp", "epsilon": "0.25", "delta": lower}
+    assert words.reached(upper, lower) == share
+
+
+def test_a_bound_from_likelihoods_says_which_share_it_reaches() -> None:
+    lower = {"measure": "gdp", "mu": "0.49"}
+    claim = {"stated": {"measure": "gdp", "mu": "1"}, "upper": {"measure": "gdp", "mu": "0.5"}}
+    predicate = {"likelihoods": [{"runs": 500, "bounds": [{"lower": lower}]}]}
+    text = words.likely(predicate, claim)
+    assert text.endswith("from likelihoods of 500 runs, 98\u00a0% of the accounted bound")
+    assert words.likely(predicate, {**claim, "upper": None}).endswith("of 500 runs")
