@@ -241,13 +241,14 @@ def of_slope_one(suite: Suite) -> Any:
     return srgd.linear(program)
 
 
+DP_GD = PROJECT.mechanisms["dp_gd"]
 NOISY = stable_erm_baselines.noisy_gradient_descent
 PUT_BACK: dict[str, Suite] = {
     "paper 1": shorter(user_baselines.user_level_phased_sgd_baseline),
     "paper 1, the hub": shorter(user_level.user_level_accelerated_sgd),
     "paper 2": with_loss(NOISY, feature_norm=4 * radius_of(NOISY)),
     "paper 3": replace(srgd.accelerated_dp_srgd, program=of_slope_one(srgd.accelerated_dp_srgd)),
-    "paper 4, gradients": with_loss(diff2.dp_gd, slope=1e3),
+    "paper 4, gradients": with_loss(diff2.suite(DP_GD), slope=1e3),
     "paper 4, differences": with_loss(diff2.diff2_gd, curvature=10.0),
     "paper 4, clients": with_loss(diff2.diff2_gd_client, curvature=10.0),
     "paper 4, batches": with_loss(diff2_baselines.dp_sgd, slope=1e3, curvature=1.0),

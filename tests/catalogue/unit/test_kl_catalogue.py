@@ -49,10 +49,12 @@ MECHANISMS = {
     if isinstance(m, Mechanism)
 }
 SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites, *kl_baselines.suites]
+# Entries that the default attack bounds as far as a stand-in would.
+BY_DEFAULT = {"noisy_gd_pl", "noisy_gd_stationary", "convex_noisy_gd"}
 
 
 def test_every_entry_has_its_audit_and_every_audit_its_entry() -> None:
-    assert sorted(suite.mechanism for suite in SUITES) == sorted(MECHANISMS)
+    assert sorted(suite.mechanism for suite in SUITES) == sorted({*MECHANISMS} - BY_DEFAULT)
 
 
 # The audit plan's inventory: rows that run by the name of their entry, the others by what they are.
