@@ -35,7 +35,17 @@ from dpaudit.exact.forms import (
     sympify,
     unknowns,
 )
-from dpaudit.exact.functions import choose, erfinv, exp, log, maximum, smaller, sqrt, tanh
+from dpaudit.exact.functions import (
+    choose,
+    erfinv,
+    exp,
+    log,
+    maximum,
+    power,
+    smaller,
+    sqrt,
+    tanh,
+)
 from dpaudit.exact.sums import sum_over, total, total_over
 
 __all__ = [
@@ -62,6 +72,7 @@ __all__ = [
     "lower_fraction",
     "maximum",
     "plain",
+    "power",
     "readable",
     "replaced",
     "settled",
