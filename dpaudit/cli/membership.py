@@ -20,7 +20,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 OWN = (
     "data", "scores", "column", "attack", "models", "claim", "released", "population", "label",
-    "unit", "folder", "out", "origin", "labels", "commitment", "confidence", "refute_at",
+    "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
+    "commitment", "confidence", "refute_at",
 )  # fmt: skip
 
 
@@ -41,15 +42,37 @@ def membership_options(command: Command) -> Command:
             help="For training: names such as lira,rmia; by default all that apply. For a "
             "function: bits, or MODULE:FUNCTION that scores its outputs.",
         ),
-        click.option("--models", type=click.IntRange(4), default=64, show_default=True),
+        click.option(
+            "--models",
+            type=click.IntRange(4),
+            help="How many to train; 64 by default, and more where they decide within seconds.",
+        ),
+        click.option(
+            "--canaries",
+            metavar="auto|none|KINDS",
+            help="Records made for the data that the claim is tested on: auto, the default beside "
+            "a claim, tries every kind; names such as spike,blank try those; none audits the "
+            "records themselves.",
+        ),
+        click.option(
+            "--background",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Share of the records that trains beside canaries; 1 by default.",
+        ),
+        click.option(
+            "--references",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            default=0.5,
+            show_default=True,
+            help="Share of the models on which attacks and thresholds are chosen.",
+        ),
         click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=RHO, or mu=MU."),
         click.option("--released", help="labels, scores, logits, parameters or iterates."),
         click.option(
             "--population",
             type=click.FloatRange(0, 0.9),
-            default=0.2,
-            show_default=True,
-            help="Share of the records kept out of all training, for attacks that need it.",
+            help="Share of the records kept out of all training, for attacks that need it; 0.2 by "
+            "default, 0 beside canaries.",
         ),
         click.option("--label", help="Column of a table that holds the label."),
         click.option("--unit", help="Column of a table that holds the unit (user)."),
@@ -178,7 +201,7 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
 def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.cli.terminal import progress
     from dpaudit.membership.certificate import save, statement
-    from dpaudit.membership.study import Study
+    from dpaudit.membership.entry import NONE, POPULATION, audit_training
     from dpaudit.membership.targets import named_target
     from dpaudit.report.membership import render
     from dpaudit.storage.files import writable, write_atomically
@@ -187,24 +210,22 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
         writable(given["out"])
     with quiet():
         trained = named_target(target)
-        audited, population = _split(_read(given), given["population"], given["seed"])
-        study = Study(
-            trained,
-            audited,
-            given["models"],
-            population=population,
-            released=given["released"],
-            folder=given["folder"],
-            seed=given["seed"],
-        )
+        claim, population = claim_of(given["claim"]), given["population"]
+        if population is None and (claim is None or given["canaries"] == NONE):
+            population = POPULATION
+        passed = ("models", "canaries", "background", "references", "released", "folder", "seed")
         with progress() as report:
-            result = study.run(
-                claim=claim_of(given["claim"]),
+            result = audit_training(
+                trained,
+                _read(given),
+                claim=claim,
+                population=population,
                 attacks=given["attack"],
                 confidence=given["confidence"],
                 refute_at=given["refute_at"],
                 jobs=given["jobs"],
                 progress=lambda done, total: report(target, done, total),
+                **{name: given[name] for name in passed},
             )
     certificate = statement(result)
     if given["out"] is not None:
@@ -232,26 +253,3 @@ def _read(given: Mapping[str, Any]) -> Data:
             np.array(beside.texts("units")) if "units" in parts else None,
         )
     return Data.of_columns(read_columns(path), label, unit)
-
-
-def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:
-    """Split the data into records under audit and a population of whole units, in no training.
-
-    Population records that equal an audited one are dropped, because that one may be in training.
-    """
-    import numpy as np
-
-    from dpaudit.membership.data import shared, without_duplicates
-
-    kept_out = int(data.unit_count * share)
-    if kept_out == 0:
-        return data, None
-    stream = (
-        None if seed is None else [seed, 0x73706C69]
-    )  # another stream than the coins' (0x73706C69 spells "spli")
-    order = np.random.default_rng(stream).permutation(data.unit_count)
-    outside = np.isin(data.unit_of, order[:kept_out])
-    audited, population = data.take(~outside), data.take(outside)
-    if shared(population, audited) == len(population):
-        return audited, None
-    return audited, without_duplicates(population, audited)

@@ -35,17 +35,7 @@ from dpaudit.exact.forms import (
     sympify,
     unknowns,
 )
-from dpaudit.exact.functions import (
-    choose,
-    erfinv,
-    exp,
-    log,
-    maximum,
-    power,
-    smaller,
-    sqrt,
-    tanh,
-)
+from dpaudit.exact.functions import choose, erfinv, exp, log, maximum, smaller, sqrt, tanh
 from dpaudit.exact.sums import sum_over, total, total_over
 
 __all__ = [
@@ -72,7 +62,6 @@ __all__ = [
     "lower_fraction",
     "maximum",
     "plain",
-    "power",
     "readable",
     "replaced",
     "settled",

@@ -56,46 +56,11 @@ def exp(value: Number) -> Number:
 
     SymPy writes exp(n log(q)) as the rational q^n; one of too many digits is left as it stands.
     """
-    if is_symbolic(value) and not unknowns(value) and _has_many_digits(value):
+    if is_symbolic(value) and not unknowns(value) and abs(enclose(value)) > LARGEST_LOG:
         from dpaudit.exact.unevaluated import LargeExp
 
         return LargeExp(value)
     return _apply("exp", math.exp, value)
-
-
-def _has_many_digits(value: Any) -> bool:
-    """Whether an exponential is large, or a power n log(q) of a fraction with a long numerator.
-
-    (1 + 10^-9)^(10^10) is no large number, and has 10^11 digits.
-    """
-    if abs(enclose(value)) > LARGEST_LOG:
-        return True
-    import sympy
-
-    def digits(term: Any) -> Any:
-        count, rest = term.as_coeff_Mul()
-        if not (isinstance(rest, sympy.log) and rest.args[0].is_Rational):
-            return 0
-        return abs(count) * _log_of_longest(rest.args[0])
-
-    return any(digits(term) > LARGEST_LOG for term in sympy.Add.make_args(sympy.expand_mul(value)))
-
-
-def _log_of_longest(fraction: Any) -> float:
-    """The logarithm of a fraction's numerator or denominator, of the longer one."""
-    return math.log(max(abs(fraction.p), fraction.q))
-
-
-def power(base: Number, exponent: Number) -> Number:
-    """``base``^``exponent`` of exact numbers, base > 0; exp(n log(q)) of a q^n with many digits."""
-    exact, times = sympify(base), sympify(exponent)
-    if (
-        exact.is_Rational
-        and times.is_Rational
-        and abs(times) * _log_of_longest(exact) > LARGEST_LOG
-    ):
-        return exp(times * log(exact))
-    return canonical(exact**times)
 
 
 def log(value: Number) -> Number:

@@ -20,7 +20,6 @@ from dpaudit.exact import (
     Number,
     canonical,
     enclose,
-    exp,
     head,
     is_real_expression,
     is_short,
@@ -205,9 +204,7 @@ def _build(name: str, arguments: list[Number]) -> Number:
     if name != "Sum" and any(isinstance(a, sympy.Tuple) for a in arguments):
         raise InvalidParameter(f"malformed {name} on the wire")
     try:
-        # An exponential may be a power of many digits, which is not written out.
-        made = exp if name == "exp" and len(arguments) == 1 else getattr(sympy, name)
-        value = sympify(made(*map(sympify, arguments)))
+        value = getattr(sympy, name)(*map(sympify, arguments))
     except SYMPY_ERRORS:
         raise InvalidParameter(f"malformed {name} on the wire") from None
     if not all(is_short(canonical(r)) for r in value.atoms(sympy.Rational)):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     )
     from dpaudit.membership.certificate import MembershipAudit
     from dpaudit.membership.data import Data, blind_baseline
-    from dpaudit.membership.study import Study, audit_training
+    from dpaudit.membership.entry import audit_training
+    from dpaudit.membership.study import Study
     from dpaudit.membership.synthetic import SyntheticTarget
     from dpaudit.membership.targets import FunctionTarget, Released, SklearnTarget
     from dpaudit.membership.torch_target import DPSGD, TorchTarget
@@ -41,7 +42,7 @@ _HOMES = {
     "blind_baseline": "data",
     "MembershipAudit": "certificate",
     "Study": "study",
-    "audit_training": "study",
+    "audit_training": "entry",
     "SyntheticTarget": "synthetic",
     "FunctionTarget": "targets",
     "Released": "targets",

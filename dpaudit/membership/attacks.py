@@ -8,7 +8,7 @@ No attack reads a target's labels: :class:`View` does not hold them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -296,6 +296,14 @@ ATTACKS: dict[str, Attack] = {
             references=True,
         ),
         Attack(
+            "lira_queries",
+            "LiRA on the scores of the record and of others beside it",
+            "Carlini et al. (2022), section VI-C, several queries",
+            ("fit", "query_0"),
+            lambda view: _lira_queries(view),
+            references=True,
+        ),
+        Attack(
             "rmia",
             "relative likelihood ratio against population records",
             "Zarifzadeh, Liu and Shokri (2024), online",
@@ -388,6 +396,49 @@ def _lira_steps(view: View) -> FloatArray:
     return np.where(both, ratio, 0.0)
 
 
+def _lira_queries(view: View) -> FloatArray:
+    """Two normal laws of all answers about a record: means by record, a covariance a side for all.
+
+    Answers are in units of the deviation that a record's own score has on one side, so that what
+    holds between the answers exactly, whatever noise they share, holds for all records.
+    """
+    names = ["fit", *sorted(name for name in view.targets if name.startswith("query_"))]
+    unit = np.maximum(_spread(view.signal("fit", of="references"), view.included), 1e-12)
+    references, targets = (
+        np.stack([view.signal(name, of=of) / unit for name in names], axis=-1)
+        for of in ("references", "targets")
+    )
+    sides = [side[..., None] for side in (view.included, ~view.included)]
+    counts = [np.maximum(side.sum(axis=0), 1) for side in sides]
+    means = [
+        np.where(side, references, 0).sum(axis=0) / count
+        for side, count in zip(sides, counts, strict=True)
+    ]
+    known = np.minimum(sides[0].sum(axis=0), sides[1].sum(axis=0))[:, 0] > 1
+    ratio = np.zeros(targets.shape[:2])
+    for sign, side, mean, count in zip((1.0, -1.0), sides, means, counts, strict=True):
+        residual = np.where(side, references - mean, 0.0).reshape(-1, len(names))
+        free = max(int(side.sum()) - int(np.count_nonzero(count > 0)), 1)
+        covariance = residual.T @ residual / free
+        scale = np.sqrt(np.maximum(np.diag(covariance), 1e-24))
+        correlation = covariance / np.outer(scale, scale) + 1e-6 * np.eye(len(names))
+        root = np.linalg.cholesky(correlation)
+        inner = np.linalg.solve(root, ((targets - mean) / scale).reshape(-1, len(names)).T)
+        log = np.log(np.diag(root)).sum() + np.log(scale).sum()
+        ratio -= sign * ((inner**2).sum(axis=0).reshape(ratio.shape) / 2 + log)
+    return np.where(known, ratio, 0.0)
+
+
+def _spread(values: FloatArray, included: BoolArray) -> FloatArray:
+    """Deviation of each record's values about their side's mean."""
+    squares = np.zeros(values.shape[1])
+    for side in (included, ~included):
+        count = np.maximum(side.sum(axis=0), 1)
+        mean = np.where(side, values, 0).sum(axis=0) / count
+        squares += np.where(side, (values - mean) ** 2, 0).sum(axis=0)
+    return np.sqrt(squares / max(len(values) - 2, 1))
+
+
 def _lira_log_gradient(view: View) -> FloatArray:
     def logs(signals: Signals) -> dict[str, FloatArray]:
         return {"log": -np.log(np.maximum(signals["gradient"], 1e-30))}
@@ -399,7 +450,7 @@ def _lira_log_gradient(view: View) -> FloatArray:
     )
 
 
-def chosen_attacks(names: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...] | None:
+def chosen_attacks(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """Attack names from "lira,rmia" or a sequence; None means all that apply.
 
     Errors: InvalidParameter for an unknown one.

@@ -345,6 +345,19 @@ def bound_of(
     return one_run_bound(target, count_guesses(guessing, scores, sealed, seed), error)
 
 
+def telling(known: Known) -> FloatArray:
+    """How much the scores tell of each unit's coins, in nats a coin, (units,); at most 0."""
+    odds = _odds(known)(known.scores)
+    return np.asarray(np.mean(log_expit(np.where(known.included, odds, -odds)), axis=0))
+
+
+def promised(known: Known, targets: int, target: ScoreTest, error: float) -> float:
+    """What :func:`bound_of` would show of so many target models, judged on ``known`` alone."""
+    trial = choose_trial(known, targets, target, error)
+    pooled = choose_guessing(known, targets, target, error).promised
+    return pooled if trial is None else max(pooled, trial.promised)
+
+
 def strongest(target: ScoreTest, targets: int, units: int, error: float) -> float:
     """The largest bound that this many target models and units can give: with every guess right."""
     coins = targets * units

@@ -49,24 +49,47 @@ class Finding:
         )
 
     @classmethod
-    def elsewhere(cls) -> Finding:
+    def shared(cls, how: str) -> Finding:
         return cls(
-            "randomness from elsewhere",
-            "the fit gave another model for the same records and generator: it draws from a source "
-            "that models may share. Draw from the generator that fit is given",
+            "noise that models share",
+            f"several models use the same draws of noise ({how}), so that together they show more "
+            "than each alone. Draw noise in each training, or from the generator that fit is given",
             True,
         )
 
     @classmethod
-    def deterministic(cls, *, claimed: bool) -> Finding:
+    def same_noise(cls, *, claimed: bool) -> Finding:
         return cls(
-            "generator ignored",
-            "the fit gave the same model for another generator: its noise, if any, is the same in "
-            "every run"
-            + (", and a claim about noise cannot be tested" if claimed else "")
+            "the same noise in every model",
+            "training on the same records gives the same model whatever the generator: its noise, "
+            "if any, is a constant of the program"
+            + (", and no claim about noise is true of it" if claimed else "")
             + ". Draw from the generator that fit is given",
-            claimed,
+            False,
         )
+
+    @classmethod
+    def repeated(cls) -> Finding:
+        return cls(
+            "the same noise in every run",
+            "every new run of the program starts with the same noise, as from a seed written into "
+            "a module: whoever knows it subtracts it from a released model. Draw from the "
+            "generator that fit is given, or from the system",
+            False,
+        )
+
+    @classmethod
+    def untested(cls, error: str) -> Finding:
+        return cls(
+            "shared noise is not tested",
+            f"a new process could not repeat a training ({error}), so noise that is drawn once in "
+            "a process would not be noticed. Give functions of a module that can be imported",
+            False,
+        )
+
+    @classmethod
+    def independent(cls, words: str) -> Finding:
+        return cls("randomness from elsewhere than the generator", words, False)
 
     @classmethod
     def failed(cls, kinds: Sequence[str], models: int) -> Finding:

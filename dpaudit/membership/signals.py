@@ -76,6 +76,15 @@ def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, F
     return by_name
 
 
+def fit_of(target: Target, model: Any, records: Data) -> FloatArray:
+    """How well the model fits each record; whether the label is right where only labels are seen.
+
+    Errors: InvalidParameter for scores of a wrong shape.
+    """
+    found = _of_score(checked_score(target, model, records), records, target.released)
+    return found["fit"] if "fit" in found else found["correct"]
+
+
 def checked_score(target: Target, model: Any, records: Data) -> FloatArray:
     """The target's score, (n,) or (n, classes).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -27,12 +26,25 @@ from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
-from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
+from dpaudit.membership.bounds import (
+    Known,
+    bound_of,
+    coins_needed,
+    promised,
+    strongest,
+)
 from dpaudit.membership.certificate import MembershipAudit
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
+from dpaudit.membership.randomness import examined, is_importable
 from dpaudit.membership.results import Finding, attack_result
-from dpaudit.membership.signals import constant, possible, scores_single_records, signals
+from dpaudit.membership.signals import (
+    constant,
+    fit_of,
+    possible,
+    scores_single_records,
+    signals,
+)
 from dpaudit.membership.targets import Released, Target, as_target, refuse_hidden, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
 from dpaudit.storage.files import write_new
@@ -45,7 +57,6 @@ FOLDS = 8  # of models, for estimates: each fold is attacked with the others as 
 FIRST = 2  # trainings that fail before a study stops
 FEWEST_MODELS = 4  # two references and two targets
 DEFAULT_DELTA = 1e-5  # at which epsilon is bounded without a claim
-_CLOSE = 1e-6  # of the scores' deviation: repeated trainings that agree to this are the same
 _REPEATED = 60.0  # seconds of a failed training that is run again for its text
 _COINS, _LABELS = "coins.json", "labels.json"
 
@@ -60,11 +71,11 @@ class Training:
     population: Data | None
     included: BoolArray
     root_seed: int
+    queries: tuple[Data, ...] = ()
 
     def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
         model, kind = batch.key
-        stream = (model, 1 if kind == OTHER else 0)
-        rng = generator(self.root_seed, stream)
+        rng = generator(self.root_seed, (model, max(kind - MAIN - 1, 0)))
         started = time.perf_counter()
         try:
             arrays = self._trained(rng, model, whole=model == 0)
@@ -78,6 +89,11 @@ class Training:
         arrays["failed"] = np.array([failed])
         arrays["seconds"] = np.array([time.perf_counter() - started])
         return arrays
+
+    def raw(self, stream: int) -> FloatArray:
+        """Scores of the first model's training with a stream of its generator."""
+        rng = generator(self.root_seed, (0, stream))
+        return np.asarray(self._trained(rng, 0, whole=True)["raw"][0], dtype=np.float64)
 
     def failure(self, model: int, seconds: float) -> str:
         """The error of a training that failed after ``seconds``, and the way out.
@@ -117,6 +133,8 @@ class Training:
             seed = self.root_seed % 2**32
             by_name = signals(self.target, fitted, audited, seed)
             arrays = {name: values[None] for name, values in by_name.items()}
+            for place, query in enumerate(self.queries):
+                arrays[f"query_{place}"] = fit_of(self.target, fitted, _copied(query))[None]
             if population is not None:
                 of_population = signals(self.target, fitted, population, seed)
                 arrays |= {
@@ -193,6 +211,11 @@ class one_thread:
         self._limits.restore_original_limits()
 
 
+def references_of(models: int, share: float) -> int:
+    """How many of the models are references: at least 2, and 2 targets are left."""
+    return min(max(2, round(models * share)), models - 2)
+
+
 @dataclass(eq=False)
 class Study:
     """A membership study: the target, its records, and the number of models.
@@ -215,6 +238,8 @@ class Study:
     references: float = 0.5
     folder: str | Path | None = None
     seed: int | None = None
+    queries: tuple[Data, ...] = ()
+    notes: tuple[Finding, ...] = ()
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -249,7 +274,7 @@ class Study:
     @property
     def reference_count(self) -> int:
         """The number of reference models: at least 2, and at most all but 2."""
-        return min(max(2, round(self.models * self.references)), self.models - 2)
+        return references_of(self.models, self.references)
 
     @property
     def target_count(self) -> int:
@@ -308,7 +333,9 @@ class Study:
         labels.save(place / _LABELS)
         return labels
 
-    def train(self, *, jobs: int = 1, progress: Progress | None = None) -> Trained:
+    def train(
+        self, *, jobs: int = 1, progress: Progress | None = None, repeated: bool = True
+    ) -> Trained:
         """Train all models; finished trainings are read from the folder.
 
         Errors: InvalidParameter for scores of a wrong shape, models that cannot score a record
@@ -316,10 +343,11 @@ class Study:
         """
         labels = self.coins()
         included = labels.included.reshape(self.models, self.audited.unit_count)
-        seed = self.seed if self.seed is not None else self._root_seed()
-        task = Training(self.target, self.audited, self.background, self.population, included, seed)
+        task = self._task(included)
+        seed = task.root_seed
         batches = [Batch((model, MAIN), 1) for model in range(self.models)]
-        batches += [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
+        if repeated:
+            batches += [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
         store = None
         if self._kept is None:  # a temporary folder cannot be resumed from
             store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
@@ -344,6 +372,11 @@ class Study:
             raise InvalidParameter(task.failure(0, float(done[(0, MAIN)]["seconds"][0])))
         run([batch for batch in batches if batch.key not in done])
         return Trained.of(done, included, labels)
+
+    def _task(self, included: BoolArray) -> Training:
+        seed = self.seed if self.seed is not None else self._root_seed()
+        data = (self.audited, self.background, self.population)
+        return Training(self.target, *data, included, seed, self.queries)
 
     def _root_seed(self) -> int:
         place = Path(str(self.folder)) / "seed.json"
@@ -379,7 +412,7 @@ class Study:
         Errors: InvalidParameter for bad terms, or a study that cannot show anything; the errors of
         :meth:`train`.
         """
-        names = chosen_attacks(tuple(attacks) if isinstance(attacks, list) else attacks)  # type: ignore[arg-type]
+        names = chosen_attacks(attacks)
         terms = CanaryTerms.of(claim or ApproxDP(0, DEFAULT_DELTA), confidence, refute_at, 0)
         if terms.target.measure not in ("epsilon", "mu"):
             raise InvalidParameter(
@@ -389,13 +422,42 @@ class Study:
             "references": self.reference_count,
             "population": 0 if self.population is None else len(self.population),
         }
-        applicable(names, possible(self.target.released), **allowed)
+        expected = possible(self.target.released) | ({"query_0"} if self.queries else set())
+        applicable(names, expected, **allowed)
         before = self.check(terms.target, terms.shown if claim is None else terms.refute_at)
         trained = self.train(jobs=jobs, progress=progress)
-        findings = [*before, *trained.findings(claimed=claim is not None)]
+        noise = self._noise(trained, jobs=jobs, claimed=claim is not None)
+        findings = [*self.notes, *before, *noise, *trained.findings()]
         shown = {name for name in trained.signals if not name.startswith("population.")}
         names = applicable(names, shown, **allowed)
         return self._result(trained, names, terms, findings, groups, claimed=claim is not None)
+
+    def open(
+        self, attacks: str | Sequence[str] | None = None, *, jobs: int = 1
+    ) -> tuple[list[Known], float]:
+        """Scores by each attack and all coins, of a study that is not counted; seconds a model.
+
+        Errors: InvalidParameter for models that show nothing; whatever :meth:`train` raises.
+        """
+        trained = self.train(jobs=jobs, repeated=False)
+        trained.findings()
+        shown = {name for name in trained.signals if not name.startswith("population.")}
+        names = applicable(chosen_attacks(attacks), shown, references=self.models, population=0)
+        everyone, unit_of = np.arange(self.models), self.audited.unit_of
+        scores = (_by_unit(self._crossed(trained, name, everyone), unit_of) for name in names)
+        return [Known(each, trained.included) for each in scores], float(trained.seconds.mean())
+
+    def _noise(self, trained: Trained, *, jobs: int, claimed: bool) -> list[Finding]:
+        first, again, other = trained.raw
+        if first is None or again is None or other is None:
+            return []
+        return examined(
+            self._task(trained.included).raw,
+            (first[0], again[0], other[0]),
+            jobs=jobs,
+            importable=is_importable(self.target),
+            claimed=claimed,
+        )
 
     def _result(
         self,
@@ -428,11 +490,10 @@ class Study:
         best = ""
         target, included = terms.target, trained.included[targets]
         if known:
-            promised = {
-                name: choose_guessing(known[name], targets.size, target, terms.shown).promised
-                for name in known
+            worth = {
+                name: promised(known[name], targets.size, target, terms.shown) for name in known
             }
-            best = max(promised, key=lambda name: promised[name])
+            best = max(worth, key=lambda name: worth[name])
             bounds = {
                 name: bound_of(known[name], scores[name], included, target, terms.shown, 0)
                 for name in known
@@ -543,7 +604,7 @@ class Trained:
             )
             for name in names
         }
-        first, again, other = (done[(0, kind)].get("raw") for kind in (MAIN, AGAIN, OTHER))
+        first, again, other = (done.get((0, kind), {}).get("raw") for kind in (MAIN, AGAIN, OTHER))
         return cls(
             stacked,
             included,
@@ -562,7 +623,7 @@ class Trained:
                 return self.signals[name]
         raise InvalidParameter("signals: none of a record's fit")
 
-    def findings(self, *, claimed: bool) -> list[Finding]:
+    def findings(self) -> list[Finding]:
         """The findings that the finished trainings give: failures, missing scores, randomness.
 
         Errors: InvalidParameter for scores that are constant, all NaN, or independent of the
@@ -583,7 +644,7 @@ class Trained:
                 "fit: every model scores the same whatever it was trained on; it ignores its "
                 "records, or score ignores its model"
             )
-        collected = [*self._randomness(claimed=claimed)]
+        collected = []
         broken = [name for name in self.failed if name]
         if broken:
             collected.append(Finding.failed(broken, len(self.failed)))
@@ -593,46 +654,3 @@ class Trained:
         if not self.alone:
             collected.append(Finding.together())
         return collected
-
-    def _randomness(self, *, claimed: bool) -> list[Finding]:
-        first, again, other = self.raw
-        if first is None or again is None or other is None:
-            return []
-        finite = first[np.isfinite(first)]
-        scale = float(np.std(finite, dtype=np.longdouble)) + 1e-300 if finite.size else 1.0
-        if not np.allclose(first, again, rtol=0, atol=_CLOSE * scale, equal_nan=True):
-            return [Finding.elsewhere()]
-        if np.array_equal(first, other, equal_nan=True):
-            return [Finding.deterministic(claimed=claimed)]
-        return []
-
-
-def audit_training(
-    target: Any,
-    audited: Any,
-    *,
-    models: int,
-    background: Any = None,
-    population: Any = None,
-    released: Released | str | None = None,
-    folder: str | Path | None = None,
-    seed: int | None = None,
-    **asked: Any,
-) -> MembershipAudit:
-    """A whole membership audit; arguments are those of :class:`Study` and :meth:`Study.run`."""
-    study = Study(
-        target,
-        audited,
-        models,
-        background=background,
-        population=population,
-        released=released,
-        folder=folder,
-        seed=seed,
-    )
-    return study.run(**asked)
-
-
-def run_identity(audit: MembershipAudit) -> str:
-    """A short identifier of a result: 12 digits of the digest of its target and commitment."""
-    return hashlib.sha256(f"{audit.target}{audit.commitment}".encode()).hexdigest()[:12]

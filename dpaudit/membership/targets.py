@@ -103,10 +103,22 @@ class FunctionTarget:
 
     @property
     def words(self) -> str:
-        return self.name or f"{self.fitted.__module__}:{self.fitted.__qualname__}"
+        named = getattr(self.fitted, "__qualname__", type(self.fitted).__qualname__)
+        return self.name or f"{self.fitted.__module__}:{named}"
 
     def fit(self, records: Data, rng: np.random.Generator) -> Any:
-        return self.fitted(records, rng)
+        given: tuple[Any, ...] = (records, rng) if self._takes_generator else (records,)
+        return self.fitted(*given)
+
+    @property
+    def _takes_generator(self) -> bool:
+        try:
+            inspect.signature(self.fitted).bind(None, None)
+        except TypeError:
+            return False
+        except ValueError:  # a function of C whose parameters Python cannot see
+            return True
+        return True
 
     def score(self, model: Any, records: Data) -> Array:
         return np.asarray(self.scored(model, records))
@@ -256,7 +268,7 @@ def named_target(name: str) -> Target:
     ``released`` that is no threat model.
     """
     module, found = attribute_of(name)
-    if not inspect.isfunction(found):
+    if hasattr(found, "fit") or not callable(found):
         return as_target(found)
     score = getattr(module, "score", None)
     if score is None:

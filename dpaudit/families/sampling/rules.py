@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.exact import Number, canonical, exp, is_infinite, log, power
+from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import CyclicBatches
@@ -222,7 +222,7 @@ def sampled_with_replacement_approx(
     if epsilon == 0:
         return epsilon, delta * node.draws / node.population
     growth = _growth(node, epsilon)
-    copies = (power(growth, node.draws) - 1) / (exp(epsilon) - 1)
+    copies = (sympify(growth) ** sympify(node.draws) - 1) / (exp(epsilon) - 1)
     return sampled_with_replacement(node, epsilon), delta * copies
 
 

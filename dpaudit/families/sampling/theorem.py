@@ -7,18 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.theorem import RENYI_SYMBOL, Table, Theorem, always, register
-from dpaudit.exact import (
-    choose,
-    exp,
-    is_infinite,
-    log,
-    power,
-    settled,
-    smaller,
-    sqrt,
-    sum_over,
-    sympify,
-)
+from dpaudit.exact import choose, exp, is_infinite, log, settled, smaller, sqrt, sum_over, sympify
 from dpaudit.nodes import postorder
 
 Curve = Callable[[Any], Any]
@@ -97,7 +86,7 @@ def _draws_pair(node: Any, pair: Any) -> Any:
         return epsilon, Fraction(1)
     if epsilon == 0:
         return epsilon, delta * node.draws / node.population
-    mean = power(1 + (exp(epsilon) - 1) / node.population, node.draws)
+    mean = sympify(1 + (exp(epsilon) - 1) / node.population) ** sympify(node.draws)
     return _draws(node, epsilon), settled(delta * ((mean - 1) / (exp(epsilon) - 1)))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.exact import Number, exp, log, power, tanh, unknowns
+from dpaudit.exact import Number, exp, log, tanh, unknowns
 from dpaudit.exact.wire import encode_number
 from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.selection import (
@@ -438,5 +438,5 @@ largest_losses(NoisyComparisons, "noisy_comparisons", comparisons_loss, FRESH)
 @PROFILE.rule(NoisyComparisons, "noisy_comparisons_pairs", cite=PURE_PAIR)
 def noisy_comparisons_pairs(node: NoisyComparisons) -> Losses:
     """Randomised response dominates; that all answers are no is reached, at the leaf's margin."""
-    one, other = (power(below(node, m), node.answers) for m in (node.margin, node.margin - 1))
+    one, other = (below(node, m) ** node.answers for m in (node.margin, node.margin - 1))
     return both(pure_atoms(comparisons_loss(node)), Atoms(((one, other), (1 - one, 1 - other))))

@@ -21,7 +21,7 @@ from dpaudit.check.theorem import (
     pure_to_gdp,
     register,
 )
-from dpaudit.exact import exp, log, power, tanh, unknowns
+from dpaudit.exact import exp, log, tanh, unknowns
 from dpaudit.exact.wire import decode_number
 from dpaudit.families.discrete.theorem import grown, plain
 from dpaudit.pairs import Atoms, Losses, Pair
@@ -163,7 +163,7 @@ def _answers_losses(node: Any) -> Losses:
 
     def no(margin: Any) -> Any:
         above = (b**2 * exp(-margin / b) - a**2 * exp(-margin / a)) / (b**2 - a**2) / 2
-        return power(1 - above, node.answers)
+        return (1 - above) ** node.answers
 
     high, low = no(node.margin), no(node.margin - 1)
     return _pure_losses(_answers_loss(node), Atoms(((high, low), (1 - high, 1 - low))))

@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from dpaudit.audit.canaries.commitment import commit
 from dpaudit.cli.main import main
-from dpaudit.cli.membership import _read, _split
+from dpaudit.cli.membership import _read
 from dpaudit.membership.data import Data, shared
+from dpaudit.membership.entry import split
 from dpaudit.tabular.columns import Columns
 
 TRAIN = """
@@ -59,6 +60,7 @@ def run(*arguments: str) -> Result:
 def test_training_is_audited_verified_and_shown(folder: Path) -> None:
     asked = ["audit", "trained_here:fit", "--data", "data.npz", "--models", "8", "--seed", "1"]
     asked += ["--attack", "loss,rmia", "--claim", "1,1e-5", "--out", "out", "--refute-at", "0.01"]
+    asked += ["--canaries", "none"]
     found = run(*asked)
     assert found.exit_code == 1, found.output
     assert "refuted: the trials contradict it" in found.stdout
@@ -76,10 +78,10 @@ def test_training_is_audited_verified_and_shown(folder: Path) -> None:
 
 def test_a_population_holds_no_record_under_audit() -> None:
     values = np.arange(40.0) % 25
-    audited, population = _split(Data(values[:, None]), 0.5, 1)
+    audited, population = split(Data(values[:, None]), 0.5, 1)
     assert population is not None
     assert shared(audited, population) == 0
-    assert _split(Data(np.zeros((8, 1))), 0.5, 1)[1] is None
+    assert split(Data(np.zeros((8, 1))), 0.5, 1)[1] is None
 
 
 def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(folder: Path) -> None:
@@ -88,7 +90,8 @@ def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(fol
     features[5], labels[5] = features[3], labels[3]
     np.savez("doubled.npz", features=features, labels=labels)
     asked = ["audit", "trained_here:fit", "--data", "doubled.npz", "--models", "4", "--seed", "1"]
-    found = run(*asked, "--population", "0", "--attack", "loss", "--claim", "0.5")
+    asked += ["--population", "0", "--canaries", "none"]
+    found = run(*asked, "--attack", "loss", "--claim", "0.5")
     assert found.exit_code == 3
     assert found.stdout.startswith("no bound: duplicates")
     estimate = run("audit", "--scores", "in.csv", "out.csv", "--claim", "0.5")
@@ -199,7 +202,16 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected"),
         (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),
         (["audit", "trained_here:fit", "--data", "trained_here.py"], "expected a file .csv"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "1", "--canaries", "x"],
+         "canaries = 'x': expected auto, none, or some of spike"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--canaries", "spike"],
+         "they are made to refute a claim"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--background", "0.5"],
+         "a share is of the data that train beside canaries"),
+        (["audit", "trained_here:wrong", "--data", "data.npz", "--claim", "1"],
+         r"trained_here.py:\d+ raised IndexError: index 7 is out of bounds"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20",
+          "--canaries", "none"],
          "are needed|no number of guesses"),
     ],
 )  # fmt: skip

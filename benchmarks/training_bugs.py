@@ -1,0 +1,101 @@
+"""Which wrong trainings the default audit refutes, and whether it leaves their right twins alone.
+
+``python -m benchmarks.training_bugs [--seeds N] [--options "..."] [NAME...]`` runs ``dpaudit audit
+MODULE:fit --data FILE --claim 2.76,1e-5`` on each of ``tests.support.trainings.BUGS`` and its twin
+and prints verdicts, bounds and CPU seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.support.trainings import BUGS, DELTA, EPSILON, records
+
+SIDES = ("bug", "twin")
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = """
+from tests.support.trainings import BUGS, score
+
+def fit(records, rng):
+    return BUGS[{name!r}][{side}](records, rng)
+"""
+
+
+class Row(NamedTuple):
+    """One run of the command."""
+
+    verdict: str
+    bound: str
+    seconds: float
+    canaries: str
+
+
+def run(name: str, side: int, seed: int, options: list[str], folder: Path) -> Row:
+    """The command on one training, in a process of its own."""
+    module = f"trained_{list(BUGS).index(name)}_{side}"
+    (folder / f"{module}.py").write_text(SOURCE.format(name=name, side=side))
+    data = records(name)
+    np.savez(folder / f"{module}.npz", features=data.features, labels=np.asarray(data.labels))
+    command = [sys.executable, "-m", "dpaudit", "audit", f"{module}:fit"]
+    command += ["--data", f"{module}.npz", "--claim", f"{EPSILON},{DELTA}", "--seed", str(seed)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*command, "--json", *options],
+        cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if not done.stdout:
+        return Row(f"exit {done.returncode}: {done.stderr.strip()[-200:]}", "", seconds, "")
+    found: Any = json.loads(done.stdout)
+    shown = [row for row in found["lower_bounds"] if row["attack"] == found["best"]]
+    bound = f"{shown[0]['value']} by {found['best']}" if shown else found["verdict"]["reason"]
+    said = [
+        row["words"].partition(",")[0] for row in found["findings"] if row["name"] == "canaries"
+    ]
+    canaries = f"{found['study']['models']} models, {said[0]}" if said else ""
+    return Row(found["verdict"]["status"], bound, seconds, canaries)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(BUGS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--sides", nargs="*", default=SIDES)
+    parser.add_argument("--options", default="")
+    given = parser.parse_args()
+    counted = {side: [0, 0] for side in SIDES}
+    most = 0.0
+    print("| training | seed | verdict | epsilon, at 95% | canaries | CPU seconds |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.names:
+            for side in given.sides:
+                for seed in range(1, given.seeds + 1):
+                    row = run(name, SIDES.index(side), seed, given.options.split(), Path(folder))
+                    counted[side][0] += row.verdict == "refuted"
+                    counted[side][1] += 1
+                    most = max(most, row.seconds)
+                    cells = (f"{name}, {side}", seed, row.verdict, row.bound, row.canaries)
+                    print("|", *(f"{cell} |" for cell in cells), f"{row.seconds:.1f} |", flush=True)
+    (bugs, of), (twins, others) = counted["bug"], counted["twin"]
+    print(
+        f"\nbugs refuted {bugs} of {of} | twins left alone {others - twins} of {others} | ", end=""
+    )
+    print(f"at most {most:.1f} CPU seconds")
+
+
+if __name__ == "__main__":
+    main()

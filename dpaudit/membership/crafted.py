@@ -1,0 +1,296 @@
+"""Canaries made for data that nobody has described, and the records that train beside them.
+
+A kind is an exposed place of training: a long gradient, a direction or value of its own, a label
+that nobody expects.  Each is made from the columns' middles and widths alone.  Beside each canary
+stand queries: records that are scored and never trained on, so that an attack can cancel what a
+model says of the record anyway.
+
+A guarantee holds on every data set, also on one whose other records are quiet: at the middle of
+the data, of the commonest class.  There the noise of batches is small, and what is left to hide a
+canary is the noise that training adds.
+
+Sources: Carlini et al. (2022); Nasr et al. (2023), blank and crafted canaries; Steinke, Nasr and
+Jagielski (2023), section 6; Tramer et al. (2022), worst-case targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.membership.canaries import mislabelled
+from dpaudit.membership.data import Data, FloatArray
+
+_JITTER = 1e-3  # of a record's distance from the middle: no two records become the same
+_LEAST_WIDTH = 1e-3  # of a column that hardly varies, relative to 1 and its middle
+QUIET, AS_GIVEN = "quiet", "as given"
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Canaries of one kind, and records that are asked about beside them.
+
+    ``queries``: each as long as ``data``: the record that a canary was made of, a sibling (of the
+    same kind, made by other draws), the canary reflected at the middle of the data.
+    """
+
+    data: Data
+    queries: tuple[Data, ...]
+
+    def of_users(self, records: int) -> Canaries:
+        """Each canary as a user who holds it ``records`` times."""
+        rows = np.repeat(np.arange(len(self.data)), records)
+        data = replace(self.data.take(rows), units=rows)
+        return Canaries(data, tuple(query.take(rows) for query in self.queries))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numeric records flattened, (n, columns), with the middle and the width of each column.
+
+    ``whole``: columns of whole numbers, whose middle is a value that occurs.
+    """
+
+    data: Data
+    rows: FloatArray
+    middle: FloatArray
+    width: FloatArray
+    whole: Any
+
+    @classmethod
+    def of(cls, data: Data) -> Table | None:
+        """None for records that are not numeric."""
+        if data.features.dtype.kind not in "fiub":
+            return None
+        rows = data.features.reshape(len(data), -1).astype(np.float64)
+        middle = np.quantile(rows, 0.5, axis=0, method="lower")
+        width = np.maximum(rows.std(axis=0), _LEAST_WIDTH * (1 + np.abs(middle)))
+        return cls(data, rows, middle, width, (rows == np.round(rows)).all(axis=0))
+
+    def near_middle(self, rows: FloatArray) -> FloatArray:
+        """These rows drawn close to the middle; columns of whole numbers are at it."""
+        return self.middle + np.where(self.whole, 0.0, _JITTER) * (rows - self.middle)
+
+    def records(self, rows: FloatArray, labels: Any) -> Data:
+        """Records of these rows, in the type and within the limits of the data."""
+        kind, shape = self.data.features.dtype, (len(rows), *self.data.features.shape[1:])
+        if kind.kind in "iu":
+            rows = np.clip(np.round(rows), np.iinfo(kind).min, np.iinfo(kind).max)
+        made = rows > 0.5 if kind.kind == "b" else rows
+        return Data(made.astype(kind).reshape(shape), labels)
+
+
+Change = Callable[[Table, FloatArray, Any], FloatArray]
+Kind = Callable[[Data, int, np.random.Generator], Canaries | None]
+
+
+def _changed(change: Change, label: Callable[[Data, int], Any]) -> Kind:
+    """A kind of ``change(table, rows, places) -> rows``: places 0, 1, ... are a canary's own."""
+
+    def kind(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+        table = Table.of(data)
+        if table is None:
+            return None
+        drawn = rng.permutation(np.resize(np.arange(len(data)), max(2 * count, len(data))))
+        base, other = table.rows[drawn[:count]], table.rows[drawn[count : 2 * count]]
+        labels, places = label(data, count), np.arange(count)
+        rows, sibling = change(table, base, places), change(table, other, places + count)
+        asked = (base, sibling, 2 * table.middle - rows)
+        queries = tuple(table.records(each, labels) for each in asked)
+        return Canaries(table.records(rows, labels), queries)
+
+    return kind
+
+
+def _unexpected(data: Data, count: int) -> Any:
+    """The rarest class, or a number 3 deviations above the mean; None for data without labels."""
+    if data.labels is None:
+        return None
+    if data.labels.dtype.kind == "f":
+        return np.full(count, data.labels.mean() + 3 * data.labels.std())
+    classes, sizes = np.unique(data.labels, return_counts=True)
+    return np.full(count, classes[np.argmin(sizes)])
+
+
+def _spike(size: float) -> Change:
+    """All columns at their middle but one, ``size`` widths away; up first, then down."""
+
+    def change(table: Table, rows: FloatArray, places: Any) -> FloatArray:
+        made, columns = table.near_middle(rows), places % rows.shape[1]
+        turn = np.where((places // rows.shape[1]) % 2, -1.0, 1.0)
+        made[np.arange(len(rows)), columns] += turn * size * table.width[columns]
+        return made
+
+    return change
+
+
+def _stretched(size: float) -> Change:
+    """A record ``size`` times as far from the middle as it is."""
+    return lambda table, rows, _: table.middle + size * (rows - table.middle)
+
+
+def _blank(table: Table, rows: FloatArray, _: Any) -> FloatArray:
+    """Every column at its middle."""
+    return table.near_middle(rows)
+
+
+def _fresh(table: Table, rows: FloatArray, places: Any) -> FloatArray:
+    """A value that nobody has, in the columns of whole numbers one after the other."""
+    made, columns = table.near_middle(rows), np.flatnonzero(table.whole)
+    for row, place in enumerate(places):
+        column, turn = columns[place % columns.size], place // columns.size
+        occurring = np.unique(table.rows[:, column])
+        beyond = np.arange(occurring[0], occurring[-1] + 2 + 2 * turn + len(rows))
+        free = np.setdiff1d(beyond, occurring)
+        made[row, column] = free[turn]
+    return made
+
+
+def _fresh_value(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    if data.features.dtype.kind in "OUS":
+        return _fresh_word(data, count, rng)
+    table = Table.of(data)
+    if table is None or not table.whole.any():
+        return None
+    return _changed(_fresh, _unexpected)(data, count, rng)
+
+
+def _fresh_word(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    """A word that nobody has, in the first cell of a record that holds text."""
+    cells = data.features.astype(object).reshape(len(data), -1)
+    texts = [column for column in range(cells.shape[1]) if isinstance(cells[0, column], str)]
+    if not texts or 2 * count > len(data):
+        return None
+    drawn, labels = rng.permutation(len(data)), _unexpected(data, count)
+
+    def records(chosen: Any, words: Sequence[str]) -> Data:
+        made = cells[chosen].copy()
+        for row, word in enumerate(words):
+            cell = str(made[row, texts[0]])
+            made[row, texts[0]] = f"{cell} {word}" if " " in cell else word
+        shaped = made.reshape(count, *data.features.shape[1:])
+        return Data(shaped if data.features.dtype.kind == "O" else shaped.astype(str), labels)
+
+    first, second = drawn[:count], drawn[count : 2 * count]
+    own = [f"canary{place}" for place in range(count)]
+    sibling = [f"sibling{place}" for place in range(count)]
+    return Canaries(records(first, own), (records(first, sibling), records(second, sibling)))
+
+
+def _mislabelled(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    if data.labels is None or 2 * count > len(data) or np.unique(data.labels).size < 2:
+        return None
+    made = mislabelled(data, 2 * count, rng)
+    first, second = np.arange(count), np.arange(count, 2 * count)
+    return Canaries(made.take(first), (made.take(second),))
+
+
+def _rare_class(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    """Records of the other classes, with the label of the rarest."""
+    if data.labels is None or data.labels.dtype.kind == "f":
+        return None
+    labels = _unexpected(data, count)
+    others = rng.permutation(np.flatnonzero(data.labels != labels[0]))
+    if 2 * count > others.size:
+        return None
+    made = [
+        Data(data.features[others[rows]], labels)
+        for rows in (slice(count), slice(count, 2 * count))
+    ]
+    return Canaries(made[0], (made[1],))
+
+
+def _far_label(size: float) -> Kind:
+    """Records with a real label ``size`` deviations above the mean."""
+
+    def label(data: Data, count: int) -> Any:
+        assert data.labels is not None  # noqa: S101 (asked below)
+        width = max(float(data.labels.std()), _LEAST_WIDTH)
+        return np.full(count, data.labels.mean() + size * width)
+
+    def kind(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+        if data.labels is None or data.labels.dtype.kind != "f":
+            return None
+        return _changed(lambda table, rows, _: rows.copy(), label)(data, count, rng)
+
+    return kind
+
+
+KINDS: dict[str, tuple[str, Kind]] = {
+    "spike": ("one column 10 widths from its middle", _changed(_spike(10), _unexpected)),
+    "fresh_value": ("a value or word that nobody else has", _fresh_value),
+    "mislabelled": ("another label than the record's", _mislabelled),
+    "far_label": ("a label 1,000 deviations from the mean", _far_label(1e3)),
+    "farthest_label": ("a label a million deviations from the mean", _far_label(1e6)),
+    "far_spike": ("one column 1,000 widths from its middle", _changed(_spike(1e3), _unexpected)),
+    "blank": ("every column at its middle", _changed(_blank, _unexpected)),
+    "rare_class": ("the label of the rarest class", _rare_class),
+    "stretched": (
+        "a record 10 times as far from the middle as it is",
+        _changed(_stretched(10), _unexpected),
+    ),
+    "longer_spike": ("one column 100 widths from its middle", _changed(_spike(1e2), _unexpected)),
+    "farthest_spike": (
+        "one column a million widths from its middle",
+        _changed(_spike(1e6), _unexpected),
+    ),
+    "short_spike": ("one column 3 widths from its middle", _changed(_spike(3), _unexpected)),
+}
+
+
+def kinds_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Kinds from "auto" (all), "spike,blank" or a sequence.
+
+    Errors: InvalidParameter for an unknown one.
+    """
+    listed = names.split(",") if isinstance(names, str) else list(names)
+    wanted = tuple(name.strip() for name in listed)
+    if wanted == ("auto",):
+        return tuple(KINDS)
+    for name in wanted:
+        if name not in KINDS:
+            raise InvalidParameter(
+                f"canaries = {name!r}: expected auto, none, or some of {', '.join(KINDS)}"
+            )
+    return wanted
+
+
+def crafted(kind: str, data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    """``count`` canaries of a kind for ``data``; None where such data cannot have them."""
+    return KINDS[kind][1](data, count, rng)
+
+
+def quieted(data: Data) -> Data | None:
+    """The records drawn to the middle of the data, of the commonest class but one of each other.
+
+    Real labels are at their median.  None for records that are not numeric.
+    """
+    table = Table.of(data)
+    if table is None:
+        return None
+    labels = data.labels
+    if labels is not None and labels.dtype.kind == "f":
+        labels = np.full(len(data), np.median(labels), dtype=labels.dtype)
+    elif labels is not None:
+        classes, firsts, sizes = np.unique(labels, return_index=True, return_counts=True)
+        kept = labels[firsts]
+        labels = np.full(len(data), classes[np.argmax(sizes)], dtype=labels.dtype)
+        labels[firsts] = kept
+    made = table.records(table.near_middle(table.rows), labels)
+    return replace(made, units=data.units)
+
+
+def outside(data: Data, canaries: Data) -> bool:
+    """Whether a canary's column or label is beyond those of the data."""
+    whole, made = Table.of(data), Table.of(canaries)
+    if whole is None or made is None:
+        return False
+    low, high = whole.rows.min(axis=0), whole.rows.max(axis=0)
+    beyond = bool(((made.rows < low) | (made.rows > high)).any())
+    if data.labels is None or canaries.labels is None or data.labels.dtype.kind != "f":
+        return beyond
+    return beyond or bool(canaries.labels.max() > data.labels.max())
