@@ -142,9 +142,12 @@ def declarations(kind: str) -> Any:
     rows = blocks.finished(log)
     if not rows:
         return f"there is no log of this code: run `make quality-{kind}` first"
-    return {
-        "declarations": sum(row["trees"] for row in rows),
-        "violations": sum(len(row["violations"]) for row in rows),
+    counts = ("trees", "comparisons", "unfinished", "seconds")
+    found = {key: sum(row[key] for row in rows) for key in counts if key in rows[0]}
+    many, seconds = found.pop("trees"), found.pop("seconds")
+    violations = sum(len(row["violations"]) for row in rows)
+    return {"declarations": many, "violations": violations, **found} | {
+        "milliseconds": round(1000 * seconds / many)
     }
 
 
@@ -162,10 +165,17 @@ def declaration_lines(parts: Parts) -> list[str]:
             "contradicted it",
         ),
     }
-    return [
-        f"{row['declarations']:,} {words[kind][0]}; {row['violations']} {words[kind][1]}.\n"
-        for kind, row in parts.items()
-    ]
+    lines = []
+    for kind, row in parts.items():
+        line = f"{row['declarations']:,} {words[kind][0]}; {row['violations']} {words[kind][1]}."
+        if "comparisons" in row:
+            line += (
+                f" {row['comparisons']:,} bounds were compared, {row['unfinished']:,} were refused "
+                "because they take more work than is allowed (3 s for the accountant and 3 s for "
+                f"the checker), and a declaration took {row['milliseconds']} ms on average."
+            )
+        lines.append(line + "\n")
+    return lines
 
 
 # --- audits ---------------------------------------------------------------------------------------

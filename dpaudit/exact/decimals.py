@@ -24,6 +24,8 @@ from dpaudit.exact.forms import (
 
 DIGITS = 12
 LARGEST_EXPONENT = 2**17
+# A number inside an expression that is still written down.
+LARGEST_INSIDE = 10**100
 
 
 def upper_fraction(ball: Any) -> Fraction | None:
@@ -75,6 +77,7 @@ def _as_fraction(value: Any, end: Callable[[Any], Fraction | None]) -> Fraction 
     return end(value if is_arb(value) else enclose(value))
 
 
+@lru_cache(maxsize=256)
 def _decimal(value: Fraction | None, digits: int, rounding: str) -> str:
     if value is None:
         return "inf"
@@ -114,9 +117,14 @@ def readable(value: Number) -> str:
 
 
 def is_printable(value: Number) -> bool:
-    """Whether the digits of a number, or of those inside an expression, can be written down."""
+    """Whether the digits of a number, or of those inside an expression, can be written down.
+
+    SymPy orders an expression's terms by their values before it writes them, which takes it seconds
+    where the exponent of an exponential is that large.
+    """
     if not is_symbolic(value):
         return is_short(value)
     import sympy
 
-    return all(is_short(canonical(part)) for part in value.atoms(sympy.Rational))
+    parts = map(canonical, value.atoms(sympy.Rational))
+    return all(is_short(part) and abs(part) < LARGEST_INSIDE for part in parts)

@@ -28,7 +28,7 @@ from dpaudit.grids.discrete import (
     TooFine,
     checked,
 )
-from dpaudit.grids.masses import NO_OUTCOMES, Closed, Outcomes, as_float, cells_from
+from dpaudit.grids.masses import NO_OUTCOMES, Closed, Outcomes, as_float, as_rate, cells_from
 from dpaudit.grids.noise import (
     NORMAL_FACTOR,
     atom_loss,
@@ -67,6 +67,7 @@ __all__ = [
     "Side",
     "TooFine",
     "as_float",
+    "as_rate",
     "atom_loss",
     "binomial_masses",
     "by_chords",

@@ -19,7 +19,7 @@ from dpaudit.grids.discrete import (
     Side,
     TooFine,
 )
-from dpaudit.grids.masses import Outcomes, as_float, cells_from
+from dpaudit.grids.masses import Outcomes, as_rate, cells_from
 from dpaudit.grids.noise import finite, mixed_losses
 
 MOST_NODES = 2**13
@@ -130,7 +130,7 @@ def mixture_of(discrete: Discrete, rate: object, grid: Grid, side: Side) -> Disc
     Its profile is rate * g(1 + (x - 1) / rate) for x > 1 - rate: nodes of loss l move to
     log(1 - rate + rate exp(l)), with the same Q masses.
     """
-    share = as_float(rate, "rate")
+    share = as_rate(rate)
     base = outcomes_of(discrete, side)
     mixed = Outcomes(
         mixed_losses(base.losses, share), (1 - share) * base.q + share * base.p, base.q

@@ -22,6 +22,8 @@ from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 NORMAL_FACTOR = 32 * UNIT
 LARGEST_LOSS = 1e7
 SMALLEST = 1e-290
+# Of 1 - rate: a float's rounding of the rate changes it by a millionth of itself at most.
+NEAREST_TO_ONE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,19 @@ def as_float(value: Number, place: str) -> float:
     if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
         raise InvalidParameter(f"{place} = {readable(value)}: expected a number of moderate size")
     return result
+
+
+def as_rate(value: Number) -> float:
+    """The nearest float of a sampling rate, of which 1 - rate is close too.
+
+    Errors: InvalidParameter for a rate so near to 1 that a float rounds the difference away.
+    """
+    rate = as_float(value, "rate")
+    if value != 1 and enclose(1 - value) < NEAREST_TO_ONE:
+        raise InvalidParameter(
+            f"rate = {readable(value)}: expected 1, or a rate that is below 1 by 1e-10 at least"
+        )
+    return rate
 
 
 def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:

@@ -80,7 +80,7 @@ class Mixed(Pair):
         base = self.base.loss_masses(tail)
         if base is None or self.rate == 1:
             return base
-        return grids.mixture(base, grids.as_float(self.rate, "rate"))
+        return grids.mixture(base, grids.as_rate(self.rate))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         cells = self.cells(grid)

@@ -33,6 +33,7 @@ from typing import Any
 
 from dpaudit.errors import Unsupported
 from dpaudit.exact import Number
+from dpaudit.exact.effort import spend
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.events.group_rules import moves_together
 from dpaudit.families.sampling.rules import amplified, mixed, mixed_away
@@ -72,6 +73,8 @@ IN_PLACE = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 ZEROED = (Adjacency.ZERO_OUT,)
 COMING = (Adjacency.ADD_REMOVE,)
 PLACES = 60
+# Units of work of an incomplete beta integral of 512 bits.
+INTEGRAL = 250_000
 
 
 @in_every_calculus
@@ -113,7 +116,8 @@ for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
 def chance_of_cut(node: TruncatedPoisson) -> Fraction:
     """P(binomial(population - 1, rate) >= batch_size), rounded up to ``PLACES`` decimals.
 
-    An incomplete beta integral: P(binomial(m, q) >= B) = I_q(B, m - B + 1).
+    An incomplete beta integral: P(binomial(m, q) >= B) = I_q(B, m - B + 1), or 1 less that of the
+    rest, whichever is smaller: of one that is almost 1 the digits take seconds, or are not found.
     """
     others, most = int(node.population) - 1, int(node.batch_size)
     if most > others:
@@ -124,7 +128,11 @@ def chance_of_cut(node: TruncatedPoisson) -> Fraction:
 
     with flint.ctx.workprec(512):
         rate = flint.arb(flint.fmpq(node.rate.numerator, node.rate.denominator))
-        found = rate.beta_lower(most, others - most + 1, regularized=True)
+        spend(INTEGRAL, "the chance that a batch is cut")
+        if most > others * node.rate:
+            found = rate.beta_lower(most, others - most + 1, regularized=True)
+        else:
+            found = 1 - (1 - rate).beta_lower(others - most + 1, most, regularized=True)
         if not found <= 1:
             return Fraction(1)  # of so many records the integral is not found
         scaled = (found * flint.arb(10) ** PLACES).upper().ceil().fmpz()

@@ -8,6 +8,7 @@ from typing import Any
 from dpaudit.check.theorem import Table, Theorem, always, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, log, settled
+from dpaudit.exact.effort import spend
 from dpaudit.nodes import postorder
 from dpaudit.pairs import (
     Allocated,
@@ -24,6 +25,8 @@ ZEROED = frozenset({"zero_out"})
 COMING = frozenset({"add_remove"})
 ADDING_UP = frozenset({"Gaussian", "Laplace", "Assuming", "Compose", "Group", "Repeat"})
 DECIMALS = 60
+# Units of work of an incomplete beta integral.
+TAIL = 250_000
 
 
 def _moves_as_one(child: Any) -> bool:
@@ -55,7 +58,10 @@ def _shuffled(node: Any, base: Losses) -> Losses:
 
 
 def _cut(node: Any) -> Fraction:
-    """1 minus the chance that fewer than batch_size of the others come."""
+    """1 minus the chance that fewer than batch_size of the others come.
+
+    That many come is the rarer event above the mean, and has its digits sooner there.
+    """
     import flint
 
     others, most = int(node.population) - 1, int(node.batch_size)
@@ -64,11 +70,14 @@ def _cut(node: Any) -> Fraction:
     if node.rate == 1:
         return Fraction(1)
     with flint.ctx.workprec(640):
+        spend(TAIL, "the chance that a batch is cut")
         left = flint.arb(flint.fmpq(node.rate.denominator - node.rate.numerator))
-        fewer = (left / int(node.rate.denominator)).beta_lower(
-            others - most + 1, most, regularized=True
-        )
-        scaled = ((1 - fewer) * flint.arb(10) ** DECIMALS).upper()
+        left /= int(node.rate.denominator)
+        if others * node.rate < most:
+            cut = (1 - left).beta_lower(most, others - most + 1, regularized=True)
+        else:
+            cut = 1 - left.beta_lower(others - most + 1, most, regularized=True)
+        scaled = (cut * flint.arb(10) ** DECIMALS).upper()
         if not scaled.is_finite() or scaled >= 10**DECIMALS:
             return Fraction(1)
         return Fraction(int(scaled.ceil().fmpz()), 10**DECIMALS)

@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Reals
-from dpaudit.grids.masses import as_float
+from dpaudit.grids.masses import as_float, as_rate
 from dpaudit.grids.noise import atom_loss
 from dpaudit.pairs import (
     Pair,
@@ -270,7 +270,7 @@ def _discrete(pair: Pair, times: int) -> SampledDiscrete | None:
     shift, variance = lattice.shift, lattice.variance
     if shift == 0 or shift != int(shift) or sample.rate in (0, 1):
         return None
-    rate = as_float(sample.rate, "rate")
+    rate = as_rate(sample.rate)
     found = SampledDiscrete(
         as_float(variance, "variance"), abs(int(shift)), rate, pair.is_swapped, times
     )
@@ -285,7 +285,7 @@ def _sampled(pair: Pair, times: int) -> SampledNormal | None:
         return None
     if shift == 0 or sample.rate in (0, 1):
         return None
-    mu, rate = as_float(shift, "mu"), as_float(sample.rate, "rate")
+    mu, rate = as_float(shift, "mu"), as_rate(sample.rate)
     return SampledNormal(mu, rate, pair.is_swapped, float(times))
 
 

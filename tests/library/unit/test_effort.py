@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -12,12 +13,16 @@ import sympy
 import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import total_over
 from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
+from dpaudit.families.batches import TruncatedPoisson
+from dpaudit.families.batches.rules import chance_of_cut
+from dpaudit.families.batches.theorem import _cut
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.distributed import DistributedGaussianVector
 from dpaudit.families.opaque import ZCDP
+from dpaudit.families.tabular import ThresholdedDiscreteLaplace
 from dpaudit.nodes import Node
 from tests.support import wire_fuzz
 
@@ -118,3 +123,29 @@ def test_a_closed_form_is_searched_once() -> None:
         assert spent > 100_000
         assert total_over((K**2 - 1) ** 2 / 7, K, Fraction(10**30)) == closed
         assert budget.spent < spent + 1000
+
+
+@pytest.mark.parametrize("batch", [12, 99_999_000, 100_001_000, 200_000_000])
+def test_the_chance_of_a_cut_among_a_billion_records_is_found_in_time(batch: int) -> None:
+    """By the accountant and the checker, on either side of the mean; it took 14 s."""
+    node = TruncatedPoisson(dp.Gaussian("g", 4), "0.1", 10**9, batch)
+    with wire_fuzz.limited(1.5):
+        found = chance_of_cut(node)
+        assert found == _cut(node)
+    deviations = (100_000_000 - batch) / math.sqrt(9e7)
+    assert float(found) == pytest.approx(0.5 + 0.5 * math.erf(deviations / math.sqrt(2)), abs=1e-3)
+
+
+def test_numbers_of_hundreds_of_digits_are_named_in_time() -> None:
+    """SymPy would order exponentials of such numbers by their values; it took 9 s."""
+    node = ThresholdedDiscreteLaplace("t", 2, 4, 10**300, 2)
+    with wire_fuzz.limited(2):
+        assert account(node).epsilon("1e-6").upper > 10**6
+
+
+@pytest.mark.parametrize("below_one", ["1e-30", "1e-17", "1e-11"])
+def test_a_rate_that_a_float_takes_for_one_is_refused_in_words(below_one: str) -> None:
+    """It ended in a ValueError of the logarithm of 0."""
+    sampled = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 1), 1 - Fraction(below_one)), 5)
+    with pytest.raises(InvalidParameter, match="expected 1, or a rate that is below 1 by 1e-10"):
+        account(sampled).epsilon("1e-6")
