@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
@@ -26,11 +26,9 @@ from dpaudit.pairs import (
     product,
 )
 from dpaudit.pairs.core import Replacement, Sample
-from dpaudit.profiles.closed.alike import epsilon_alike
 from dpaudit.profiles.closed.crowd import MOST, crowd_of, delta_crowd, epsilon_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.single import delta_single, epsilon_single
-from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
 from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
@@ -43,7 +41,6 @@ from dpaudit.profiles.fourier.game import (
 )
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import CLOSE, delta_smooth, epsilon_smooth
-from dpaudit.profiles.grid.corner import delta_at_corner
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
     WIDTH,
@@ -62,8 +59,8 @@ SELDOM = Fraction(1, 500)
 FOR_LITTLE = 100
 # Of widths that are tried in turn where an answer is no narrower than asked.
 WIDER = 10
-# Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
-DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
+# Relative: ends as near as this are nearer than any grid of a few thousand nodes.
+OUT_OF_GRIDS = Fraction(1, 10**7)
 
 # Fewer rounds of sampled noise are the grid's where their transforms need a smoothing: as narrow,
 # and verified in a tenth of the time.  Of more kinds of them a grid takes longer, and memory that
@@ -114,9 +111,6 @@ def _epsilon(
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
     _settled(pair, width)
-    alike = epsilon_alike(pair, wanted)
-    if alike is not None:
-        return alike
     if wanted == 0 or pair.has_delta:
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
@@ -127,9 +121,6 @@ def _epsilon(
         known = composed(pair, wanted, width)
         narrow = _is_narrow(known, width) or is_infinite(known.upper)
         return known if narrow else epsilon_game(*record, wanted, known, width)
-    told = epsilon_told(pair, wanted)
-    if told is not None and _is_settled(told, width):
-        return told
     return _transformed(pair, wanted, width, composed, near)
 
 
@@ -188,11 +179,6 @@ def _nearest(
     if near or (report is not None and (report.others > MOST or report.is_polled)):
         return crowd
     return narrowest(by_grid(), crowd)
-
-
-def _is_settled(told: Interval, width: float) -> bool:
-    """Whether ends are as near as asked, or to eight digits."""
-    return _is_narrow(told, width) or told.upper - told.lower <= told.upper * DIGITS
 
 
 def _is_out_of_grids(found: Interval) -> bool:
@@ -307,17 +293,8 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
         known = delta_composed(pair, at, width)
         narrow = known.upper - known.lower <= known.upper * Fraction(width)
         return known if narrow else delta_game(*record, at, known, width)
-    told = delta_told(pair, at)
-    if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
-        return told
-    parts = parts_of(pair)
-    found = None if _few_sampled(pair) else delta_smooth(parts, at, width)
-    if found is None:
-        found = delta_composed(pair, at, width)
-    narrow = found.upper - found.lower <= found.upper * Fraction(width)
-    corner = None if narrow else delta_at_corner(parts, at)
-    others = [other for other in (told, corner) if other is not None]
-    return reduce(narrowest, others, found)
+    smooth = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
+    return delta_composed(pair, at, width) if smooth is None else smooth
 
 
 def advantage_interval(pair: Pair) -> Interval:

@@ -15,7 +15,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.check.profile.alike import alike_at_most
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.closed import (
     closed_at_least,
@@ -25,7 +24,6 @@ from dpaudit.check.profile.closed import (
     largest_loss_at_most,
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
-from dpaudit.check.profile.corner import corner_bound
 from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
@@ -34,7 +32,6 @@ from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.polls import polled_at_most
 from dpaudit.check.profile.sampled import is_sampled
 from dpaudit.check.profile.slots import slots_below
-from dpaudit.check.profile.told import told_at_least, told_at_most
 from dpaudit.check.profile.transforms import (
     FEW_INTEGRALS,
     Choices,
@@ -76,12 +73,9 @@ SUMS = ("fourier", "closed transforms")
 COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
 FIELDS: dict[str, set[str]] = {
     "": set(),
-    "alike": set(),
     "closed": {"epsilon"},
-    "told apart": {"epsilon"},
     "crowd": {"epsilon"},
     "poll": {"epsilon"},
-    "corner": {"nodes"},
     "largest loss": set(),
     "game": {
         "side",
@@ -102,13 +96,8 @@ FIELDS: dict[str, set[str]] = {
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
 # Forms that need no more than the number that they show.
-AT_MOST = {
-    "alike": alike_at_most,
-    "told apart": told_at_most,
-    "crowd": crowd_at_most,
-    "poll": polled_at_most,
-}
-AT_LEAST = {"told apart": told_at_least, "crowd": crowd_at_least}
+AT_MOST = {"crowd": crowd_at_most, "poll": polled_at_most}
+AT_LEAST = {"crowd": crowd_at_least}
 OWN_PARAMETERS = (
     "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
 )
@@ -183,14 +172,14 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form in ("closed", "told apart", "crowd", "poll"):
+    if form in ("closed", "crowd", "poll"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
         beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
         chance = 0 <= _number(row["delta"]) <= 1
         return chance and row["side"] == side and beyond >= -ROUNDED * (1 + value)
-    return form in ("largest loss", "corner") or value == 0
+    return form == "largest loss" or value == 0
 
 
 def _upper(
@@ -395,13 +384,7 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
 
 
-def _cornered(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
-    """delta next to the largest loss, on nodes twice as near."""
-    factors = [(factor, _whole(times)) for factor, times in pair.factors]
-    return Fraction(corner_bound(factors, epsilon, 2 * int(_number(row["nodes"])), sign))
-
-
-OWN_BOUNDS = {"game": _played, "corner": _cornered}
+OWN_BOUNDS = {"game": _played}
 
 
 def _is_far_apart(factor: Pair) -> bool:

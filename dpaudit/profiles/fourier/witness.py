@@ -27,11 +27,8 @@ form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, 
 J + 1; ``error`` is the sum of all errors but the smoothing's gap.
 form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
 form "crowd": windows of counts, :mod:`dpaudit.profiles.closed.crowd`, at ``epsilon``.
-form "alike": epsilon 0 by :mod:`dpaudit.profiles.closed.alike`.
-form "told apart": the sums of :mod:`dpaudit.profiles.closed.told` at ``epsilon``.
 form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
 ``cells`` of places of so many ``parts`` (0: splices), under a ``tilt``, ``tail`` left out a round.
-form "corner": :mod:`dpaudit.profiles.grid.corner` with so many ``nodes``.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """
