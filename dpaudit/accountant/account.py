@@ -37,7 +37,7 @@ from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
-from dpaudit.scope import Scope, Trust, central
+from dpaudit.scope import Adjacency, Scope, Trust, central
 
 if TYPE_CHECKING:
     from dpaudit.accountant.symbolic import SymbolicProfile
@@ -389,15 +389,19 @@ class Account:
         return found
 
     def _why_none(self) -> str:
-        table = []
-        for node in postorder(self.node):
-            has = [c.name for c in CALCULI.values() if c.has(node, self.scope)]
-            table.append((len(has), node, has))
-        _, node, has = min(table, key=lambda row: row[0])
-        rules_for = ", ".join(has) or "no calculus"
+        nodes = list(postorder(self.node))
+        by_node = [[c.name for c in CALCULI.values() if c.has(n, self.scope)] for n in nodes]
+        node, has = min(zip(nodes, by_node, strict=True), key=lambda row: len(row[1]))
+        others = [
+            each
+            for each in Adjacency
+            if any(all(c.has(n, self.scope.under(each)) for n in nodes) for c in CALCULI.values())
+        ]
+        way_out = f"; rules cover it under {' and under '.join(others)}" if others else ""
         return (
             f"{find_path(self.node, node)}: no one calculus covers the whole declaration under "
-            f"{self.scope.adjacency}; this node has rules in {rules_for}"
+            f"{self.scope.adjacency}; this node has rules in {', '.join(has) or 'no calculus'}"
+            f"{way_out}"
         )
 
     def upper(self, claim: Node) -> Step:

@@ -121,10 +121,12 @@ DRAWN = ("poisson", "users", "fixed")
 
 def dp_sgd(
     *,
-    n: int,
-    batch: int,
-    epochs: object,
     sigma: object,
+    n: int | None = None,
+    batch: int | None = None,
+    epochs: object = None,
+    rate: object = None,
+    steps: int | None = None,
     sampling: str = "poisson",
     largest: int | None = None,
     layers: int = 1,
@@ -148,6 +150,8 @@ def dp_sgd(
     mean by twice the norm.  ``clipped_share``: noise, of so many records, on how many gradients
     were clipped, which moves the norm (adaptive clipping).  Batches that are accumulated from
     several physical ones count as one batch.
+    ``rate``, ``steps``: in the place of ``n``, ``batch`` and ``epochs``, where coins draw batches:
+    each record is in each of ``steps`` batches with the chance ``rate``.
     ``adjacency``: under which the run is accounted for, by default the sampling's own.  Under
     replace_one a record moves a clipped sum by two norms, and the noise multiplier of the
     declaration is half of sigma.
@@ -158,9 +162,11 @@ def dp_sgd(
     noise of sigma / k, Poisson sampled.  Under every other sampling records are drawn, and the
     guarantee is one of a group of k: of J clipped gradients, J binomial(k, batch / n), where the
     sampling is ``poisson``.
-    Errors: InvalidParameter for a sampling that is none of these, a batch larger than the data,
-    passes that are not whole where they must be, microbatches that coins may shift, users whose
-    contributions have no bound, or one above all n records.
+    Errors: InvalidParameter where neither or both of the two ways to say how batches are drawn are
+    given, or a rate with a ``sampling`` that needs the numbers of records; for a sampling that is
+    none of these, a batch larger than the data, passes that are not whole where they must be,
+    microbatches that coins may shift, users whose contributions have no bound, or one above all n
+    records.
     Source: Abadi and others 2016 (the algorithm); Andrew, Thakkar, McMahan, Ramaswamy 2021
     (adaptive clipping); McMahan, Ramage, Talwar, Zhang 2018 (users drawn); Charles and others
     2024, Fine-Tuning Large Language Models with User-Level Differential Privacy (records of users
@@ -172,9 +178,18 @@ def dp_sgd(
     Repeat(times=10000)
       PoissonSampled(rate=0.01)
         Gaussian('gradient', noise_multiplier=1, under='add_remove zero_out')
+    >>> dp.dp_sgd(sigma=1, rate=0.01, steps=10_000) == run
+    True
     """
+    if rate is None and steps is None:
+        run = _batches(n, batch, epochs, sigma)
+    elif (n, batch, epochs) == (None, None, None):
+        counted = any((largest, clipped_share is not None, microbatch != 1))
+        run = _by_rate(rate, steps, sigma, sampling, counted=counted)
+    else:
+        raise InvalidParameter("dp_sgd: give n, batch and epochs, or rate and steps, not both")
     return _declared(
-        _batches(n, batch, epochs, sigma),
+        run,
         sampling,
         largest=largest,
         layers=layers,
@@ -585,7 +600,34 @@ def _sampling(name: object, place: str = "sampling") -> tuple[Callable[[Batches]
     return _SAMPLINGS[name]
 
 
+def _by_rate(
+    rate: object, steps: object, sigma: object, sampling: str, *, counted: bool
+) -> Batches:
+    """Batches of coins: as many records as the rate's denominator give the same declaration.
+
+    ``counted``: whether another argument speaks of numbers of records, which a rate leaves open.
+    """
+    if rate is None or steps is None:
+        raise InvalidParameter(f"{'rate' if rate is None else 'steps'}: missing; give both")
+    if sampling != "poisson" or counted:
+        raise InvalidParameter(
+            "rate and steps: they do not tell the numbers of records, which this run needs; give "
+            "n, batch and epochs"
+        )
+    chance, rounds = exact(rate, "rate"), integer(steps, "steps")
+    if is_symbolic(chance) or not 0 < chance <= 1:
+        raise InvalidParameter(f"rate = {rate}: expected a number above 0 and at most 1")
+    chance = Fraction(chance)
+    return _batches(chance.denominator, chance.numerator, chance * rounds, sigma)
+
+
 def _batches(n: object, batch: object, epochs: object, sigma: object) -> Batches:
+    given = {"n": n, "batch": batch, "epochs": epochs}
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise InvalidParameter(
+            f"{', '.join(missing)}: missing; give n, batch and epochs, or rate and steps"
+        )
     records, size = integer(n, "n"), integer(batch, "batch")
     if size > records:
         raise InvalidParameter(f"batch = {size}: larger than n = {records} records")

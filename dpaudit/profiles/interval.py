@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -51,8 +50,3 @@ def rounded_down(value: object) -> Fraction:
     """A decimal of 12 digits that is not above the value, and not below 0."""
     text = decimal_lower(value)
     return max(Fraction(0), Fraction(0) if text == "-inf" else Fraction(text))
-
-
-def as_infinite(value: float | None) -> bool:
-    """Whether a float bound is missing or not finite."""
-    return value is None or not math.isfinite(value)

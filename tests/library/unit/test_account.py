@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sympy
 
+import dpaudit as dp
 from dpaudit.accountant.account import Account, account, account_table
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
@@ -97,6 +98,13 @@ def test_a_tradeoff_takes_the_routes_that_answer() -> None:
     assert opened.epsilon(0).upper == 6
     assert 0 < opened.tradeoff(Fraction(1, 10)).lower <= 1 - even
     assert opened.advantage().upper < 1
+
+
+def test_a_refusal_names_the_adjacency_that_has_rules() -> None:
+    node = dp.Shuffled(dp.RandomizedResponse("answer", 1), 100)
+    with pytest.raises(Unsupported, match=r"add_remove; .*; rules cover it under replace_one"):
+        account(node, "add_remove").epsilon(1e-5)
+    assert account(node, "replace_one").epsilon(1e-5).upper < 1
 
 
 def test_no_route_and_no_rule_are_named() -> None:

@@ -37,6 +37,27 @@ def test_poisson_batches_have_the_known_epsilon() -> None:
     assert 6.1876 < bound.lower <= bound.upper < 6.1878  # shared recipe, 40-digit masses
 
 
+def test_a_rate_and_steps_say_what_records_and_batches_say() -> None:
+    by_rate = dp.dp_sgd(sigma=1, rate="0.01", steps=1000, layers=2)
+    assert by_rate == dp.dp_sgd(n=60_000, batch=600, epochs=10, sigma=1, layers=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"rate": 0.1}, "steps: missing"),
+        ({"n": 5}, "batch, epochs: missing"),
+        ({"rate": 0.1, "steps": 3, "n": 4}, "not both"),
+        ({"rate": 0.1, "steps": 3, "sampling": "fixed"}, "the numbers of records"),
+        ({"rate": 0.1, "steps": 3, "microbatch": 2}, "the numbers of records"),
+        ({"rate": 2, "steps": 3}, "at most 1"),
+    ],
+)
+def test_a_run_is_described_in_one_way(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        dp.dp_sgd(sigma=1, **settings)
+
+
 def test_sigma_is_over_the_clipping_norm() -> None:
     """Replacing a record moves a clipped sum by twice the norm: half the noise multiplier."""
     run = dp.dp_sgd(n=1000, batch=10, epochs=1, sigma=2, sampling="fixed")
