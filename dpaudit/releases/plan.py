@@ -56,6 +56,10 @@ ROUNDS = 12
 ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
+# Of noise of scale 1 and of deviation 1: 5% lie further away.
+LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
+GAIN = 1.002  # of an amount, by which another kind of noise must do better
+MOST_CHOSEN = 10  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better
 LISTED_DEVIATION = 50  # above it a rounded normal has the discrete law to 1e-4
 MOST_DRAWS = 500  # each is drawn, attacked and accounted one after the other
 Leaf: TypeAlias = (
@@ -65,6 +69,7 @@ Leaf: TypeAlias = (
     | ThresholdedDiscreteLaplace
 )
 Noise: TypeAlias = Leaf | Node  # a program's whole declaration
+_Shares: TypeAlias = Mapping[str, tuple[Part, Fraction]]
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ class Release:
                 f"{float(self.delta):g}; give them less"
             )
         try:
-            plan = _searched(self, shares, float(told))
+            plan = _chosen(self, shares, float(told))
         except ArithmeticError:  # of floats that overflow, or are 0
             raise InvalidParameter(
                 f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
@@ -406,28 +411,91 @@ def _check_programs(release: Release, parts: Sequence[Part]) -> None:
         )
 
 
-def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], told: float) -> Plan:
-    """Secants of the composed guarantee, the first point at a rough width; the best that keeps."""
+def _chosen(release: Release, shares: _Shares, told: float) -> Plan:
+    """The plan with the smallest largest relative error, over the kinds of noise of its parts.
+
+    Under a budget with delta or rho, a part has the same margin of Gaussian and of Laplace noise at
+    the same amount.  So the choice that keeps the budget at the largest amount has the smallest
+    margins, in the proportions that the items' weights ask for.  Gaussian noise of all parts and
+    Laplace noise of all are compared, and then single parts are changed as long as one gains.
+    """
     claimed = float(Claim(release.budget, by="plan").value)
-    best: tuple[float, Plan] | None = None
+    start = _start(release.budget, claimed, told)
+    free = frozenset(
+        label for label, (part, _) in shares.items() if isinstance(part, Vector) and not part.noise
+    )
+    if isinstance(release.budget, PureDP) or not free:
+        return _searched(release, shares, frozenset(), start)[1]
+    amount, plan = _searched(release, shares, frozenset(), start)
+    best: tuple[float, Plan, frozenset[str]] = amount, plan, frozenset()
+
+    def gains(laplace: frozenset[str]) -> bool:
+        """Whether these parts of Laplace noise keep the budget at more than the best amount."""
+        nonlocal best
+        try:
+            start = best[0] * GAIN
+            tried = _plan(release, shares, start, laplace)
+            pure = _pure(tried)
+            if pure > claimed and _cost(tried, claimed, rough=True) > claimed * (1 + ROUGH):
+                return False
+            # Without delta the epsilons add up; with it there is a little more than that.
+            known = pure <= claimed
+            start *= (claimed / pure) ** 2 if known else 1.0
+            amount, plan = _searched(release, shares, laplace, start, near=known)
+        except (Unsupported, ArithmeticError):  # no rule of the budget's measure for Laplace noise
+            return False
+        if amount > best[0]:
+            best = amount, plan, laplace
+            return True
+        return False
+
+    if len(free) <= MOST_CHOSEN:
+        gains(free)
+        while any(gains(best[2] ^ {label}) for label in sorted(free)):
+            pass
+    return best[1]
+
+
+def _pure(plan: Plan) -> float:
+    """The pure epsilon of a plan under a budget of epsilon; infinite where it has none."""
+    if not isinstance(plan.release.budget, ApproxDP) or "pure" not in plan.account.routes():
+        return math.inf
+    return _float(plan.account.step("pure").value)
+
+
+def _searched(
+    release: Release,
+    shares: _Shares,
+    laplace: frozenset[str],
+    amount: float,
+    *,
+    near: bool = False,
+) -> tuple[float, Plan]:
+    """The largest amount that keeps the budget, and its plan.
+
+    Secants of the composed guarantee, the first point at a rough width, if it is not ``near`` what
+    is looked for; the best that keeps.
+    """
+    claimed = float(Claim(release.budget, by="plan").value)
+    best: tuple[float, float, Plan] | None = None
     tried: list[tuple[float, float]] = []
-    amount = _start(release.budget, claimed, told)
     for number in range(ROUNDS):
-        plan = _plan(release, shares, amount)
-        cost = _cost(plan, claimed, rough=number == 0)
-        if number > 0 and cost <= claimed and (best is None or cost > best[0]):
-            best = cost, plan
+        plan = _plan(release, shares, amount, laplace)
+        rough = number == 0 and not near
+        cost = _cost(plan, claimed, rough=rough)
+        if not rough and cost <= claimed and (best is None or cost > best[0]):
+            best = cost, amount, plan
             if claimed - cost <= CLOSE * claimed:
                 break
         tried.append((amount, cost))
         amount = _next(tried, claimed)
     for _ in range(ROUNDS):
         if best is not None:
-            return best[1]
+            return best[1:]
         amount *= 0.98
-        plan = _plan(release, shares, amount)
+        plan = _plan(release, shares, amount, laplace)
         cost = _cost(plan, claimed, rough=False)
-        best = (cost, plan) if cost <= claimed else None
+        best = (cost, amount, plan) if cost <= claimed else None
     raise Unsupported("plan: no noise was found that keeps the budget; ask for less of it")
 
 
@@ -489,7 +557,8 @@ def _float(value: Any) -> float:
     return math.inf if is_infinite(value) else float(enclose(value).upper())
 
 
-def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: float) -> Plan:
+def _plan(release: Release, parts: _Shares, amount: float, laplace: frozenset[str]) -> Plan:
+    """The plan at an amount, with Laplace noise on some parts beside those that ask for it."""
     pure = isinstance(release.budget, PureDP)
     leaves: dict[str, Noise] = {}
     nodes: list[Node] = []
@@ -498,7 +567,10 @@ def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: 
             leaves[label] = part.program.declared(release.schema, release.scope)
             nodes.append(leaves[label])
             continue
-        leaf = _leaf(part, amount * float(share), release.adjacency, pure=pure)
+        chosen = part
+        if isinstance(part, Vector) and label in laplace:
+            chosen = replace(part, noise=LAPLACE)
+        leaf = _leaf(chosen, amount * float(share), release.adjacency, pure=pure)
         leaves[label] = leaf
         times = part.times if isinstance(part, Choice) else 1
         nodes.append(leaf if times == 1 else Repeat(leaf, times))
@@ -524,6 +596,9 @@ def _leaf(
     if isinstance(part, Thresholded):
         return _thresholded(part, epsilon, adjacency)
     if part.noise == LAPLACE or (pure and not part.noise):
+        if not pure:
+            # The margin is that of Gaussian noise at the same amount.
+            epsilon *= LAPLACE_95 / GAUSSIAN_95 * moves.absolute / math.sqrt(moves.squared)
         return DiscreteLaplace(part.label, rounded_up(moves.absolute / epsilon), moves.absolute)
     if pure:
         raise Unsupported(

@@ -106,6 +106,7 @@ def test_the_measures_of_a_plan_are_those_of_its_printed_noise(folder: Path, bud
     of Gaussian noise of such a mu (Balle, Wang 2018, Theorem 8), to half a percent.
     """
     plan = PLAN.replace("epsilon = 1\ndelta = 1e-6", budget)
+    plan = plan.replace('query = "count"', 'query = "count"\nnoise = "gaussian"')
     (folder / "plan.toml").write_text(plan.replace('ledger = "ledger.sqlite"\n', ""))
     found = run("plan", str(folder / "plan.toml"), "--json")
     assert found.exit_code == 0, found.output

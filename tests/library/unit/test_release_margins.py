@@ -83,8 +83,11 @@ def test_without_the_noise_of_least_squares_margins_fail(monkeypatch: pytest.Mon
 def test_without_the_interval_of_clipped_tables_margins_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A table of empty cells, whose total is not measured: what is clipped moves it far."""
-    items = (Count(name="sexes", by="sex"), Count(name="cells", by=("sex", "age"), edges=AGES))
+    """A table of empty cells, whose totals are measured badly: clipping moves them far."""
+    items = (
+        Count(name="sexes", by="sex", weight="0.01"),
+        Count(name="cells", by=("sex", "age"), edges=AGES),
+    )
     names = ("sexes", "cells")
     release = Release(
         "t",
@@ -101,15 +104,15 @@ def test_without_the_interval_of_clipped_tables_margins_fail(
     def missed() -> int:
         rows = [
             row
-            for _ in range(50)
+            for _ in range(40)
             for row in published_rows(plan, noisy(plan, empty, rng))
             if row.item == "sexes"
         ]
         return sum(abs(row.value) > row.error for row in rows)
 
-    assert missed() <= binom.isf(1e-7, 100, 0.05)
+    assert missed() <= binom.isf(1e-7, 80, 0.05)
     monkeypatch.setattr(post, "_above_zero", lambda row, value: replace(row, value=value))
-    assert missed() > binom.isf(1e-7, 100, 0.05)
+    assert missed() > binom.isf(1e-7, 80, 0.05)
 
 
 def test_of_laplace_noise_a_mean_needs_more_than_1_96_deviations(
