@@ -16,6 +16,7 @@ The search sees runs of its own, which no audit counts.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from dpaudit.audit.attack import unused_releases
 from dpaudit.audit.bounds.weighted import PilotLosses, Sought
 from dpaudit.audit.examine.displacement import others_than
 from dpaudit.audit.examine.made import World, across
-from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.meter import Meter, TooLong
 from dpaudit.curator.curator import Batch, Program, Request
 from dpaudit.curator.proposal import Proposal, Proposer, Weighted
 from dpaudit.curator.uses import grouped
@@ -51,6 +52,7 @@ BETTER = 1.005  # times the best so far, from which a pair takes its place
 MOST_ASKED, GENERATIONS, STUCK, MUTANTS = 40, 12, 3, 12
 DISCRETE_TRIALS, DISCRETE_SHIFT = 32, 50.0  # of runs where choices are released
 MOST_PARTS = 64  # of which records are told apart where releases share noise
+HELD = 20_000_000  # numbers that they may keep of earlier releases
 PATIENCE, DISCRETE_PATIENCE = 40, 200  # steps that find nothing, after which a search ends
 ANGLES = (0.4, 0.8, 1.2, np.pi - 1.2, np.pi - 0.8, np.pi - 0.4)  # to a released direction
 FULL = 0.995  # of the squared distance that the declaration allows: nothing is left to find
@@ -128,7 +130,15 @@ class Asked:
     meter: Meter
 
     def apart(self, pool: Array) -> dict[int | None, Array]:
-        """Squared distances of the pool's rows by part, those of all parts added to each."""
+        """Squared distances of the pool's rows by part, those of all parts added to each.
+
+        Empty where the program fails on a row of them.
+        """
+        with contextlib.suppress(Exception):
+            return self._apart(pool)
+        return {}
+
+    def _apart(self, pool: Array) -> dict[int | None, Array]:
         found: dict[int | None, Array] = {}
         for one in self.sums:
             self.meter.add(one.query, Records(pool), len(one.unit))
@@ -178,7 +188,7 @@ class Tried:
         if self.asked is None or self.asked.seen or not self.complete:
             return False
         two = len(self.pool) if self.point.two is None else 1
-        own = max(float(matrix[0, two]) for matrix in self.promised.values())
+        own = max((float(matrix[0, two]) for matrix in self.promised.values()), default=0.0)
         return own >= FULL * self.asked.allowed()
 
 
@@ -245,7 +255,8 @@ class Pooled(Proposer):
         """
         query, scale, part = request.query, request.scale, self._part
         assert part is not None  # noqa: S101  (the caller asked)
-        if not isinstance(query, ClippedMean) or len(self._late) >= MOST_PARTS:
+        held = value.size * (len(self._late) + 1) * self.releases
+        if not isinstance(query, ClippedMean) or held > HELD or len(self._late) >= MOST_PARTS:
             return
         plain = self._copy(request.session, "still")
         if (request.session, part) not in self._late:
@@ -421,7 +432,7 @@ class PairSearch:
 
         The best of the pool, then steps from it: no run is needed to look at other rows.
         """
-        if found.asked is None:
+        if found.asked is None or not found.promised:
             return None
         pool, moved = found.pool, found.promised
         most, one, two, part = self._furthest(pool, moved)
@@ -431,7 +442,10 @@ class PairSearch:
                 break
             rows = [one] if two is None else [one, two]
             pool = np.stack(rows + [self._mutant(row, size) for row in rows * MUTANTS])
-            better = self._furthest(pool, found.asked.apart(pool))
+            moved = found.asked.apart(pool)
+            if not moved:
+                break
+            better = self._furthest(pool, moved)
             failed = 0 if better[0] > BETTER * most else failed + 1
             size = size if better[0] > BETTER * most else max(size / 3, LEAST_STEP)
             if better[0] > most:
@@ -462,7 +476,12 @@ class PairSearch:
     # --- what is tried ----------------------------------------------------------------------------
 
     def search(self, starts: Sequence[tuple[tuple[Records, Records], str]]) -> Tried | None:
-        """The best pair, starting from pairs of the examiner's."""
+        """The best pair, starting from pairs of the examiner's; None where none shows a loss."""
+        with contextlib.suppress(TooLong):
+            self._search(starts)
+        return self.best
+
+    def _search(self, starts: Sequence[tuple[tuple[Records, Records], str]]) -> None:
         points = [p for pair, text in starts if (p := self.point_of(pair, text)) is not None]
         for number, point in enumerate(points):
             self.consider(point)
@@ -475,7 +494,7 @@ class PairSearch:
             if number == 0:
                 self._centre()
         if self.best is None or self.best.full:
-            return self.best
+            return
         moves: list[Callable[[Point], Iterator[Point]]] = [
             self._worlds, self._sides, self._against, self._places, self._fewer, self._lengths,
         ]  # fmt: skip
@@ -490,7 +509,6 @@ class PairSearch:
             if not better:
                 break
         self._steps()
-        return self.best
 
     def point_of(self, pair: tuple[Records, Records], text: str) -> Point | None:
         """A pair of data sets as a point; None where they are none of this adjacency."""

@@ -10,6 +10,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.audit.examine import examination, examine
+from dpaudit.audit.examine.meter import TooLong
 from dpaudit.audit.examine.pairs import PairSearch
 from dpaudit.audit.likelihood import Likely, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
@@ -156,6 +157,32 @@ def test_a_pair_that_saturates_every_release_ends_the_search(
     program = Written(dp.Gaussian("mean", 2), lambda curator: curator.release("mean", mean))
     found_in(mechanism(program, dp.central("replace_one"), dp.GDP(1)))
     assert len(runs) == 1
+
+
+def test_a_search_that_takes_too_long_leaves_the_best_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(self: Any, point: Any, pool: Any) -> Any:
+        raise TooLong
+
+    monkeypatch.setattr(PairSearch, "run", late)
+    assert "searched" not in found_in(HOUSEHOLDS).text
+
+
+def test_a_query_that_fails_on_some_rows_is_searched_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of a pool need not suit the program; what it raises on them is no error of ours."""
+    asked: list[int] = []
+
+    def fails(self: Any, pool: Any) -> Any:
+        asked.append(len(pool))
+        raise ValueError
+
+    monkeypatch.setattr("dpaudit.audit.examine.pairs.AskedSum.apart", fails)
+    monkeypatch.setattr(examination, "WORK_OF_A_SEARCH", SHORT)
+    assert found_in(DESCENT).size == 1
+    assert asked
 
 
 def test_a_program_without_a_likelihood_keeps_the_pair_of_its_queries() -> None:
