@@ -27,7 +27,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.nodes import Node, free_in_each, postorder
-from dpaudit.pairs import Losses, Pair, largest, numbers_in
+from dpaudit.pairs import Losses, Pair, numbers_in
 
 # Bounds that one verification evaluates, each round of a schedule counted: seconds of work.
 MOST_BOUNDS = 100_000
@@ -233,8 +233,7 @@ def _leaves_open(whole: _Bound, parts: Sequence[_Bound]) -> bool:
         return True
 
     def open_choices(side: tuple[Pair, ...]) -> list[Pair]:
-        products = [side] if len(side) > 1 else [(pair,) for pair, _ in side[0].factors]
-        return [largest(product) for product in products if len(largest(product).alternatives) > 1]
+        return [f for pair in side for f, _ in pair.factors if len(f.alternatives) > 1]
 
     def is_open(choice: Pair, side: tuple[Pair, ...]) -> bool:
         held = [p for pair in side for p in (pair, *pair.alternatives)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dpaudit.check.reading import Json
 from dpaudit.errors import InvalidParameter
-from dpaudit.pairs import Losses, from_wire
+from dpaudit.pairs import Losses, from_wire, told_apart
 from dpaudit.pairs.core import all_dominated, at_least
 
 
@@ -22,8 +22,8 @@ def concluded(stated: Json, own: Losses) -> Losses | None:
         remove, add, slack = from_wire(stated)
     except InvalidParameter:
         return None
-    sides = ((remove, own.remove), (add, own.add))
-    held = all(len(there) == len(ours) and all_dominated(there, ours) for there, ours in sides)
+    sides = ((remove, told_apart(own.remove)), (add, told_apart(own.add)))
+    held = all(len(there) == len(here) and all_dominated(there, here) for there, here in sides)
     if not held or not at_least(slack, own.slack):
         return None
     return replace(own, remove=remove, add=add, slack=slack)

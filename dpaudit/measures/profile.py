@@ -76,14 +76,10 @@ DISJOINT = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
 
 
 def kept(node: Any, *premises: Losses) -> dict[str, int]:
-    """How many alternatives are told apart, where there are more."""
-    sides = [list(map(side, premises)) for side in (REMOVE, ADD, REACHED_REMOVE, REACHED_ADD)]
+    """How many alternatives that are reached are kept, where there are more."""
+    sides = [list(map(side, premises)) for side in (REACHED_REMOVE, REACHED_ADD)]
     most = max(sum(map(len, side)) for side in sides)
     return {"alternatives": ALTERNATIVES} if most > ALTERNATIVES else {}
-
-
-def _few(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    return pairs if len(pairs) <= ALTERNATIVES else (largest(pairs),)
 
 
 def repeated(pair: Pair, index: Any, times: Number) -> Pair:
@@ -128,16 +124,16 @@ def unchanged(base: Losses) -> Losses:
 
 
 def disjoint(parts: Sequence[Losses]) -> Losses:
-    """The record is in one part: the parts are alternatives."""
+    """The record is in one part, which what was released before may choose: the largest."""
 
-    def joined(side: Side) -> tuple[Pair, ...]:
+    def each(side: Side) -> tuple[Pair, ...]:
         return distinct(pair for part in parts for pair in side(part))
 
     return Losses(
-        _few(joined(lambda part: part.remove)),
-        _few(joined(lambda part: part.add)),
-        joined(lambda part: part.reached_remove)[:ALTERNATIVES],
-        joined(lambda part: part.reached_add)[:ALTERNATIVES],
+        (largest(each(REMOVE)),),
+        (largest(each(ADD)),),
+        each(REACHED_REMOVE)[:ALTERNATIVES],
+        each(REACHED_ADD)[:ALTERNATIVES],
         maximum(part.slack for part in parts),
         in_one_part=True,
     )

@@ -24,7 +24,7 @@ from dpaudit.pairs.core import (
 from dpaudit.pairs.discrete_normal import DiscreteNormal
 from dpaudit.pairs.drawn import Drawn, DrawnMoves
 from dpaudit.pairs.laplace import LaplaceShift
-from dpaudit.pairs.losses import Losses, one, opaque
+from dpaudit.pairs.losses import Losses, one, opaque, told_apart
 from dpaudit.pairs.mixed import Mixed
 from dpaudit.pairs.normal import Normal
 from dpaudit.pairs.renyi import Concentrated, Renyi
@@ -74,4 +74,5 @@ __all__ = [
     "one",
     "opaque",
     "product",
+    "told_apart",
 ]

@@ -11,9 +11,12 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, readable
 from dpaudit.exact.wire import encode_number
 from dpaudit.pairs.core import Pair
+from dpaudit.pairs.several import largest
 from dpaudit.pairs.wire import SIDES, written
 
 LONGEST = 400
+# Pairs of one direction that are evaluated, and written into certificates, one by one.
+MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -21,10 +24,10 @@ class Losses:
     """What a declaration folds to: pairs by direction, the guarantee being the largest of them.
 
     ``remove``: P is the run with the record (or on the first data set), Q the run without it;
-    ``add``: the other way.  The direction is fixed for the whole run.  The pairs of a direction are
-    alternatives that what was released before may choose among: their pointwise largest dominates,
-    and is the one to compose (:func:`dpaudit.pairs.largest`).  Each in ``reached_remove`` and
-    ``reached_add`` is dominated by what some data and queries reach.
+    ``add``: the other way.  The direction is fixed for the whole run.  What was released before may
+    choose among all else, so that a direction has one pair: of several that are given, their
+    pointwise largest (:func:`dpaudit.pairs.largest`), which dominates whatever is chosen.  Each in
+    ``reached_remove`` and ``reached_add`` is dominated by what some data and queries reach.
     ``slack``: the distance in total variation, on every data set, to a mechanism of which all this
     holds.  ``in_one_part``: one record reaches it in one part of a partition only.
     """
@@ -35,6 +38,12 @@ class Losses:
     reached_add: tuple[Pair, ...] = ()
     slack: Number = Fraction(0)
     in_one_part: bool = False
+
+    def __post_init__(self) -> None:
+        for side in SIDES:
+            pairs = getattr(self, side)
+            if len(pairs) > 1:
+                object.__setattr__(self, side, (largest(pairs),))
 
     @property
     def text(self) -> str:
@@ -55,20 +64,26 @@ class Losses:
         if len(self._whole) > LONGEST:
             return None
         try:
-            sides = {name: [written(pair) for pair in getattr(self, name)] for name in SIDES}
+            sides = {name: [*map(written, told_apart(getattr(self, name)))] for name in SIDES}
             return {**sides, "slack": encode_number(self.slack)}
         except InvalidParameter:
             return None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """Every pair that is needed for the upper bound, each once."""
-        return tuple(dict.fromkeys((*self.remove, *self.add)))
+        """Every pair that is needed for the upper bound, each once; of a largest one its parts."""
+        return told_apart((*self.remove, *self.add))
 
     @property
     def reached(self) -> tuple[Pair, ...]:
         """Every pair that gives a lower bound, each once."""
         return tuple(dict.fromkeys((*self.reached_remove, *self.reached_add)))
+
+
+def told_apart(side: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    """The pairs whose pointwise largest dominates; of more than ``MOST_PARTS`` that one itself."""
+    parts = tuple(dict.fromkeys(part for pair in side for part in pair.alternatives))
+    return parts if len(parts) <= MOST_PARTS else side
 
 
 def _listed(pairs: tuple[Pair, ...]) -> str:

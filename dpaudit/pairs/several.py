@@ -216,7 +216,7 @@ def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 
 def largest(pairs: Iterable[Pair]) -> Pair:
     """One pair whose profile is the pointwise largest of several."""
-    found = distinct(pairs)
+    found = distinct(part for pair in pairs for part in pair.alternatives)
     return found[0] if len(found) == 1 else Largest(_ordered(found))
 
 

@@ -63,18 +63,15 @@ def _together(sides: Sequence[tuple[Pairs, bool]], most: int) -> Pairs:
 
 
 def _disjoint(node: Any, witness: Row, *premises: Losses) -> Losses:
-    """The record's part alone sees it, so each part is an alternative."""
+    """The record's part alone sees it; its past may choose which, so that the largest bounds it."""
     most = alternatives(witness)
 
     def any_of(sides: Iterable[Pairs]) -> Pairs:
         return distinct(chain.from_iterable(sides))
 
-    def bounded(pairs: Pairs) -> Pairs:
-        return (largest(pairs),) if len(pairs) > most else pairs
-
     return Losses(
-        bounded(any_of(p.remove for p in premises)),
-        bounded(any_of(p.add for p in premises)),
+        (largest(any_of(p.remove for p in premises)),),
+        (largest(any_of(p.add for p in premises)),),
         any_of(p.reached_remove for p in premises)[:most],
         any_of(p.reached_add for p in premises)[:most],
         maximum(p.slack for p in premises),

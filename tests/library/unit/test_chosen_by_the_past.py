@@ -35,7 +35,7 @@ from dpaudit.families.sampling import PoissonSampled
 from dpaudit.families.tabular import DiscreteGaussianVector
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Assumption, Node, Status
-from dpaudit.pairs import Losses, Pair, joined, largest
+from dpaudit.pairs import LaplaceShift, Largest, Losses, Normal, Pair, joined, largest
 from dpaudit.scope import Scope, central
 
 Outcomes = list[tuple[float, float]]
@@ -283,3 +283,14 @@ def test_the_lower_end_is_one_choice_for_the_whole_run() -> None:
         exact = truth(node, "1.9")
         assert 0 < float(found.lower) <= exact * (1 + 1e-9)
     assert float(account(VECTORS, SCOPE, WIDTH).delta("1.9").lower) > 0
+
+
+def test_a_direction_has_one_pair() -> None:
+    """No fold meets a list of pairs, of which it could compose one choice for the whole run."""
+    first, second = LaplaceShift(F(1)), Normal(F(2))
+    found = Losses((first, second), (first, second))
+    assert found.remove == found.add == (Largest((first, second)),)
+    assert set(found.pairs) == {first, second}  # each is evaluated by itself
+    for node in (PARTS, VECTORS, Select(OFTEN, SELDOM), *NODES.values()):
+        for losses in (account(node, SCOPE).step("profile").value, theorems(node)):
+            assert len(losses.remove) == len(losses.add) == 1
