@@ -132,8 +132,28 @@ class Pilot:
         study = self.study(kept.choice, models, kept.seed, references=share, **settings)
         if study is None:
             raise InvalidParameter(f"{_PLACE}: of a pilot on other data; choose another folder")
-        study.notes = (kept.finding,)
+        study.notes = (kept.finding, *self._control(kept))
         return study
+
+    def _control(self, kept: Kept) -> tuple[Finding, ...]:
+        """What the chosen study would show of the same training without noise, if it trains."""
+        try:
+            promise = self._promise(
+                kept.choice, FIRST_MODELS, [kept.choice.models], kept.seed, silent=True
+            )
+        except InvalidParameter:  # the training needs its noise
+            return ()
+        if promise is None:
+            return ()
+        shown = f"{self.terms.target.measure} >= {promise.shown[0]:.3g}"
+        return (
+            Finding(
+                "positive control",
+                f"this study of the same training without the noise of its generator would show "
+                f"about {shown}, judged by {FIRST_MODELS} models",
+                False,
+            ),
+        )
 
     def run(self, made_from: int) -> tuple[Choice, Finding]:
         """The choice that promises the most, and what is said of it.
@@ -200,10 +220,16 @@ class Pilot:
         return best[-1]
 
     def _promise(
-        self, choice: Choice, models: int, planned: Sequence[int], made_from: int
+        self,
+        choice: Choice,
+        models: int,
+        planned: Sequence[int],
+        made_from: int,
+        *,
+        silent: bool = False,
     ) -> Promise | None:
         """What studies of so many models would show, from ``models`` trained here."""
-        study = self.study(choice, models, made_from, seed=made_from + 1)
+        study = self.study(choice, models, made_from, seed=made_from + 1, silent=silent)
         if study is None:
             return None
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)

@@ -34,6 +34,7 @@ from dpaudit.membership.bounds import (
     strongest,
 )
 from dpaudit.membership.certificate import MembershipAudit
+from dpaudit.membership.control import Silent
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.randomness import examined, is_importable
@@ -72,10 +73,12 @@ class Training:
     included: BoolArray
     root_seed: int
     queries: tuple[Data, ...] = ()
+    silent: bool = False
 
     def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
         model, kind = batch.key
         rng = generator(self.root_seed, (model, max(kind - MAIN - 1, 0)))
+        rng = Silent(rng.bit_generator) if self.silent else rng
         started = time.perf_counter()
         try:
             arrays = self._trained(rng, model, whole=model == 0)
@@ -240,6 +243,7 @@ class Study:
     seed: int | None = None
     queries: tuple[Data, ...] = ()
     notes: tuple[Finding, ...] = ()
+    silent: bool = False
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -376,7 +380,7 @@ class Study:
     def _task(self, included: BoolArray) -> Training:
         seed = self.seed if self.seed is not None else self._root_seed()
         data = (self.audited, self.background, self.population)
-        return Training(self.target, *data, included, seed, self.queries)
+        return Training(self.target, *data, included, seed, self.queries, self.silent)
 
     def _root_seed(self) -> int:
         place = Path(str(self.folder)) / "seed.json"

@@ -16,6 +16,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.membership import Data, audit_training
 from dpaudit.membership.bounds import Known, bound_of, promised
+from dpaudit.membership.control import Silent
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside, quieted
 from dpaudit.membership.data import duplicates
 from tests.support import membership as nulls
@@ -133,6 +134,35 @@ def test_a_pilot_is_kept_and_its_choice_does_not_depend_on_counted_coins(tmp_pat
     )
     assert json.loads((tmp_path / "pilot.json").read_text()) == chosen
     assert again.data_digest == found.data_digest
+
+
+def noisy(records: Data, rng: Any) -> Any:
+    """A model that tells who was in, behind noise that hides it."""
+    return set(records.prints()), rng.normal(0, 20.0, 10_000)
+
+
+def told(model: Any, records: Data) -> Any:
+    present, noise = model
+    places = [int.from_bytes(content[:4]) % 10_000 for content in records.prints()]
+    return np.array([content in present for content in records.prints()]) + noise[places]
+
+
+def test_a_positive_control_says_what_training_without_noise_would_show() -> None:
+    asked = {"claim": ApproxDP(0.5, 1e-5), "seed": 1, "models": 64, "canaries": "spike"}
+    found = audit_training((noisy, told), SETS["classes"], attacks="loss", **asked)
+    control = next(each for each in found.findings if each.name == "positive control")
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert float(control.words.split(">= ")[1].split(",")[0]) > 1
+
+
+def test_a_silent_generator_draws_no_noise_and_everything_else() -> None:
+    loud, silent = np.random.default_rng(1), Silent(np.random.PCG64(1))
+    assert (silent.normal(3, 2, (2, 3)) == 3).all()
+    assert silent.normal(3, 2) == 3
+    assert silent.laplace([1, 2], 1).tolist() == [1, 2]
+    assert silent.standard_normal(4).tolist() == [0] * 4
+    assert silent.multivariate_normal([1, 2], np.eye(2), 3).tolist() == [[1, 2]] * 3
+    assert silent.permutation(9).tolist() == loud.permutation(9).tolist()
 
 
 @pytest.mark.quality
