@@ -216,9 +216,15 @@ def pages_command(out: Path) -> None:
 
 def _write_pages(root: Path, out: Path) -> list[Path]:
     from dpaudit.storage.files import write_atomically
-    from experiments.lab import pages, turned
+    from experiments.lab import errata, pages, turned
     from experiments.lab.found import load
-    from experiments.lab.papers import load_claims, load_papers, page, read_all, read_together
+    from experiments.lab.papers import (
+        load_claims,
+        load_errata,
+        load_papers,
+        page,
+        read_all,
+    )
     from experiments.lab.running import Order, sources_of
 
     experiments = load(root)
@@ -234,14 +240,13 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
                 of = "other sources than there are now" if read.sources else "sources not recorded"
                 click.echo(f"{name}: made by {of}", err=True)
     papers, claims = load_papers(root), load_claims(root)
-    reads |= read_together(papers.values(), reads)
     for paper in papers.values():
-        for one in paper.together:
-            if (found := reads[one.name].findings) is not None:
-                written += pages.write_together(one, found, out)
-                documents.append(pages.entry(one, found))
         path = out / f"paper_{paper.name}.md"
         write_atomically(path, page(paper, reads, claims.get(paper.name)).encode())
+        written.append(path)
+    for one in load_errata(root):
+        path = out / f"errata_{one.paper}.md"
+        write_atomically(path, errata.page(one).encode())
         written.append(path)
     missing = {name: read.why for name, read in reads.items() if read.findings is None}
     write_atomically(out / "README.md", pages.index(documents, missing).encode())

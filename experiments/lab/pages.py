@@ -14,7 +14,6 @@ import numpy as np
 from dpaudit.storage.files import write_atomically
 from experiments.lab.learning import BAND
 from experiments.lab.model import Check, Experiment, Findings, Results, Status, Table, judge
-from experiments.lab.papers import Together
 from experiments.lab.plots import svg
 from experiments.lab.protocol import PREDATES
 from experiments.lab.running import Order
@@ -69,7 +68,7 @@ def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
     return _page(experiment, made, findings)
 
 
-def _page(of: Experiment | Together, made: str, findings: Findings) -> str:
+def _page(of: Experiment, made: str, findings: Findings) -> str:
     lines = [f"# {of.title}", "", f"Source: {of.source}.", "", made, ""]
     fair = tuple(check for check in findings.checks if not check.withheld)
     held_back = tuple(check for check in findings.checks if check.withheld)
@@ -115,23 +114,7 @@ def write(
     return paths
 
 
-def write_together(one: Together, findings: Findings, folder: Path) -> list[Path]:
-    """The page and the plot of results read together.
-
-    Errors: OutputNotWritable.
-    """
-    of = ", ".join(f"[{name}]({name}.md)" for name in one.of)
-    made = f"`python -m experiments pages` reads it off the results of {of}; nothing is run for it."
-    content = {".md": _page(one, made, findings)}
-    if findings.panels:
-        content[".svg"] = svg(findings.panels)
-    paths = [folder / f"{one.name}{suffix}" for suffix in content]
-    for path, text in zip(paths, content.values(), strict=True):
-        write_atomically(path, text.encode())
-    return paths
-
-
-def entry(of: Experiment | Together, findings: Findings) -> dict[str, Any]:
+def entry(of: Experiment, findings: Findings) -> dict[str, Any]:
     """What the list of experiments says of one."""
     return {
         "experiment": of.name,

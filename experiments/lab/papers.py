@@ -1,9 +1,9 @@
 """A page for each paper, made of result files: what it claims, what was measured, what was not run.
 
-A statement is decided by checks of one experiment, or of several read together; each says where its
-band is from.  A check that did not hold and decides no statement is named too.  Nothing here is
-written about a result by hand: a result that is missing, of a corner of the grid, or of another
-grid than the experiment now has, reads *not run*.
+A statement is decided by checks of one experiment; each says where its band is from.  A check that
+did not hold and decides no statement is named too.  Nothing here is written about a result by hand:
+a result that is missing, of a corner of the grid, or of another grid than the experiment now has,
+reads *not run*.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
+from experiments.lab.errata import Errata
 from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
 from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
-from experiments.lab.protocol import PREDATES, judged, of_result
+from experiments.lab.protocol import PREDATES, of_result
 
 Kind = TypeVar("Kind")
 UNREAD = "Missed or inconclusive, and read by no statement"
@@ -75,22 +76,6 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Together:
-    """What the results of several experiments say that none of them says alone; it runs nothing.
-
-    ``name``: its page's and its figure's, which begins as its paper's experiments' do.  ``of``: the
-    experiments; ``read`` takes their results by name; ``alone`` as in an experiment.
-    """
-
-    name: str
-    title: str
-    source: str
-    of: tuple[str, ...]
-    read: Callable[[Mapping[str, Results]], Findings]
-    alone: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Paper:
     """A paper's page: ``name`` is its file's, and how the names of its experiments begin.
 
@@ -98,7 +83,7 @@ class Paper:
     the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
     experiment, of its results, all that should stand beside its start where its own reading, which
     cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
-    of its results.  ``together``: readings of several experiments' results.
+    of its results.
     """
 
     name: str
@@ -108,7 +93,6 @@ class Paper:
     bands: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
     asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
-    together: tuple[Together, ...] = ()
 
     def reads(self, experiment: Experiment) -> Experiment:
         """An experiment of this paper, whose checks quote their bands."""
@@ -163,7 +147,7 @@ class Claims:
 class Read:
     """The results of a file, read by the experiment as it now is; ``why`` there are none.
 
-    ``title``: the experiment's.  ``of``: the experiments, where it reads several together.
+    ``title``: the experiment's.
     """
 
     experiment: str
@@ -173,7 +157,6 @@ class Read:
     why: str = ""
     sources: str = ""
     title: str = ""
-    of: tuple[str, ...] = ()
 
 
 def load_papers(root: Path) -> dict[str, Paper]:
@@ -190,6 +173,14 @@ def load_claims(root: Path) -> dict[str, Claims]:
     Errors: as :func:`load_papers`.
     """
     return {claims.paper: claims for claims in _defined(root, Claims)}
+
+
+def load_errata(root: Path) -> list[Errata]:
+    """The errata that ``experiments/`` defines, paper by paper.
+
+    Errors: as :func:`load_papers`.
+    """
+    return _defined(root, Errata)
 
 
 def _defined(root: Path, kind: type[Kind]) -> list[Kind]:
@@ -462,7 +453,7 @@ def _experiments(reads: Mapping[str, Read]) -> list[str]:
         if read.findings is None:
             lines.append(f"| {link} | not run: {read.why} | |")
             continue
-        made = ", ".join(read.of) or read.sources[:12] or "not recorded"
+        made = read.sources[:12] or "not recorded"
         held = sum(check.status is Status.HELD for check in read.findings.checks)
         share = f"{held} of {len(read.findings.checks)} checks held"
         share += f", {number} not judged" if (number := _withheld(read)) else ""
@@ -473,24 +464,6 @@ def _experiments(reads: Mapping[str, Read]) -> list[str]:
 def read_all(experiments: Iterable[Experiment], folder: Path) -> dict[str, Read]:
     """Every experiment's result in a folder, by name."""
     return {one.name: read_file(one, folder) for one in experiments}
-
-
-def read_together(papers: Iterable[Paper], reads: Mapping[str, Read]) -> dict[str, Read]:
-    """What the papers read of several results, by name; not run where one of them is missing."""
-    found = {}
-    for paper in papers:
-        for one in paper.together:
-            missing = [f"{name}: {reads[name].why}" for name in one.of if not reads[name].results]
-            if missing:
-                found[one.name] = Read(one.name, why="; ".join(missing), of=one.of)
-                continue
-            read = one.read({name: results for name in one.of if (results := reads[name].results)})
-            read = judged(read, one.alone, None)
-            checks = tuple(quoted(check, paper.bands) for check in read.checks)
-            found[one.name] = Read(
-                one.name, replace(read, checks=checks), title=one.title, of=one.of
-            )
-    return found
 
 
 def undecided(papers: Sequence[Paper], experiments: Iterable[str]) -> list[str]:

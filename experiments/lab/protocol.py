@@ -168,11 +168,14 @@ def beside(
     methods: tuple[str, str],
     source: str,
     upper: float = 1.0,
+    within: Mapping[str, str] | None = None,
 ) -> Check:
     """The judged mean of the first method over that of the second, of one instance's results.
 
-    It decides nothing (``withheld``) where a required row is missing, or a parameter of either
-    method is at the end of its grid.  The margin is two standard errors, to first order.
+    It decides nothing (``withheld``) where a required row is missing, a parameter of either method
+    is at the end of its grid, or its search failed: ``within`` names a method whose settings are
+    among another's, so that the wider search missed what the narrower one found where it ends
+    above it by more than two standard errors.  The margin is two standard errors, to first order.
     """
     pair = [instance.one(method=method) for method in methods]
     (top, error), (bottom, spread) = (mean_and_error(r.numbers("judged")) for r in pair)
@@ -185,10 +188,24 @@ def beside(
         for r in pair
         if len(r.numbers("judged")) != protocol.judging or r.number("tried") > protocol.budget
     ]
+    why += [
+        f"{method}: its search missed what {narrower} found"
+        for narrower, method in (within or {}).items()
+        if method in methods and _beaten(instance, method, narrower)
+    ]
     return Check(
         name, top / bottom, upper=upper, margin=margin, source=source,
         by=protocol, withheld="; ".join(why),
     )  # fmt: skip
+
+
+def _beaten(instance: Results, method: str, other: str) -> bool:
+    """Whether a method's judged mean is above another's by more than two standard errors."""
+    if not instance.where(method=other).rows:
+        return False
+    pairs = [mean_and_error(instance.one(method=m).numbers("judged")) for m in (method, other)]
+    (own, error), (less, spread) = pairs
+    return own - less > 2 * math.hypot(error, spread)
 
 
 def contest_table(title: str, instance: Results) -> Table:

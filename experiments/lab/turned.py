@@ -48,7 +48,9 @@ def page(papers: Mapping[str, Paper], reads: Mapping[str, Read], earlier: Path) 
 def _row(one: Mapping[str, Any], paper: Paper, reads: Mapping[str, Read]) -> str:
     """The row of an earlier statement; empty where its outcome is the same."""
     now = [s for s in paper.statements if s.place == one["place"] and s.says == one["says"]]
-    now = now or [s for s in paper.statements if one["says"].startswith(s.before or ("\0",))]
+    if not now:
+        asked = [s for s in paper.statements if s.before and one["says"].startswith(s.before)]
+        now = [s for s in asked if s.place == one["place"]] or asked
     judged = [(s, *agreement(s, reads.get(s.experiment))) for s in now]
     if judged and all(kind == one["found"] for _, kind, _ in judged):
         return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,18 +34,15 @@ from experiments.lab.papers import (
     Paper,
     Read,
     Statement,
-    Together,
     agreement,
     load_claims,
     load_papers,
     page,
     quoted,
     read_file,
-    read_together,
     undecided,
 )
 from experiments.lab.running import Order, sources_of
-from experiments.srgd import one_pass
 from tests.support.learning import WITHOUT_OUTCOME, assert_beside_start
 
 LEARNT = [Learnt("method", 0.6, 1.0)]
@@ -277,13 +273,10 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
     for paper in papers.values():
         own = [one for name, one in found.items() if name.startswith(f"{paper.name}_")]
         named = {s.experiment for s in paper.statements if s.experiment}
-        assert named <= {one.name for one in (*own, *paper.together)}
+        assert named <= {one.name for one in own}
         reads = {one.name: read_file(one, folder) for one in own}
-        joined = read_together([paper], reads)
         text = (folder / f"paper_{paper.name}.md").read_text("utf-8")
-        assert page(paper, reads | joined, claims[paper.name]) == text, (
-            "run: python -m experiments pages"
-        )
+        assert page(paper, reads, claims[paper.name]) == text, "run: python -m experiments pages"
         for read in reads.values():
             made = (
                 json.loads((folder / f"{read.experiment}.json").read_text()) if read.results else {}
@@ -293,13 +286,11 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
 
 def test_the_committed_count_of_bands_is_that_of_the_committed_results(checkout: Path) -> None:
     folder = checkout / "experiments" / "results"
-    found, papers = load(checkout), load_papers(checkout)
+    found = load(checkout)
     reads = {name: read_file(one, folder) for name, one in found.items()}
-    joined = read_together(papers.values(), reads)
-    together = {one.name: one for paper in papers.values() for one in paper.together}
     made = [
-        pages.entry((found | together)[name], read.findings)
-        for name, read in (reads | joined).items()
+        pages.entry(found[name], read.findings)
+        for name, read in reads.items()
         if read.findings is not None
     ]
     sentence = pages.seen(made)
@@ -329,39 +320,6 @@ def test_a_band_that_was_set_after_a_look_is_counted() -> None:
         assert ("1 in `one_slope`" in pages.seen(made)) == bool(number)
     unmarked = "a page without the marks"
     assert pages.counted(unmarked, "sentence") == unmarked
-
-
-def test_results_read_together_have_a_page_and_decide_a_statement(tmp_path: Path) -> None:
-    def both(results: Mapping[str, Results]) -> Findings:
-        more = len(results["one_slope"].rows) + len(results["one_gap"].rows)
-        check = Check("rows of both", more, 3, 3, source="Theorem 1")
-        return Findings((), (check,), (Panel("both", "x", "y", ()),), ("a note",))
-
-    joint = Together("one_both", "Both", "nobody", ("one_slope", "one_gap"), both, ("rows",))
-    statement = Statement("Theorem 1", "both", "one_both", ("rows of",))
-    paper = Paper("one", "A paper", (statement,), together=(joint,))
-    rows = tuple(Result(cell, {}) for cell in experiment(-1.0).cells(Size.FULL))
-    reads = {
-        "one_slope": Read("one_slope", findings(-1.0), Results(rows)),
-        "one_gap": Read("one_gap", findings(-1.0), Results(rows[:1])),
-    }
-    joined = read_together([paper], reads)
-    text = page(paper, reads | joined)
-    assert "| Theorem 1 | both | rows of both: 3, held | [3, 3]: Theorem 1 | agrees |" in text
-    assert "[![Both](one_both.svg)](one_both.md)" in text
-    assert "| [one_both](one_both.md) | 1 of 1 checks held | one_slope, one_gap |" in text
-    made = joined["one_both"].findings
-    assert made is not None
-    written = pages.write_together(joint, made, tmp_path)
-    assert [path.name for path in written] == ["one_both.md", "one_both.svg"]
-    said = written[0].read_text("utf-8")
-    assert "the results of [one_slope](one_slope.md), [one_gap](one_gap.md)" in said
-    assert "- a note" in said
-    # Without one of the results there is nothing to read, and the statement is not run.
-    gone = reads | {"one_gap": Read("one_gap", why="no result")}
-    joined = read_together([paper], gone)
-    assert "one_both: one_gap: no result" in page(paper, gone | joined)
-    assert agreement(statement, joined["one_both"])[0] is Agreement.NOT_RUN
 
 
 def test_every_methods_outcome_stands_beside_its_start_with_a_check(checkout: Path) -> None:
@@ -397,28 +355,6 @@ def test_a_result_names_the_sources_that_made_it(tmp_path: Path, checkout: Path)
     assert json.loads((tmp_path / "one_slope.json").read_text())["sources"] == "abc"
     first, second = (sources_of(checkout, load(checkout)[n]) for n in ("srgd_risk", "kl_spider"))
     assert first != second
-
-
-def test_statements_of_a_grid_that_was_not_run_name_its_checks(checkout: Path) -> None:
-    rows = [
-        Result(cell, {"excess": [0.01, 0.011], "start": 0.026, "batch_steps": 8})
-        for cell in one_pass.cells(Size.FULL)
-    ]
-    read = Read("srgd_one_pass", one_pass.read(Results(tuple(rows))))
-    own = [s for s in load_papers(checkout)["srgd"].statements if s.experiment == read.experiment]
-    assert len(own) == 7
-    assert all(agreement(statement, read)[1] for statement in own)
-
-
-def test_every_method_of_the_full_grid_can_be_made() -> None:
-    """A step size that a method refuses would end a run of an hour: each is made beforehand."""
-    for cell in one_pass.cells(Size.FULL):
-        if cell.text("method") in one_pass.OTHERS:
-            made = one_pass._programs()[cell.text("method")]
-            made(cell.count("n"), cell.count("steps"), cell.number("scale") / one_pass.SMOOTHNESS)
-    phased = one_pass._programs()[one_pass.PHASED]
-    with pytest.raises(InvalidParameter, match="at most 2 / smoothness"):
-        phased(one_pass.MIDDLE, 0, one_pass.SCALES[-1] / one_pass.SMOOTHNESS)
 
 
 def test_the_long_comparison_has_the_setting_that_its_search_takes(checkout: Path) -> None:

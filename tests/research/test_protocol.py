@@ -140,6 +140,21 @@ def test_a_comparison_with_a_parameter_at_its_end_is_marked_and_decides_nothing(
     assert contest_table("all", rows).rows[-1][-1] == "step size"
 
 
+def test_a_search_that_misses_a_setting_of_its_own_decides_nothing() -> None:
+    """A method with eight steps is among those with any number: the wider search must find it."""
+    found = results(0.5)
+    narrower = Result(Cell.of(method="in 8 steps", level=0.1), {**found.rows[-1].values})
+    for level, status in ((0.5, Status.HELD), (0.1, Status.WITHHELD)):
+        values = {**narrower.values, "judged": [level] * PROTOCOL.judging}
+        rows = Results((*found.rows, Result(narrower.cell, values)))
+        check = beside(
+            "ours over DP-SGD", PROTOCOL, rows, (OURS, REQUIRED[2]), "ours",
+            within={"in 8 steps": OURS},
+        )  # fmt: skip
+        assert check.status is status
+        assert ("its search missed what in 8 steps found" in check.withheld) == (level == 0.1)
+
+
 def test_a_search_above_the_budget_decides_nothing() -> None:
     found = results(0.5)
     last = found.rows[-1]

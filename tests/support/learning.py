@@ -7,7 +7,7 @@ from experiments.lab.model import Findings
 WITHOUT_OUTCOME = {
     "diff2_bounds", "diff2_clients", "diff2_costs", "diff2_identity",
     "kl_reading",
-    "srgd_costs", "srgd_estimator",
+    "srgd_costs", "srgd_estimator", "srgd_variance",
     "stable_sensitivity",
     "user_level_costs", "user_level_noise", "user_level_outliers", "user_level_smoothing",
     "user_level_stability",
