@@ -285,10 +285,11 @@ DIFF2 = Paper(
         ),
         Statement(
             "Appendix A, ours",
-            "and DP-GD is not held back by a grid of C1 that ends at the 3 it takes: radii of 10, "
-            "30 and 100 bring it less than DIFF2-GD is ahead by, epsilon 3, 120 rounds",
+            "whether DP-GD is held back by a grid of C1 that ends at the 3 it takes: radii of 10, "
+            "30 and 100, epsilon 3, 120 rounds",
             "diff2_clips",
             ("DP-GD with C1 of 1 to 100",),
+            before=("and DP-GD is not held back",),
         ),
         Statement(
             "Section 6, Figure 1",

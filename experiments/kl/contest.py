@@ -1,10 +1,9 @@
-"""The paper's algorithms beside their baselines under one protocol: every free parameter searched.
+"""KL-Spider beside its baselines at kappa = 2 under one protocol: every free parameter searched.
 
 KL-Spider has its contraction, floor, stopping threshold and step, on none of which its privacy
-depends beyond the noise that it declares; K is the printed number of phases.  The adaptive method
-has its step.  WYX17 is full-batch DP-GD with its steps and their length searched; ABG+23 has
-rounds, phase and length.  One-pass DP-SGD takes T disjoint
-batches of n / T records, each at rho.  All records are equal: only the noise falls with n.
+depends beyond the noise that it declares; K is the printed number of phases.  WYX17 is full-batch
+DP-GD with its steps and their length searched.  One-pass DP-SGD takes T disjoint batches of n / T
+records, each at rho.  All records are equal: only the noise falls with n.
 """
 
 from __future__ import annotations
@@ -44,17 +43,16 @@ from experiments.lab.protocol import (
     protocol_note,
     tuned,
 )
-from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
-from mechanisms.papers.kl.baselines import FixedNoisyGD, PrivateSpider
+from mechanisms.papers.kl.baselines import FixedNoisyGD
 from mechanisms.papers.kl.schedule import Constants, KLSpiderSchedule
 from mechanisms.papers.kl.spider import KLSpider
 
 PROTOCOL = Protocol(budget=24, choosing=3, judging=10)
 RHO, BETA, TRIALS = Fraction(1), 0.05, 4  # runs that a seed has
-SPIDER, ADAPTIVE, FIXED = "KL-Spider", "adaptive", "ABG+23"
+SPIDER = "KL-Spider"
 REFERENCES = (NOTHING, OPTIMUM)
 BASIC = (*REFERENCES, ONE_PASS, FULL_BATCH)
-PAPERS, BASELINES = (SPIDER, ADAPTIVE), (ONE_PASS, FULL_BATCH, FIXED)
+PAPERS, BASELINES = (SPIDER,), (ONE_PASS, FULL_BATCH)
 NO_WORSE = "ours, no worse; set before the run"
 RATE = "Theorem 1 and Wang, Ye and Xu 2017: n^-kappa but for logarithms; ends ours, set before"
 
@@ -74,7 +72,7 @@ LARGE = (300_000, 30_000_000)
 SETTINGS: Mapping[str, Setting] = {
     "two": Setting(
         "kappa = 2: ||w||^2 / 2, d = 10", power(2.0, 1.5, 1.5), 10, LARGE,
-        (*BASIC, SPIDER, ADAPTIVE, FIXED),
+        (*BASIC, SPIDER),
     ),
 }  # fmt: skip
 
@@ -103,12 +101,6 @@ def free(method: str) -> tuple[Free, ...]:
             Free("step", 0.25),
             Free("stop", 0.875, most=0.99),
         )
-    if method == ADAPTIVE:
-        return (Free("step", 1.0),)
-    if method == FIXED:
-        return (
-            Free("rounds", 60, 1, whole=True), Free("phase", 10, 1, whole=True), Free("length", 0.1)
-        )  # fmt: skip
     return (Free("step", 1.0), Free("steps", 20, 1, whole=True))
 
 
@@ -133,15 +125,9 @@ def program(setting: Setting, method: str, n: int, chosen: Mapping[str, float]) 
 
     makers: dict[str, Callable[[], Any]] = {
         SPIDER: spider,
-        ADAPTIVE: lambda: AdaptiveNoisyGD(
-            on, RHO, BETA, made.smoothness / chosen["step"]
-        ),
         ONE_PASS: one_pass,
         FULL_BATCH: lambda: FixedNoisyGD(
             on, RHO, int(chosen["steps"]), chosen["step"] / made.smoothness
-        ),
-        FIXED: lambda: PrivateSpider(
-            on, RHO, made.smoothness, int(chosen["rounds"]), int(chosen["phase"]), chosen["length"]
         ),
     }  # fmt: skip
     return makers[method]()
@@ -224,8 +210,8 @@ def _checks(instance: Results, begins: str, n: int) -> list[Check]:
 
 kl_contest = Experiment(
     name="kl_contest",
-    title="KL-Spider and the adaptive method beside their baselines, every method searched alike",
-    source="Menart et al. 2023, Theorems 1 and 4; baselines from the rates that are cited",
+    title="KL-Spider beside its baselines at kappa = 2, every method searched alike",
+    source="Menart et al. 2023, Theorem 1; baselines from the rates that are cited",
     cells=cells,
     run=run,
     read=read,

@@ -54,7 +54,7 @@ def test_every_method_of_paper_3_keeps_its_guarantee(method: str) -> None:
         assert float(spent.upper) <= 1.001 * problem.EPSILON
 
 
-@pytest.mark.parametrize("method", [*kl.PAPERS, FULL_BATCH, kl.FIXED])
+@pytest.mark.parametrize("method", [*kl.PAPERS, FULL_BATCH])
 def test_every_method_of_paper_5_spends_rho_at_most(method: str) -> None:
     made = kl.program(kl.SETTINGS["two"], method, 300_000, setting(kl.free(method)))
     spent = float(Account(made.declaration(SCOPE), SCOPE).step("zcdp").value)
@@ -87,7 +87,7 @@ def rows(module: ModuleType, ours: float, ended: bool = False) -> Results:
     made = []
     for cell in distinct(module.cells(Size.FULL)):
         method = cell.text("method")
-        papers = (kl.SPIDER, kl.ADAPTIVE, srgd.TREE, srgd.ROOT, srgd.TREE_FEW, user_level.OURS)
+        papers = (kl.SPIDER, srgd.TREE, srgd.ROOT, srgd.TREE_FEW, user_level.OURS)
         level = {NOTHING: 100.0, OPTIMUM: 0.0}.get(method, ours if method in papers else 1.0)
         size = module.PROTOCOL.judging
         values: Values = {
