@@ -95,6 +95,7 @@ EXPERIMENTS = (
 )  # fmt: skip
 # Results of full runs that are not held, and are shown as such; in a corner these may not learn.
 OTHERWISE = {
+    "kl_contest": Status.MISSED,  # KL-Spider beside descent with its steps searched
     "diff2_local": Status.WITHHELD,  # DIFF2-BVR-L-SGD beside DIFF2-GD predates the protocol
     "diff2_network": Status.WITHHELD,  # as the comparison of losses
     "diff2_preprocessed": Status.WITHHELD,  # the same
