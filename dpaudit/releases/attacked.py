@@ -25,6 +25,12 @@ from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Within
 
 BYSTANDERS = 3
+# The engine bounds the rows that it is given; a query that made them may have mixed units.
+DEPENDS = (
+    "the query or program that made the table, if a row of it depends on more than one {entity} "
+    "and public tables (a total over others, a join that repeats rows under another {entity}); "
+    "whoever made the table answers for that"
+)
 AT_ONCE = 2**24  # numbers of trials that are attacked together, 8 bytes each, some times over
 
 
@@ -44,7 +50,10 @@ def mechanism_of(plan: Plan) -> Mechanism:
             unit_entity=schema.entity,
             unit_bound=f"{rows} of {schema.name!r} count, the others are left out",
             covered=tuple(f"{item.name}: {item.query}" for item in release.items),
-            uncovered=tuple(f"{name}: read off the data" for name in schema.read_off_data),
+            uncovered=(
+                *(f"{name}: read off the data" for name in schema.read_off_data),
+                DEPENDS.format(entity=schema.entity),
+            ),
             notes=(f"schema {schema.digest}", *(step.text for step in release.post)),
             data=schema.name,
         ),

@@ -631,7 +631,10 @@ def test_what_is_post_processed_is_declared_and_uses_released_numbers_only(count
     assert rows["n"].note == "rounded to a multiple of 5; negative numbers set to 0"
     rows = {row.item: row for row in published_rows(plan, {"n": [103], "sum": [12]})}
     assert (rows["n"].value, rows["sum"].value) == (105, 12)
-    notes = mechanism_of(plan).setting.notes
+    setting = mechanism_of(plan).setting
+    (declared,) = setting.uncovered
+    assert "depends on more than one person and public tables" in declared
+    notes = setting.notes
     assert notes[1:] == (
         "post-processing, of released numbers only: round to 5: n",
         "post-processing, of released numbers only: non-negative: n, sum",
