@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -178,6 +178,11 @@ def coverage(
     """The coverage of each item, over draws of the release's noise."""
     rng = np.random.default_rng(seed)
     rows = people(rng)
+    if not isinstance(budget, PureDP):
+        items = [
+            replace(item, noise="gaussian") if hasattr(item, "noise") else item  # type: ignore[call-arg]
+            for item in items
+        ]
     plan = Release("margins", SCHEMA, "add_remove", budget, items, tuple(post)).plan()
     table = pa.table({**rows, "town": ["x"] * len(rows["age"])})
     exact = exact_values(plan.release, Table(SCHEMA, table).opened("key"))
