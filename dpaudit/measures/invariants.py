@@ -113,9 +113,15 @@ class _Derivation:
         for side in (attrgetter("remove"), attrgetter("add")):
             whole = largest(side(step.value))
             held = {f for pair in (whole, *whole.alternatives) for f, _ in pair.factors}
+            alone = set(whole.alternatives)  # each the whole of one choice, so that none is fixed
             for premise in step.premises:
                 chosen = [f for f, _ in largest(side(premise.value)).factors]
-                if any(len(f.alternatives) > 1 and f not in held for f in chosen):
+                if any(
+                    len(f.alternatives) > 1
+                    and f not in held
+                    and not alone.issuperset(f.alternatives)
+                    for f in chosen
+                ):
                     raise _impossible(step, values, "fixes what an earlier release may choose")
 
     def _premises(self, step: Any, values: Values) -> list[Numbers]:

@@ -86,7 +86,9 @@ def test_a_file_that_is_no_table_of_numbers_is_refused_before_anything_is_begun(
 def test_what_is_refused_before_anything_is_read(dpaudit: Invoke, project: Path) -> None:
     path = data(project)
     given = ("run", "held", "--data", path)
-    assert "expected a file .npz" in dpaudit(*given, "--out", "model.json", code=2).stderr
+    assert (
+        "expected a name that ends in .npz" in dpaudit(*given, "--out", "model.json", code=2).stderr
+    )
     half = dpaudit(*given, "--out", "m.npz", "--ledger", "x", code=2).stderr
     assert "give all of --ledger" in half
     assert "no such column" in dpaudit(*given, "--out", "m.npz", "--label", "b", code=2).stderr
