@@ -116,12 +116,8 @@ class _Derivation:
             alone = set(whole.alternatives)  # each the whole of one choice, so that none is fixed
             for premise in step.premises:
                 chosen = [f for f, _ in largest(side(premise.value)).factors]
-                if any(
-                    len(f.alternatives) > 1
-                    and f not in held
-                    and not alone.issuperset(f.alternatives)
-                    for f in chosen
-                ):
+                several = [f for f in chosen if len(f.alternatives) > 1 and f not in held]
+                if not all(alone.issuperset(f.alternatives) for f in several):
                     raise _impossible(step, values, "fixes what an earlier release may choose")
 
     def _premises(self, step: Any, values: Values) -> list[Numbers]:

@@ -86,8 +86,10 @@ class _Asking(Sampler):
 
 
 def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
-    """A shape of records on which the program runs.
+    """A shape of records on which the program runs: on records that differ, and on equal ones.
 
+    A program that leaves outliers out may reach its later lines on equal records alone, and fail
+    there where the shape is wrong.  Where no shape serves for both, differing records decide.
     Errors: Unknown, with what it was refused for on as many rows as it says itself, if it says so.
     """
     hints = dict(_hints(program))
@@ -98,16 +100,15 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     rows = list(_row_shapes(hints))
     likeliest, wide = "", Shape(own[0], rows[0]) if own and rows else None
     refused, tried = "it ran on no rows", 0
+    usable = list[Shape]()
     refusals: dict[str, None] = {}
     heard, asked = list[int](), dict[int, None]()
     for again in (False, True):
         if again:
             if not heard:
                 break
-            # A refusal says what a program takes: "for 300 users was given 24".
-            told = list(dict.fromkeys(heard))[:TOLD]
-            pairs = [(a, b) for a in told for b in (*_named(hints, WIDTHS), WIDTH, *told)]
-            counts, rows = [*asked, *counts[:2], ROWS, *told], [*pairs, *rows[:FIRST]]
+            sizes, pairs = _of_refusals(heard, hints)
+            counts, rows = [*asked, *counts[:2], ROWS, *sizes], [*pairs, *rows[:FIRST]]
         for shape in _shapes(rows, counts):
             wanted: Shape | None = shape
             for _ in range(3):
@@ -117,17 +118,35 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
                 tried += 1
                 why = _refusal(program, declaration, scope, wanted)
                 if why == "":
+                    usable.append(wanted)
+                    why = _refusal(program, declaration, scope, wanted, kinds=1)
+                if why == "":
                     return wanted
                 if isinstance(why, _Rows):
                     wanted = Shape(why.count, shape.row)
                     asked[why.count] = None
                     continue
                 refusals[why] = None
-                if wanted.rows in first:
-                    likeliest = likeliest or why
+                likeliest = likeliest or (why if wanted.rows in first else "")
                 refused, wanted = why, None
                 heard += [int(n) for n in re.findall(r"\b\d{1,6}\b", why) if int(n) > 0]
-    raise Unknown(_said(likeliest or refused, tried, alike=len(refusals) == 1, wide=wide))
+    said = _said(likeliest or refused, tried, alike=len(refusals) == 1, wide=wide)
+    return _first_of(usable, said)
+
+
+def _first_of(usable: list[Shape], said: str) -> Shape:
+    """Errors: Unknown, where there is none."""
+    if not usable:
+        raise Unknown(said)
+    return usable[0]
+
+
+def _of_refusals(
+    heard: list[int], hints: dict[str, int]
+) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Counts and shapes of rows from what refusals say: "for 300 users was given 24"."""
+    said = list(dict.fromkeys(heard))[:TOLD]
+    return said, [(a, b) for a in said for b in (*_named(hints, WIDTHS), WIDTH, *said)]
 
 
 def _said(why: str, tried: int, *, alike: bool, wide: Shape | None) -> str:
@@ -163,10 +182,13 @@ def fits(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str
     return f"it takes {found.count} rows" if isinstance(found, _Rows) else found
 
 
-def _refusal(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str | _Rows:
+def _refusal(
+    program: Program, declaration: Node, scope: Scope, shape: Shape, kinds: int = 4
+) -> str | _Rows:
+    """Why a program does not run on records of so many ``kinds``; empty if it does."""
     rng = np.random.default_rng(0)
-    kinds = rng.standard_normal((4, *shape.row))
-    records = Records(kinds[np.arange(shape.rows) % 4])
+    made = rng.standard_normal((kinds, *shape.row))
+    records = Records(made[np.arange(shape.rows) % kinds])
     try:
         with np.errstate(all="ignore"):
             asking = _Asking(declaration, scope, records, rng=rng)
