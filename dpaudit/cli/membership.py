@@ -250,6 +250,6 @@ def _read(given: Mapping[str, Any]) -> Data:
         return Data(
             parts["features"],
             beside.classes("labels") if "labels" in parts else None,
-            np.array(beside.texts("units")) if "units" in parts else None,
+            np.array(beside.texts("units", unit=True)) if "units" in parts else None,
         )
     return Data.of_columns(read_columns(path), label, unit)

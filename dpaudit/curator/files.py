@@ -51,7 +51,7 @@ def read_records(
     if rows < 1:
         raise InvalidParameter(f"rows = {rows}: expected at least 1")
     _, first, inverse = np.unique(
-        np.asarray(columns.texts(unit)), return_index=True, return_inverse=True
+        np.asarray(columns.texts(unit, unit=True)), return_index=True, return_inverse=True
     )
     if len(inverse) != len(table):
         raise InvalidParameter(f"{path}: {unit!r} and the other columns are of different lengths")

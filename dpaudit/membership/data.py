@@ -94,7 +94,9 @@ class Data:
         """
         features = columns.matrix(features_of(columns, label, unit))
         labels = None if label is None else columns.classes(label)
-        return cls(features, labels, None if unit is None else np.array(columns.texts(unit)))
+        return cls(
+            features, labels, None if unit is None else np.array(columns.texts(unit, unit=True))
+        )
 
     @classmethod
     def _of_dataset(cls, data: Any) -> Data:

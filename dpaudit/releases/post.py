@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact.domains import rational
 from dpaudit.kernels.query import Array
 from dpaudit.releases.families import Family, as_counts, family_of, weights_of
 from dpaudit.releases.queries import (
@@ -37,7 +36,7 @@ from dpaudit.releases.queries import (
     texts,
 )
 from dpaudit.tabular import Schema
-from dpaudit.tabular.schema import refuse_unknown
+from dpaudit.tabular.schema import number, refuse_unknown
 
 CONSISTENT, NON_NEGATIVE, ROUND = "consistent", "non_negative", "round"
 ORDER = (CONSISTENT, NON_NEGATIVE, ROUND)
@@ -57,7 +56,7 @@ class Step:
                 f"post.step = {self.kind!r}: expected {CONSISTENT}, {NON_NEGATIVE} or {ROUND}"
             )
         object.__setattr__(self, "items", texts(self.items))
-        object.__setattr__(self, "to", rational(self.to, f"post {self.kind}: to"))
+        object.__setattr__(self, "to", number(self.to, f"post {self.kind}: to"))
         if not self.items:
             raise InvalidParameter(f"post {self.kind}: items: expected names of items")
         if self.to <= 0:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact.domains import rational
 from dpaudit.families.selection import Scores
 from dpaudit.releases.contributions import Contribution, Moves, together
 from dpaudit.releases.runs import Runs, counts_of, rank_scores
@@ -42,7 +41,7 @@ from dpaudit.tabular import (
     sizes_of,
 )
 from dpaudit.tabular.engine import columns_of
-from dpaudit.tabular.schema import CUT, DROP, ERROR, NEAREST, refuse_unknown, whole_number
+from dpaudit.tabular.schema import CUT, DROP, ERROR, NEAREST, number, refuse_unknown, whole_number
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 LARGEST_SUM = 2**52
@@ -165,7 +164,7 @@ class Item(ABC):
         name: Any = self.name
         if not isinstance(name, str) or not name.strip() or "/" in name:
             raise InvalidParameter(f"item name {name!r}: expected a text without '/'")
-        object.__setattr__(self, "weight", rational(self.weight, f"item {name!r}: weight"))
+        object.__setattr__(self, "weight", number(self.weight, f"item {name!r}: weight"))
         if self.weight <= 0:
             raise InvalidParameter(f"item {name!r}: weight = {self.weight}; expected above 0")
         for limit in ("groups", "per_group"):
@@ -352,7 +351,7 @@ def on_grid(column: Number, value: Any, place: str) -> int:
 
     Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
     """
-    steps = rational(value, place) / column.step
+    steps = number(value, place) / column.step
     if steps.denominator != 1 or not column.low <= steps <= column.high:
         raise InvalidParameter(
             f"{place}: {value} is not on the column's grid from {column.lower} to {column.upper} "
@@ -726,7 +725,7 @@ class Quantiles(Item):
         super().__post_init__()
         asked: Any = self.at
         listed = asked if isinstance(asked, (tuple, list)) else (asked,)
-        at = tuple(rational(q, f"item {self.name!r}: at") for q in listed)
+        at = tuple(number(q, f"item {self.name!r}: at") for q in listed)
         object.__setattr__(self, "at", at)
         if not at or any(not 0 < q < 1 or q.denominator > 10**6 for q in at):
             raise InvalidParameter(
@@ -846,7 +845,7 @@ class Groups(Item):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta is not None:
-            delta = rational(self.delta, f"item {self.name!r}: delta")
+            delta = number(self.delta, f"item {self.name!r}: delta")
             object.__setattr__(self, "delta", delta)
             if not 0 < delta < 1:
                 raise InvalidParameter(f"item {self.name!r}: delta = {delta}: between 0 and 1")
@@ -1136,7 +1135,7 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
     given = dict(table)
     query = str(given.pop("query", ""))
     if query in ("minimum", "maximum"):
-        share = rational(given.pop("share", "0.01"), f"{place}.share")
+        share = number(given.pop("share", "0.01"), f"{place}.share")
         given["at"] = (share if query == "minimum" else 1 - share,)
         query = "quantiles"
     if query == "quantile":

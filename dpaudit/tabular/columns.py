@@ -27,6 +27,7 @@ import numpy.typing as npt
 from dpaudit.errors import InvalidParameter, optional
 from dpaudit.storage.data import open_data
 from dpaudit.storage.evidence import strict_json
+from dpaudit.tabular.cells import spelled
 from dpaudit.tabular.source import native_frame, readable
 
 FloatArray = npt.NDArray[np.float64]
@@ -135,19 +136,17 @@ class Columns:
             raise InvalidParameter(f"{self.where}: {self.listed(names)} are of different lengths")
         return np.column_stack([self.numbers(name) for name in names])
 
-    def texts(self, name: str) -> list[str]:
-        """A column as texts, whole numbers without a fraction.
+    def texts(self, name: str, *, unit: bool = False) -> list[str]:
+        """A column as texts, or as units, in the one spelling that a value has in every format.
 
         Errors: InvalidParameter, with the row and the column, for a missing cell.
         """
         texts = []
         for row, cell in enumerate(self.cells[name]):
-            kind, _ = _read(cell)
-            if kind is Kind.MISSING:
-                raise self.refused(name, row, kind)
-            is_whole = isinstance(cell, float | np.floating | Decimal) and cell % 1 == 0
-            text = str(int(cell) if is_whole else cell).strip()
-            texts.append(text.lower() if kind is Kind.BOOLEAN else text)
+            text = None if _read(cell)[0] is Kind.MISSING else spelled(str(cell), unit=unit)
+            if text is None:
+                raise self.refused(name, row, Kind.MISSING)
+            texts.append(text)
         return texts
 
     def classes(self, name: str) -> npt.NDArray[Any]:

@@ -22,11 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.tabular.cells import spelled_sql, trimmed_sql
 from dpaudit.tabular.schema import CUT, ERROR, Category, Column, Number, Schema, Text
 from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
+NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", '"NULL"')
+TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")
 LARGEST_TERM = 2**62
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
 MOST_PLACES = 10_000_000  # groups that only those with rows take memory for
@@ -138,9 +141,9 @@ class OpenTable:
         self._source = source
         with readable(schema.name):
             types = source.first(partial(_types, schema))
-        _check_types(schema, types, texts=source.texts)
+        _check_types(schema, types)
         # Elsewhere a part may hold whole numbers where another, with gaps, holds floats.
-        self._work = _Work(schema, types if source.alike else None, source.texts, key)
+        self._work = _Work(schema, types if source.alike else None, key)
 
     def check(self) -> None:
         """Look for values that the schema declares to be errors.
@@ -194,13 +197,12 @@ class _Work:
 
     schema: Schema
     types: Mapping[str, str] | None
-    texts: bool
     key: str
 
     def refused(self, part: Any) -> dict[str, int]:
         """How many rows hold what the schema declares an error, in words."""
         types = self.types or _types(self.schema, part)
-        tests = list(_tests(self.schema, types, texts=self.texts))
+        tests = list(_tests(self.schema, types))
         counts = {} if self.schema.excess == CUT else self._excess(part)
         if not tests:
             return counts
@@ -213,7 +215,8 @@ class _Work:
     def _excess(self, part: Any) -> dict[str, int]:
         """How many rows of units lie beyond the schema's limit."""
         schema = self.schema
-        sizes = f"SELECT count(*) AS n FROM {VIEW} GROUP BY {_unit(schema)}"
+        view = _spelled(schema, self.types or _types(schema, part))
+        sizes = f"SELECT count(*) AS n FROM {view} GROUP BY {_unit(schema)}"
         more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
         ((rows,),) = part.execute(more).fetchall()
         text = f"a {schema.entity} has more rows than {schema.rows}"
@@ -450,13 +453,30 @@ def _place(place: int) -> str:
 
 def _joined(schema: Schema, types: Mapping[str, str]) -> str:
     """The rows, with the code of each category's key beside it; NULL for a text that is none."""
-    view = VIEW
-    for number, (name, column) in enumerate(schema.columns.items()):
+    view = _spelled(schema, types)
+    for number, column in enumerate(schema.columns.values()):
         if isinstance(column, Category):
-            value, keys = _read(column, cell(number), types[name]), f"{KEYS}{number}"
-            for table, text in ((keys, value), (f"{keys}_typed", _typed(value))):
-                view += f" LEFT JOIN {keys} AS {table} ON {text} = {table}.{KEY}"
+            keys = f"{KEYS}{number}"
+            view += f" LEFT JOIN {keys} ON {cell(number)} = {keys}.{KEY}"
     return view
+
+
+def _spelled(schema: Schema, types: Mapping[str, str]) -> str:
+    """The rows, with one spelling of each text; what the schema declares decides, no format."""
+    trimmed, cells = [], []
+    for number, name in enumerate(schema.read):
+        value, unit, kind = cell(number), name == schema.unit, types[name]
+        text, named = f"CAST({value} AS VARCHAR)", value
+        if isinstance(schema.columns.get(name), Number):
+            text = trimmed_sql(value) if kind == "VARCHAR" else value
+        elif unit and kind in WHOLE:
+            text = value
+        elif kind not in INTEGERS:
+            text, named = trimmed_sql(text), spelled_sql(value, unit=unit)
+        trimmed.append(f"{text} AS {value}")
+        cells.append(f"{named} AS {value}")
+    # Two steps, so that a text is trimmed once.
+    return f"(SELECT {', '.join(cells)} FROM (SELECT {', '.join(trimmed)} FROM {VIEW}))"
 
 
 def _keys(schema: Schema) -> dict[str, Any]:
@@ -466,7 +486,7 @@ def _keys(schema: Schema) -> dict[str, Any]:
     return {
         f"{KEYS}{number}": pa.table(
             {
-                KEY: pa.array(column.keys, pa.string()),
+                KEY: pa.array(column.spelled, pa.string()),
                 KEY_CODE: pa.array(range(len(column.keys)), pa.int32()),
             }
         )
@@ -481,40 +501,38 @@ def _types(schema: Schema, part: Any) -> dict[str, str]:
     return {name: str(row[1]).upper() for name, row in zip(schema.read, described, strict=True)}
 
 
-def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> None:
-    """Errors: InvalidParameter for text where numbers are declared, and for times."""
-    for name, column in schema.columns.items():
-        is_number = types[name].removeprefix("U").partition("(")[0] in NUMBERS
-        if isinstance(column, Number) and not texts and not is_number:
-            raise InvalidParameter(
-                f"{schema.name}: column {name!r} holds {types[name]}, where the schema declares "
-                "numbers; convert it"
+def _check_types(schema: Schema, types: Mapping[str, str]) -> None:
+    """Errors: InvalidParameter for a type that is no number where the schema declares numbers.
+
+    Elsewhere for a type that libraries write in several ways, such as times, bytes and lists.
+    """
+    for name in schema.read:
+        kind, is_number = types[name], isinstance(schema.columns.get(name), Number)
+        if kind.partition("(")[0] not in (NUMBERS if is_number else TEXTS):
+            declared = (
+                "where the schema declares numbers; convert it"
+                if is_number
+                else "which is spelled in several ways; convert it to dates or texts"
             )
-        if not isinstance(column, Number) and types[name].startswith("TIME"):
-            raise InvalidParameter(
-                f"{schema.name}: column {name!r} holds {types[name]}, which is spelled in several "
-                "ways; convert it to dates or texts"
-            )
+            raise InvalidParameter(f"{schema.name}: column {name!r} holds {kind}, {declared}")
 
 
 def _read(column: Column, name: str, kind: str) -> str:
     """A value, NULL where it is missing."""
-    if isinstance(column, Number):
-        value = _number(name, kind)
-        return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
-    if kind in ("FLOAT", "DOUBLE"):
-        whole = f"CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR)"
-        return (
-            f"CASE WHEN isnan({name}) THEN NULL WHEN {name} = floor({name}) THEN {whole} "
-            f"ELSE CAST({name} AS VARCHAR) END"
-        )
-    return f"nullif(CAST({name} AS VARCHAR), '')"
+    if not isinstance(column, Number):
+        return name
+    value = _number(name, kind)
+    return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
 def _number(name: str, kind: str) -> str:
-    """A number, NULL where a text is none; DuckDB would read 1_5 as 15, other readers as a text."""
-    text = f"replace({name}, '_', '?')" if kind == "VARCHAR" else name
-    return f"TRY_CAST({text} AS DOUBLE)"
+    """A number, NULL where a text is none; DuckDB would read 1_5 as 15, other readers as a text.
+
+    Numbers that are no floats of 64 bits are read by their digits, as they stand in a text.
+    """
+    if kind in WHOLE or kind == "DOUBLE":
+        return f"CAST({name} AS DOUBLE)"
+    return f"TRY_CAST(replace(CAST({name} AS VARCHAR), '_', '?') AS DOUBLE)"
 
 
 def _code(column: Column, name: str, kind: str, number: int) -> str:
@@ -534,18 +552,7 @@ def _code(column: Column, name: str, kind: str, number: int) -> str:
 
 def _of_key(number: int) -> str:
     """The code of a category's key; NULL where the text is none."""
-    return f"coalesce({KEYS}{number}.{KEY_CODE}, {KEYS}{number}_typed.{KEY_CODE})"
-
-
-def _typed(value: str) -> str:
-    """A text as a key: "True" and "1.0" are true and 1, as of typed columns, where no key is so.
-
-    So CSV counts as the frame does that it was written from, whoever wrote it.
-    """
-    return (
-        f"CASE WHEN lower({value}) IN ('true', 'false') THEN lower({value}) "
-        f"ELSE regexp_replace({value}, '^(-?[0-9]+)[.]0+$', '\\1') END"
-    )
+    return f"{KEYS}{number}.{KEY_CODE}"
 
 
 def _number_code(column: Number, value: str) -> str:
@@ -561,26 +568,24 @@ def _number_code(column: Number, value: str) -> str:
     )
 
 
-def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator[tuple[str, str]]:
+def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What the schema declares an error, in words and in SQL."""
+    for number, name in enumerate(schema.read):
+        if types[name] in ("FLOAT", "DOUBLE") and not isinstance(schema.columns.get(name), Number):
+            said = "holds numbers that are spelled in several ways; convert them to texts"
+            yield f"column {name!r} {said}", f"contains({cell(number)}, 'e')"
     if schema.unit is not None:
-        unit = _read(Text(), _unit(schema), types[schema.unit])
-        spelled = f" OR lower({unit}) = 'nan'" if texts else ""
-        yield f"column {schema.unit!r} has no unit", f"({unit}) IS NULL{spelled}"
+        yield f"column {schema.unit!r} has no unit", f"{_unit(schema)} IS NULL"
     for number, (name, column) in enumerate(schema.columns.items()):
-        quoted = cell(number)
-        value = _read(column, quoted, types[name])
-        if texts and isinstance(column, Number):
-            unread = f"{quoted} IS NOT NULL AND {_number(quoted, types[name])} IS NULL"
-            yield f"column {name!r} holds text where numbers are declared", unread
-        if column.missing == ERROR:
-            empty = (
-                f"{quoted} IS NULL"
-                if texts and isinstance(column, Number)
-                else f"({value}) IS NULL"
+        value, empty = _read(column, cell(number), types[name]), f"{cell(number)} IS NULL"
+        if isinstance(column, Number):
+            read = _number(cell(number), types[name])
+            yield (
+                f"column {name!r} holds text where numbers are declared",
+                f"NOT ({empty}) AND {read} IS NULL",
             )
-            if texts and isinstance(column, Number):
-                empty = f"({empty} OR isnan({_number(quoted, types[name])}))"
+            empty = f"{empty} OR isnan({read})"
+        if column.missing == ERROR:
             yield f"column {name!r} has no value", empty
         if isinstance(column, Number) and column.outside == ERROR:
             step = f"({value} / {float(column.step)!r}::DOUBLE)"

@@ -6,6 +6,7 @@ one that was made by looking is listed in ``read_off_data``, and every page of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
+from dpaudit.tabular.cells import spelled
 
 ERROR, DROP, COUNT = "error", "drop", "count"
 NEAREST, CUT = "nearest", "cut"
@@ -22,6 +24,8 @@ MISSING = "(missing)"
 LARGEST_CODE = 2**52
 MOST_KEYS = 1_000_000
 MOST_ROWS = 2**31
+# Sizes of a plan's numbers: fourth powers, summed over 2^200 rows, are still floats.
+SMALLEST, LARGEST = Fraction(1, 10**60), 10**60
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Number:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
-            object.__setattr__(self, name, rational(getattr(self, name), f"Number.{name}"))
+            object.__setattr__(self, name, number(getattr(self, name), f"Number.{name}"))
         if self.step <= 0:
             raise InvalidParameter(f"Number.step = {self.step}: expected a positive number")
         if not self.lower < self.upper:
@@ -100,15 +104,23 @@ class Category:
         keys = tuple(map(_key, given))
         if not 0 < len(keys) <= MOST_KEYS:
             raise InvalidParameter(f"Category.keys: {len(keys)} keys; expected 1 to {MOST_KEYS}")
-        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 100 else []
-        if len(set(keys)) != len(keys) or MISSING in keys:
-            raise InvalidParameter(f"Category.keys: {', '.join(twice) or MISSING!r} occurs twice")
         object.__setattr__(self, "keys", keys)
+        counts = Counter((*self.spelled, MISSING))
+        if None in counts:
+            raise InvalidParameter("Category.keys: a blank or NaN is no key; it is a missing value")
+        twice = sorted(str(key) for key, count in counts.items() if count > 1)
+        if twice:
+            raise InvalidParameter(f"Category.keys: {', '.join(twice[:9])} occurs twice")
         _policy(self.missing, "Category.missing", (ERROR, DROP, COUNT))
         if self.other not in (ERROR, DROP, *keys):
             raise InvalidParameter(
                 f"Category.other = {self.other!r}: expected error, drop, or one of the keys"
             )
+
+    @cached_property
+    def spelled(self) -> tuple[str | None, ...]:
+        """The keys as cells are compared with them: "True" is true, and "1.0" is 1."""
+        return tuple(map(spelled, self.keys))
 
     @property
     def domain(self) -> tuple[str, ...]:
@@ -308,6 +320,20 @@ def refuse_unknown(given: Mapping[str, Any], known: set[str], place: str) -> Non
             raise InvalidParameter(
                 f"{place}.{key}: no such setting; expected one of {', '.join(sorted(known))}"
             )
+
+
+def number(value: Any, place: str) -> Fraction:
+    """A number of a plan: 0, or of a size that sums and squares of it are floats.
+
+    Errors: InvalidParameter.
+    """
+    given = rational(value, place)
+    if given and not SMALLEST <= abs(given) <= LARGEST:
+        raise InvalidParameter(
+            f"{place}: the number is too {'small' if abs(given) < 1 else 'large'} "
+            "for floats; expected 0, or a size from 1e-60 to 1e60"
+        )
+    return given
 
 
 def whole_number(value: Any, place: str) -> None:

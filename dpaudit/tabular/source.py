@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.data import name_of, open_data
+from dpaudit.tabular.cells import TAKEN_AWAY
 from dpaudit.tabular.schema import Schema
 
 Ask: TypeAlias = Callable[[Any], Any]
@@ -39,8 +40,6 @@ DIALECT = (
     "nullstr = '', strict_mode = true, null_padding = false, ignore_errors = false, "
     "encoding = 'utf-8', compression = 'none'"
 )
-# Whatever Python counts as a blank, so that both readers of text agree, as a literal of SQL.
-BLANKS = "'" + "".join(filter(str.isspace, map(chr, range(0x3001)))) + "'"
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
 _KEPT = threading.local()
 
@@ -50,20 +49,18 @@ class Source:
     """Rows, in parts, each opened as the view ``VIEW`` of a DuckDB connection.
 
     The view has the columns ``cell(0)``, ``cell(1)``, ..., in the order of ``Schema.read``.
-    ``texts``: whether every value is text (CSV), so that a number has yet to be read.
     ``first(ask)``: what ``ask(connection)`` answers on some part, whose columns are those of all.
     ``each(ask)``: what it answers on each, where the part is: here, or on the workers of a cluster,
     which send back the answers alone.  All rows of a unit are in one part.
     ``alike``: whether a column has one type in all parts.
     """
 
-    texts: bool
     first: Callable[[Ask], Any]
     each: Callable[[Ask], Iterator[Any]]
     alike: bool = True
 
 
-def _here(texts: bool, parts: Callable[[], Iterator[Any]]) -> Source:  # noqa: FBT001
+def _here(parts: Callable[[], Iterator[Any]]) -> Source:
     """Parts that are opened here, one after the other."""
 
     def first(ask: Ask) -> Any:
@@ -73,7 +70,7 @@ def _here(texts: bool, parts: Callable[[], Iterator[Any]]) -> Source:  # noqa: F
         finally:
             opened.close()  # type: ignore[attr-defined]
 
-    return Source(texts, first, lambda ask: (ask(part) for part in parts()))
+    return Source(first, lambda ask: (ask(part) for part in parts()))
 
 
 def open_source(data: Any, schema: Schema) -> Source:
@@ -144,9 +141,7 @@ class _Held:
             columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
             read = f"read_csv({shared}, columns = {{{columns}}}, delim = '{separator}', {DIALECT})"
         taken = enumerate(places_of(schema, names, self.path, texts=kind == ".csv"))
-        # A cell with blanks around it is the same value, a unit's name above all.
-        value = "c{}" if kind == ".parquet" else f"nullif(trim(c{{}}, {BLANKS}), '')"
-        cells = ", ".join(f"{value.format(place)} AS {cell(k)}" for k, place in taken)
+        cells = ", ".join(f"c{place} AS {cell(k)}" for k, place in taken)
         held = ", ".join(f"c{place}" for place in range(len(names)))
         return f"(SELECT {cells} FROM {read} AS held({held}))"
 
@@ -230,7 +225,9 @@ def _file(path: Path, schema: Schema) -> Source:
     reader = held.reader(kind, schema)
     # What is read at once fits into memory: the units of each part are those of one remainder.
     parts_of = 1 if schema.unit is None else -(-held.size // AT_ONCE[kind])
-    unit = cell(len(schema.columns))
+    # All spellings of a unit are in one part.
+    unit = f"CAST({cell(len(schema.columns))} AS VARCHAR)"
+    unit = f"regexp_replace(lower({unit}), '{TAKEN_AWAY}', '', 'g')"
 
     def parts() -> Iterator[Any]:
         for part in range(parts_of):
@@ -240,7 +237,7 @@ def _file(path: Path, schema: Schema) -> Source:
                     opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
                 yield opened
 
-    return _here(kind == ".csv", parts)
+    return _here(parts)
 
 
 @contextmanager
@@ -266,7 +263,7 @@ def _arrow(table: Callable[[], Any], schema: Schema) -> Source:
         held = table()
         yield from _opened(held, places_of(schema, held.column_names, schema.name))
 
-    return _here(False, parts)
+    return _here(parts)
 
 
 def _frame(data: Any, schema: Schema) -> Source:
@@ -290,7 +287,11 @@ def _dask(frame: Any, schema: Schema) -> Source:
     from dask.delayed import delayed
 
     places = places_of(schema, frame.columns, schema.name)
-    shuffled = frame if schema.unit is None else frame.shuffle(on=frame.columns[places[-1]])
+    shuffled = frame
+    if schema.unit is not None:
+        # All spellings of a unit are in one partition.
+        unit = frame[frame.columns[places[-1]]].astype(str).str.lower()
+        shuffled = frame.shuffle(on=unit.str.replace(TAKEN_AWAY, "", regex=True))
 
     def asked(partition: Any, ask: Ask) -> Any:
         import pyarrow as pa
@@ -306,7 +307,7 @@ def _dask(frame: Any, schema: Schema) -> Source:
         parts = [delayed(asked)(part, ask) for part in shuffled.to_delayed()]
         yield from compute(*parts)  # type: ignore[no-untyped-call]
 
-    return Source(False, first, each, alike=False)
+    return Source(first, each, alike=False)
 
 
 def _pyspark(frame: Any, schema: Schema) -> Source:
@@ -314,7 +315,13 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
     places = places_of(schema, frame.columns, schema.name)
     # Spark too takes names that differ in case for one: columns are named by their places first.
     named = frame.toDF(*map(cell, range(len(frame.columns))))
-    grouped = named if schema.unit is None else named.repartition(named[cell(places[-1])])
+    grouped = named
+    if schema.unit is not None:
+        from pyspark.sql.functions import lower, regexp_replace
+
+        # All spellings of a unit are in one partition.
+        unit = lower(named[cell(places[-1])].cast("string"))
+        grouped = named.repartition(regexp_replace(unit, TAKEN_AWAY, ""))
 
     def first(ask: Ask) -> Any:
         (found,) = (ask(opened) for opened in _opened(named.limit(1).toArrow(), places))
@@ -334,7 +341,7 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
             # Our own answers, from executors of the session that was given.
             yield pickle.loads(row.found)  # noqa: S301
 
-    return Source(False, first, each)
+    return Source(first, each)
 
 
 def _opened(table: Any, places: Sequence[int]) -> Iterator[Any]:

@@ -31,6 +31,7 @@ CATALOGUE = "dpaudit never imports a catalogue, nor mechanisms their audits"
 ROOMS = "the rooms of dpaudit, from the highest to the lowest"
 LABORATORY = "the laboratory knows no paper"
 OPTIONAL = {  # of the extras, and pytest for the plugin
+    "pyspark",
     "cryptography",
     "dask",
     "distributed",

@@ -234,7 +234,12 @@ BAD = {
     "a column that is missing": (lambda d: d.drop("sex"), "no column 'sex'", InvalidParameter),
     "text for numbers": (
         lambda d: d.with_columns(income=pl.lit("many")),
-        "'income' holds VARCHAR, where the schema declares numbers",
+        "'income' holds text where numbers are declared in 400 rows",
+        DataRefused,
+    ),
+    "true and false for numbers": (
+        lambda d: d.with_columns(income=pl.lit(value=True)),
+        "'income' holds BOOLEAN, where the schema declares numbers",
         InvalidParameter,
     ),
     "no value": (
