@@ -285,7 +285,7 @@ def _sampled(pair: Pair, times: int) -> SampledNormal | None:
         return None
     if shift == 0 or sample.rate in (0, 1):
         return None
-    mu, rate = as_float(shift, "mu"), as_float(sample.rate, "rate")
+    mu, rate = as_float(shift, "mu"), as_rate(sample.rate)
     return SampledNormal(mu, rate, pair.is_swapped, float(times))
 
 

@@ -21,6 +21,7 @@ from dpaudit.check.profile.transforms import (
     MOST_BY_RULE,
     _left_out_by_pairs,
 )
+from dpaudit.errors import InvalidParameter
 from dpaudit.grids.discrete import Side
 from dpaudit.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
@@ -185,7 +186,7 @@ def test_rates_next_to_1_are_as_near_as_they_say() -> None:
 
 def test_losses_next_to_rate_1_need_their_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """R is 1 - q on one side: q's own rounding is large there."""
-    pair = Mixed(Normal(F(9)), 1 - F(3, 10**15)).swapped
+    pair = Mixed(Normal(F(9)), 1 - F(3, 10**10)).swapped
     assert max(off_by(pair, 0.002, 1.8)) <= 1
     monkeypatch.setattr(rules, "_bend", lambda mu, rate, x, loss: 8 * np.abs(loss))
     rule.cache_clear()
@@ -193,12 +194,9 @@ def test_losses_next_to_rate_1_need_their_errors(monkeypatch: pytest.MonkeyPatch
     rule.cache_clear()
 
 
-def test_a_rate_that_no_float_holds_is_left_to_the_grid() -> None:
-    pair = Mixed(Normal(F(1)), 1 - F(1, 10**17))
-    factor = _sampled(pair, 1)
-    assert factor is not None
-    with pytest.raises(OutOfReach):
-        rule(factor, 1.0, 1.0, ROOM)
+def test_a_rate_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="below 1 by 1e-10 at least"):
+        _sampled(Mixed(Normal(F(1)), 1 - F(1, 10**17)), 1)
 
 
 def test_a_coarser_rule_is_refused_by_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
