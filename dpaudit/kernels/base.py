@@ -31,6 +31,7 @@ class Session(Protocol):
 
     norm: ClassVar[Norm]
     continuous: ClassVar[bool]
+    rounds: ClassVar[bool]
     spread: Generator | None
 
     def admit(self, scale: Array, dimension: int) -> None:
@@ -97,6 +98,7 @@ class Kernel:
     ``memory``: whether a session keeps state from one release of a use to the next; it then needs
     every trial on, and every use opens a session of its own.
     ``searches``: whether it is no release but the best of several runs (:class:`Search`).
+    ``rounds``: whether values are rounded to whole numbers before noise is added.
     ``hides``: whether noise inside a release never shows, so that an audit has to note it.
     ``spread``: the generator of the uniform numbers that spread an outcome of positive probability
     over its share of [0, 1] in ``residual``.  It is independent of all noise, so that residuals are
@@ -105,6 +107,7 @@ class Kernel:
 
     norm: ClassVar[Norm] = "l2"
     continuous: ClassVar[bool] = True
+    rounds: ClassVar[bool] = False
     memory: ClassVar[bool] = False
     hides: ClassVar[bool] = False
     searches: ClassVar[bool] = False

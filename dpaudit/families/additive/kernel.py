@@ -166,11 +166,13 @@ class DiscreteKernel(Kernel):
     """Whole-numbered noise of the leaf's own scale, however small the query's sensitivity.
 
     One whole number a trial, or a vector where the noise is declared for one; other numbers are
-    rounded half up, which moves by no more than a whole sensitivity.  Values are cut to +-2^52, NaN
+    rounded half up.  One number then moves by no more than a whole sensitivity.  A vector may move
+    further than before, so that distances are taken after rounding.  Values are cut to +-2^52, NaN
     counts as 0.
     """
 
     continuous = False
+    rounds = True
     vectors: ClassVar[bool] = False
     arithmetic: ClassVar[str] = "exact"
 
@@ -196,6 +198,13 @@ class DiscreteKernel(Kernel):
             )
         if (scale > self.own_scale(self.leaf) * ROOM).any():
             raise InvalidParameter(f"{name}: the query's sensitivity is above the leaf's")
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """As of other noise, between the whole numbers that the noise is added to.
+
+        Rounding is no contraction: of a vector each entry can cross a half at once.
+        """
+        return super().apart(rounded(values), rounded(others), stated)
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         whole = _whole(self._checked(values, scale)).astype(np.int64)
@@ -247,6 +256,11 @@ def _whole(values: Array) -> Array:
     known = np.clip(np.nan_to_num(values, nan=0.0), -LARGEST_VALUE, LARGEST_VALUE)
     below = np.floor(known)
     return below + (known - below >= 0.5)
+
+
+def rounded(values: Array) -> Array:
+    """The whole numbers that discrete noise is added to; what is not finite stays as it is."""
+    return np.where(np.isfinite(values), _whole(values), values)
 
 
 @exact_kernel(DiscreteLaplace)

@@ -15,6 +15,7 @@ from dpaudit.families.additive.kernel import (
     ROOM,
     DiscreteKernel,
     DiscreteLaplaceKernel,
+    rounded,
     rounded_up,
 )
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
@@ -70,7 +71,8 @@ class DiscreteGaussianVectorKernel(DiscreteKernel):
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The l2-distance; infinite where no vector of the leaf's moves is as large everywhere."""
-        moved = np.sort(np.abs(values - others), axis=-1)[:, ::-1]
+        first, second = rounded(values), rounded(others)
+        moved = np.sort(np.abs(first - second), axis=-1)[:, ::-1]
         distance = np.linalg.norm(moved, axis=-1)
         if not self.leaf.moves:
             return np.asarray(distance)
@@ -135,7 +137,7 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The l1-distance; infinite for too many keys of its own, or too large ones."""
-        moved = np.abs(values - others)
+        moved = np.abs(rounded(values) - rounded(others))
         own = [np.where(a > 0, 0.0, b) for a, b in ((values, others), (others, values))]
         most = float(enclose(self.leaf.own).mid())
         far = np.zeros(len(values), dtype=bool)
