@@ -20,7 +20,7 @@ from dpaudit.grids.discrete import (
     TooFine,
 )
 from dpaudit.grids.masses import Outcomes, as_rate, cells_from
-from dpaudit.grids.noise import finite, mixed_losses
+from dpaudit.grids.noise import finite, mixed_losses, rounded_rest
 
 MOST_NODES = 2**13
 # A pair's profile on a grid, from one side.
@@ -135,7 +135,9 @@ def mixture_of(discrete: Discrete, rate: object, grid: Grid, side: Side) -> Disc
     mixed = Outcomes(
         mixed_losses(base.losses, share), (1 - share) * base.q + share * base.p, base.q
     )
-    return cells_from(finite(mixed, 16 * UNIT), grid, 1).discrete(side)
+    off = rounded_rest(share)
+    # Losses next to log(1 - rate): roundings of the rate, expm1 and the product count so often.
+    return cells_from(finite(mixed, 16 * UNIT + off, 8 * off), grid, 1).discrete(side)
 
 
 def turned(discrete: Discrete, grid: Grid) -> Discrete:

@@ -60,15 +60,15 @@ def point() -> Closed:
     return finite(Outcomes(np.array([0.0]), np.array([1.0]), np.array([1.0])), 0.0)
 
 
-def finite(outcomes: Outcomes, relative: float) -> Closed:
-    """Outcomes with losses within 8 roundings, and masses within the relative error."""
+def finite(outcomes: Outcomes, relative: float, loss_error: float = 0.0) -> Closed:
+    """Outcomes with masses within the relative error, losses within 8 roundings and another."""
     finite = outcomes.losses[np.isfinite(outcomes.losses)]
     span = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 
     def masses(edges: Reals) -> tuple[Reals, Reals]:
         return np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
 
-    error = 8 * UNIT * max(abs(span[0]), abs(span[1]))
+    error = 8 * UNIT * max(abs(span[0]), abs(span[1])) + loss_error
     return Closed(masses, outcomes, span, error, relative + 4 * UNIT * len(finite))
 
 
@@ -98,7 +98,13 @@ def mixture(base: Closed, rate: float) -> Closed:
     losses = mixed_losses(inner.losses, rate)
     outcomes = Outcomes(losses, (1 - rate) * inner.q + rate * inner.p, inner.q)
     low = min(low, float(np.min(losses, initial=np.inf)))
-    return Closed(masses, outcomes, (low, high), error, base.relative + 8 * UNIT)
+    relative = base.relative + 8 * UNIT + rounded_rest(rate)
+    return Closed(masses, outcomes, (low, high), error, relative)
+
+
+def rounded_rest(rate: float) -> float:
+    """How far the rounding of a rate takes 1 - rate, relative to it."""
+    return UNIT * rate / (1 - rate)
 
 
 def mixed_losses(losses: Reals, rate: float) -> Reals:

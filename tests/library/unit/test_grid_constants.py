@@ -11,6 +11,8 @@ import pytest
 import sympy
 from scipy import special
 
+from dpaudit.grids.cells import UNIT
+from dpaudit.grids.noise import mixed_losses, rounded_rest
 from dpaudit.pairs import Thresholded, discrete_normal, scored
 
 
@@ -98,3 +100,20 @@ def test_the_largest_over_all_scores_is_above_the_truth_and_near(setting: str) -
             found = float(family.deltas(at).max()) * factor
             known = truth(pair, epsilon)
             assert known <= found <= known * (1 + 1e-6), epsilon
+
+
+def test_losses_of_a_sample_are_within_what_is_stated_near_rate_1() -> None:
+    """Eight roundings of the loss, and of what 1 - rate loses, without which it is not enough."""
+    short = 0
+    for rest in [Fraction(6, 7 * 10**k) for k in range(1, 10)]:
+        rate = float(1 - rest)
+        losses = np.linspace(-60, 5, 400)
+        with mpmath.workdps(50):
+            one = mpmath.mpf((1 - rest).numerator) / (1 - rest).denominator
+            truth = [mpmath.log1p(one * mpmath.expm1(mpmath.mpf(loss))) for loss in losses]
+            pairs = zip(mixed_losses(losses, rate), truth, strict=True)
+            off = np.array([float(abs(mpmath.mpf(float(found)) - loss)) for found, loss in pairs])
+        farthest = 8 * UNIT * float(max(map(abs, truth)))
+        assert (off <= farthest + 8 * rounded_rest(rate)).all()
+        short += int((off > farthest).any())
+    assert short >= 5
