@@ -56,7 +56,7 @@ KINDS = {
     BATCHES: ("binomial",),
     DRAWN: ("evidence",),
 }
-# Of fewer records an examination shows too little of what one of them does among others.
+# Among fewer records, an examination shows too little of how one acts on the others.
 FEWEST_RECORDS = 5
 DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.

@@ -20,7 +20,7 @@ from dpaudit.errors import Unsupported
 
 EVERY, RARELY = 4, 256  # charges to one look at the clock, and at the memory
 PER_SECOND = 1_000_000  # units of work
-# Of one calculus for one question, where nobody set a budget: about two minutes.
+# Units of work that one calculus may do for one question without a budget: about two minutes.
 ROUTE = 120 * PER_SECOND
 ADVICE = (
     ": ask another calculus, declare fewer different rounds or numbers of fewer digits, or allow "

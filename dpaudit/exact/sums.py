@@ -27,7 +27,7 @@ from dpaudit.exact.forms import (
 from dpaudit.exact.operations import folded
 
 EXPLICIT_TERMS = 100
-# Of a polynomial whose sum is asked in closed form; that has one degree more, and as many terms.
+# The highest degree of a polynomial that is summed in closed form; its sum has one degree more.
 HIGHEST_DEGREE = 20
 # Units of work of a closed form and its proof, to the square of the size of what is summed.
 SUMMING = 1000

@@ -22,7 +22,7 @@ from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 NORMAL_FACTOR = 32 * UNIT
 LARGEST_LOSS = 1e7
 SMALLEST = 1e-290
-# Of 1 - rate: a float's rounding of the rate changes it by a millionth of itself at most.
+# The least 1 - rate: a float's rounding of the rate changes it by a millionth of itself at most.
 NEAREST_TO_ONE = 1e-10
 
 

@@ -352,7 +352,7 @@ def telling(known: Known) -> FloatArray:
 
 
 def promised(known: Known, targets: int, target: ScoreTest, error: float) -> float:
-    """What :func:`bound_of` would show of so many target models, judged on ``known`` alone."""
+    """The bound of :func:`bound_of` for so many target models, judged on ``known`` alone."""
     trial = choose_trial(known, targets, target, error)
     pooled = choose_guessing(known, targets, target, error).promised
     return pooled if trial is None else max(pooled, trial.promised)

@@ -55,7 +55,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """What trains, for a reader."""
+        """The records that train, in words."""
         whose = "the data as given" if self.beside == AS_GIVEN else "records drawn to the middle"
         return f"{self.count} canaries ({self.kind}: {KINDS[self.kind][0]}) beside {whose}"
 
@@ -69,7 +69,7 @@ class Promise(NamedTuple):
 
 @dataclass(frozen=True)
 class Pilot:
-    """What is tried: trainings of ``study``'s target on canaries made for its records.
+    """Trainings of ``study``'s target on canaries made for its records, to choose among them.
 
     ``share`` of the records train beside them.  ``models``: of the study that is planned.
     """
@@ -136,7 +136,7 @@ class Pilot:
         return study
 
     def _control(self, kept: Kept) -> tuple[Finding, ...]:
-        """What the chosen study would show of the same training without noise, if it trains."""
+        """The bound that the chosen study would show for the same training without noise."""
         try:
             promise = self._promise(
                 kept.choice, FIRST_MODELS, [kept.choice.models], kept.seed, silent=True
@@ -228,7 +228,7 @@ class Pilot:
         *,
         silent: bool = False,
     ) -> Promise | None:
-        """What studies of so many models would show, from ``models`` trained here."""
+        """The bounds that studies of so many models would show, from ``models`` trained here."""
         study = self.study(choice, models, made_from, seed=made_from + 1, silent=silent)
         if study is None:
             return None
@@ -296,7 +296,7 @@ def kept(folder: Path, make: Callable[[int], tuple[Choice, Finding]], seed: int 
 
 
 class Kept(NamedTuple):
-    """What a pilot chose, and the seed that its canaries are made from."""
+    """A pilot's choice, and the seed that its canaries are made from."""
 
     seed: int
     choice: Choice

@@ -40,7 +40,7 @@ def examined(
     importable: bool,
     claimed: bool,
 ) -> list[Finding]:
-    """What repeated trainings on the records of one model show of their noise.
+    """Findings about noise from repeated trainings on the records of one model.
 
     ``train(stream)``: scores of a model trained with that stream of the generator, in this process;
     picklable.  ``raw``: those of stream 0, 0 again and 1, from where the study trains.
@@ -111,7 +111,7 @@ def _both(train: Trained, streams: tuple[int, int]) -> Pair:
 
 
 def shared_p_value(pairs: Sequence[Pair]) -> float:
-    """Of "trainings of one process are as far apart as those of two": exact, over all pairings."""
+    """The p-value of trainings as far apart in one process as in two: exact, over all pairings."""
     rows = np.stack([row for pair in pairs for row in pair]).reshape(2 * len(pairs), -1)
     rows = rows[:, np.isfinite(rows).all(axis=0)]
     rows = rows / np.maximum(rows.std(axis=0), 1e-300)

@@ -262,8 +262,8 @@ def refuse_hidden(target: Target) -> None:
 def named_target(name: str) -> Target:
     """The target that ``module:attribute`` names: a target, an estimator, or a function ``fit``.
 
-    Of the module are also taken, where it has them, ``released`` and the functions
-    ``gradients(model, records)`` and ``parameters(model)``.
+    ``released`` and the functions ``gradients(model, records)`` and ``parameters(model)`` of the
+    module are taken too, if it has them.
     Errors: UnknownTarget where the module does not import or lacks them; InvalidParameter for a
     ``released`` that is no threat model.
     """

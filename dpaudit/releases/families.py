@@ -158,8 +158,8 @@ class Family:
     def halves(self, margins: Margins, seed: int) -> dict[str, int]:
         """The 95% margin of each item's counts after least squares, simulated from the noise.
 
-        Whatever the true counts, which are whole and consistent, errors have the law that noise
-        alone gives; and cells of one item have one law, because noise does not depend on the key.
+        For all true counts, which are whole and consistent, errors have the law that noise alone
+        gives.  Cells of one item have one law, because noise does not depend on the key.
         The margin is an order statistic that is below the law's own with probability ``UNSURE``.
         """
         rng = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ ROUNDS = 12
 ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
-# Of noise of scale 1 and of deviation 1: 5% lie further away.
+# 5% of Laplace noise of scale 1, and of normal noise of deviation 1, lie further away.
 LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
 GAIN = 1.002  # of an amount, by which another kind of noise must do better
 MOST_CHOSEN = 10  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better

@@ -572,7 +572,7 @@ def contents_of(
 ) -> dict[Path, bytes]:
     """JSON, CSV and Parquet of the published rows; the JSON also has the noisy numbers.
 
-    Of items that are rounded only the rounded numbers are published.
+    Only the rounded numbers of rounded items are published.
     """
     table = [_row(row) for row in rows]
     release = plan.release

@@ -250,7 +250,7 @@ class Item(ABC):
         )
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:
-        """What the noise's margin leaves out: rows that are cut, and values that are changed."""
+        """The errors that its noise margin leaves out: cut rows, and values that are changed."""
         totals = self.totals(schema)
         said = []
         if schema.unit is not None and schema.excess == CUT and any(map(self._cuts, totals)):

@@ -14,7 +14,7 @@ BOOLEANS = ("true", "false")
 MISSING = ("nan", "+nan", "-nan")
 WHOLE = r"^(-?[0-9]+)[.]0+$"
 WHOLE_UNIT = r"^[+]?(-?)0*([0-9]+)([.]0*)?$"
-# What these rules may take away, and case: spellings of one unit are the same without it.
+# Spellings of one unit are equal without these characters and without case.
 TAKEN_AWAY = f"[{BLANKS}0+.-]"
 
 

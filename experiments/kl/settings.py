@@ -49,7 +49,7 @@ from mechanisms.papers.kl.select import SelectStationaryIterate
 from mechanisms.papers.kl.spider import KLSpider
 
 RHO, BETA, TRIALS = Fraction(1), 0.05, 40
-# Of steps, rounds and epochs: enough for the deterministic part to vanish beside the noise.
+# Steps, rounds and epochs: enough for the deterministic part to vanish beside the noise.
 STEPS, ROUNDS, PHASE, COUNT = 200, 60, 10, 8
 SPIDER, PROXIMAL, ADAPTIVE, SELECTED = "KL-Spider", "proximal points", "adaptive", "Theorem 5"
 PL, FIXED, EPOCHS = "WYX17", "ABG+23", "ALD21"

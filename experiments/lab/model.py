@@ -55,7 +55,7 @@ class Protocol:
 
     @property
     def stamp(self) -> dict[str, int]:
-        """What a result records of it."""
+        """Its fields as a result records them."""
         return asdict(self)
 
 

@@ -77,7 +77,7 @@ TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
-# Of the seconds, those that a search for a pair has at least, and how many runs must fit in them.
+# The search for a pair has this share of the seconds at least; so many runs must fit into it.
 SEARCHED, FEWEST_RUNS = 0.4, 20
 ITEMS = 3  # of one row, where a program takes rows of several
 HOOKED = "records as the mechanism's hook makes them"
@@ -791,8 +791,8 @@ class _Examiner:
     def _pair(self) -> None:
         """The pair whose whole runs gather most privacy loss, found by search.
 
-        Of a program without a likelihood, or of a long run: the candidate whose two data sets a run
-        tells apart best, by what its queries move.
+        If the program has no likelihood or a run is long, it is the candidate whose two data sets
+        a run distinguishes best, by how far its queries move.
         """
         sampler = self.studied[0] if self.studied else None
         candidates = [*self._candidates()]
@@ -839,7 +839,7 @@ class _Examiner:
         for records, text in candidates:
             if self.late() and found is not None:
                 break
-            # Of a long run the first has to do.
+            # Where runs are long, the first candidate is taken.
             told = 0.0 if self.over() else self._told(records)
             if told > best:
                 best, found = told, Neighbours(*records, self.scope.adjacency, text)

@@ -156,14 +156,14 @@ class Asked:
 
 
 def _with_common(found: dict[int | None, Any]) -> dict[int | None, Any]:
-    """What concerns all records is added to every part's."""
+    """Each part's entry, with the entry of all records added to it."""
     parts: dict[int | None, Any] = {part: m for part, m in found.items() if part is not None}
     return {part: m + found.get(None, 0.0) for part, m in parts.items()} or found
 
 
 @dataclass(eq=False)
 class Tried:
-    """What runs of a point showed.
+    """The result of the runs of one point.
 
     ``loss``: the mean privacy loss, without the releases' noise.  ``pool``: rows to be looked at
     along the same transcript, the point's own first.  ``asked``: None where a query is no sum.
@@ -247,7 +247,7 @@ class Pooled(Proposer):
         return log, loss
 
     def _tell_parts(self, request: Request, value: Array) -> None:
-        """What the pool's first two rows would show in each part, where releases share noise.
+        """Measure the pool's first two rows in each part, where releases share noise.
 
         One session follows the values of the data set that is run, and one for each part those of
         a data set with the other row there: along a release without noise the loss is half of the
@@ -670,8 +670,8 @@ class PairSearch:
     def _slanted(self, row: Array, direction: Array) -> list[Array]:
         """Rows at angles to what was released, on both sides of it, as long as a row and labelled.
 
-        Whatever is fitted turns along its releases: rows that do not fit it on either side move it
-        further than opposite ones, of which one always fits.
+        A fitted model turns along its releases.  Rows that it does not fit, on either side, move it
+        further than two opposite rows, of which it always fits one.
         """
         width = len(direction)
         side = np.where(np.arange(width) % 2, -1.0, 1.0)

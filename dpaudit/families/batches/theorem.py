@@ -60,7 +60,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
 def _cut(node: Any) -> Fraction:
     """1 minus the chance that fewer than batch_size of the others come.
 
-    That many come is the rarer event above the mean, and has its digits sooner there.
+    Above the mean the chance that so many come is the smaller one, and its digits converge sooner.
     """
     import flint
 

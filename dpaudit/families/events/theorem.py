@@ -38,7 +38,7 @@ def _either_branch(node: Any, test: Any, release: Any) -> tuple[Any, Any]:
 def _either_pair(node: Any, test: Losses, release: Losses) -> Losses:
     """The past decides the branch of a later run, so that the larger of the two dominates.
 
-    What the test says decides which of the release's alternatives is run: the largest bounds it.
+    The test's answer may choose among the release's alternatives, so that their largest bounds it.
     """
     p = node.false_pass
     false_pass = Atoms(((p, ZERO), (ZERO, p), (1 - p, 1 - p)))

@@ -58,7 +58,7 @@ def best_of_runs(node: Tuned, epsilon: Number) -> Number:
 
 
 def added(shape: Number, gamma: Number, value: Number, place: Any) -> Number:
-    """What the search adds at every order, from the child's divergence at one order.
+    """The term that the search adds at every order, from the child's divergence at one order.
 
     All exact numbers, or all balls.
     """
