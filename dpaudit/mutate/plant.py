@@ -1,7 +1,7 @@
 """Import a mechanism from changed source, in a process of its own.
 
-A forked child imports the project anew, so that no module of the right program is left in it.  The
-child sends its result back as JSON.
+The process imports the project anew, so that no module of the right program is in it, and sends
+its result back as JSON.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import multiprocessing
 import os
 import resource
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -26,7 +26,8 @@ from dpaudit.storage import roots
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
 
 MEMORY = 6 << 30  # bytes that a child may ask for beside what it has of its parent
-FORKING = threading.Lock()
+ENDING = 5.0  # seconds that a process has to end, once it has answered or closed its pipe
+SERVER = multiprocessing.get_context("forkserver")
 OVERTIME, DIED = "overtime", "died"
 
 
@@ -39,59 +40,54 @@ def _address_space() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def forked(work: Callable[[], Any], seconds: float) -> Any:
-    """The JSON result of ``work``, computed in a forked child.
+def separately(work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+    """The JSON result of ``work(*arguments)``, computed in a process of its own.
 
-    If the child took too long or died, the result is ``{"failed": OVERTIME}`` or
-    ``{"failed": DIED}``.  ``seconds``: the limit of processor time.  The child's output goes to
-    standard error.
+    ``work`` and ``arguments`` can be pickled.  ``seconds``: the limit of processor time.  The
+    process writes to standard error alone.  If it took too long, the result is
+    ``{"failed": OVERTIME}``; if it died, ``{"failed": DIED}`` with the exit status as ``detail``.
+
+    The process is forked by a server that holds dpaudit alone.  A fork of the caller's own process
+    would copy the locks of its threads (readers of tables start some) and open files.
     """
-    # One fork at a time: a child forked meanwhile by another thread would inherit this pipe and
-    # keep it open.
-    with FORKING:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(reading)
-            _child(work, seconds, writing)
-        os.close(writing)
-    deadline, chunks = time.monotonic() + 20 * seconds, []
-    with os.fdopen(reading, "rb") as pipe:
-        os.set_blocking(reading, False)
-        while True:
-            chunk = pipe.read()
-            if chunk == b"":
-                break
-            if chunk:
-                chunks.append(chunk)
-            elif time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                break
-            else:
-                time.sleep(0.02)
-    _, status = os.waitpid(pid, 0)
-    try:
-        return json.loads(b"".join(chunks))
-    except ValueError:
-        late = os.waitstatus_to_exitcode(status) in (-signal.SIGXCPU, -signal.SIGKILL)
-        return {"failed": OVERTIME if late else DIED}
-
-
-def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
-    try:
+    SERVER.set_forkserver_preload(["dpaudit.mutate.run"])
+    reading, writing = SERVER.Pipe(duplex=False)
+    child = SERVER.Process(target=_child, args=(work, arguments, seconds, writing))
+    late = True
+    with reading:
+        with writing:
+            child.start()
         try:
-            most = _address_space() + MEMORY
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-            os.dup2(2, 1)
-            forget()
-            result = work()
-        except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
-            result = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(json.dumps(result).encode())
-    finally:
-        os._exit(0)
+            late = not reading.poll(20 * seconds)
+            answer = b"" if late else reading.recv_bytes()
+        except EOFError:
+            answer = b""
+        finally:
+            child.join(0 if late else ENDING)
+            child.kill()
+            child.join()
+    if answer:
+        return json.loads(answer)
+    if child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return {"failed": OVERTIME}
+    return {"failed": DIED, "detail": f"exit status {child.exitcode}"}
+
+
+def _child(
+    work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, writing: Connection
+) -> None:
+    most = _address_space() + MEMORY
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.dup2(2, 1)
+    forget()
+    try:
+        result = work(*arguments)
+    except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
+        result = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
+    writing.send_bytes(json.dumps(result).encode())
+    # A thread that the mutant started must not keep the process alive.
+    os._exit(0)
 
 
 def forget() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.mutate.operators import OPERATORS, RIGHT, Planted, planted_in
-from dpaudit.mutate.plant import file_of, forked, import_planted
+from dpaudit.mutate.plant import file_of, import_planted, separately
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import Survey, home_of, read, survey
 from dpaudit.project.project import resolve
@@ -200,21 +201,7 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
     Returns survey, judgement, root and name; a finished :class:`Ran` if it cannot be mutated.
     """
-
-    def work() -> Any:
-        target = resolve(order.target, order.folder)
-        mechanism = replace(target.mechanism, records=None, evaluate=None)
-        home, root = home_of(target.mechanism), target.project.root
-        told = _judged(mechanism, order.seed)
-        shape = told.pop("shape")
-        told["root"], told["name"] = str(root), mechanism.name
-        if shape is not None:
-            told["survey"] = survey(
-                mechanism, home, Shape(shape[0], tuple(shape[1])), order.seed
-            ).as_json()
-        return told
-
-    found = forked(work, 2 * SECONDS)
+    found = separately(_surveyed, order, seconds=2 * SECONDS)
     if "root" not in found:
         # Resolve it here too: this raises the error of a target that is missing or not importable.
         resolve(order.target, order.folder)
@@ -224,6 +211,21 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
         why = right.not_examined or right.failed
         return Ran(order.target, found["name"], order.seed, 0, (), _worst(right), why)
     return read(found["survey"]), right, Path(found["root"]), found["name"]
+
+
+def _surveyed(order: Order) -> dict[str, Any]:
+    """Judgement and survey of the unchanged target, as JSON."""
+    target = resolve(order.target, order.folder)
+    mechanism = replace(target.mechanism, records=None, evaluate=None)
+    home, root = home_of(target.mechanism), target.project.root
+    told = _judged(mechanism, order.seed)
+    shape = told.pop("shape")
+    told["root"], told["name"] = str(root), mechanism.name
+    if shape is not None:
+        told["survey"] = survey(
+            mechanism, home, Shape(shape[0], tuple(shape[1])), order.seed
+        ).as_json()
+    return told
 
 
 def _judgement(found: Mapping[str, Any]) -> Judgement:
@@ -329,25 +331,13 @@ class _Judge:
         return isinstance(right, list) and isinstance(mutated, list) and same(right, mutated)
 
     def _trace(self, planted: Planted | None) -> Any:
-        def work() -> Any:
-            return trace(self._imported(planted), self.survey.shape, self.order.seed)
-
-        return forked(work, SECONDS)
-
-    def _imported(self, planted: Planted | None, *, twin: bool = False) -> Mechanism:
-        module = import_planted(self.root, self.survey.home, planted, twin=twin)
-        mechanism: Mechanism = getattr(module, self.survey.attribute)
-        return replace(mechanism, records=None, evaluate=None)
+        place = (self.root, self.survey, planted)
+        return separately(_trace_of, *place, self.order.seed, seconds=SECONDS)
 
     def _judged(self, planted: Planted, *, twin: bool) -> Judgement:
-        def work() -> Any:
-            mechanism = self._imported(planted, twin=twin)
-            refused = _rehearsed(mechanism, self.survey.shape)
-            if refused is not None:
-                return refused
-            return _judged(mechanism, self.order.seed)
-
-        return _judgement(forked(work, SECONDS))
+        work = partial(_judge_planted, twin=twin)
+        place = (self.root, self.survey, planted)
+        return _judgement(separately(work, *place, self.order.seed, seconds=SECONDS))
 
     def _status(self, found: Judgement) -> str:
         """The status of a mutant: caught if ``certify`` says less of it than of the right program.
@@ -364,6 +354,27 @@ class _Judge:
         ]
         new = bool(found.check) and found.check not in (self.right.check, "claims")
         return CAUGHT if any(weaker) or new else CERTIFIED
+
+
+def _trace_of(root: Path, found: Survey, planted: Planted | None, seed: int) -> Any:
+    return trace(_imported(root, found, planted), found.shape, seed)
+
+
+def _judge_planted(
+    root: Path, found: Survey, planted: Planted, seed: int, *, twin: bool
+) -> dict[str, Any]:
+    """The judgement of a mutant, or of the right twin at its place, as JSON."""
+    mechanism = _imported(root, found, planted, twin=twin)
+    refused = _rehearsed(mechanism, found.shape)
+    return _judged(mechanism, seed) if refused is None else refused
+
+
+def _imported(
+    root: Path, found: Survey, planted: Planted | None, *, twin: bool = False
+) -> Mechanism:
+    module = import_planted(root, found.home, planted, twin=twin)
+    mechanism: Mechanism = getattr(module, found.attribute)
+    return replace(mechanism, records=None, evaluate=None)
 
 
 def _rank(verdict: str) -> int:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
+import sys
+import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -386,12 +390,29 @@ def test_every_operator_is_of_one_kind() -> None:
     assert len(OPERATORS) >= 16
 
 
-def test_a_child_is_forked_while_no_other_pipe_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that was forked in between kept another's pipe open, and both ended with the last."""
-    held: list[bool] = []
-    pipe, fork = os.pipe, os.fork
-    monkeypatch.setattr(os, "pipe", lambda: (held.append(plant.FORKING.locked()), pipe())[1])
-    monkeypatch.setattr(os, "fork", lambda: (held.append(plant.FORKING.locked()), fork())[1])
-    assert plant.forked(lambda: [1], 20.0) == [1]
-    assert held == [True, True]
-    assert not plant.FORKING.locked()
+def test_a_mutant_runs_in_a_fork_of_a_process_without_threads_or_modules_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fork of the caller died where another library's threads held a lock at that moment."""
+    monkeypatch.setitem(sys.modules, "of_the_caller", ModuleType("of_the_caller"))
+    loaded = plant.separately(_loaded, seconds=20.0)
+    assert loaded["threads"] == 1
+    assert "of_the_caller" not in loaded["modules"]
+    assert "dpaudit.mutate.run" in loaded["modules"]
+
+
+def _loaded() -> Any:
+    return {"threads": threading.active_count(), "modules": sorted(sys.modules)}
+
+
+@pytest.mark.parametrize(
+    ("work", "result"),
+    [
+        (partial(os._exit, 7), {"failed": "died", "detail": "exit status 7"}),
+        (os.abort, {"failed": "died", "detail": "exit status -6"}),
+        (partial(os.closerange, 3, 99), {"failed": "died", "detail": "exit status 1"}),
+        (partial(signal.raise_signal, signal.SIGKILL), {"failed": "overtime"}),
+    ],
+)
+def test_the_result_says_how_a_process_ended(work: Any, result: Any) -> None:
+    assert plant.separately(work, seconds=5.0) == result

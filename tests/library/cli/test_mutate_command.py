@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dpaudit.certificate import certify
 from dpaudit.mutate import run as running
+from dpaudit.mutate.operators import Planted
+from dpaudit.mutate.plant import file_of, import_planted, separately
 from tests.library.cli.conftest import Invoke
 
 ONE = ("--operator", "clip_after_averaging", "--json")
@@ -28,35 +28,28 @@ def test_a_mutant_is_not_certified_and_its_right_twin_is(dpaudit: Invoke, projec
 
 
 def test_a_bug_that_certify_does_not_see_is_counted_as_certified(
-    dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
+    dpaudit: Invoke, project: Path
 ) -> None:
-    """The one function of both, blinded: the same mutant is certified, and the command says so."""
+    """With the one function of both blinded, the same mutant is certified."""
+    judged = separately(judged_blindly, project, seconds=60)
+    assert set(judged.get("verdicts", judged)) == {"certified_under_assumptions"}, judged
 
+
+def judged_blindly(project: Path) -> Any:
+    """The judgement of the mutant in a process in which the examination finds nothing."""
     right = certify.examine
 
     def blind(*arguments: Any, **options: Any) -> Any:
-        found = right(*arguments, **options)
-        seen = tuple({f.check: _calm(f) for f in found.findings}.values())
-        return replace(found, findings=seen, pair=None)
+        examined = right(*arguments, **options)
+        calm = tuple({f.check: _calm(f) for f in examined.findings}.values())
+        return replace(examined, findings=calm, pair=None)
 
-    monkeypatch.setattr(certify, "examine", blind)
-    told = blinded(running.Order("held", project))
-    assert set(told.get("verdicts", told)) == {"certified_under_assumptions"}, told
-
-
-def blinded(order: running.Order) -> Any:
-    from dpaudit.mutate.operators import Planted
-    from dpaudit.mutate.plant import file_of, forked, import_planted
-
+    certify.examine = blind
     module = "mechanisms.cases"
-    lines = file_of(order.folder, module).read_text("utf-8").splitlines()
+    lines = file_of(project, module).read_text("utf-8").splitlines()
     line = next(k for k, text in enumerate(lines, 1) if "curator.release(" in text)
     planted = Planted("clip_after_averaging", module, line, "")
-
-    def work() -> Any:
-        return running._judged(import_planted(order.folder, module, planted).held, order.seed)
-
-    return forked(work, 60)
+    return running._judged(import_planted(project, module, planted).held, 1)
 
 
 def _calm(finding: Any) -> Any:
