@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, readable
 from dpaudit.grids.cells import UNIT, Cells, Masses
 from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
@@ -55,21 +55,24 @@ class Closed:
 
 @lru_cache(maxsize=4096)
 def as_float(value: Number, place: str) -> float:
-    """The nearest float (within one rounding) of an exact number."""
+    """The nearest float (within one rounding) of an exact number.
+
+    Errors: Unsupported for a number that no float is close to; another calculus may answer.
+    """
     result = float(enclose(value).mid())
     if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
-        raise InvalidParameter(f"{place} = {readable(value)}: expected a number of moderate size")
+        raise Unsupported(f"{place} = {readable(value)}: expected a number of moderate size")
     return result
 
 
 def as_rate(value: Number) -> float:
     """The nearest float of a sampling rate, of which 1 - rate is close too.
 
-    Errors: InvalidParameter for a rate so near to 1 that a float rounds the difference away.
+    Errors: Unsupported for a rate so near to 1 that a float rounds the difference away.
     """
     rate = as_float(value, "rate")
     if value != 1 and enclose(1 - value) < NEAREST_TO_ONE:
-        raise InvalidParameter(
+        raise Unsupported(
             f"rate = {readable(value)}: expected 1, or a rate that is below 1 by 1e-10 at least"
         )
     return rate

@@ -124,8 +124,13 @@ class DrawnMoves(_Drawn):
 
 @lru_cache(maxsize=256)
 def _balls(pair: _Drawn, bits: int) -> tuple[list[Ball], list[Ball]]:
-    """The masses of J, and m_J; those from the last move on are one."""
+    """The masses of J, and m_J; those from the last move on are one.
+
+    Errors: TooFine for a group of more than LARGEST_SIZE records.
+    """
     q, k = enclose(pair.rate), int(pair.size)
+    if k > LARGEST_SIZE:
+        raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
     weights = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
     moves = pair.places()
     last = len(moves) - 1
@@ -174,8 +179,6 @@ def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
 def _floats(pair: _Drawn) -> tuple[grids.Floats, grids.Floats, float]:
     """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
     k = int(pair.size)
-    if k > LARGEST_SIZE:
-        raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
     weights, _ = _balls(pair, 0)
     logs = [float(weight.log().mid()) for weight in weights[1:]]
     return pair.steps(), np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, OBSTACLES, Kind
+from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, OBSTACLES, Kind, stated_over
 from dpaudit.crosscheck.interchange.rows import MODULE, ROWS, WITHOUT_EVENT, Row, Write
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
 from dpaudit.families.composition import Repeat
@@ -31,6 +31,8 @@ BY_NODE: dict[type[Node], Write] = {kind: write for row in ROWS for kind, write 
 def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
     """The declaration that an event of dp-accounting describes, under the stated adjacency.
 
+    Noise of an event is over the clipping norm.  A declaration with Gaussian noise says under which
+    adjacencies its noise multipliers hold, and is accounted for under no other.
     An event is an object, a named tuple (``to_named_tuple``), or either as JSON: a table of its
     fields, or their list.  Zero noise is NonPrivate; what reads no record (NoOp, a rate or count of
     0) is a release that is repeated 0 times.  Nothing is imported or called that the event names.
@@ -39,7 +41,8 @@ def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
     path inside the event.
     """
     chosen = choose(Adjacency, adjacency, "adjacency")
-    return Reader(chosen, NORMS[chosen], _opened(event).name).read(event)
+    node = Reader(chosen, NORMS[chosen], _opened(event).name).read(event)
+    return stated_over(node, NORMS[chosen])
 
 
 @dataclass(frozen=True)

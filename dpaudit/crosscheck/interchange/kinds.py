@@ -18,7 +18,7 @@ from dpaudit.crosscheck.interchange.numbers import (
 from dpaudit.families.additive import Laplace
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import NonPrivate
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import Adjacency
 
 # Sensitivity, in clipping norms, of a sum of records of at most that norm.
@@ -35,6 +35,16 @@ OBSTACLES = {
     "RandomizedResponseDpEvent": "is read under replace_one; the event does not say what an absent "
     "record answers: declare its guarantee as PureDP",
 }
+
+
+def stated_over(node: Node, norms: int) -> Node:
+    """The declaration whose noise multipliers are over ``norms`` clipping norms, as it says.
+
+    What reads no record is left unchanged.
+    """
+    if node == NOTHING:
+        return node
+    return stated_under(node, *(among for among, moved in NORMS.items() if moved == norms))
 
 
 @dataclass(frozen=True)

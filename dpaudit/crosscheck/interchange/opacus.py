@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NORMS, NOTHING, together
+from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NORMS, NOTHING, stated_over, together
 from dpaudit.crosscheck.interchange.numbers import (
     Rounding,
     float_above,
@@ -21,7 +21,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.sampling import PoissonSampled
-from dpaudit.nodes import Node, stated_under
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 
 SCOPE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)
@@ -42,7 +42,7 @@ def from_opacus_history(
     if not isinstance(history, (list, tuple)):
         raise InvalidParameter("history: expected a list of (noise_multiplier, sample_rate, steps)")
     found = together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
-    return stated_under(found, *(among for among, moved in NORMS.items() if moved == norms))
+    return stated_over(found, norms)
 
 
 def _run(row: Any, place: str, norms: int) -> Node:

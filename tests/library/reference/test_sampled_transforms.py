@@ -21,7 +21,7 @@ from dpaudit.check.profile.transforms import (
     MOST_BY_RULE,
     _left_out_by_pairs,
 )
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import Unsupported
 from dpaudit.grids.discrete import Side
 from dpaudit.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
@@ -195,7 +195,7 @@ def test_losses_next_to_rate_1_need_their_errors(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_rate_that_no_float_holds_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="below 1 by 1e-10 at least"):
+    with pytest.raises(Unsupported, match="below 1 by 1e-10 at least"):
         _sampled(Mixed(Normal(F(1)), 1 - F(1, 10**17)), 1)
 
 

@@ -14,6 +14,7 @@ import pytest
 import sympy
 from dp_accounting import dp_event as d
 
+import dpaudit as dp
 from dpaudit.crosscheck.interchange import from_dp_event, to_dp_event
 from dpaudit.crosscheck.interchange.events import DEEPEST
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING
@@ -30,7 +31,7 @@ from dpaudit.families.sampling import (
     SampledWithReplacement,
 )
 from dpaudit.families.tuning import Tuned, TunedPoisson
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import Node, postorder, stated_under
 
 GAUSSIAN = d.GaussianDpEvent(2.0)
 ALPHA = sympy.Symbol("alpha", positive=True)
@@ -115,8 +116,9 @@ READINGS: list[tuple[Any, Node]] = [
 
 @pytest.mark.parametrize(("event", "node"), READINGS, ids=lambda row: str(row)[:50])
 def test_an_event_is_read_under_add_remove(event: Any, node: Node) -> None:
-    assert from_dp_event(event, "add_remove") == node
-    assert from_dp_event(event, "zero_out") == node
+    expected = node if node == NOTHING else stated_under(node, "add_remove", "zero_out")
+    assert from_dp_event(event, "add_remove") == expected
+    assert from_dp_event(event, "zero_out") == expected
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,17 @@ def test_an_event_is_read_under_add_remove(event: Any, node: Node) -> None:
     ids=lambda row: str(row)[:50],
 )
 def test_replace_one_moves_a_sum_by_two_norms(event: Any, node: Node) -> None:
-    assert from_dp_event(event, "replace_one") == node
+    assert from_dp_event(event, "replace_one") == stated_under(node, "replace_one")
+
+
+def test_an_event_is_accounted_for_under_no_adjacency_with_another_sensitivity() -> None:
+    """The noise of one record's sum was taken for that of a replaced record's, half as much."""
+    run = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, d.GaussianDpEvent(1.0)), 100)
+    for stated, other in (("add_remove", "replace_one"), ("replace_one", "add_remove")):
+        node = from_dp_event(run, stated)
+        dp.account(node, stated).epsilon("1e-5")
+        with pytest.raises(InvalidParameter, match="over the sensitivity under"):
+            dp.account(node, other).epsilon("1e-5")
 
 
 # --- numbers -------------------------------------------------------------------------------------
@@ -156,14 +168,14 @@ def test_every_kind_of_number_means_the_same(noise: Any) -> None:
     event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, inner), 100)
     expected = Repeat(PoissonSampled(Repeat(gaussian(1), 100), Fraction(1, 100)), 100)
     found = from_dp_event(event, "add_remove")
-    assert found == expected
+    assert found == stated_under(expected, "add_remove", "zero_out")
     written = to_dp_event(found, "add_remove").event.event.event.noise_multiplier
     assert type(written) is float
 
 
 def test_a_float32_is_its_shortest_decimal() -> None:
     found = from_dp_event(d.GaussianDpEvent(np.float32(1.1)), "add_remove")
-    assert found == gaussian(Fraction(11, 10))
+    assert found == stated_under(gaussian(Fraction(11, 10)), "add_remove", "zero_out")
 
 
 BAD = [math.nan, math.inf, -1, -1e-300, True, "one", None, [1.0], np.ones(2), sympy.Symbol("s"), 1j]
