@@ -178,7 +178,9 @@ class ProposalTask:
 
 
 @dataclass(frozen=True)
-class _Tried:
+class Tried:
+    """One pilot of a proposal."""
+
     side: int
     proposal: Proposal
     pilot: PilotLosses
@@ -234,7 +236,7 @@ def likelihood_audit(
     wanted = Wanted.of(claims)
     if not wanted:
         return replace(nothing, why_not="no claim is of a measure that likelihoods bound")
-    audit = _Audit(
+    audit = _Programs(
         (program, declaration, scope, neighbours.pair), wanted, (shown_error, decisive_error),
         seed=seed, index=index, runs=runs, jobs=jobs,
     )  # fmt: skip
@@ -246,68 +248,45 @@ def likelihood_audit(
         return replace(nothing, why_not=f"{said}{where}")
 
 
-class _Audit:
+class Search:
+    """A proposal chosen on pilots, and bounds from fresh runs; a subclass draws the runs.
+
+    ``wanted``: numbers to bound.  ``errors``: those of the bound that is shown and of the one that
+    decides.  ``sampled``: secret batches are drawn, whose chances a proposal may raise.
+    """
+
     def __init__(
         self,
-        what: tuple[Program, Node, Scope, tuple[Records, Records]],
         wanted: Sequence[Wanted],
         errors: tuple[float, float],
         *,
-        seed: int,
-        index: int,
         runs: int,
-        jobs: int,
+        pilot: int,
+        sampled: bool = False,
     ) -> None:
-        self.what, self.wanted, self.errors = what, wanted, errors
-        self.seed, self.index, self.runs, self.jobs = seed, index, runs, jobs
-        self.pilot = min(PILOT, max(FEWEST_PILOT, runs // 4))
-        self.together, self.stage, self.pilots = TOGETHER, 0, 0
+        self.wanted, self.errors, self.sampled = wanted, errors, sampled
+        self.runs, self.pilot, self.pilots = runs, pilot, 0
 
-    def made(self, nothing: Likely) -> Likely:
-        try:
-            best = self._search()
-        except Dependent:
-            # A public order of the records is drawn once a run.
-            self.runs, self.pilot, self.together = min(self.runs, ALONE[0]), ALONE[1], 1
-            best = self._search()
-        self._runs(best.side, best.proposal, min(COMPARED, self.pilot), compare=True)
-        counted = CountedLosses(*self._runs(best.side, best.proposal, self.runs))
-        bounds = tuple(self._bound(one, best, counted) for one in self.wanted)
-        return replace(
-            nothing,
-            side=best.side,
-            proposal=best.proposal,
-            counted=counted,
-            pilots=self.pilots,
-            bounds=bounds,
-            why_not="" if any(b.shown > 0 for b in bounds) else NOTHING,
-        )
+    def draw(self, side: int, proposal: Proposal, runs: int) -> tuple[Array, Array]:
+        """Losses and log weights of fresh runs on one data set, (runs,) each."""
+        raise NotImplementedError
 
-    def _runs(
-        self, side: int, proposal: Proposal, runs: int, *, compare: bool = False
-    ) -> tuple[Array, Array]:
-        program, declaration, scope, pair = self.what
-        ordered = pair if side == FIRST else pair[::-1]
-        task = ProposalTask(program, declaration, scope, ordered, proposal, compare)
-        batches = plan(self.index, side, STAGES + self.stage, runs, self.together)
-        self.stage += 1
-        jobs = self.jobs if len(batches) > 1 and self.together > 1 else 1
-        found = run_batches(task, batches, root_seed=self.seed, jobs=jobs)
-        rows: list[Mapping[str, Array]] = [found[b.key] for b in batches]
-        losses, weights = (np.concatenate([r[k] for r in rows]) for k in ("losses", "log_weights"))
-        return losses, weights
+    def bounds(self, best: Tried) -> tuple[CountedLosses, tuple[LikelyLower, ...]]:
+        """What fresh runs of the best proposal show of each wanted number."""
+        counted = CountedLosses(*self.draw(best.side, best.proposal, self.runs))
+        return counted, tuple(self._bound(one, best, counted) for one in self.wanted)
 
-    def _try(self, side: int, proposal: Proposal) -> _Tried:
-        pilot = PilotLosses(*self._runs(side, proposal, self.pilot))
+    def _try(self, side: int, proposal: Proposal) -> Tried:
+        pilot = PilotLosses(*self.draw(side, proposal, self.pilot))
         self.pilots += self.pilot
         return self._tried(side, proposal, pilot)
 
-    def _tried(self, side: int, proposal: Proposal, pilot: PilotLosses) -> _Tried:
+    def _tried(self, side: int, proposal: Proposal, pilot: PilotLosses) -> Tried:
         aim, runs = self.wanted[0].aim, len(pilot)
         sure = Bet.of(pilot, aim, runs, self.errors[0]).promise(pilot, runs)
-        return _Tried(side, proposal, pilot, sure, aim.estimate(pilot))
+        return Tried(side, proposal, pilot, sure, aim.estimate(pilot))
 
-    def _again(self, tried: _Tried) -> _Tried:
+    def _again(self, tried: Tried) -> Tried:
         """With as many runs more: of the best of several pilots each was lucky, in part."""
         more = self._try(tried.side, tried.proposal).pilot
         both = (
@@ -319,16 +298,16 @@ class _Audit:
         )
         return self._tried(tried.side, tried.proposal, PilotLosses(*both))
 
-    def _search(self) -> _Tried:
+    def search(self) -> Tried:
         """The best of a few pilots: the shift on either data set, then the batches.
 
         Pilots are ranked by what their own runs would bound: an estimate that rests on one heavy
         run was lucky, and one that met no rare event is low.
         """
-        sampled = any(draws_batches(node) for node in postorder(self.what[1]))
+        sampled = self.sampled
         start = Proposal(START, INCLUDE[0] if sampled else 0.0)
 
-        def best(tried: list[_Tried]) -> _Tried:
+        def best(tried: list[Tried]) -> Tried:
             return max(tried, key=lambda one: one.rank)
 
         either = []
@@ -351,7 +330,7 @@ class _Audit:
         finalists = sorted(tried, key=lambda one: one.rank)[-2:]
         return best([*map(self._again, finalists)])
 
-    def _bound(self, wanted: Wanted, best: _Tried, counted: CountedLosses) -> LikelyLower:
+    def _bound(self, wanted: Wanted, best: Tried, counted: CountedLosses) -> LikelyLower:
         pilot = best.pilot
 
         def promise(sought: Sought) -> float:
@@ -363,3 +342,57 @@ class _Audit:
         tested = shown.lower(counted) * LOWERED, decisive.lower(counted) * LOWERED
         values = [wanted.value(sought, found) for found in tested]
         return LikelyLower(wanted, (shown, decisive), tested, values[0], values[1])
+
+
+class _Programs(Search):
+    """Runs of a program, drawn by a proposing curator."""
+
+    def __init__(
+        self,
+        what: tuple[Program, Node, Scope, tuple[Records, Records]],
+        wanted: Sequence[Wanted],
+        errors: tuple[float, float],
+        *,
+        seed: int,
+        index: int,
+        runs: int,
+        jobs: int,
+    ) -> None:
+        sampled = any(draws_batches(node) for node in postorder(what[1]))
+        pilot = min(PILOT, max(FEWEST_PILOT, runs // 4))
+        super().__init__(wanted, errors, runs=runs, pilot=pilot, sampled=sampled)
+        self.what, self.seed, self.index, self.jobs = what, seed, index, jobs
+        self.together, self.stage = TOGETHER, 0
+
+    def made(self, nothing: Likely) -> Likely:
+        try:
+            best = self.search()
+        except Dependent:
+            # A public order of the records is drawn once a run.
+            self.runs, self.pilot, self.together = min(self.runs, ALONE[0]), ALONE[1], 1
+            best = self.search()
+        self.draw(best.side, best.proposal, min(COMPARED, self.pilot), compare=True)
+        counted, bounds = self.bounds(best)
+        return replace(
+            nothing,
+            side=best.side,
+            proposal=best.proposal,
+            counted=counted,
+            pilots=self.pilots,
+            bounds=bounds,
+            why_not="" if any(b.shown > 0 for b in bounds) else NOTHING,
+        )
+
+    def draw(
+        self, side: int, proposal: Proposal, runs: int, *, compare: bool = False
+    ) -> tuple[Array, Array]:
+        program, declaration, scope, pair = self.what
+        ordered = pair if side == FIRST else pair[::-1]
+        task = ProposalTask(program, declaration, scope, ordered, proposal, compare)
+        batches = plan(self.index, side, STAGES + self.stage, runs, self.together)
+        self.stage += 1
+        jobs = self.jobs if len(batches) > 1 and self.together > 1 else 1
+        found = run_batches(task, batches, root_seed=self.seed, jobs=jobs)
+        rows: list[Mapping[str, Array]] = [found[b.key] for b in batches]
+        losses, weights = (np.concatenate([r[k] for r in rows]) for k in ("losses", "log_weights"))
+        return losses, weights
