@@ -18,7 +18,7 @@ from dpaudit.report import plots
 from dpaudit.report.say import say
 from dpaudit.storage import roots
 from dpaudit.storage.evidence import Evidence
-from tests.support import long_cases
+from tests.support.first_case import cases_of_quality
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -32,11 +32,9 @@ gc.disable()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long cases with a shorter one of their kind are for ``make quality``."""
-    cases = long_cases.named()
-    for item in items:
-        if item.nodeid in cases:
-            item.add_marker("quality")
+    """Cases that the markers ``first_case`` and ``long_cases`` name are for ``make quality``."""
+    for item in cases_of_quality(items):
+        item.add_marker("quality")
 
 
 def pytest_collection_finish() -> None:

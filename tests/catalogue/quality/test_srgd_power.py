@@ -31,6 +31,7 @@ def bound(
     return mu_lower(count_errors(found.test, 0.0), error).mu_lower
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_white_box_reaches_92_percent_of_the_claim(seed: int) -> None:
     """The bound is .949 +- .019: below 92% in 6% of seeds, above the claim in under 5%."""

@@ -61,6 +61,7 @@ def problem(size: int, d: int, lipschitz: float) -> KLProblem:
     return KLProblem(WorstCase(size=d, curvature=0.0), 0, size, lipschitz)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", SPIDER)
 def test_kl_spider_s_published_settings(name: str) -> None:
     setting, (c, phases, failure, floor, noise, updates, total, fixed) = SPIDER[name]

@@ -67,6 +67,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("setting", "groups", "sigma", "test", "gen", "core"), TABLE)
 def test_theorem_2_1_holds_with_room(
     setting: Any, groups: str, sigma: str, test: str, gen: str, core: str

@@ -222,6 +222,7 @@ TABLE_B = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("setting", "renyi", "lower", "upper"), TABLE_B)
 def test_proposition_e_2(setting: Any, renyi: str, lower: str, upper: str) -> None:
     """The closed form delivers its claim; what is reached is within .01 of the upper bound."""

@@ -37,6 +37,7 @@ SMALLER = Fraction(999_999, 1_000_000)
 # --- KL-Spider: every released difference is charged ---------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("adjacency", "proofs_count", "printed_count"),
     [("replace_one", Fraction(17, 8), Fraction(9, 4)),

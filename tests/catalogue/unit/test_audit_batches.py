@@ -40,6 +40,7 @@ def test_a_right_audit_names_batches_and_local_noise() -> None:
     assert "declared" in batches.detail
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["b19_batch_of_a_round", "b20_cyclic_partition", "b25_poisson"])
 def test_wrong_batches_break_it_with_their_line(name: str) -> None:
     (found,) = [f for f in audited(getattr(bench, name)).findings if f.check == CHECK]

@@ -160,6 +160,7 @@ def short(name: str, found: dict[tuple[str, str], float]) -> set[tuple[str, str]
     return {at for at, excess in found.items() if excess < THOUSAND and (name, *at) not in listed}
 
 
+@pytest.mark.long_cases("phased_erm_in_batches")
 @pytest.mark.parametrize("name", SUITES)
 def test_a_canary_exceeds_every_clip_by_a_thousand(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -283,6 +284,7 @@ DELETED: dict[str, tuple[Suite, Suite]] = {
 }
 
 
+@pytest.mark.long_cases("paper 4")
 @pytest.mark.parametrize("name", DELETED)
 def test_a_deleted_clip_is_found_by_what_exceeds_it(
     name: str, monkeypatch: pytest.MonkeyPatch

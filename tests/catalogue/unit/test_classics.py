@@ -38,6 +38,7 @@ def test_each_is_a_page(checkout: Path) -> None:
         assert all(len(path.read_text("utf-8").splitlines()) <= LINES for path in files)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mechanism", "suite"),
     [*CASES[:-1], pytest.param(*CASES[-1], marks=pytest.mark.quality)],  # the last one is DP-SGD

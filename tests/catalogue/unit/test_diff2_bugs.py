@@ -60,6 +60,13 @@ LOCAL = set(planted_in(diff2_bvr, seed=SEED).bugs)
 ALL = [pytest.param(n, marks=pytest.mark.quality if n in LOCAL else ()) for n in BENCH.bugs]
 
 
+@pytest.mark.long_cases(
+    "b15_largest_client",
+    "b17_zeroed_out",
+    "b27_everybody_stays",
+    "b8_clipped_gradients",
+    "b9_noise_free_accumulator",
+)
 @pytest.mark.parametrize("name", ALL)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
     _, caught = judged(name, table)
@@ -73,6 +80,7 @@ def test_the_correct_twin_is_flagged_by_nothing(table: list[str]) -> None:
     assert result.verdict == "certified_under_assumptions"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name", [n for n in BENCH.bugs if BENCH.suites[n].bug[:3] in ("B18", "B19", "B20", "B25")]
 )
@@ -91,6 +99,7 @@ def test_half_the_local_noise_shows_in_its_variance() -> None:
     assert not {c for c in wrong if "gradient" in c or "difference" in c}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "lower", "upper"),
     [("diff2_bvr_bench", 1.5575, 1.5752), ("diff2_bvr_b21", 2.275, 2.347),

@@ -145,6 +145,7 @@ WRONG = (
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", WRONG)
 def test_wrong_noise_of_a_declared_gaussian(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel_of(dp.Gaussian("mean", noise_multiplier=1))
@@ -193,6 +194,7 @@ class Unrelated(CorrelatedGaussianKernel):
         return np.asarray(released)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", [OneLevelShort, Unrelated])
 def test_wrong_noise_of_a_tree(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel_of(TREE)
@@ -200,6 +202,7 @@ def test_wrong_noise_of_a_tree(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert drawn(Means(TREE))[0] == "broken"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "leaf",
     [own_leaves.Staircase("mean", 1), own_leaves.Cauchy("mean", 2)],
@@ -236,6 +239,7 @@ class WholeCount:
         return curator.release("count", rows)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("seed", "status"), [(None, "enforced"), (3, "declared")])
 def test_whose_bits_a_run_drew_is_what_its_certificate_says(seed: int | None, status: str) -> None:
     case = replace(

@@ -116,6 +116,7 @@ def pair_of(make: Any) -> Neighbours:
     return make(SIZE, sum(bench.SIZES), 1.0, "replace_one")  # type: ignore[no-any-return]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("make", [saturating, dirac])
 def test_canaries_audit_a_program_in_gradient_space(make: Any) -> None:
     """Four gradient releases of the bench move by all they may; differences do not move."""

@@ -47,6 +47,7 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon, or mu")
 
 
+@pytest.mark.long_cases("sampled_half", "sampled_plain")
 @pytest.mark.parametrize("name", sorted(BENCH.bugs))
 def test_a_bug_of_a_later_phase_is_found_by_the_attack_on_it(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
@@ -165,6 +166,7 @@ def _apart(pair: Neighbours) -> Array:
     return np.asarray(values | (one.present != two.present)[:, None])
 
 
+@pytest.mark.long_cases("full_batch_outlier_removed_dpsgd 0")
 @pytest.mark.parametrize(("mechanism", "suite"), later())
 def test_a_later_phase_of_the_catalogue_is_attacked(mechanism: Mechanism, suite: Suite) -> None:
     """Something is seen, and nothing is broken; of two phases in secret batches too little is."""

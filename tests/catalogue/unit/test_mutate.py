@@ -168,6 +168,7 @@ def test_what_no_step_may_depend_on_is_no_right_twin(field: str) -> None:
         assert found["delete_the_clip"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "own"),
     [("accelerated_dp_srgd", False), ("accelerated_dp_srgd_unclipped", True)],

@@ -23,6 +23,16 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon at 1e-5, mu")
 
 
+@pytest.mark.long_cases(
+    "b11_reused_noise",
+    "b12_swapped_sigmas",
+    "b13_one_sigma",
+    "b1_half_sensitivity",
+    "b2_root_two",
+    "b3_fifth",
+    "b4_variance_as_deviation",
+    "b6_clipped_after_averaging",
+)
 @pytest.mark.parametrize("name", BENCH.bugs)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table, truth(BENCH.suites[name].bug))

@@ -101,6 +101,7 @@ def test_the_canary_sits_in_the_round_that_is_protected_least(
     assert np.flatnonzero(~pair.second.present).tolist() == [3 * expected]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("suite", audits.suites, ids=lambda suite: suite.mechanism)
 def test_a_suite_of_the_catalogue_reaches_what_its_loss_moves(suite: Suite) -> None:
     """Scores N(+-mu^2/2, mu^2), mu that of the rows' own length; Kolmogorov-Smirnov at 1e-4."""

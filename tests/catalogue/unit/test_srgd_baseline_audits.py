@@ -40,6 +40,7 @@ def derived_mu(node: Node, adjacency: str) -> float:
     return number(value(node, "gdp", adjacency))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", TIGHT)
 def test_scores_of_the_worst_case_have_the_accounted_mean(name: str) -> None:
     """+-mu^2/2 within 5 standard errors at mu about 1 (false alarms 1e-6), 2,000 trials a side."""

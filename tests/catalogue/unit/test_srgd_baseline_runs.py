@@ -163,6 +163,7 @@ class CountingLogistic(BoundedLogistic):
 counter = [0]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("radius", [50.0, 0.3])
 def test_epochs_in_batches_certify_the_same_accuracy(radius: float) -> None:
     rows = logistic_rows(20) * np.array([0.1, 0.1, 0]) + np.array([0.1, 0, 1])
@@ -293,6 +294,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("radius", [0.3, 1e3])
 @pytest.mark.parametrize(
     "kind", ["minimum", "pass", pytest.param("in batches", marks=pytest.mark.quality)]

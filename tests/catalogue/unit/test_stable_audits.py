@@ -142,6 +142,7 @@ def test_output_perturbation_is_attacked_itself() -> None:
     assert stand_in(mechanism, whole(mechanism, mechanism.program.problem.users))
 
 
+@pytest.mark.long_cases("stable_phased_sco-0.38", "window_mean_score-0.4")
 @pytest.mark.parametrize(
     ("name", "least"),
     [

@@ -44,6 +44,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
     assert result.verdict in ("refuted", "alarm", "inconclusive")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", BENCH.twins)
 def test_a_correct_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)

@@ -145,6 +145,7 @@ def dark(page: str) -> str:
     return page.replace("screen and (prefers-color-scheme: dark)", "screen")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_meets_wcag_aa(page: str, tmp_path: Path, scheme: str) -> None:
     assert violations(tmp_path, dark(page) if scheme == "dark" else page) == []
@@ -158,6 +159,7 @@ def test_the_index_and_a_german_page_meet_wcag_aa(
     assert violations(tmp_path, render_project({"diff2_gd.html": certificate})) == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_membership_page_meets_wcag_aa(checkout: Path, tmp_path: Path, scheme: str) -> None:
     page = (checkout / "reports" / "membership" / "digits_logistic.html").read_text("utf-8")
@@ -181,6 +183,7 @@ def test_axe_sees_pale_text_and_a_page_without_language(page: str, tmp_path: Pat
     }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("width", [375, 800, 1100])
 def test_the_page_never_scrolls_sideways(page: str, tmp_path: Path, width: int) -> None:
     client, scroll = measured(tmp_path, page, width)
@@ -198,6 +201,7 @@ def poisoned(value: Any, text: str, key: str = "") -> Any:
     return value if not isinstance(value, str) or number or key in FIXED else text
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("width", [480, 1100])
 def test_a_hostile_certificate_runs_nothing_and_fits(
     certificate: dict[str, Any], tmp_path: Path, width: int
@@ -246,6 +250,7 @@ def test_the_report_command_prints_a_membership_audit(checkout: Path, tmp_path: 
     assert {(round(float(width)), round(float(height))) for width, height in boxes} == {(595, 842)}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("width", [480, 1100])
 def test_the_index_fits_and_links(certificate: dict[str, Any], tmp_path: Path, width: int) -> None:
     index = render_index({"diff2_gd.html": certificate})

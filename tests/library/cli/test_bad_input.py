@@ -34,6 +34,10 @@ def files(folder: Path) -> set[str]:
 # --- targets -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_cases(
+    "certify-catalogue:diff2_dg-did you mean diff2_gd",
+    "show-catalogue:diff2_dg-did you mean diff2_gd",
+)
 @pytest.mark.parametrize(
     ("target", "way_out"),
     [

@@ -111,6 +111,7 @@ def test_refuted_as_expected_is_no_failure_and_alone_keeps_its_exit_code(
     dpaudit("certify", "refuted", "--seed", "1", code=1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("old", "new", "name", "said", "code"),
     [
@@ -198,6 +199,7 @@ def test_another_dpaudit_is_another_run(
     assert kept(dpaudit(*ALL, "--json")) == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("harm", ["changed", "truncated", "no page", "other page", "no record"])
 def test_what_is_not_as_it_was_written_is_made_again(
     harm: str, dpaudit: Invoke, small: Path

@@ -123,6 +123,7 @@ def test_audit_exits_by_its_verdict_and_writes_nothing(
     assert sorted(project.rglob("*.json")) == before
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", EXITS)
 def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     name: str, dpaudit: Invoke, project: Path

@@ -129,6 +129,7 @@ EARLIER = {
 }
 
 
+@pytest.mark.first_case("name")
 @pytest.mark.parametrize("name", EARLIER)
 @pytest.mark.parametrize("command", ["plan", "release"])
 def test_advice_is_never_what_was_just_run_and_works(name: str, command: str, tmp_path) -> None:
@@ -156,6 +157,7 @@ def test_advice_is_never_what_was_just_run_and_works(name: str, command: str, tm
 # --- every budget of a plan beside every account --------------------------------------------------
 
 
+@pytest.mark.first_case("budget")
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("account", CAPS)
 def test_an_account_is_opened_only_if_it_can_take_the_plan(budget, account, tmp_path) -> None:

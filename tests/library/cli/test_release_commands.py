@@ -418,6 +418,7 @@ def test_a_locked_and_a_read_only_ledger_are_named(
     assert spent(quick) == (0, [])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     [

@@ -196,6 +196,7 @@ def test_conversions_of_random_trees_are_confirmed() -> None:
     assert finite > 15
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_whole_certificates_of_random_trees_verify(seed: int) -> None:
     root, adjacency = random_case(seed)

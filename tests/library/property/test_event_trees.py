@@ -78,6 +78,7 @@ def same(ours: Any, theirs: Any) -> bool:
     return abs(float(ours) - float(theirs)) <= 1e-12 * abs(float(theirs))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("start", range(0, 160, 20))
 def test_the_checker_agrees_on_random_trees(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tails to as many places as the checker takes where a certificate names none.

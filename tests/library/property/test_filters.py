@@ -59,6 +59,7 @@ def driven(opened: OpenFilter, charges: list[Any]) -> tuple[OpenFilter, list[Any
     return opened, taken
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("budget", "method"), BUDGETS, ids=str)
 @given(charges=st.lists(anything, max_size=30))
 @settings(max_examples=40)

@@ -56,6 +56,7 @@ def test_no_forgery_of_500_states_a_falsehood() -> None:
     assert PAGE.read_text("utf-8") == page(found), "run `python -m tests.support.forgeries_page`"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("module", "name", "part", "made"),
     [(claims, "_verdict", "claims", refuted), (check, "check_conformance", "conformance", caught)],

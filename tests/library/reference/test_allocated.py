@@ -62,6 +62,7 @@ def quadrature(z: float, slots: int, epsilon: float, step: float) -> tuple[float
     return remove, add
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("z", "slots", "step", "largest", "accuracy"),
     [
@@ -114,6 +115,7 @@ def power_mean(z: float, slots: int, power: int) -> float:
     return (t * third + 3 * t * (t - 1) * second + t * (t - 1) * (t - 2)) / t**3
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("z", "slots"), [(1.0, 2), (0.5, 5), (2.0, 31), (1.0, 100), (1.0, 999), (1.5, 10_000)]
 )

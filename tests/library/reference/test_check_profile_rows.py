@@ -102,6 +102,7 @@ MIXED = [(F(1), F(1, 10)), (F(1, 2), F(1, 2)), (F(2), F(1, 50))]
 EPSILONS = [F(1, 10), F(1), F(2)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mu", "rate", "epsilon"),
     [

@@ -156,6 +156,7 @@ def test_a_count_that_is_dropped_is_found(times: int) -> None:
 # --- sound delegation ----------------------------------------------------------------------------
 
 
+@pytest.mark.first_case("backend")
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 @pytest.mark.parametrize("backend", Backend)
 def test_which_back_end_doubles_the_sensitivity(backend: Backend, adjacency: Adjacency) -> None:
@@ -197,6 +198,7 @@ AGREED: list[tuple[Node, Scope, str]] = [
 LONG = (3, 5)
 
 
+@pytest.mark.long_cases("6")
 @pytest.mark.parametrize(
     ("node", "scope", "delta"),
     [

@@ -44,6 +44,7 @@ def event(make: Callable[[float], Any], parts: list[tuple[Fraction, int]]) -> An
     return dp_event.ComposedDpEvent(composed)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("parts", GAUSSIANS, ids=range(len(GAUSSIANS)))
 def test_gaussians_against_its_loss_distribution(parts: list[tuple[Fraction, int]]) -> None:
     """Its grid is pessimistic to about 1e-4 at delta 1e-5; ours is exact.
@@ -88,6 +89,7 @@ def test_how_each_back_end_reads_a_multiplier() -> None:
 LAPLACES = [[(Fraction(1), 1)], [(Fraction(2), 3)], [(Fraction(10), 50)], [(Fraction(3), 200)]]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA])
 @pytest.mark.parametrize("parts", LAPLACES, ids=range(len(LAPLACES)))
 def test_laplace_compositions_against_its_loss_distribution(

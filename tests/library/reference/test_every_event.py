@@ -96,6 +96,7 @@ def theirs(event: Any, adjacency: Adjacency, delta: float) -> float | None:
     return min((float(each.get_epsilon(delta)) for each in found), default=None)
 
 
+@pytest.mark.first_case("event")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("event", "slack"), COMPARED)
 def test_an_event_costs_what_they_say_at_least_or_is_refused(

@@ -105,6 +105,7 @@ def violations(seeds: range) -> Counter[str]:
     return found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("by_fft", [False, True], ids=["direct sums", "FFT"])
 def test_bounds_are_on_their_side_at_extreme_tilts_and_steps(
     by_fft: bool, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ def test_bounds_are_on_their_side_in_twenty_thousand_cases(
     assert found["right"] > 10_000
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("tilt", [1.1e-6, 1.8e-6, 4e-6, 1e-5, 1e-3, 1.0])
 def test_a_small_tilt_proves_and_refutes_nothing_false(tilt: float) -> None:
     """Two rounds of Gaussian(10) at rate 1/100: delta(.008) > 1e-10 > delta(.05) = 0, about."""

@@ -44,6 +44,7 @@ def ours_of(place: int, relation: NeighboringRelation) -> float:
     return DpauditAccountant(relation).compose(ADDED[place]).get_epsilon(1e-5)
 
 
+@pytest.mark.first_case("relation")
 @pytest.mark.parametrize("place", range(len(ADDED)))
 @pytest.mark.parametrize("relation", [ADD_REMOVE, ZERO_OUT], ids=["add_remove", "zero_out"])
 def test_it_is_no_looser_than_the_loss_distributions(
@@ -61,6 +62,7 @@ def test_a_mixture_of_two_is_a_sample() -> None:
     assert DpauditAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(theirs, abs=3e-4)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("place", range(4))
 def test_it_is_above_their_optimistic_estimate(place: int) -> None:
     node = from_dp_event(ADDED[place], "add_remove")

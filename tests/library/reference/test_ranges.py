@@ -91,6 +91,10 @@ def test_shares_under_secure_aggregation_hold_for_every_number_of_clients() -> N
     assert check(less, left, ranges=ranges, by="too little").outcome == "refuted"
 
 
+@pytest.mark.long_cases(
+    "paper 2, Theorem 3.3's vector, every kappa, epsilon <= 1",
+    "paper 3, the classical calibration up to 8.4",
+)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_claim_over_a_range(name: str) -> None:
     node, claim, epsilons, losses, expected = ROWS[name]

@@ -62,6 +62,7 @@ def two_rounds(noise: str, rate: str, epsilon: str) -> float:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("noise", "rate", "epsilon"), [("0.5", "1e-4", "0.05"), ("0.7", "1e-5", "0.004")]
 )
@@ -268,6 +269,7 @@ def test_of_two_intervals_the_nearer_ends_are_kept() -> None:
     assert (found.lower_witness, found.upper_witness) == ({"b": "1"}, {"a": "2"})
 
 
+@pytest.mark.long_cases("4081")
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 400, 4081])
 def test_turns_by_products_are_off_by_what_the_errors_of_sums_allow(count: int) -> None:
     """exp(-i w l), in 80 bits: 128 units at w = 0 and 8 w l more are allowed for."""

@@ -50,6 +50,7 @@ def test_poisson_gaussian_curves_are_the_same(rate: str, z: str) -> None:
         assert ours(alpha) == pytest.approx(value, rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("share", "z"),
     [("0.01", "0.5"), ("0.01", "2"), ("0.1", "6"), ("0.2", "5.8467"), ("0.001", "15")],
@@ -160,6 +161,7 @@ BOTH = [
 ]
 
 
+@pytest.mark.long_cases("3-delta1")
 @pytest.mark.parametrize(
     "delta", [pytest.param(Fraction(1, 100), marks=pytest.mark.quality), DELTA]
 )

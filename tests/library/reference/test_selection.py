@@ -99,6 +99,7 @@ def test_the_quadrature_is_right() -> None:
     assert behind == pytest.approx(math.exp(-1.5) / 2, rel=1e-11)
 
 
+@pytest.mark.first_case("noise")
 @pytest.mark.parametrize("scores", Scores)
 @pytest.mark.parametrize("noise", SelectionNoise)
 @pytest.mark.parametrize("epsilon", [0.4, 2.0])

@@ -224,6 +224,7 @@ ALWAYS = [constant(1), constant(1), constant(1)]
 SIGNED = "1; -1/2 1; 1/4 -1 1"
 
 
+@pytest.mark.first_case("strategy")
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(
     "strategy", ["tree", "sqrt_toeplitz", SIGNED], ids=["tree", "root", "signs"]

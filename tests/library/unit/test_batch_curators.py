@@ -355,6 +355,7 @@ def test_the_rate_of_false_alarms_of_passes() -> None:
 # --- certificates --------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     [

@@ -55,6 +55,7 @@ def judged(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> Te
 # --- validity ------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mechanism", "claim"),
     [

@@ -70,6 +70,7 @@ def test_too_little_noise_is_refuted_under_every_claim(mechanism: Any, claim: An
     assert result.findings == ()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mechanism", "claim"),
     [

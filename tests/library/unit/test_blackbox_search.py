@@ -47,6 +47,7 @@ def some_bits(rng: Generator) -> Any:
     return rng.integers(0, 2, 3)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("domain", "relation"),
     [

@@ -97,6 +97,7 @@ def test_ends_beyond_the_floats_are_said() -> None:
     assert "reached 1.8e+308" in bound.shortfall
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("width", [1e-4, 1e-6, pytest.param(1e-9, marks=pytest.mark.quality)])
 def test_next_to_the_largest_loss_the_lower_end_is_near(width: float) -> None:
     """Both losses at their largest have mass 1/4: delta at 15/8 - s is about s / 4."""

@@ -44,6 +44,7 @@ def test_a_renyi_claim_is_tested_at_its_order() -> None:
     assert "density ratio" in found.counted
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", [PureDP(1), ApproxDP(1, 1e-5), GDP(1)], ids=lambda c: c.name)
 def test_other_claims_bound_no_mean(claim: Any) -> None:
     found = independent_runs(*samples(0.5, 10_000, 2), claim=claim)

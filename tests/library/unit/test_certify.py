@@ -69,6 +69,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert predicate(other)["audits"] != predicate(one)["audits"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("epoch", ["soon", "-1e9", "99999999999999999999", "2023-11-14", " "])
 def test_a_date_that_is_none_is_refused(epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
@@ -281,6 +282,7 @@ def test_an_implementation_found_broken_never_sees_the_data() -> None:
     accept(found.certificate)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("value", [1_234_567.875, 1e300, -5e-324, 10**24, 3, 0.1, np.float32(0.1)])
 def test_a_released_value_is_written_as_it_is(value: Any) -> None:
     """A value above 999,999 stopped the certificate once its noise was drawn."""
@@ -291,6 +293,7 @@ def test_a_released_value_is_written_as_it_is(value: Any) -> None:
     accept(found.certificate)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "metrics",
     [(Metric("m", "high", True),), (Metric("", 1, True),), (Metric("m", 1, "yes"),), (3,)],  # type: ignore[arg-type]
@@ -321,6 +324,7 @@ def test_a_form_that_does_not_fit_is_refused_before_the_data_is_touched() -> Non
         certified(case)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", [GDP(0.499), PureDP(1)])
 def test_a_claim_that_is_not_proved_stops_before_the_data(claim: Any) -> None:
     """Refuted, and unsupported; asked for, it runs."""

@@ -260,6 +260,7 @@ def test_nothing_released_gives_no_curve() -> None:
     assert "scores differ, but nothing was released" in rejected(held(), change)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", conformance.EXAMINED)
 def test_an_examination_has_all_its_rows(name: str) -> None:
     def change(predicate: Json) -> None:

@@ -173,6 +173,7 @@ def confirmed(rows: list[Json], node: Node) -> list[Value]:
     return rederive(predicate, node)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("choice", CHOICES)
 def test_other_choices_of_the_accountant_are_confirmed(
     choice: str, monkeypatch: pytest.MonkeyPatch
@@ -342,6 +343,7 @@ def lower(predicate: Json, number: int, key: str) -> None:
         bound.update({key: new} if bound.get(key) == old else {})
 
 
+@pytest.mark.long_cases("batches")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.quality] * (n == "sampled")) for n in CASES]
 )

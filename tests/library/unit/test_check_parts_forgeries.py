@@ -83,12 +83,14 @@ def test_the_honest_ones_are_confirmed() -> None:
 PLACES = ["", "0", "0 1", "1 1", "1 0", "01", "2", "-1", "+1", " 1", "1 ", "\u0661", 1, None, ["1"]]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kept", PLACES)
 def test_factors_are_places_of_the_own_pair_each_once(kept: Any) -> None:
     """Those of another, one counted twice, and what another reader would read otherwise."""
     assert rejected(in_parts(), lower("factors", kept))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "pair", ["0", "2", "3", "-1", "-2", "+1", " 1", "1.0", "\uff11", "1e0", 1, True, None, []]
 )
@@ -120,6 +122,7 @@ def test_an_upper_row_is_of_all_factors() -> None:
     assert "epsilon does not follow" in rejected(in_parts(), change)
 
 
+@pytest.mark.first_case("name")
 @pytest.mark.parametrize("number", ["NaN", "1/0", "1e99999", "1_0", "1 ", []])
 @pytest.mark.parametrize("name", ["value", "epsilon", "delta", "nodes", "tilt", "tail"])
 def test_a_witness_holds_numbers(name: str, number: Any) -> None:

@@ -52,6 +52,7 @@ def without_curves(predicate: Any) -> None:
     predicate["in_plain_words"] = None
 
 
+@pytest.mark.long_cases("mixed", "with slack")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "batches"])
 def test_an_honest_certificate_verifies(name: str) -> None:
     assert OWN_PARAMETERS in verified(name).on_trust

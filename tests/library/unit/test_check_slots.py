@@ -44,6 +44,7 @@ def two_slots(m: float, x: float) -> float:
     return float(density @ above)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("noise", "epsilon"), [("1", 0.5), ("2", 0.3), ("1/2", 3.0), ("5", 0.05)])
 def test_two_slots_are_next_to_their_quadrature_and_below(noise: str, epsilon: float) -> None:
     m, x = 1 / float(F(noise)), math.exp(epsilon)
@@ -189,6 +190,7 @@ CONFIRMED = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("node", "scope"), CONFIRMED, ids=range(len(CONFIRMED)))
 def test_lower_ends_are_confirmed_and_larger_ones_are_not(node: Any, scope: Any) -> None:
     delta = F(1, 10**5)

@@ -221,6 +221,7 @@ def test_the_noise_has_the_covariance_of_the_matrix_mechanism(name: str) -> None
     assert np.abs(white.mean(axis=0)).max() < 5.5 / trials**0.5
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_likelihood_ratio_of_prefix_sums_has_mean_one(name: str) -> None:
     """Both ways, within 5 standard errors: false-alarm rate 1.2e-6."""

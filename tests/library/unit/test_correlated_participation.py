@@ -65,6 +65,7 @@ def test_a_round_too_many_or_too_close_is_refused_by_name(
         assert curator.entitlements.counts()["sum"][1] == len(parts) - 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("who", [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2)])
 def test_exactly_the_declared_participations_are_allowed(who: tuple[int, int]) -> None:
     """Every sequence of four rounds, against the rounds of each record."""

@@ -136,6 +136,7 @@ LARGE: list[Any] = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("rounds", "strategy", "times", "apart"), LARGE)
 def test_beyond_exhaustion_the_bound_is_two_sided(
     rounds: int, strategy: Any, times: int, apart: int

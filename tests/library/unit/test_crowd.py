@@ -60,6 +60,7 @@ def true_delta(pair: Any, epsilon: float) -> float:
     return found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pair", FEW, ids=lambda pair: type(pair).__name__)
 def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "FEWEST", 0)
@@ -77,6 +78,7 @@ def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch)
     assert crowd_at_least(pair, ends.lower, F(1, 10**6))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("others", [10**8, pytest.param(2**40, marks=pytest.mark.quality), 2**50])
 @pytest.mark.parametrize("choices", [2, 3])
 def test_both_ends_are_near_and_a_checker_agrees(others: int, choices: int) -> None:
@@ -105,6 +107,7 @@ def test_more_reports_hide_no_less() -> None:
     assert not crowd_at_least(pairs[1], F(1, 10**20), DELTA)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("reports", "level"),
     [

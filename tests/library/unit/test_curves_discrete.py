@@ -298,6 +298,7 @@ def summed(variance: Fraction, shift: int, x: Any) -> Any:
         return mpmath.fsum(max(one, 0) for one in gained) / whole
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("variance", "shift"),
     [(F(1), 40), (F(100), 400), (F(100), 7), (F(1, 2000), 1), (F(1, 20), 9), (F(7, 3), 3)],

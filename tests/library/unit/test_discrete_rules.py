@@ -101,6 +101,7 @@ def test_smaller_moves_and_splits_are_dominated(scale: Fraction, move: int) -> N
             assert hockey_stick(smaller, loss) <= bound + mpmath.mpf(10) ** -30
 
 
+@pytest.mark.first_case
 @every_laplace
 def test_discrete_laplace_divergences(scale: Fraction, move: int) -> None:
     """Pure: the largest loss.  RDP: the divergence.  zCDP: order 1, and no order is worse."""
@@ -149,6 +150,7 @@ def test_the_trade_off_of_discrete_laplace_noise_touches_its_curve(
     assert min(gaps) <= mpmath.mpf(10) ** -25
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("move", [KINKS, KINKS + 1, 300])
 def test_many_losses_are_drawn_from_above_and_from_below(move: int) -> None:
     scale = Fraction(move, 3)

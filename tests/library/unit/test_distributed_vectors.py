@@ -93,6 +93,7 @@ def test_normal_noise_of_mu_is_at_least_as_telling_at_every_threshold(name: str)
                 assert norm.isf(level) - norm.isf(power) <= mu + 1e-9
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", [Gauss, Skellam])
 def test_moves_of_several_coordinates_are_dominated_too(kind: Any) -> None:
     """(2, 1) and (1, 2), squares of 5, by the outer product of two laws, at six epsilons."""
@@ -294,6 +295,7 @@ def test_too_little_noise_is_found(name: str, bug: type) -> None:
     assert "variance of total" in {f.check for f in found.findings if f.status == "broken"}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", AUDITED)
 def test_a_total_is_certified_and_its_certificate_confirmed(name: str) -> None:
     of, suite = suite_of(AUDITED[name])

@@ -133,6 +133,7 @@ def test_a_stored_half_is_not_run_again(backend: str, expected: list[Any], tmp_p
     assert run == {str(batch.key) for batch in BATCHES[1::2]}
 
 
+@pytest.mark.first_case
 def test_a_worker_that_dies_costs_nothing(
     backend: str, expected: list[Any], tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_copies_are_refused_on_every_backend(backend: str) -> None:
         run_batches(copying, BATCHES, root_seed=SEED, jobs=2)
 
 
+@pytest.mark.first_case
 def test_workers_that_always_die_end_the_run(
     backend: str, expected: list[Any], tmp_path: Path
 ) -> None:

@@ -364,6 +364,7 @@ def test_roc_refuses() -> None:
 # Validity and power, quickly; tests/quality has the long version.
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mu", [0.0, 0.5, 2.0])
 def test_bounds_hold_on_a_gaussian(mu: float) -> None:
     """400 runs: at most 35 bounds above the truth (nominal 20; chance 6e-4 if exactly 5%)."""

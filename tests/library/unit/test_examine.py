@@ -46,6 +46,7 @@ def found(program: Any, adjacency: str = "replace_one", **options: Any) -> dict[
     return broken
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "make", "bugs", "adjacency"), CASES, ids=list(MAKERS))
 def test_the_right_twin_is_left_alone(
     name: str, make: Any, bugs: tuple[str, ...], adjacency: str
@@ -58,6 +59,7 @@ def test_the_right_twin_is_left_alone(
     assert all(f.error_rate == 0 for f in certain)
 
 
+@pytest.mark.first_case("check")
 @pytest.mark.parametrize(
     ("program", "check", "said"),
     [
@@ -169,6 +171,7 @@ def test_a_program_that_fails_on_some_records_is_flagged_without_their_text() ->
     assert "too large" not in "".join(broken.values())
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("program", "said"), [(Undeclared(), "spent"), (Peeks(), "_records")])
 def test_access_beside_the_declaration(program: Any, said: str) -> None:
     assert said in found(program)[ACCESS]
@@ -532,6 +535,7 @@ def test_other_records_are_walked_however_much_was_done(monkeypatch: pytest.Monk
     assert CONTROL in found(Stepping("private step"))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("clipped", [True, False])
 def test_a_clip_that_ordinary_answers_never_reach(
     clipped: bool, monkeypatch: pytest.MonkeyPatch

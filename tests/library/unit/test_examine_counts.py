@@ -84,6 +84,7 @@ def told(program: Any, adjacency: str, hook: Any = None) -> list[str]:
     return [f.detail for f in found.broken]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("compute", [total, hidden])
 def test_a_count_that_decides_is_met(
@@ -102,6 +103,7 @@ def test_whole_numbers_that_wrap_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert not told(Once(Own(wrapped)), "add_remove")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("compute", "wrong"), [(long, False), (longer, True)])
 def test_a_part_that_is_no_number_hides_no_length(
     compute: Any, wrong: bool, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +142,7 @@ def as_they_are(rows: Array) -> Array:
     return np.asarray(rows)[None]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("rows", "wrong"),
     [
@@ -185,6 +188,7 @@ def at_least(rows: Array) -> Array:
     return np.asarray(25 * signed.sum(axis=0) / max(len(rows), 25))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("compute", "wrong"), [(on_both_sides, True), (on_one_side, False), (at_least, True)]
 )
@@ -211,6 +215,7 @@ def by_cell(rows: Array, least: int) -> Array:
     return counts * 1.0 * (counts.min() >= least)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("least", [0, 5])
 def test_a_gate_on_the_smallest_of_several_cells_is_found(
@@ -284,6 +289,7 @@ def weighted(floor: float, rows: Array) -> Array:
     return np.asarray(60 / 5 * (weights * vectors).sum(axis=0) / total)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("floor", "wrong"), [(60.0, True), (700.0, False), (0.0, False)], ids=["60", "700", "public"]
 )
@@ -336,6 +342,7 @@ class Realised:
         return np.array(1.0)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 @pytest.mark.parametrize(("floor", "wrong"), [(10, True), (0, False)])
 def test_realised_sizes_of_batches_are_found(
@@ -375,6 +382,7 @@ def votes_against(rows: Array) -> Array:
     return np.array([positive.sum() - (~positive).sum(), (~positive).sum() - positive.sum(), 3.0])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("compute", "wrong"), [(votes, False), (votes_against, True)])
 def test_scores_that_move_apart_are_not_monotone(compute: Any, wrong: bool) -> None:
     assert bool(told(Chosen(compute), "add_remove")) == wrong
@@ -414,6 +422,7 @@ class Batch:
         return np.array(1.0)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_batch_that_is_used_again_is_found(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "a record outside the secret batch moves the query"
@@ -442,6 +451,7 @@ class Cached:
         return self.kept.setdefault(rows.shape, total(rows))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [False, True])
 def test_what_is_kept_by_the_shape_of_records_is_found(wrong: bool) -> None:
     found = told(Cached(wrong), "replace_one")

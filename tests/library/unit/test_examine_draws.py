@@ -67,6 +67,7 @@ def of(program: Any, check: str, adjacency: str = "zero_out") -> list[str]:
 FRESH, REPEATED = "_fresh", "repeated"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("wrong", "deleted", "said"),
     [

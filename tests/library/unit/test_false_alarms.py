@@ -56,6 +56,7 @@ def test_right_noise_raises_alarms_at_its_rate(name: str) -> None:
         assert counted <= 125
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("epsilon", ["1", "8", "64"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_noise_drawn_alone_of_right_kernels_is_held(epsilon: str, exact: bool) -> None:

@@ -125,6 +125,7 @@ def beside(folder: Path, name: str, other: str, kind: str) -> Path:
     return path
 
 
+@pytest.mark.long_cases("by_table-.csv", "by_table-.parquet")
 @pytest.mark.parametrize(("reader", "kind"), READERS)
 def test_the_file_of_exactly_that_name_is_read(
     reader: Callable[[Path], float], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "noise",
     [pytest.param(n, marks=[pytest.mark.quality] * (n in (EXACT[1], EXACT[3]))) for n in EXACT],

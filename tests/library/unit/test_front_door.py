@@ -58,6 +58,7 @@ def test_an_unknown_name_is_refused() -> None:
         dp.Gausian  # noqa: B018
 
 
+@pytest.mark.long_cases("Shuffled")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
     value = getattr(dp, name)

@@ -136,6 +136,7 @@ def test_without_triangles_between_the_upper_end_would_be_too_low(
     assert not confirm_upper(ROUNDS, F(wrong.upper), DELTA, wrong.upper_witness)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("batch", "population", "noise", "times"),
     [

@@ -273,6 +273,7 @@ def test_no_sampled_group_in_laplace_noise_is_further_apart(
     assert excess(one, (laplace_sum(np.ones(size), float(rate), float(scale)), q)) > 0.1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "child",
     [

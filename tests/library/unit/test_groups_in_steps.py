@@ -37,6 +37,7 @@ CASES: dict[str, tuple[Any, int, Any, float, float]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", CASES)
 def test_a_group_has_what_one_record_has_at_a_smaller_delta(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def lost(reports: int, size: int, loss: float, epsilon: float) -> float:
     return max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in pairs)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("reports", [5, 40, 1000])
 def test_groups_of_shuffled_answers_are_not_below_their_count(reports: int, size: int) -> None:

@@ -25,6 +25,7 @@ NEXT = sympy.log(n + 1) / sympy.log(2)
 HALF = sympy.Rational(1, 2)
 
 
+@pytest.mark.long_cases("value24-claimed24-ranges24")
 @pytest.mark.parametrize(
     ("value", "claimed", "ranges"),
     [
@@ -125,6 +126,7 @@ def expressions(seed: int) -> list[Any]:
     return found[6:]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_false_is_ever_shown(seed: int) -> None:
     """Whatever is shown holds at 125 points, to the precision of a ball."""

@@ -67,6 +67,7 @@ LINEAR = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("z", "steps", "rate", "c"), LINEAR)
 def test_linear_updates_are_below_the_bound(z: float, steps: int, rate: float, c: float) -> None:
     node = SampledLastIterate("x", F(str(z)), steps, F(str(rate)), F(str(c)))
@@ -135,6 +136,7 @@ def projected_masses(
 PROJECTED = [(2.0, 400, 0.2, 2.0), (3.0, 2_000, 0.1, 4.0), (1.0, 100, 0.5, 1.0)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("z", "steps", "rate", "diameter"), PROJECTED)
 def test_projected_runs_are_below_the_bound(
     z: float, steps: int, rate: float, diameter: float

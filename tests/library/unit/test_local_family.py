@@ -168,6 +168,7 @@ def shuffled_law(held: tuple[int, ...], epsilon: float) -> np.ndarray:
     return found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("level", "epsilon"), [(1, 0.0), (1, 0.2), (1, 0.6), (1, 0.95), (3, 2.5), (3, 2.978), (6, 5.9)]
 )
@@ -188,6 +189,7 @@ def test_the_pair_of_clones_bounds_all_others_and_what_is_reached(
     assert reached > 0.75 * high
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("level", [1, 3, 6])
 def test_four_answers_are_bounded_in_all_data_sets_of_six(level: int) -> None:
     """Every mixture of the four values among the five others; 1.5 times the truth at most."""
@@ -232,6 +234,7 @@ PARTS = np.array([[1 + (math.exp(4) - 1) * ((j - v) % 6 < 2) for j in range(6)] 
 THIRDS = PARTS / PARTS.sum(1, keepdims=True)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("child", "laws"),
     [
@@ -328,6 +331,7 @@ def blanket_law(pair: Blanket) -> tuple[np.ndarray, np.ndarray]:
     return high * first + low * second + hidden, low * first + high * second + hidden
 
 
+@pytest.mark.first_case("few")
 @pytest.mark.parametrize("few", [None, 0], ids=["one by one", "nodes of the rest"])
 @pytest.mark.parametrize("pair", BLANKETS, ids=lambda pair: pair.text)
 def test_both_grids_bound_a_report_beside_the_rest(
@@ -697,6 +701,7 @@ def confirmed(step: Step, delta: Fraction, epsilon: Fraction) -> bool:
     return confirm_conversion(step.premises[0].value, delta, shown, witness) is not None
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",
     [

@@ -67,6 +67,7 @@ def audited(null: Null, models: int, units: int, seed: int) -> Any:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("null", [response(1.0), laplace(1.0), response(0.0)], ids=str)
 def test_a_bound_exceeds_the_truth_no_more_often_than_stated(null: Null) -> None:
     """300 audits at 5%: more than 29 have probability below 1e-3 where the error is exactly 5%."""

@@ -46,6 +46,7 @@ def remade(certificate: dict[str, Any]) -> dict[str, Any]:
     return certificate
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("claim", "units", "models"), [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 240)]
 )

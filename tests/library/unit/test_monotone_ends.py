@@ -106,6 +106,7 @@ def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
     assert uppers[0] < Fraction(1, 10**290)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_beyond_all_finite_losses_delta_is_what_is_told(rounds: int) -> None:
     """A run that passes tells all with 10^-6 where nothing is stable: 1 was answered from 17 on.
@@ -199,6 +200,7 @@ def test_a_checker_takes_fewer_reports_for_more() -> None:
     assert not confirm_upper(many, Fraction(1, 10**4), Fraction(1, 10**5), row)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("delta", ["1e-6", "3e-7", "1e-8", "1e-15"])
 def test_an_end_far_below_the_first_step_is_found(delta: str) -> None:
     """A grid whose step is above epsilon tells nothing: 1/10, the report's own, was answered."""

@@ -115,6 +115,7 @@ def steinke(correct: int, guesses: int, canaries: int, epsilon: float, delta: fl
     return min(1.0, float(tail + 2 * canaries * Fraction(delta) * alpha))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-3])
 def test_below_the_published_p_value_and_equal_to_it_at_delta_zero(delta: float) -> None:
     for guesses, epsilon in itertools.product((1, 7, 60), (0.0, 1.0, 4.0)):

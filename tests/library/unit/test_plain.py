@@ -56,6 +56,7 @@ def rounds_up_to(shown: str, true: mpmath.mpf) -> bool:
     return bool(true <= mpmath.mpf(shown) <= min(mpmath.mpf(1), true * (1 + mpmath.mpf("1.1e-5"))))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_the_words_are_those_of_the_gaussian(multiplier: Fraction) -> None:
     found = words(Gaussian("a", multiplier))

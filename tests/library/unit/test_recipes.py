@@ -267,6 +267,7 @@ def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:
     assert found.lower <= theirs * (1 + 1e-9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "sampling",
     [

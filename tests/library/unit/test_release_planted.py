@@ -116,6 +116,7 @@ def ungrouped(release: Release) -> Release:
     return replace(release, items=(replace(release.items[0], groups=None, per_group=None),))
 
 
+@pytest.mark.long_cases("count")
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 def test_the_attacked_pair_stays_within_what_is_stated_and_comes_near(item, pairs) -> None:
     """A sensitivity a quarter too small would be exceeded."""

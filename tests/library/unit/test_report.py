@@ -432,6 +432,7 @@ def kept() -> list[Path]:
     return sorted((ROOT / "reports").glob("*.json"))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
 def test_the_first_screen_has_no_id_and_no_formula_and_links_to_evidence(path: Path) -> None:
     """But for the title, which its author gives; every statement names a section of the page."""

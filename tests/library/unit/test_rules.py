@@ -70,6 +70,7 @@ def laplace(mean: float, scale: float) -> Density:
 # --- leaves --------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scale", NOISE)
 @pytest.mark.parametrize("alpha", ORDERS)
 def test_gaussian_renyi_divergence(scale: float, alpha: float) -> None:
@@ -83,6 +84,7 @@ def test_gaussian_renyi_divergence(scale: float, alpha: float) -> None:
     assert number(rho) * alpha == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scale", NOISE)
 @pytest.mark.parametrize("alpha", ORDERS)
 def test_laplace_renyi_divergence(scale: float, alpha: float) -> None:

@@ -59,6 +59,7 @@ def truth(batch: int, population: int, epsilon: float, choices: int, loss: float
 CASES = [(2, 3, 2, 3), (2, 4, 1, 3), (3, 4, 2, 2), (2, 3, 1, 4)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("batch", "population", "epsilon", "choices"), CASES)
 @pytest.mark.parametrize("loss", ["0.2", "0.7", "1.328"])
 def test_batches_of_shuffled_answers_hold_the_truth(

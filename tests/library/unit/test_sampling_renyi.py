@@ -61,6 +61,7 @@ def mixture_moments(q: float, z: float, alpha: Any) -> tuple[float, float]:
         return of_moment(forward, a), of_moment(backward, a)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("alpha", [2, 3, 8])
 @pytest.mark.parametrize(("q", "z"), [(0.01, 1), (0.2, 2), (0.5, 0.7), (0.9, 4)])
 def test_poisson_gaussian_is_the_larger_divergence(alpha: int, q: float, z: float) -> None:
@@ -145,6 +146,7 @@ def test_batches_without_replacement_by_enumeration(
         assert curve_of(laws[0], laws[1], alpha)[alpha] <= bound * (1 + 1e-9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("alpha", [2, 5, 16])
 @pytest.mark.parametrize(("share", "z"), [(Fraction(1, 100), 1), (Fraction(1, 5), 3)])
 def test_gaussian_batches_are_above_the_case_of_equal_others(
@@ -254,6 +256,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("node", "scope"), SLOW, ids=range(len(SLOW)))
 def test_folds_and_conversions_end(node: Node, scope: Scope) -> None:
     """Ten seconds of processor time are ten times what any of them takes, or more."""

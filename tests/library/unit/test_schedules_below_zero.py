@@ -166,6 +166,7 @@ HONEST: dict[str, Any] = {
 }
 
 
+@pytest.mark.long_cases("many rounds")
 @pytest.mark.parametrize("kind", HONEST)
 def test_a_schedule_that_stays_in_its_domains_is_accounted_and_confirmed(kind: str) -> None:
     node = HONEST[kind]()

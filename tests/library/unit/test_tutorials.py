@@ -15,6 +15,7 @@ TUTORIALS = sorted(
 )
 
 
+@pytest.mark.long_cases("certificate.md")
 @pytest.mark.parametrize(
     "name",  # Training takes long.
     [pytest.param(n, marks=[pytest.mark.quality] * (n == "training.md")) for n in TUTORIALS],

@@ -38,11 +38,13 @@ def test_there_are_enough() -> None:
     assert len(SHAPES) >= 15
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "adjacency", "bug"), cases(twins=True))
 def test_no_right_twin_is_flagged(kind: type[Any], adjacency: str, bug: str) -> None:
     assert verdict(kind, adjacency, bug) == CERTIFIED
 
 
+@pytest.mark.first_case("kind")
 @pytest.mark.parametrize(("kind", "adjacency", "bug"), cases(twins=False))
 def test_no_bug_is_certified(kind: type[Any], adjacency: str, bug: str) -> None:
     assert verdict(kind, adjacency, bug) != CERTIFIED

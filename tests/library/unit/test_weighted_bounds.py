@@ -35,6 +35,7 @@ def gaussian(kind: type[Kind], mu: float, shift: float, runs: int, seed: int) ->
     return kind(mu**2 / 2 - mu * noise, -np.logaddexp(np.log(0.1), np.log(0.9) + lean))
 
 
+@pytest.mark.first_case("name")
 @pytest.mark.parametrize("delta", ["1e-2", "1e-5", "1e-15"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_few_bounds_are_above_the_truth_and_most_are_near(name: str, delta: str) -> None:
