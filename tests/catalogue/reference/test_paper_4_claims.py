@@ -222,6 +222,7 @@ TABLE_B = [
 ]  # fmt: skip
 
 
+@pytest.mark.long_cases("setting0-2.2027-1.9060-1.9146", "setting1-2.0739-1.8766-1.8790")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("setting", "renyi", "lower", "upper"), TABLE_B)
 def test_proposition_e_2(setting: Any, renyi: str, lower: str, upper: str) -> None:

@@ -133,7 +133,7 @@ def test_counted_chances_violate_the_claim(case: Case) -> None:
 @pytest.mark.parametrize("case", CORRECT, ids=_names(CORRECT))
 def test_no_simple_event_refutes_a_correct_case(case: Case) -> None:
     """Values, thresholds, missing outputs; binomial bounds at 1e-9 each, false alarm below 1e-4."""
-    trials = 20_000
+    trials = 5_000
     columns = [outputs.reshape(trials, -1) for outputs in _draws(case, 13, trials)]
     for first, second in zip(columns[0].T, columns[1].T, strict=True):
         for a, b in _events(first, second):

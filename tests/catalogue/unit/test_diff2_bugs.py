@@ -62,6 +62,7 @@ ALL = [pytest.param(n, marks=pytest.mark.quality if n in LOCAL else ()) for n in
 
 @pytest.mark.long_cases(
     "b15_largest_client",
+    "b5_large_steps",
     "b17_zeroed_out",
     "b27_everybody_stays",
     "b8_clipped_gradients",

@@ -214,6 +214,7 @@ def test_the_two_sided_profile_of_the_spec_s_setting() -> None:
     assert float(opened.converted("rdp", 1e-5).value[0]) == pytest.approx(2.456, abs=1e-3)
 
 
+@pytest.mark.quality
 def test_the_scores_are_exact_log_likelihood_ratios() -> None:
     """E_D[exp(-score)] = E_D'[exp(score)] = 1: within 5 standard errors, false alarms 1e-6."""
     made, pair = worst_case(setting_5_2()), opposed((40, 40)).pair
@@ -240,6 +241,7 @@ def test_the_catalogue_s_audit_stays_below_the_account() -> None:
     assert found.epsilon_lower <= upper == pytest.approx(1.86662, abs=1e-4)
 
 
+@pytest.mark.quality
 def test_the_tight_entry_has_the_least_local_noise_and_a_batch_the_paper_cannot_have() -> None:
     """A thousandth less noise is not proved; the server's noise is the printed one."""
     mechanism, plan = diff2_bvr_local_sgd_tight, TIGHT_PLAN

@@ -304,6 +304,7 @@ def test_places_show_no_folder_of_the_user() -> None:
     assert not any(Path(place).is_absolute() for place in shown)
 
 
+@pytest.mark.quality
 def test_broken_findings_of_an_audit_name_the_line_too() -> None:
     """A statistical finding names its label's line, a stop the line that asked."""
     scope = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]

@@ -53,6 +53,7 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("of the claims in turn")
 
 
+@pytest.mark.long_cases("b12_root_two")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.quality] * (n == "b16_realised_sum")) for n in BENCH.bugs],

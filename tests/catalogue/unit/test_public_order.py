@@ -202,6 +202,7 @@ def mechanism(program: Any) -> tuple[Mechanism, Suite]:
     return made, Suite("two_parts", program, pair, trials=400)
 
 
+@pytest.mark.quality
 def test_a_leak_in_one_part_shows_as_often_as_the_order_puts_the_row_there() -> None:
     """Noise of .05 on part 1 shows its row; in a public order that is a third of the trials."""
     seen = {}

@@ -118,6 +118,14 @@ def true_mu(name: str) -> str:
     return f"mu {TRUE[name]:.3f}"
 
 
+@pytest.mark.long_cases(
+    "b10_two_trees",
+    "b12_unnoised_step",
+    "b14_declared_overlap",
+    "b17_tree_for_half",
+    "b18_beta_forgotten",
+    "b19_norm_of_records",
+)
 @pytest.mark.parametrize("name", BENCH.bugs)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table, true_mu(name))

@@ -56,12 +56,14 @@ CASES: list[tuple[dp.Mechanism, dp.Suite]] = [
 IDS = [mechanism.name for mechanism, _ in CASES]
 BY_NAME = {mechanism.name: mechanism for mechanism, _ in CASES}
 ERROR = 1e-4
+# Trials a side.  A trial of users drawn by coins sums over all batches there are, 20 times.
+TRIALS = {mechanism.name: 400 for mechanism, _ in CASES} | {"user_sampled_sgd": 40}
 
 
 @pytest.mark.parametrize(("mechanism", "suite"), CASES, ids=IDS)
 def test_none_is_flagged(mechanism: dp.Mechanism, suite: dp.Suite) -> None:
     """False alarms: 1e-4 each."""
-    found = attack(mechanism, suite, seed=2, error=ERROR, trials=400)
+    found = attack(mechanism, suite, seed=2, error=ERROR, trials=TRIALS[mechanism.name])
     assert {f.status for f in found.findings} <= {"held", "not_run"}, found.findings
 
 
@@ -94,9 +96,11 @@ def test_each_is_certified_and_verified(mechanism: dp.Mechanism, suite: dp.Suite
     assert dp.verify(certificate).confirmed
 
 
+@pytest.mark.long_cases("all_records_of_a_user")
 @pytest.mark.parametrize("suite", BROKEN, ids=[suite.bug for suite in BROKEN])
 def test_planted_bugs_are_found(suite: dp.Suite) -> None:
-    found = attack(BY_NAME[suite.mechanism], suite, seed=3, error=ERROR, trials=400)
+    trials = TRIALS[suite.mechanism]
+    found = attack(BY_NAME[suite.mechanism], suite, seed=3, error=ERROR, trials=trials)
     assert any(f.status == "broken" for f in found.findings)
 
 
@@ -180,5 +184,6 @@ def test_a_user_counts_with_the_first_records_that_there_are() -> None:
 
 def test_users_whose_clip_is_deleted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users_of, "clip_rows", lambda rows, radius: np.nan_to_num(rows))
-    found = attack(user_sampled_sgd, users.user_sampled_sgd, seed=3, error=ERROR, trials=400)
+    trials = TRIALS["user_sampled_sgd"]
+    found = attack(user_sampled_sgd, users.user_sampled_sgd, seed=3, error=ERROR, trials=trials)
     assert any(f.status == "broken" for f in found.findings)

@@ -129,6 +129,7 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
     assert any("fail" in finding.detail for finding in found.broken)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", by_time(BENCH.twins))
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
@@ -180,6 +181,7 @@ def by_cost() -> list[Any]:
     return [pytest.param(k, marks=slow if "winsorized" in k else []) for k in sorted(BASELINES)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_baselines(name: str) -> None:
     suite = BASELINES[name]

@@ -151,6 +151,7 @@ def test_the_page_meets_wcag_aa(page: str, tmp_path: Path, scheme: str) -> None:
     assert violations(tmp_path, dark(page) if scheme == "dark" else page) == []
 
 
+@pytest.mark.quality
 def test_the_index_and_a_german_page_meet_wcag_aa(
     certificate: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_membership_page_meets_wcag_aa(checkout: Path, tmp_path: Path, scheme:
     assert violations(tmp_path, dark(page) if scheme == "dark" else page) == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("width", [375, 1100])
 def test_a_membership_page_never_scrolls_sideways(
     checkout: Path, tmp_path: Path, width: int
@@ -236,6 +238,7 @@ def test_the_page_prints_on_a4(page: str, tmp_path: Path) -> None:
     assert sizes == {(595, 842)}
 
 
+@pytest.mark.quality
 def test_the_report_command_prints_a_membership_audit(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "reports" / "membership" / "digits_network.json"
     found = CliRunner().invoke(

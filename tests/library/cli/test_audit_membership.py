@@ -57,6 +57,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
+@pytest.mark.usefixtures("verified_here")
 def test_training_is_audited_verified_and_shown(folder: Path) -> None:
     asked = ["audit", "trained_here:fit", "--data", "data.npz", "--models", "8", "--seed", "1"]
     asked += ["--attack", "loss,rmia", "--claim", "1,1e-5", "--out", "out", "--refute-at", "0.01"]

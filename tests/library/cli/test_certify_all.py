@@ -165,6 +165,7 @@ def test_a_second_run_keeps_everything_and_attacks_nothing(dpaudit: Invoke, smal
     assert verdicts == [{k: v for k, v in r.items() if k != "kept"} for r in rows(first).values()]
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "other", [("--seed", "2"), pytest.param(("--trials", "401"), marks=pytest.mark.quality)]
 )
@@ -191,6 +192,7 @@ def test_another_source_is_another_run(
     assert [row["name"] for row in json.loads(child.stdout) if row["kept"]] == same
 
 
+@pytest.mark.quality
 def test_another_dpaudit_is_another_run(
     dpaudit: Invoke, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_another_dpaudit_is_another_run(
     assert kept(dpaudit(*ALL, "--json")) == []
 
 
+@pytest.mark.long_cases("changed", "truncated", "no page")
 @pytest.mark.first_case
 @pytest.mark.parametrize("harm", ["changed", "truncated", "no page", "other page", "no record"])
 def test_what_is_not_as_it_was_written_is_made_again(
@@ -222,6 +225,7 @@ def test_what_is_not_as_it_was_written_is_made_again(
     assert files(out) == before
 
 
+@pytest.mark.quality
 def test_a_forged_certificate_with_a_forged_record_does_not_verify(
     dpaudit: Invoke, small: Path
 ) -> None:
@@ -249,6 +253,7 @@ def test_one_certified_alone_in_between_is_made_again(dpaudit: Invoke, small: Pa
     assert files(small / "reports") == before
 
 
+@pytest.mark.quality
 def test_without_a_seed_nothing_is_kept(dpaudit: Invoke, small: Path) -> None:
     dpaudit("certify", "--all", "--trials", "400")
     assert kept(dpaudit("certify", "--all", "--trials", "400", "--json")) == []

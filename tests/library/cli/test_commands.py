@@ -123,6 +123,7 @@ def test_audit_exits_by_its_verdict_and_writes_nothing(
     assert sorted(project.rglob("*.json")) == before
 
 
+@pytest.mark.long_cases("held")
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", EXITS)
 def test_certify_exits_by_its_verdict_and_writes_what_verifies(
@@ -196,6 +197,7 @@ def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None
     assert "attacked held: 4 batches" in result.stderr
 
 
+@pytest.mark.quality
 def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1", "--trials", "100", "--out", "few")
     certificate = load(project / "few" / "held.json")["predicate"]
@@ -226,6 +228,7 @@ def test_a_file_and_a_suite_are_targets(dpaudit: Invoke, project: Path) -> None:
     dpaudit("audit", "audits/cases.py::slack", "--seed", "1", code=5)
 
 
+@pytest.mark.quality
 def test_a_planted_bug_of_the_catalogue_is_a_target(
     dpaudit: Invoke, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,13 +63,15 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
 
 
 def test_json_is_all_there_is_on_standard_output(project: Path) -> None:
-    child = call("audit", "held", "--seed", "1", "--jobs", "2", "--json", cwd=project)
+    child = call(
+        "audit", "held", "--seed", "1", "--trials", "300", "--jobs", "2", "--json", cwd=project
+    )
     assert json.loads(child.stdout)[0]["name"] == "held"
     assert "attacked held" in child.stderr
 
 
 def test_no_colours_where_there_is_no_terminal(project: Path) -> None:
-    child = call("audit", "refuted", cwd=project, code=1)
+    child = call("audit", "refuted", "--trials", "300", cwd=project, code=1)
     assert "\x1b" not in child.stdout + child.stderr
 
 
@@ -108,6 +110,7 @@ def wait_for_batches(out: Path, count: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("stop", "code", "jobs"),
     [

@@ -66,6 +66,7 @@ def test_accounting_needs_none_of_them(arguments: tuple[str, ...], checkout: Pat
     assert "blocked" not in found.stderr
 
 
+@pytest.mark.quality
 def test_verifying_needs_none_of_them(checkout: Path, tmp_path: Path) -> None:
     program = (
         "import dpaudit as dp\n"
@@ -85,6 +86,7 @@ def test_a_library_that_is_needed_would_be_noticed(checkout: Path) -> None:
     assert "ModuleNotFoundError" in found.stderr or "blocked" in found.stderr
 
 
+@pytest.mark.quality
 def test_tables_are_read_without_libraries_of_tables(tmp_path: Path) -> None:
     """Text, JSON and arrays; a Parquet file says what to install."""
     (tmp_path / "in.csv").write_text("who,score\nu,1.5\nv,2.5\n")

@@ -49,12 +49,14 @@ def test_it_says_its_version(installation: Installation, tmp_path: Path) -> None
     assert __version__ in module.stdout, module.stderr
 
 
+@pytest.mark.quality
 def test_list_in_a_project_names_both_roots(installation: Installation, scratch: Path) -> None:
     listed = document(installation.dpaudit("list", "--json", cwd=scratch), 0)
     names = set(values(listed, "name"))
     assert {"noisy_mean", "diff2_gd", "dp_gd"} <= names
 
 
+@pytest.mark.quality
 def test_list_in_an_empty_folder_names_the_catalogue(
     installation: Installation, tmp_path: Path
 ) -> None:
@@ -74,12 +76,14 @@ def test_account_in_an_empty_folder(installation: Installation, tmp_path: Path) 
     assert "dp_gd" in json.dumps(account)
 
 
+@pytest.mark.quality
 def test_account_names_the_catalogue(from_wheel: Installation, tmp_path: Path) -> None:
     target = "catalogue:dp_gd"
     account = document(from_wheel.dpaudit("account", target, "--json", cwd=tmp_path), 0)
     assert "dp_gd" in json.dumps(account)
 
 
+@pytest.mark.quality
 def test_a_file_is_a_target_from_outside_its_project(
     from_wheel: Installation, scratch: Path
 ) -> None:

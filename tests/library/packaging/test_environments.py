@@ -53,6 +53,7 @@ def test_an_editable_install_holds_no_copy(from_checkout: Installation) -> None:
     assert "_dpaudit.pth" in names
 
 
+@pytest.mark.quality
 def test_an_empty_folder_serves_the_catalogue(installation: Installation, tmp_path: Path) -> None:
     result = installation.python("-c", ROOT, cwd=tmp_path)
     assert result.stdout.strip() == str(installation.catalogue), result.stderr

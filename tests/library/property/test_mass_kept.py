@@ -66,7 +66,12 @@ OTHERS: list[Pair] = [
     Spliced(Mixed(Normal(F(2)), F(1, 4)), Mixed(Normal(F(2)), F(1, 4)).swapped),
     Mixed(product(((RESPONSE, F(3)), (Normal(F(1)), F(1)))), F(1, 10)),
 ]
-PAIRS = [*BASES, *MIXED, *(pair.swapped for pair in MIXED), *OTHERS]
+PAIRS = [
+    *BASES,
+    *MIXED,
+    *(pytest.param(pair.swapped, marks=pytest.mark.quality) for pair in MIXED),
+    *OTHERS,
+]
 GRIDS = [Grid(F(1, 64), 1e-12), Grid(F(1, 2), 1e-12), Grid(F(1, 8), 1e-250)]
 
 

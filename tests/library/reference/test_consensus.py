@@ -73,6 +73,7 @@ def test_that_inner_composition_costs_354() -> None:
     assert lower == pytest.approx(354.1, abs=0.1)
 
 
+@pytest.mark.quality
 def test_a_dropped_inner_composition_is_a_disagreement() -> None:
     """The same fault where every route is quick: 9 Gaussians a batch, ten batches."""
     event = inner_composition(2, 9, 0.1, 10)

@@ -339,6 +339,7 @@ def test_batches_drawn_otherwise_are_found(name: str, bug: type[Drawer]) -> None
     assert row.status == "broken", row.detail
 
 
+@pytest.mark.quality
 def test_the_rate_of_false_alarms_of_passes() -> None:
     """400 nulls at 5%: 20 expected at most; 41 or more happen with probability below 1e-5."""
     flagged = 0

@@ -52,6 +52,7 @@ def test_the_lower_profile_of_two_shuffled_batches_is_below_the_pair_and_near(no
             assert truth <= float(found.upper) * (1 + 1e-6)
 
 
+@pytest.mark.quality
 def test_one_pass_of_shuffled_batches_leaks_far_more_than_poisson_accounting_says() -> None:
     """Chua and others 2024, by how much: certified lower ends above certified upper ends."""
     for noise, apart in (("0.5", 1.5), ("1", 5)):

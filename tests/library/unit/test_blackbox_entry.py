@@ -217,6 +217,7 @@ def test_what_low_bits_would_refute_is_a_note_without_a_verdict() -> None:
     assert audit(plain, **many, attack=lambda x: -x).findings == ()
 
 
+@pytest.mark.quality
 def test_low_bits_are_not_noted_where_they_show_nothing() -> None:
     """Twenty samplers on one grid; a note needs six standard errors beyond the claim: < 1e-6."""
     noted = [audit(laplace(1.0), PureDP(1.0), trials=10_000, seed=s).findings for s in range(20)]

@@ -127,6 +127,7 @@ def test_a_delta_is_a_probability(delta: str) -> None:
         totals([entry(PureDP(1))], delta=delta)
 
 
+@pytest.mark.usefixtures("verified_here")
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("mechanisms", "audits"):
         (tmp_path / package).mkdir()

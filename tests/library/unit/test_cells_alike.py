@@ -79,6 +79,7 @@ def beside(values: list[Any]) -> Cells:
     return {"k": values, "x": [1] * len(values)}
 
 
+@pytest.mark.long_cases("5-tabs", "5-semicolons")
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("parts", [1, 5])
 def test_a_unit_in_several_spellings_counts_once(
@@ -103,6 +104,7 @@ def test_a_unit_that_is_not_spelled_would_count_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
+@pytest.mark.long_cases("parquet")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "dask"])
 def test_parts_by_the_raw_spelling_would_count_a_unit_often(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -141,6 +141,7 @@ def test_an_allocation_is_at_most_its_base() -> None:
     assert allocated()["predicate"]["verdict"]["status"] == "certified_under_assumptions"
 
 
+@pytest.mark.quality
 def test_what_only_the_accountant_computed_has_a_verdict_of_its_own() -> None:
     """.001 was certified where the truth is 8.6."""
 

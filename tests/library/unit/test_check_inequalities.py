@@ -173,6 +173,7 @@ def confirmed(rows: list[Json], node: Node) -> list[Value]:
     return rederive(predicate, node)
 
 
+@pytest.mark.long_cases("as they are")
 @pytest.mark.first_case
 @pytest.mark.parametrize("choice", CHOICES)
 def test_other_choices_of_the_accountant_are_confirmed(

@@ -176,6 +176,7 @@ def test_a_row_of_another_direction_is_refused(honest: Json) -> None:
     assert "epsilon does not follow" in rejected(honest, change)
 
 
+@pytest.mark.quality
 def test_what_the_checker_cannot_confirm_is_said() -> None:
     """At most twice Gaussian(1), 6.6; only the accountant knows that it is 3.8."""
 

@@ -363,6 +363,7 @@ def test_claims_read_well() -> None:
     assert reason == "0.625 > 1/3, and the bound is attained"
 
 
+@pytest.mark.quality
 def test_large_claims_end() -> None:
     """Thousands of terms, numeric or symbolic, are compared without being simplified."""
     start = time.process_time()
@@ -398,6 +399,7 @@ def test_ends_that_a_symbol_cannot_have_are_refused(ends: Any, said: str) -> Non
         Claim(ZCDP(1), by="t", ranges={x: ends})
 
 
+@pytest.mark.quality
 def test_a_range_over_delta_is_proved_where_delta_is_the_symbol() -> None:
     """sigma = sqrt(2 log(2 / delta)) / epsilon: as where delta is written exp(-L)."""
     epsilon, delta = sympy.symbols("epsilon delta", positive=True)

@@ -149,6 +149,7 @@ def _row(predicate: Json, side: str) -> Any:
     return step, step["witness"][side][0]
 
 
+@pytest.mark.quality
 def test_a_certificate_of_very_many_reports_is_confirmed(honest: Json) -> None:
     assert not check(honest).unconfirmed
     assert [c["check"] for c in honest["predicate"]["claims"]] == ["proved", "refuted"]

@@ -46,6 +46,7 @@ def found(program: Any, adjacency: str = "replace_one", **options: Any) -> dict[
     return broken
 
 
+@pytest.mark.long_cases("descent")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("name", "make", "bugs", "adjacency"), CASES, ids=list(MAKERS))
 def test_the_right_twin_is_left_alone(
@@ -286,6 +287,7 @@ def test_a_refusal_that_says_what_it_takes_is_heard() -> None:
     assert examine(mechanism("case", Says()), seed=1).shape == Shape(ROWS, (13, 2))
 
 
+@pytest.mark.quality
 def test_the_same_seed_finds_the_same() -> None:
     one, two = (examine(mechanism("case", Windows()), seed=9) for _ in range(2))
     assert (one.findings, one.reached) == (two.findings, two.reached)

@@ -97,12 +97,14 @@ def test_a_count_that_decides_is_met(
     assert not any("rows 'all" in text for text in told(Once(Own(compute)), adjacency))
 
 
+@pytest.mark.quality
 def test_whole_numbers_that_wrap_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("127 and 128 rows" in text for text in told(Once(Own(wrapped)), "add_remove"))
     monkeypatch.setattr(displacement, "COUNTED_NUMBERS", 100)
     assert not told(Once(Own(wrapped)), "add_remove")
 
 
+@pytest.mark.long_cases("long-False")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("compute", "wrong"), [(long, False), (longer, True)])
 def test_a_part_that_is_no_number_hides_no_length(
@@ -262,6 +264,7 @@ def among_equals(rows: Array) -> Array:
     return total(rows) + 3.0 * (alike and bool(abs(rows[0, 0]) > 100))
 
 
+@pytest.mark.quality
 def test_a_program_that_takes_all_the_time_is_tried_among_equal_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -382,6 +385,7 @@ def votes_against(rows: Array) -> Array:
     return np.array([positive.sum() - (~positive).sum(), (~positive).sum() - positive.sum(), 3.0])
 
 
+@pytest.mark.long_cases("votes-False")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("compute", "wrong"), [(votes, False), (votes_against, True)])
 def test_scores_that_move_apart_are_not_monotone(compute: Any, wrong: bool) -> None:
@@ -422,6 +426,7 @@ class Batch:
         return np.array(1.0)
 
 
+@pytest.mark.long_cases("False")
 @pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_batch_that_is_used_again_is_found(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:

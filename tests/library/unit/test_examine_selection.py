@@ -93,6 +93,7 @@ def test_right_tests_are_left_alone() -> None:
     assert not told(Questions(growth, scores="any"))
 
 
+@pytest.mark.quality
 def test_what_is_asked_after_a_yes_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("query 9 of" in text for text in told(Questions(turned, after=True)))
     assert not told(Questions(counts, after=True))
@@ -128,7 +129,7 @@ class Searched:
         return self.kept["count"]
 
 
-@pytest.mark.first_case
+@pytest.mark.quality
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_search_ranks_its_runs_by_what_they_released(
     clean: bool, monkeypatch: pytest.MonkeyPatch

@@ -142,6 +142,7 @@ class Along:
         return np.array(self.bound)
 
 
+@pytest.mark.quality
 def test_of_many_records_that_are_read_by_kinds_rows_are_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

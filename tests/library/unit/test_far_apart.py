@@ -36,6 +36,7 @@ def test_short_composition_has_both_ends_and_the_checker_confirms_them() -> None
     assert confirm_upper(pair, found.upper, DELTA, found.upper_witness)
 
 
+@pytest.mark.quality
 def test_checker_needs_its_own_masses_below(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = product(*NOISES)
     found = epsilon_interval(pair, DELTA)

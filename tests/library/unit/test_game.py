@@ -242,6 +242,7 @@ def test_the_normal_distribution_is_within_its_factor_of_arb() -> None:
             assert abs(arb(found) / true - 1) < NDTR_FACTOR * UNIT
 
 
+@pytest.mark.quality
 def test_small_deltas_are_narrow_and_confirmed() -> None:
     """At 1e-10 and 1e-16, where sums without a tilt have errors above delta."""
     for exponent in (10, 16):
@@ -263,6 +264,7 @@ def test_later_questions_are_answered_by_one_solution() -> None:
     assert game.played.cache_info().misses == 1
 
 
+@pytest.mark.quality
 def test_the_checker_plays_as_near_from_below_where_delta_lies_on_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

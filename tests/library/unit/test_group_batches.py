@@ -54,6 +54,7 @@ def test_one_release_of_a_batch_is_above_an_explicit_pair(size: int, epsilon: st
     assert size == 2 or reached > float(shift.upper)
 
 
+@pytest.mark.long_cases("fixed", "allocated", "several", "shuffled")
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", CASES)
 def test_a_group_in_batches_is_no_worse_than_without_sampling(name: str) -> None:

@@ -220,6 +220,7 @@ def test_budgets_that_are_none_are_refused(given) -> None:
         terms_of(" ", SCOPE, PureDP(1))
 
 
+@pytest.mark.quality
 def test_writers_that_are_killed_lose_and_overspend_nothing(tmp_path: Path) -> None:
     count, killed, _ = stress(
         str(tmp_path / "ledger.sqlite"), tmp_path, writers=4, epsilon="0.2", kills=3, seed=1

@@ -617,6 +617,7 @@ def test_noise_on_a_number_is_counted_above_a_line(sensitivity: int) -> None:
         assert own == pytest.approx(likely, rel=1e-12)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("population", [10**6, pytest.param(10**9, marks=pytest.mark.quality)])
 def test_the_answers_of_a_country_are_counted_in_seconds(population: int) -> None:
     """Two rounds: a window of 3e5 counts of a thousand million."""

@@ -97,6 +97,7 @@ def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
     assert all(bound.upper <= 2 * bound.lower for bound in found[:-1])
 
 
+@pytest.mark.quality
 def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
     bands = dp.BandedToeplitz(("1", "0.5", "0.375", "0.3125"))
     rows = dp.CorrelatedGaussian("prefix", 2, 400, bands, dp.Participation(100, 4))
@@ -191,6 +192,7 @@ def test_more_reports_than_are_computed_with_hide_as_well() -> None:
         _clones(10**15).on_grid(Grid(Fraction(1, 64), 1e-12), Side.LOWER)
 
 
+@pytest.mark.quality
 def test_a_checker_takes_fewer_reports_for_more() -> None:
     many = _clones(10**15)
     assert not is_computed(many)

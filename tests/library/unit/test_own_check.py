@@ -96,6 +96,7 @@ def test_a_certificate_that_fails_its_own_check_keeps_the_work(tmp_path: Path) -
     assert list((tmp_path / "reports").glob("*.json"))
 
 
+@pytest.mark.quality
 def test_the_seed_that_once_gave_no_certificate(tmp_path: Path) -> None:
     """Its decisive bound is just above 0: 14 false positives and 19,931 misses of 20,000."""
     start(tmp_path, None)

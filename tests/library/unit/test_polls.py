@@ -98,6 +98,7 @@ def test_the_worst_number_is_no_end_and_leaving_numbers_out_is_too_little(
 
 
 # 10,000 reports were answered by .1144.
+@pytest.mark.long_cases("10000-2-1e-6-0.087019731")
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("reports", "epsilon", "delta", "upper"),

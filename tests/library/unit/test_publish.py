@@ -34,6 +34,8 @@ from tests.library.cli.bench import DIGESTS, certified, forged, held, mechanism,
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
 
+pytestmark = pytest.mark.usefixtures("drawn_once", "verified_here")
+
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
@@ -114,6 +116,7 @@ def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
     assert "case-2.html" in (tmp_path / "index.html").read_text()
 
 
+@pytest.mark.quality
 def test_an_output_without_its_certificate_is_no_reason_to_draw_again(tmp_path: Path) -> None:
     """As after a crash between the draw and the certificate: who runs it again is told."""
     released(tmp_path)

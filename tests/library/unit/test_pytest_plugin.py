@@ -82,6 +82,7 @@ def test_a_planted_bug_is_red_with_a_reproducer_and_properties(
     }
 
 
+@pytest.mark.quality
 def test_an_audit_needs_a_part_of_the_error_and_a_claim(tmp_path: Path) -> None:
     text = SUITE + (
         "\n\ndef test_unmarked():\n    assert_private(right, [1], [0], claim=PureDP(1))\n"

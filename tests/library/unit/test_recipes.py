@@ -139,11 +139,11 @@ def test_noise_for_prefix_sums_refuses_what_is_no_run(asked: dict[str, Any], sai
 
 
 def test_a_warning_names_both_numbers() -> None:
-    settings = {"n": 10_000, "batch": 100, "epochs": 1, "sigma": "0.6", "delta": "1e-5"}
+    settings = {"n": 1_000, "batch": 100, "epochs": 1, "sigma": "0.6", "delta": "1e-5"}
     assert sampling_warning(used="poisson", accounted="poisson", **settings) is None
     text = sampling_warning(used="shuffled", accounted="poisson", **settings)
     assert text is not None
-    run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6")
+    run = dp.dp_sgd(n=1_000, batch=100, epochs=1, sigma="0.6")
     assert repr(dp.account(run, scope_of("poisson")).epsilon("1e-5")) in text
     for place in ("used", "accounted"):
         with pytest.raises(dp.InvalidParameter, match=f"^{place} = .*: expected one of poisson"):
@@ -154,9 +154,9 @@ def test_a_warning_names_both_numbers() -> None:
     told = sampling_warning(used="users", accounted="poisson", **settings, **users)
     assert told is not None
     for name in ("users", "poisson"):
-        run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling=name, **users)
+        run = dp.dp_sgd(n=1_000, batch=100, epochs=1, sigma="0.6", sampling=name, **users)
         assert repr(dp.account(run, scope_of(name, "user")).epsilon("1e-5")) in told
-    passed = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
+    passed = dp.dp_sgd(n=1_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
     assert repr(dp.account(passed, scope_of("shuffled")).epsilon("1e-5")) in text
 
 
@@ -267,6 +267,7 @@ def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:
     assert found.lower <= theirs * (1 + 1e-9)
 
 
+@pytest.mark.long_cases("shuffled")
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "sampling",
@@ -376,6 +377,7 @@ def test_the_noise_of_passes_in_an_order_is_found_in_seconds() -> None:
     assert set(found.values()) == {Fraction("5.27591")}
 
 
+@pytest.mark.quality
 def test_the_noise_for_a_tiny_epsilon_is_found_in_seconds() -> None:
     """Of batches of one size, near 10750: a curve of long sums was searched at every sigma."""
     start = time.process_time()

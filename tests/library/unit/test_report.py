@@ -303,6 +303,7 @@ def test_a_deep_derivation_is_no_problem(example: Json) -> None:
     assert "Step 2999 Rényi differential privacy, 2 points" in shown(example).text
 
 
+@pytest.mark.quality
 def test_two_processes_write_the_same_bytes() -> None:
     code = (
         "import hashlib, json, pathlib, sys; from dpaudit.report import render_html;"

@@ -103,7 +103,9 @@ def test_the_mechanisms_of_new_nodes_come_close_to_their_bounds(kind: str) -> No
         known = max(epsilon_lower(c, 1e-4) for c in (cells, cells.swapped))
         assert known * (1 - trees.TOLERANCE) <= float(bound.upper)
         best = max(best, known / float(bound.upper))
-    assert best > near
+        if best > near:
+            return
+    pytest.fail(f"the nearest of 12 trees reaches {best} of its bound, not {near}")
 
 
 def unsound(node: Shuffled, base: Losses) -> Losses:

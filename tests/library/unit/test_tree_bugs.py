@@ -175,6 +175,7 @@ def test_a_lower_end_above_what_anything_reaches_is_found(monkeypatch: pytest.Mo
     assert found("_response", "replace_one", discrete.RandomizedResponse) == -1
 
 
+@pytest.mark.quality
 def test_a_poll_of_which_only_the_ends_are_known_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worst number of others who hold the value is often a few, and neither none nor all."""
     own = polls.Poll.bounds
