@@ -25,6 +25,7 @@ from dpaudit.audit.attacked import FIRST, SECOND
 from dpaudit.audit.bounds.weighted import Bet, CountedLosses, PilotLosses, Sought, mu_of_delta
 from dpaudit.audit.engine import Batch, plan, run_batches
 from dpaudit.audit.neighbours import Neighbours
+from dpaudit.check.likelihoods import BAND_POINTS, PURE_DELTA
 from dpaudit.curator.curator import Program
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.proposal import NoLikelihood, Proposal, proposed
@@ -42,8 +43,8 @@ PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
 ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
 TOGETHER = 500  # runs that are made at once
 COMPARED = 12  # runs that two walks read again
-# A pure claim holds at every delta: its epsilon is sought at this one, and mu where delta is so.
-PURE_DELTA, MU_DELTA = Fraction(1, 10**12), 1e-6
+MU_DELTA = 1e-6  # where mu is sought
+LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
 START, MOST_SHIFT, INCLUDE = 1.0, 500.0, (0.3, 0.1, 0.6)
 NEARER, FARTHER = 0.6, 1.6  # of a shift
 ORDERS = (2.0, 4.0, 8.0, 16.0)
@@ -115,6 +116,17 @@ class LikelyLower:
     decisive: float
 
 
+@dataclass(frozen=True)
+class BandPoint:
+    """The profile of the pair is at least ``delta`` at ``epsilon``, at 95% for all points of a
+    band together; ``bet``: with which a larger epsilon was refuted.
+    """
+
+    epsilon: float
+    delta: Fraction
+    bet: Bet
+
+
 @dataclass(frozen=True, eq=False)
 class Likely:
     """What one likelihood audit shows; ``why_not`` says why it shows nothing.
@@ -130,6 +142,7 @@ class Likely:
     counted: CountedLosses | None = None
     pilots: int = 0
     bounds: tuple[LikelyLower, ...] = ()
+    band: tuple[BandPoint, ...] = ()
     why_not: str = ""
 
     def lower(self, claim: Claim) -> LikelyLower | None:
@@ -343,6 +356,23 @@ class Search:
         values = [wanted.value(sought, found) for found in tested]
         return LikelyLower(wanted, (shown, decisive), tested, values[0], values[1])
 
+    def band(self, best: Tried, counted: CountedLosses) -> tuple[BandPoint, ...]:
+        """Points of the profile that hold together: each has an equal part of the shown error.
+
+        The largest epsilons at deltas from a tenth down to the smallest that is sought.
+        """
+        smallest = min(one.aim.at for one in self.wanted)
+        found: list[BandPoint] = []
+        for number in np.geomspace(max(LARGEST_BAND_DELTA, smallest), smallest, BAND_POINTS):
+            delta = Fraction(f"{number:.2e}")
+            sought = Sought("epsilon", float(delta))
+            bet = Bet.of(best.pilot, sought, self.runs, self.errors[0] / BAND_POINTS)
+            epsilon = bet.lower(counted) * LOWERED
+            # One that a larger delta surpasses says nothing.
+            if epsilon > (found[-1].epsilon if found else 0.0):
+                found.append(BandPoint(epsilon, delta, bet))
+        return tuple(found)
+
 
 class _Programs(Search):
     """Runs of a program, drawn by a proposing curator."""
@@ -380,6 +410,7 @@ class _Programs(Search):
             counted=counted,
             pilots=self.pilots,
             bounds=bounds,
+            band=self.band(best, counted),
             why_not="" if any(b.shown > 0 for b in bounds) else NOTHING,
         )
 

@@ -63,7 +63,11 @@ from dpaudit.certificate.certificate import (
 )
 from dpaudit.certificate.covered import ANOTHER, BY_AUTHOR, Again, Before
 from dpaudit.certificate.evidence import (
+    BOTH,
+    LIKELIHOOD,
+    METHODS,
     NUMBERS,
+    PLAIN,
     Attempt,
     audit_rows,
     conformance_rows,
@@ -146,7 +150,8 @@ class Options:
     on the data although a claim is refuted or unproved.  ``uncovered``: print metrics that the
     guarantee does not cover.  ``keep(name, draw)`` has the output of an unseeded run drawn and
     writes it at once, for its privacy is spent, whatever fails later; it gives the output (None
-    where it was drawn before) and says where it is.
+    where it was drawn before) and says where it is.  ``method``: whether audits are counted plain
+    runs, likelihoods, or both.
     """
 
     seed: int | None = None
@@ -159,6 +164,7 @@ class Options:
     uncovered: bool = False
     keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
     audit_seed: int | None = None
+    method: str = BOTH
 
 
 @dataclass(frozen=True)
@@ -205,13 +211,21 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
     """A run over all orders; its decision error is shared by every audit of all of them.
 
     Each has the audit of the program itself, and one of its suite's if it has one.
+    Errors: InvalidParameter for a method that does not exist.
     """
+    if options.method not in METHODS:
+        raise InvalidParameter(f"method = {options.method!r}: expected one of {', '.join(METHODS)}")
     audits = [1 + (0 if o.suite is None else len(o.suite.all)) for o in orders]
     bounds = sum(
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
-    likelihoods = sum(
-        count * len(Wanted.of(o.mechanism.claims)) for o, count in zip(orders, audits, strict=True)
+    likelihoods = (
+        0
+        if options.method == PLAIN
+        else sum(
+            count * len(Wanted.of(o.mechanism.claims))
+            for o, count in zip(orders, audits, strict=True)
+        )
     )
     budget = DecisionBudget(bounds, sum(audits), likelihoods)
     given = [seed for seed in (options.seed, options.audit_seed) if seed is not None]
@@ -269,6 +283,8 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
 
     def form(examination: Examination, entropy: str = "") -> tuple[tuple[Judged, ...], str, Json]:
         judged, conformance, refused = judged_by(examination, entropy)
+        concluded = _claims_and_derivation(account, judged, profile, points)
+        rests = _resting(likely, examination)
         return (
             judged,
             refused,
@@ -277,17 +293,17 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                 "scope": _scope(order),
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
-                **_claims_and_derivation(account, judged, profile, points),
+                **concluded,
                 "assumptions": _assumptions(
                     standing(conformance, account.node, entropy, unit), judged, profile
                 ),
                 "audits": audit_rows(attempts, judged, budget),
-                "likelihoods": likelihood_rows(_resting(likely, examination), budget),
+                "likelihoods": likelihood_rows(rests, concluded["claims"], budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
                 "run": None,
                 "caveats": [
-                    *evidence_caveats(examination, attempts),
+                    *evidence_caveats(examination, attempts, options.method),
                     *mechanism.setting.notes,
                     *([refused] if refused else []),
                 ],
@@ -401,6 +417,8 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
     whose runs are too long for enough trials is examined, and not attacked.
     """
     order = run.orders[index]
+    if run.options.method == LIKELIHOOD:
+        return []
     found: list[Attempt] = []
     for number, suite in enumerate(() if order.suite is None else order.suite.all):
         differs = stand_in(order.mechanism, suite)
@@ -438,7 +456,9 @@ def _likelihoods(
     if not run.budget.likelihoods:
         return []  # no claim of any mechanism is in a measure that likelihoods bound
     own = [a.attacked for a in attempts if not a.differs]
-    pairs = {a.suite.neighbours.digests: a.suite.neighbours for a in own}
+    suites = () if order.suite is None else order.suite.all
+    own_suites = [suite for suite in suites if not stand_in(mechanism, suite)]
+    pairs = {suite.neighbours.digests: suite.neighbours for suite in own_suites}
     if examination.pair is not None:
         pairs.setdefault(examination.pair.digests, examination.pair)
     broken = [*examination.broken, *(f for a in own for f in a.findings if f.status == "broken")]
@@ -844,4 +864,7 @@ def _git(root: Path, *arguments: str) -> str | None:
 def _command(targets: Sequence[str], options: Options, seed: int) -> str:
     """The command that gives these audits again; one run's targets share its seed and error."""
     trials = [] if options.trials is None else ["--trials", str(options.trials)]
-    return shlex.join(["dpaudit", "certify", *targets, "--seed", str(seed), *trials])
+    verb, how = (
+        ("certify", []) if options.method == BOTH else ("audit", ["--method", options.method])
+    )
+    return shlex.join(["dpaudit", verb, *targets, "--seed", str(seed), *trials, *how])

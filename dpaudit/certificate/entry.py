@@ -12,6 +12,7 @@ from typing import Any
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certificate import Json, file_bytes
 from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.evidence import BOTH
 from dpaudit.certificate.own_check import check_own
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
@@ -143,6 +144,12 @@ def certify(
     options = Options(
         seed=seed, trials=trials, jobs=jobs, targets=(mechanism.name,), uncovered=uncovered
     )
+    return _certified(mechanism, suite, options, called)
+
+
+def _certified(
+    mechanism: Mechanism, suite: Suite | None, options: Options, called: str
+) -> Certificate:
     order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
     run = replace(plan([order], options), command=called)
     found = Certificate(run.certify(0).certificate)
@@ -157,10 +164,13 @@ def audit_mechanism(
     seed: int | None = None,
     trials: int | None = None,
     jobs: int = 1,
+    method: str = BOTH,
 ) -> Certificate:
     """Attack a declared mechanism and judge its claims; its data is not touched.
 
-    Arguments and errors as :func:`certify`.
+    ``method``: "plain" counts runs with the noise that the program draws, "likelihood" bounds the
+    program with the declared noise from exact likelihoods, "both" does both.  Other arguments and
+    errors as :func:`certify`; InvalidParameter for another method.
 
     >>> import dpaudit as dp
     >>> class Count:
@@ -177,7 +187,12 @@ def audit_mechanism(
     >>> dp.audit_mechanism(count, suite, seed=1)
     Certificate(noisy_count, certified under assumptions)
     """
-    return certify(replace(mechanism, records=None), suite, seed=seed, trials=trials, jobs=jobs)
+    called = (
+        f"dpaudit.audit_mechanism({mechanism.name}, seed={seed!r}, trials={trials!r}, "
+        f"method={method!r})"
+    )
+    options = Options(seed=seed, trials=trials, jobs=jobs, targets=(mechanism.name,), method=method)
+    return _certified(replace(mechanism, records=None), suite, options, called)
 
 
 def verify(certificate: Certificate | Mapping[str, Any] | str | Path) -> Verified:

@@ -31,11 +31,20 @@ from dpaudit.audit.verdict import (
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
-from dpaudit.check.likelihoods import DECLARED_NOISE
+from dpaudit.check.likelihoods import DECLARED_NOISE, share_of
 from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
 from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
 
+# How audits bound the loss: by counting plain runs, by likelihoods, or by both.
+METHODS = PLAIN, LIKELIHOOD, BOTH = "plain", "likelihood", "both"
+LEFT_OUT = {
+    PLAIN: "no bound was made from likelihoods: the method that was asked for is plain",
+    LIKELIHOOD: (
+        "no plain runs were counted: the method that was asked for is likelihood, whose bounds "
+        "hold for the program with the declared noise"
+    ),
+}
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
 # Trials of the audit of the program itself, and how many numbers they may read together.
@@ -75,12 +84,17 @@ def audit_rows(
     ]
 
 
-def likelihood_rows(likely: Sequence[Likely], budget: DecisionBudget) -> list[Json]:
-    """One row a likelihood audit: its runs' losses and weights, and the bounds that follow."""
-    return [_likelihood(number, one, budget) for number, one in enumerate(likely, start=1)]
+def likelihood_rows(
+    likely: Sequence[Likely], claims: Sequence[Json], budget: DecisionBudget
+) -> list[Json]:
+    """One row a likelihood audit: its runs' losses and weights, and the bounds that follow.
+
+    ``claims``: the certificate's rows, of whose accounted bounds each bound has a share.
+    """
+    return [_likelihood(number, one, claims, budget) for number, one in enumerate(likely, start=1)]
 
 
-def _likelihood(number: int, one: Likely, budget: DecisionBudget) -> Json:
+def _likelihood(number: int, one: Likely, claims: Sequence[Json], budget: DecisionBudget) -> Json:
     counted = one.counted
     scores = [] if counted is None else [*zip(counted.losses, counted.log_weights, strict=True)]
     chosen = one.proposal.shift, one.proposal.include, one.proposal.plain
@@ -103,16 +117,26 @@ def _likelihood(number: int, one: Likely, budget: DecisionBudget) -> Json:
             "adjusted_for": budget.likelihoods,
         },
         "decisive_error": decimal_lower(exact(budget.likelihood, "error"), 17),
-        "bounds": [*map(_likely_bound, one.bounds)],
+        "bounds": [_likely_bound(bound, claims) for bound in one.bounds],
+        "band": [
+            {
+                "epsilon": decimal_lower(exact(point.epsilon, "epsilon")),
+                "delta": plain(Decimal(repr(float(point.delta)))),
+                "fraction": _short(point.bet.fraction),
+            }
+            for point in one.band
+        ],
         "why_not": one.why_not,
     }
 
 
-def _likely_bound(bound: LikelyLower) -> Json:
+def _likely_bound(bound: LikelyLower, claims: Sequence[Json]) -> Json:
     wire = {"epsilon": "approx_dp", "mu": "gdp", "rho": "zcdp"}[bound.wanted.number]
     delta = bound.wanted.printed
+    lower = guarantee(wire, bound.shown, delta)
     return {
-        "lower": guarantee(wire, bound.shown, delta),
+        "lower": lower,
+        "share": share_of(claims, lower),
         "decisive": guarantee(wire, bound.decisive, delta),
         "tested": bound.bets[0].sought.number,
         "at": _short(bound.bets[0].sought.at),
@@ -126,7 +150,9 @@ def _short(number: float) -> str:
     return written(number + 0.0)
 
 
-def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:
+def evidence_caveats(
+    examination: Examination, attempts: Sequence[Attempt], method: str
+) -> list[str]:
     """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
     why = examination.not_examined
     found = [f"not examined: {why}"] if why else []
@@ -136,10 +162,7 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
         found.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
     if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):
         found.append(UNCOMPARED)
-    if not why and not examination.broken and all(attempt.differs for attempt in attempts):
-        found.append(
-            f"the named program was examined, and not attacked: {_unattacked(examination)}"
-        )
+    found += _not_made(examination, attempts, method)
     for attempt in attempts:
         if attempt.differs:
             found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
@@ -169,6 +192,17 @@ def trials_of(examination: Examination) -> int:
         return 0
     trials = min(MOST_TRIALS, NUMBERS // max(1, examination.work))
     return trials if trials >= FEWEST_TRIALS else 0
+
+
+def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str) -> list[str]:
+    """Which audits of the named program there are none of, and why."""
+    found = [LEFT_OUT[method]] if method in LEFT_OUT else []
+    examined = not examination.not_examined and not examination.broken
+    if examined and method != LIKELIHOOD and all(attempt.differs for attempt in attempts):
+        found.append(
+            f"the named program was examined, and not attacked: {_unattacked(examination)}"
+        )
+    return found
 
 
 def _unattacked(examination: Examination) -> str:

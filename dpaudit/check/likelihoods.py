@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from dpaudit.check.bounds import DECISION_ERROR, SHOWN_ERROR, SHOWN_LEVEL
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.check.reading import SLACK, Json, decimal, is_plain, require
-from dpaudit.exact import enclose, working_precision
+from dpaudit.exact import decimal_lower, enclose, working_precision
 
 DECLARED_NOISE = "the program draws the declared noise"
 LIKELIHOOD_SHARE = Fraction(2, 5)  # of the decision error
 PURE_DELTA = Fraction(1, 10**12)  # a pure claim holds at every delta
+BAND_POINTS = 12  # points of a confidence band, which share its error
+SHARE_DIGITS = 3
 FIELDS = {
     "approx_dp": ("epsilon", "epsilon"),
     "gdp": ("mu", "delta"),
@@ -70,10 +73,51 @@ def _audit(row: Json, total: int, shown: Fraction, predicate: Json) -> list[Like
     require(row["conditional_on"] == DECLARED_NOISE, f"{place}: it rests on something else")
     require(row["program"] == predicate["mechanism"]["program"], f"{place}: of another program")
     require(len(row["scores"]) <= row["runs"], f"{place}: more scores than runs")
-    scores = [tuple(_signed(text, place) for text in pair) for pair in row["scores"]]
-    require(all(loss > 0 for loss, _ in scores), f"{place}: a loss that is not positive")
+    scores = [_score(loss, weight, place) for loss, weight in row["scores"]]
     levels = (("lower", shown), ("decisive", error))
-    return [_bound(bound, scores, row["runs"], levels, place) for bound in row["bounds"]]
+    for bound in row["bounds"]:
+        share = bound.get("share")
+        stated = share is None or share == share_of(predicate["claims"], bound["lower"])
+        require(stated, f"{place}: another share of the accounted bound")
+    found = [_bound(bound, scores, row["runs"], levels, place) for bound in row["bounds"]]
+    _band(row, scores, shown, place)
+    return found
+
+
+def share_of(claims: Sequence[Json], lower: Json) -> str:
+    """The share of the accounted bound that a lower one reaches, rounded down to three digits.
+
+    Empty where nothing finite and positive is accounted for a claim in its measure.
+    """
+    if lower["measure"] not in FIELDS:
+        return ""
+    field, delta = FIELDS[lower["measure"]][0], decimal(lower.get("delta", "0"))
+    for upper in (claim["upper"] for claim in claims if claim["upper"]):
+        measure = "approx_dp" if upper["measure"] == "pure_dp" else upper["measure"]
+        if measure != lower["measure"] or decimal(upper.get("delta", "0")) != delta:
+            continue
+        accounted = Fraction(0) if upper[field] == "inf" else decimal(upper[field])
+        if accounted:
+            return decimal_lower(decimal(lower[field]) / accounted, SHARE_DIGITS)
+    return ""
+
+
+def _band(row: Json, scores: Sequence[_Score], shown: Fraction, place: str) -> None:
+    """Errors: CertificateRejected for a point of the band that does not follow, or no rising one.
+
+    At each of its epsilons the profile of the pair is at least the delta beside it.
+    """
+    band, error = row.get("band", []), shown / BAND_POINTS
+    require(len(band) <= BAND_POINTS, f"{place}: a band of more points than share its error")
+    points = [(decimal(point["epsilon"]), decimal(point["delta"])) for point in band]
+    rising = all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(points))
+    require(rising, f"{place}: its band does not fall")
+    for (epsilon, delta), point in zip(points, band, strict=True):
+        fraction = decimal(point["fraction"])
+        require(0 < fraction < 1, f"{place}: a fraction outside (0, 1)")
+        require(0 < delta < 1, f"{place}: a delta outside (0, 1)")
+        held = _refutes(scores, row["runs"], ("epsilon", delta, epsilon), fraction, error)
+        require(held, f"{place}: a point of its band does not follow from its losses and weights")
 
 
 def require_complete(predicate: Json) -> None:
@@ -114,13 +158,34 @@ def _share(row: Json, total: int, place: str) -> Fraction:
     return error
 
 
+class _Score(NamedTuple):
+    """A run's loss L, exactly; then as balls L, its weight w, and e^-L."""
+
+    exact: Fraction
+    loss: Any
+    weight: Any
+    falling: Any
+
+
+def _score(loss: str, log_weight: str, place: str) -> _Score:
+    exact = _signed(loss, place)
+    require(exact > 0, f"{place}: a loss that is not positive")
+    with working_precision():
+        weight = enclose(_signed(log_weight, place)).exp()
+        return _Score(exact, enclose(exact), weight, enclose(-exact).exp())
+
+
 def _signed(text: str, place: str) -> Fraction:
     require(is_plain(text), f"{place}: {text[:40]}: expected a finite decimal")
     return -decimal(text[1:]) if text.startswith("-") else decimal(text)
 
 
 def _bound(
-    row: Json, scores: Sequence[Any], runs: int, levels: Sequence[tuple[str, Fraction]], place: str
+    row: Json,
+    scores: Sequence[_Score],
+    runs: int,
+    levels: Sequence[tuple[str, Fraction]],
+    place: str,
 ) -> LikelyBound:
     measure, at = row["lower"]["measure"], decimal(row["at"])
     require(measure in FIELDS, f"{place}: a bound in another measure")
@@ -156,29 +221,28 @@ def _implied(measure: str, at: Fraction, refuted: Fraction, value: Fraction) -> 
 
 
 def _refutes(
-    scores: Sequence[Any], runs: int, tested: tuple[str, Fraction, Fraction],
+    scores: Sequence[_Score], runs: int, tested: tuple[str, Fraction, Fraction],
     fraction: Fraction, error: Fraction,
 ) -> bool:  # fmt: skip
     """Whether the wealth reaches 1 / error; runs that are not listed have X = 0."""
-    kind, at, number = tested
     with working_precision():
         share = enclose(fraction)
-        lost = (1 - share).log()
-        wealth = (runs - len(scores)) * lost
-        for loss, weight in scores:
-            ratio = _ratio(kind, at, number, loss, weight)
-            wealth = wealth + (lost if ratio is None else (1 + share * (ratio - 1)).log())
-        return bool(wealth >= -enclose(error).log())
+        lost = 1 - share
+        ratios = _ratios(scores, *tested)
+        wealth = lost ** (runs - len(ratios))
+        for ratio in ratios:
+            wealth = wealth * (lost + share * ratio)
+        return bool(wealth * enclose(error) >= 1)
 
 
-def _ratio(kind: str, at: Fraction, number: Fraction, loss: Fraction, weight: Fraction) -> Any:
-    """X over the mean that the number allows at most; None where it is 0."""
+def _ratios(scores: Sequence[_Score], kind: str, at: Fraction, number: Fraction) -> list[Any]:
+    """X over the mean that the number allows at most, where it is not 0."""
     if kind == "divergence":
-        return enclose(weight + (at - 1) * (loss - number)).exp()
+        order, least = enclose(at - 1), enclose(number)
+        return [one.weight * (order * (one.loss - least)).exp() for one in scores]
     epsilon, mean = (number, at) if kind == "epsilon" else (at, number)
-    if loss <= epsilon:
-        return None
-    return enclose(weight).exp() * (1 - enclose(epsilon - loss).exp()) / enclose(mean)
+    risen, least = enclose(epsilon).exp(), enclose(mean)
+    return [one.weight * (1 - risen * one.falling) / least for one in scores if one.exact > epsilon]
 
 
 def decisive_numbers(bounds: Sequence[LikelyBound], measure: str, delta: str) -> list[Fraction]:

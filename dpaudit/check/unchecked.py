@@ -98,6 +98,7 @@ WEAKER_FROM_BELOW = (
     "likelihoods runs",
     "likelihoods bounds lower",
     "likelihoods bounds decisive",
+    "likelihoods band",
 )
 # Rounded outward when they are written, and so confirmed but for so much of themselves.
 ROUNDED = (

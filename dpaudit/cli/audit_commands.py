@@ -47,9 +47,14 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 @click.command()
 @click.argument("targets", nargs=-1)
 @_audited
+@click.option(
+    "--method",
+    type=click.Choice(["plain", "likelihood", "both"]),
+    help="Of declared mechanisms: count plain runs, use exact likelihoods, or both (the default).",
+)
 @membership_options
 @as_json_option
-def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **given: Any) -> None:
     """Attack TARGETS and judge their claims; reads no private data and writes no file.
 
     TARGETS are declared mechanisms with claims, or one of the following.  MODULE:FUNCTION D0 D1: a
@@ -62,6 +67,9 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
+    declared = not (given["data"] or given["scores"] or (targets and is_function(targets[0])))
+    if method is not None and not declared:
+        raise click.UsageError("--method: only for declared mechanisms.")
     if given["data"] or given["scores"]:
         audit_membership(targets, given, as_json=as_json)
     if not targets:
@@ -73,6 +81,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
             "--claim: not for declared mechanisms, which have claims of their own."
         )
     given = {name: value for name, value in given.items() if name not in OWN}
+    given["method"] = method or "both"
     with terminal.progress() as report_progress, quiet():
         orders, failed = _orders(targets, lambda target: _without_data(order_of(target)))
         run = plan(orders, _options(targets, given, None, report_progress))

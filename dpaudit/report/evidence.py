@@ -112,7 +112,7 @@ def _likely(row: Json, claims: Sequence[Json]) -> Cell:
         say("the attack reaches {share} of the accounted bound on this pair", share=share)
         for bound in row["bounds"]
         for claim in claims
-        if (share := words.reached(claim["upper"], bound["lower"]))
+        if (share := words.share_of(claim, bound))
     )
     return Cell(bounds[0], (*bounds[1:], *shares, level), "strong")
 

@@ -31,6 +31,7 @@ def _profile(predicate: Json) -> Block:
         attacked=tuple(_pairs(_attacked(predicate)))[:_MARKS_UPPER],
         conditional=tuple(_pairs(_conditional(predicate)))[:_MARKS_UPPER],
         conditional_mu=_gaussian_mu(predicate),
+        bands=tuple(_bands(predicate))[:_MARKS_UPPER],
     )
     return Figure("figure-1", plots.profile_svg(data), _profile_caption(predicate, data))
 
@@ -71,6 +72,14 @@ def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
         parts.append(say("A diamond is a claim: it is met if the line passes through it or below."))
     if data.attacked:
         parts.append(say("A full triangle is a lower bound from an audit."))
+    if data.bands:
+        parts.append(
+            say(
+                "The stepped line comes from likelihoods: at {level} confidence for all its points "
+                "together the true δ is nowhere below it, if the program draws the declared noise.",
+                level=numbers.percent("0.95"),
+            )
+        )
     conditions = "; ".join(map(words.embedded, _conditions(predicate)))
     if conditions:
         text = message("Hollow triangles and the dashed line hold only for {conditions}.")
@@ -120,6 +129,17 @@ def _pairs(guarantees: Iterator[Json | None]) -> Iterator[plots.Point]:
             if all(map(math.isfinite, pair)) and pair not in seen:
                 seen.add(pair)
                 yield pair
+
+
+def _bands(predicate: Json) -> Iterator[tuple[plots.Point, ...]]:
+    """The confidence band of each likelihood audit that has one."""
+    for row in predicate.get("likelihoods", ()):
+        points = [
+            (numbers.plotted(p["epsilon"]), numbers.plotted(p["delta"]))
+            for p in row.get("band", ())
+        ]
+        if points:
+            yield tuple(points)
 
 
 def _attacked(predicate: Json) -> Iterator[Json]:

@@ -28,7 +28,8 @@ class ProfileData:
     """Figure 1: (epsilon, delta) points accounted, claimed and attacked.
 
     ``conditional``: points that hold only within a family of distributions.  ``conditional_mu``:
-    the mu of a dashed Gaussian curve; 0 draws none.
+    the mu of a dashed Gaussian curve; 0 draws none.  ``bands``: of each pair of data sets, points
+    that its profile is at least, by epsilon.
     """
 
     accounted: tuple[Point, ...]
@@ -36,6 +37,7 @@ class ProfileData:
     attacked: tuple[Point, ...] = ()
     conditional: tuple[Point, ...] = ()
     conditional_mu: float = 0.0
+    bands: tuple[tuple[Point, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def profile_svg(data: ProfileData) -> str:
     with drawing() as (figure, axes):
         shown = _columns(_positive(data.accounted))
         axes.plot(*shown, color=ACCOUNTED, linewidth=2, label=say("accounted: at most"))
+        for number, band in enumerate(data.bands):
+            _draw_band(axes, band, "_" if number else say("from likelihoods: at least"), floor)
         _marks(axes, _positive(data.attacked), "^", ATTACKED, say("attacked: at least"))
         _draw_conditional(axes, data, right)
         for claim in data.claims:
@@ -118,6 +122,16 @@ def _draw_conditional(axes: Axes, data: ProfileData, right: float) -> None:
         axes.plot(epsilons, deltas, color=ATTACKED, linestyle="--", label=label)
         label = "_"
     _marks(axes, _positive(data.conditional), "^", ATTACKED, label, fill="white")
+
+
+def _draw_band(axes: Axes, band: tuple[Point, ...], label: str, floor: float) -> None:
+    """A profile falls, so that it is at least as much at every smaller epsilon."""
+    steps = [(0.0, band[0][1])]
+    for epsilon, delta in band:
+        steps += [(steps[-1][0], delta), (epsilon, delta)]
+    epsilons, deltas = _columns([*steps, (band[-1][0], floor)])
+    axes.fill_between(epsilons, deltas, floor / 2, color=ATTACKED, alpha=0.09, linewidth=0)
+    axes.plot(epsilons, deltas, color=ATTACKED, linewidth=1.4, label=label)
 
 
 def _positive(points: tuple[Point, ...]) -> list[Point]:
@@ -200,6 +214,7 @@ def _delta_floor(data: ProfileData) -> float:
 def _epsilon_end(data: ProfileData, floor: float) -> float:
     inside = [epsilon for epsilon, delta in data.accounted if delta >= floor]
     marked = [epsilon for epsilon, _ in (*data.claims, *data.attacked, *data.conditional)]
+    marked += [band[-1][0] for band in data.bands]
     return 1.08 * max([*inside, *marked, 0.1])
 
 
@@ -228,6 +243,16 @@ def _profile_description(data: ProfileData) -> str:
         )
         for epsilon, delta in data.attacked
     ]
+    for band in data.bands:
+        seen = "; ".join(
+            say(
+                "δ at least {delta} at ε = {epsilon}",
+                delta=_delta_text(delta),
+                epsilon=f"{math.floor(epsilon * 1e4) / 1e4:g}",
+            )
+            for epsilon, delta in _sample(band)
+        )
+        parts.append(say("From likelihoods: {read}.", read=seen))
     if data.conditional_mu:
         parts.append(say("Conditional: Gaussian with μ = {mu}.", mu=f"{data.conditional_mu:.4g}"))
     return " ".join(parts)

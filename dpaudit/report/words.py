@@ -222,7 +222,7 @@ def likely(predicate: Json, claim: Json) -> str:
     if measure == "pure_dp":
         measure = "approx_dp"
     found = [
-        (numbers.parse(bound["lower"][key]), row["runs"], bound["lower"])
+        (numbers.parse(bound["lower"][key]), row["runs"], bound)
         for row in predicate.get("likelihoods", ())
         for bound in row["bounds"]
         for key in [comparable(bound["lower"], bound["lower"])]
@@ -234,13 +234,23 @@ def likely(predicate: Json, claim: Json) -> str:
     _, runs, bound = max(found, key=lambda one: one[0])
     text = say(
         "{bound} from likelihoods of {runs} runs",
-        bound=guarantee(bound, "lower"),
+        bound=guarantee(bound["lower"], "lower"),
         runs=numbers.grouped(runs),
     )
-    share = reached(claim["upper"], bound)
+    share = share_of(claim, bound)
     return (
         say("{bound}, {share} of the accounted bound", bound=text, share=share) if share else text
     )
+
+
+def share_of(claim: Json, bound: Json) -> str:
+    """The share of a claim's accounted bound that a bound from likelihoods reaches.
+
+    As the certificate states it; certificates made before it was stated are asked for both bounds.
+    """
+    if "share" not in bound:
+        return reached(claim["upper"], bound["lower"])
+    return numbers.percent(bound["share"]) if bound["share"] else ""
 
 
 def reached(upper: Json | None, lower: Json | None) -> str:

@@ -274,3 +274,22 @@ def test_init_as_json_in_this_folder(
     shown = document(dpaudit("init", "--json"))
     assert set(shown["written"]) >= {"mechanisms/noisy_mean.py", "audits/__init__.py"}
     assert all((tmp_path / name).is_file() for name in shown["written"])
+
+
+# --- the method of an audit ----------------------------------------------------------------------
+
+
+def test_an_audit_bounds_by_the_method_that_is_asked_for(dpaudit: Invoke, project: Path) -> None:
+    shown = {
+        method: dpaudit("audit", "held", "--seed", "1", "--trials", "200", "--method", method)
+        for method in ("plain", "likelihood")
+    }
+    assert all(result.exit_code == EXITS["held"] for result in shown.values())
+    assert "likelihoods" not in shown["plain"].stdout
+    assert "likelihoods" in shown["likelihood"].stdout
+
+
+def test_a_method_is_of_declared_mechanisms_alone(dpaudit: Invoke, project: Path) -> None:
+    result = dpaudit("audit", "module:function", "1", "0", "--claim", "1", "--method", "plain")
+    assert result.exit_code == 2
+    assert "--method: only for declared mechanisms" in result.stderr

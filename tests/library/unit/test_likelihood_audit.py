@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from dpaudit.certificate.certificate import statement
 from dpaudit.check import check
 from dpaudit.check.bounds import SHOWN_ERROR
 from dpaudit.check.file import validate
-from dpaudit.errors import CertificateRejected
+from dpaudit.check.likelihoods import BAND_POINTS, share_of
+from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.kernels.query import ClippedMean, Records
+from dpaudit.report import render_html
 from tests.support.kernels import Written
 from tests.support.likelihood import PAIR, PROGRAMS, SCOPE, mean
 
@@ -94,6 +97,17 @@ def test_a_public_order_is_drawn_for_each_run_alone() -> None:
     assert len(found.counted) == 200
     assert found.bounds[0].shown > 0.9
     assert 0.8 < found.bounds[0].decisive <= 1
+
+
+def test_a_band_is_below_the_profile_and_near_it_at_the_delta_of_the_claim() -> None:
+    """One seed; a band is above the profile anywhere in at most one of 20."""
+    found = audited(PROGRAMS["gaussian"][0], CLAIMS[:1])
+    account = dp.account(dp.Gaussian("a", 1), SCOPE)
+    exact = [float(account.epsilon(point.delta).upper) for point in found.band]
+    assert all(point.epsilon <= e for point, e in zip(found.band, exact, strict=True))
+    assert found.band[-1].delta == Fraction("1e-5")
+    assert found.band[-1].epsilon > 0.95 * exact[-1]
+    assert len(found.band) == BAND_POINTS
 
 
 # --- nothing where nothing is known --------------------------------------------------------------
@@ -206,6 +220,40 @@ def test_a_certificate_holds_bounds_that_the_checker_confirms(certificate: Any) 
     assert "Bounds from likelihoods" in page
 
 
+def test_a_share_is_that_of_the_accounted_bound(certificate: Any) -> None:
+    """JSON and page say the same; nothing accounted, or nothing finite, has no share."""
+    predicate = certificate["predicate"]
+    (upper,) = (c["upper"] for c in predicate["claims"] if c["stated"]["measure"] == "gdp")
+    (bound,) = (b for b in predicate["likelihoods"][0]["bounds"] if "mu" in b["lower"])
+    ratio = float(bound["lower"]["mu"]) / float(upper["mu"])
+    assert ratio - 1e-3 < float(bound["share"]) <= ratio
+    assert f"{100 * float(bound['share']):g}\u00a0%" in dp.Certificate(certificate).page()
+    infinite = [{"upper": {"measure": "gdp", "mu": "inf"}}, {"upper": None}]
+    assert share_of(infinite, bound["lower"]) == ""
+    pure = [{"upper": {"measure": "pure_dp", "epsilon": "2"}}]
+    assert share_of(pure, {"measure": "approx_dp", "epsilon": "1", "delta": "0"}) == "0.5"
+    assert share_of(pure, {"measure": "approx_dp", "epsilon": "1", "delta": "0.1"}) == ""
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+def test_the_figure_shows_the_band(certificate: Any, language: str) -> None:
+    """In words for who cannot see it, too; without a band there is none."""
+    words = {"en": "from likelihoods: ", "de": "aus Likelihoods: ", "fr": "les vraisemblances: "}
+
+    def figure(content: Any) -> str:
+        page = render_html(content, spoken=language)
+        return page[page.index('id="profile-desc"') : page.index('id="tradeoff-desc"')]
+
+    with_band = figure(certificate)
+    described = with_band[: with_band.index("</desc>")]
+    assert words[language].lower() in described.lower()
+    assert words[language] in with_band[len(described) :]
+    without = copy.deepcopy(certificate)
+    for row in without["predicate"]["likelihoods"]:
+        del row["band"]
+    assert words[language].lower() not in figure(without).lower()
+
+
 def scaled(pair: list[str], loss: float, weight: float) -> list[str]:
     return [repr(float(pair[0]) + loss), repr(float(pair[1]) + weight)]
 
@@ -230,6 +278,11 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "condition": lambda r: r.update(conditional_on="nothing"),
     "program": lambda r: r.update(program="another"),
     "seed": lambda r: r.update(seed="0" * 32),
+    "share": lambda r: r["bounds"][0].update(share="0.999"),
+    "band": lambda r: more(r["band"][3], "epsilon"),
+    "delta of the band": lambda r: more(r["band"][3], "delta"),
+    "fraction of the band": lambda r: r["band"][3].update(fraction="1"),
+    "order of the band": lambda r: r["band"].reverse(),
     "a loss below 0": lambda r: r["scores"][0].__setitem__(0, "-1"),
 }
 
@@ -299,3 +352,44 @@ def test_stored_numbers_are_at_most_two_thousand(certificate: Any) -> None:
     for row in certificate["predicate"]["likelihoods"]:
         assert 2 * len(row["scores"]) <= 2_000
         assert all(math.isfinite(float(x)) for pair in row["scores"] for x in pair)
+
+
+# --- which method --------------------------------------------------------------------------------
+
+
+def test_likelihoods_alone_count_no_plain_run_and_say_so() -> None:
+    found = dp.audit_mechanism(mechanism(), SUITE, seed=1, method="likelihood")
+    predicate = found.content["predicate"]
+    assert predicate["audits"] == []
+    assert float(predicate["likelihoods"][0]["bounds"][1]["lower"]["mu"]) > 0.9
+    assert sum("no plain runs were counted" in text for text in predicate["caveats"]) == 1
+    assert "method='likelihood'" in predicate["reproduce"]["command"]
+    assert found.verdict == "certified under assumptions"
+    check(found.content)
+    found.page()
+
+
+def test_likelihoods_alone_refute_a_claim_that_is_too_small() -> None:
+    found = dp.audit_mechanism(
+        mechanism(claims=claims_of(dp.GDP("0.8"))), SUITE, seed=1, method="likelihood"
+    )
+    assert found.verdict == "refuted"
+    check(found.content)
+
+
+def test_plain_runs_alone_have_no_likelihoods_and_say_so() -> None:
+    found = dp.audit_mechanism(mechanism(), SUITE, seed=1, method="plain")
+    predicate = found.content["predicate"]
+    assert predicate["likelihoods"] == []
+    assert predicate["audits"] != []
+    assert sum("no bound was made from likelihoods" in text for text in predicate["caveats"]) == 1
+    check(found.content)
+
+
+def test_another_method_is_refused_before_anything_runs() -> None:
+    def body(curator: Any) -> None:
+        raise AssertionError("it ran")
+
+    program = Written(dp.Gaussian("a", 1), body)
+    with pytest.raises(InvalidParameter, match="method = 'exact': expected one of plain"):
+        dp.audit_mechanism(mechanism(program), SUITE, seed=1, method="exact")
