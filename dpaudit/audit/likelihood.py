@@ -28,7 +28,7 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.check.likelihoods import BAND_POINTS, PURE_DELTA
 from dpaudit.curator.curator import Program
 from dpaudit.curator.locations import at, line_of_error
-from dpaudit.curator.proposal import NoLikelihood, Proposal, proposed
+from dpaudit.curator.proposal import FARTHEST, NoLikelihood, Proposal, Weighted, proposed
 from dpaudit.curator.replayer import Replayer, disclosures
 from dpaudit.errors import Dependent, DpauditError
 from dpaudit.exact import decimal_upper, unknowns
@@ -170,10 +170,10 @@ class ProposalTask:
                 trials=batch.trials, proposal=self.proposal,
             )  # fmt: skip
             if self.compare:
-                self._compare(curator.transcript, found.losses, int(generator.integers(2**63)))
+                self._compare(curator.transcript, found, int(generator.integers(2**63)))
         return {"losses": found.losses, "log_weights": found.log_weights}
 
-    def _compare(self, transcript: Any, losses: Array, coins: int) -> None:
+    def _compare(self, transcript: Any, found: Weighted, coins: int) -> None:
         """Errors: NoLikelihood where two walks of what was released say something else."""
         replayer = Replayer(
             self.program, self.declaration, self.scope, self.pair, coins=coins, draws=1
@@ -182,8 +182,9 @@ class ProposalTask:
         for text in disclosures(walks[0], walks[1]):
             raise NoLikelihood(f"{text}, which no density tells")
         again = replayer.compared(walks[0], walks[1], FIRST).scores
-        near = np.isclose(losses, np.clip(again, -1e6, 1e6), rtol=1e-4, atol=1e-3)
-        if not near.all():
+        near = np.isclose(found.losses, np.clip(again, -FARTHEST, FARTHEST), rtol=1e-4, atol=1e-3)
+        # A transcript of density zero has no weight, and no loss to be compared.
+        if not near[found.log_weights > -FARTHEST].all():
             raise NoLikelihood(
                 "its queries give other values where one run asks them of both data sets than in "
                 "a run of each"
@@ -287,7 +288,7 @@ class Search:
     def bounds(self, best: Tried) -> tuple[CountedLosses, tuple[LikelyLower, ...]]:
         """What fresh runs of the best proposal show of each wanted number."""
         counted = CountedLosses(*self.draw(best.side, best.proposal, self.runs))
-        return counted, tuple(self._bound(one, best, counted) for one in self.wanted)
+        return counted, tuple(self.bound(one, best, counted) for one in self.wanted)
 
     def _try(self, side: int, proposal: Proposal) -> Tried:
         pilot = PilotLosses(*self.draw(side, proposal, self.pilot))
@@ -343,7 +344,8 @@ class Search:
         finalists = sorted(tried, key=lambda one: one.rank)[-2:]
         return best([*map(self._again, finalists)])
 
-    def _bound(self, wanted: Wanted, best: Tried, counted: CountedLosses) -> LikelyLower:
+    def bound(self, wanted: Wanted, best: Tried, counted: CountedLosses) -> LikelyLower:
+        """A bound on one number, of whose tests the pilot chooses the one that promises most."""
         pilot = best.pilot
 
         def promise(sought: Sought) -> float:

@@ -166,6 +166,9 @@ class Proposer(Sampler):
     def _answer(self, request: Request) -> Array:
         if getattr(request.session, "hides", False):
             raise NoLikelihood(f"release {request.label!r}: noise that no release shows")
+        if not callable(getattr(request.session, "log_density", None)):
+            name = type(request.session).__name__
+            raise NoLikelihood(f"release {request.label!r}: {name} states no density of its noise")
         batch = self._open if request.draws else None
         second = self._second(None if batch is None else batch.part)
         if batch is None:

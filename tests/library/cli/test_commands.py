@@ -290,6 +290,6 @@ def test_an_audit_bounds_by_the_method_that_is_asked_for(dpaudit: Invoke, projec
 
 
 def test_a_method_is_of_declared_mechanisms_alone(dpaudit: Invoke, project: Path) -> None:
-    result = dpaudit("audit", "module:function", "1", "0", "--claim", "1", "--method", "plain")
-    assert result.exit_code == 2
+    arguments = "audit", "module:function", "1", "0", "--claim", "1", "--method", "plain"
+    result = dpaudit(*arguments, code=2)
     assert "--method: only for declared mechanisms" in result.stderr

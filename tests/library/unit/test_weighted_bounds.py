@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from dpaudit.audit.bounds.estimators import epsilon_of_gaussian
 from dpaudit.audit.bounds.weighted import (
@@ -18,21 +17,16 @@ from dpaudit.audit.bounds.weighted import (
 )
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from tests.support.likelihood import PROGRAMS, bounds, losses, truth
+from tests.support.likelihood import (
+    PROGRAMS,
+    bounds,
+    gaussian,
+    losses,
+    refuted_truths,
+    truth,
+)
 
 AT = Sought("epsilon", 1e-5)
-
-
-Kind = TypeVar("Kind", PilotLosses, CountedLosses)
-
-
-def gaussian(kind: type[Kind], mu: float, shift: float, runs: int, seed: int) -> Kind:
-    """Of N(0, 1) against N(mu, 1), drawn from N(-shift mu, 1) but for one run in ten."""
-    rng = np.random.default_rng(seed)
-    moved = np.where(rng.random(runs) < 0.1, 0.0, shift * mu)
-    noise = rng.standard_normal(runs) - moved
-    lean = -shift * mu * noise - (shift * mu) ** 2 / 2
-    return kind(mu**2 / 2 - mu * noise, -np.logaddexp(np.log(0.1), np.log(0.9) + lean))
 
 
 @pytest.mark.first_case("name")
@@ -49,17 +43,8 @@ def test_few_bounds_are_above_the_truth_and_most_are_near(name: str, delta: str)
 
 def test_a_weight_that_is_wrong_by_a_hundredth_breaks_the_coverage() -> None:
     """400,000 runs each: right weights are above in few audits of 20, wrong ones in nearly all."""
-    delta = float(norm.cdf(0.5 - 1) - np.exp(1) * norm.cdf(-0.5 - 1))
-    sought, right, wrong = Sought("delta", 1.0), 0, 0
-    for seed in range(20):
-        pilot = gaussian(PilotLosses, 1.0, 0.5, 2000, seed)
-        counted = gaussian(CountedLosses, 1.0, 0.5, 400_000, 100 + seed)
-        bet = Bet.of(pilot, sought, len(counted), 0.05)
-        right += bet.refutes(counted, delta)
-        heavier = CountedLosses(counted.losses, counted.log_weights + np.log(1.01))
-        wrong += bet.refutes(heavier, delta)
-    assert right <= 5  # 1e-3 at 5% each
-    assert wrong >= 18
+    assert refuted_truths(1.0, 20) <= 5  # 1e-3 at 5% each
+    assert refuted_truths(1.01, 20) >= 18
 
 
 @pytest.mark.parametrize(("mu", "delta"), [(0.5, 1e-5), (1.0, 1e-10)])
