@@ -246,6 +246,21 @@ def audited_lines(parts: Parts) -> list[str]:
     return lines
 
 
+def likelihood_lines(parts: Parts) -> list[str]:
+    """What audits of the catalogue's own programs reach of their accounted bounds."""
+    return [
+        "Audits of the catalogue's programs with their own losses, on pairs that the examination "
+        "finds by itself or that a suite names: bounds at 95% from exact likelihoods, which hold "
+        "for the program with the declared noise, and of 500 plain runs a side. An accounted bound "
+        "that is attained is reached by some pair of data sets, which a program's own loss need "
+        "not allow. Runs are those that were counted; seconds are of one core, of likelihoods and "
+        f"of plain runs. {len(parts)} entries are measured so far; "
+        '`make evidence ARGS="likelihoods"` adds the others.',
+        "",
+        *module("likelihoods").lines([row for rows in parts.values() for row in rows]),
+    ]
+
+
 def false_alarms(kernel: str) -> Any:
     """Alarms on right noise of one kernel, over all scales; nothing where it has no residuals."""
     measured = module("false_alarms")
@@ -352,6 +367,12 @@ SECTIONS = {
             HEAVIER,
         ],
         audited, audited_lines,
+    ),
+    "likelihoods": Section(
+        "What audits reach of the accounted bounds",
+        lambda: module("likelihoods").names(),
+        lambda name: module("likelihoods").entry(name),
+        likelihood_lines,
     ),
     "false_alarms": Section(
         "False alarms on right noise",

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import account, evidence, planted, settings, wide
+from benchmarks import account, evidence, likelihoods, planted, settings, wide
 from benchmarks.evidence import SECTIONS, Results, Section
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
 
-LARGEST = 100_000  # bytes of the file of results
+LARGEST = 150_000  # bytes of the file of results
+OF_CATALOGUE = ("planted", "likelihoods")
 
 pytest.importorskip("duckdb")
 pytest.importorskip("sqlalchemy")
@@ -29,7 +30,7 @@ def test_the_committed_page_is_made_of_the_committed_results() -> None:
 @pytest.mark.parametrize(
     "name",
     [  # the catalogue takes ten seconds to import
-        pytest.param(name, marks=pytest.mark.quality if name == "planted" else ())
+        pytest.param(name, marks=pytest.mark.quality if name in OF_CATALOGUE else ())
         for name in SECTIONS
     ],
 )
@@ -40,6 +41,29 @@ def test_no_result_is_of_a_part_that_does_not_exist(name: str) -> None:
 
 def test_no_result_is_of_a_section_that_does_not_exist() -> None:
     assert Results().held.keys() <= SECTIONS.keys()
+
+
+def test_shares_are_counted_on_pairs_that_were_found() -> None:
+    """Those of stand-ins and of claims without a bound are shown, and not counted."""
+    cases = (("found", "0.9", True), ("found", "0.5", False), ("suite", "0.1", True))
+    rows = [
+        ["a", kind, "GDP(mu=1)", "1" + likelihoods.ATTAINED * attained, *["", "", share], *[""] * 4]
+        for kind, share, attained in (*cases, ("found", "", True))
+    ]
+    every, attained = likelihoods.lines(rows)[-2:]
+    assert "Of 2 accounted bounds" in every
+    assert "0.700; 1 shares are above" in every
+    assert "Of 1 attained ones" in attained
+
+
+def test_an_audit_that_errs_too_often_shows_in_the_largest_share() -> None:
+    rows = {"gaussian, plain": {"mu": 48}, "laplace, plain": {"mu": 1, "pure epsilon": 71}}
+    text = "\n".join(evidence.audited_lines(rows))
+    assert "The largest is 7.1%" in text
+    assert "| gaussian, plain |  | 4.8% |" in text
+    assert "heavy" not in text
+    heavier = {evidence.HEAVIER: {"1.0": 5, "1.01": 99}}
+    assert "5 exceed the truth" in "\n".join(evidence.audited_lines({**rows, **heavier}))
 
 
 @pytest.fixture
