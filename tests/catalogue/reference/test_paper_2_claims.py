@@ -167,6 +167,7 @@ def test_phased_sco_is_a_maximum() -> None:
     assert epsilon(node, "1e-6") == pytest.approx(epsilon(phase, "1e-6"), abs=1e-9)
 
 
+@pytest.mark.quality
 def test_closed_ranges_put_a_user_in_two_batches() -> None:
     """Read literally, the user on the border is in both: delta(1) = 5.09e-3 of a claimed 1e-6."""
     twice = Compose(algorithm_1(1, "1e-6"), algorithm_1(1, "1e-6"))
@@ -178,6 +179,7 @@ def test_closed_ranges_put_a_user_in_two_batches() -> None:
     assert outcome(ApproxDP(1, 1e-6), algorithm_1(1, "1e-6"), reading=once) == "proved"
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(("rounds", "expected"), [(10, 718), slow(20, 1490)])
 def test_strongly_convex_calls(rounds: int, expected: int) -> None:
     """(eps/2, delta/2) for the first call and for the phases: .28828 of .5; together (1, 1e-6)."""

@@ -198,6 +198,7 @@ def local(multiplier: Any, batch: Any, size: Any, steps: Any) -> Node:
     return Repeat(step, steps)
 
 
+@pytest.mark.quality
 def test_the_two_sided_local_profile() -> None:
     """Setting 5.2: [1.5575, 1.5751], where the Renyi route says 2.456."""
     node = Compose(Gaussian("full batch", 3), local(Fraction("5.8467"), 8, 40, 40))

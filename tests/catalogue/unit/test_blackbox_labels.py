@@ -155,6 +155,7 @@ MAXIMA: dict[str, Callable[[Any], Law]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", MAXIMA)
 def test_noisy_max(name: str) -> None:
     case = CASES[name]

@@ -160,6 +160,7 @@ def test_a_client_of_records_that_are_not_finite_leaves_outputs_finite() -> None
 # --- the worst case ------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("routine", [Diff2.routine, local(sigma=Fraction(9))], ids=["gd", "local"])
 def test_scores_of_an_opposite_client_are_normal_with_the_accounted_mu(routine: Any) -> None:
     """N(+-mu^2/2, mu^2) of client 0: Kolmogorov-Smirnov at level 1e-4 on each of two sides."""

@@ -56,6 +56,7 @@ def planned():
     return release().plan()
 
 
+@pytest.mark.quality
 def test_a_program_is_composed_tightly_with_the_other_items() -> None:
     planned = release(Count(name="n", by="y", noise="gaussian"), MODEL).plan()
     alone = Account(poisson_sgd.declaration, planned.release.scope).approximate("1e-5").value[0]

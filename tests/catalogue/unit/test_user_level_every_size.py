@@ -89,6 +89,7 @@ def test_probabilities_of_many_flips_are_above_the_binomials() -> None:
         assert binom.sf(60, batch - 1, 6 / batch) <= chernoff
 
 
+@pytest.mark.quality
 def test_a_phase_of_24_000_users_runs_its_test_of_concentration() -> None:
     """Noise as printed.  Users that agree pass every round, users in two halves halt the first.
 

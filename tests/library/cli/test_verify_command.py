@@ -147,6 +147,7 @@ def test_a_certificate_that_fills_the_memory_ends(tmp_path: Path) -> None:
     assert "larger than" in rows[0]["reason"]
 
 
+@pytest.mark.quality
 def test_rows_without_end_are_refused(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     def change(predicate: Json) -> None:
         predicate["in_plain_words"]["posterior"] *= 10_000

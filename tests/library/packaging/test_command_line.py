@@ -71,6 +71,7 @@ def test_account_in_a_project(installation: Installation, scratch: Path) -> None
     assert "noisy_mean" in json.dumps(account)
 
 
+@pytest.mark.quality
 def test_account_in_an_empty_folder(installation: Installation, tmp_path: Path) -> None:
     account = document(installation.dpaudit("account", "dp_gd", "--json", cwd=tmp_path), 0)
     assert "dp_gd" in json.dumps(account)

@@ -147,6 +147,7 @@ def test_declared_charges_are_their_folds(steps: list[tuple[str, int]]) -> None:
         assert opened.spent[0] <= opened.caps[0]
 
 
+@pytest.mark.quality
 @given(noise=st.lists(st.floats(min_value=0.3, max_value=50), max_size=10))
 @settings(max_examples=8)
 def test_a_renyi_curve_holds_at_every_order(noise: list[float]) -> None:

@@ -31,6 +31,7 @@ def test_the_whole_table(checkout: Path) -> None:
     assert failures(cells) == []
 
 
+@pytest.mark.quality
 def test_a_small_table() -> None:
     cells = measure(replace(coverage.sub_table(), sizes=(100,)))
     assert {cell.estimator for cell in cells} == {

@@ -199,6 +199,7 @@ AGREED: list[tuple[Node, Scope, str]] = [
 LONG = (3, 5)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("6")
 @pytest.mark.parametrize(
     ("node", "scope", "delta"),

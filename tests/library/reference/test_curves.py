@@ -324,6 +324,7 @@ def test_without_replacement_pair_is_above_the_one_sided_pair() -> None:
     assert sided.lower >= F("13.3")
 
 
+@pytest.mark.quality
 def test_a_hundred_rounds_that_choose_their_triples_are_between_the_two_and_confirmed() -> None:
     """Above rounds of one pair for all, below those of a pair that dominates each."""
     one, chosen = Mixed(Normal(F(2)), F(1, 100)), Replaced(F(2), F(1, 100))

@@ -65,6 +65,7 @@ def test_one_pass_of_shuffled_batches_leaks_far_more_than_poisson_accounting_say
         assert shuffled.upper == public.epsilon("1e-5").upper
 
 
+@pytest.mark.quality
 def test_orders_that_are_kept_leak_more_than_orders_drawn_anew() -> None:
     anew = dp.Repeat(ShuffledBatches(NOISE, 1000, 100), 4)
     kept = ShuffledBatches(dp.Repeat(NOISE, 4), 1000, 100)

@@ -75,6 +75,7 @@ def test_what_no_width_changes() -> None:
     assert "nothing is known to be reached" in bound.shortfall
 
 
+@pytest.mark.quality
 def test_without_extended_precision_other_routes_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a platform whose longdouble is a float64: no profile, and an epsilon of another route."""
     node, scope = dp.Compose(dp.ZCDP("0.1"), dp.Laplace("l", 2)), dp.central("add_remove")

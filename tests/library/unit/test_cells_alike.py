@@ -79,6 +79,7 @@ def beside(values: list[Any]) -> Cells:
     return {"k": values, "x": [1] * len(values)}
 
 
+@pytest.mark.first_case("kind")
 @pytest.mark.long_cases("5-tabs", "5-semicolons")
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("parts", [1, 5])

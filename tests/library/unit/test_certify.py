@@ -92,6 +92,7 @@ def test_without_a_seed_one_is_drawn_and_written_down() -> None:
     assert predicate(again)["audits"] == predicate(one)["audits"]
 
 
+@pytest.mark.quality
 def test_the_command_names_every_target_of_the_run() -> None:
     """One run's targets share its decision error: one alone would not give the same bounds."""
     other = mechanism("other", Gaussian("a", 3), GDP(1), labels=("a",))
@@ -195,6 +196,7 @@ def test_a_seeded_run_says_that_it_protects_nothing() -> None:
     assert drawn["run"]["notes"] == []
 
 
+@pytest.mark.quality
 def test_the_noise_of_a_run_is_not_that_of_the_audit() -> None:
     """The audit's seed is published; what it draws must not be what a release drew."""
     outputs: list[float] = []

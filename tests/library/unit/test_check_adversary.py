@@ -159,6 +159,7 @@ def test_what_only_the_accountant_computed_has_a_verdict_of_its_own() -> None:
     assert any("only the accountant computed it" in line for line in found.on_trust)
 
 
+@pytest.mark.quality
 def test_a_propose_test_release_is_the_checkers_own_number() -> None:
     """.2 was certified where the truth is .97."""
     node = ProposeTestRelease(Laplace("test", 4), Gaussian("mean", 5), Fraction(6, 10**6))

@@ -172,6 +172,7 @@ def test_the_grid_grows_before_the_memory_does(noise: Any, count: int) -> None:
     assert (mu**2 / 2 + 20 * mu) / interval <= oracle.CELLS_OF_ALL
 
 
+@pytest.mark.quality
 def test_a_loud_gaussian_is_answered_on_a_coarse_grid() -> None:
     node = Gaussian("gaussian", Fraction(1, 100))
     lower, upper = (

@@ -373,6 +373,7 @@ def test_orders_next_to_one_are_told_apart() -> None:
     assert float(order - 1) == pytest.approx(3.14159e-6, rel=1e-3)
 
 
+@pytest.mark.quality
 def test_sums_of_orders_that_cannot_win_are_not_made() -> None:
     """No curve is below 0, which bounds what whole orders give; that took 16 s for nothing."""
     for noise, delta in (("1", "1e-5"), ("30", "1e-5"), ("30", "1e-2")):

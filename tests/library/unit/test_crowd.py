@@ -98,6 +98,7 @@ def test_both_ends_are_near_and_a_checker_agrees(others: int, choices: int) -> N
         assert both.upper * F(19, 20) <= both.lower < both.upper <= DELTA
 
 
+@pytest.mark.quality
 def test_more_reports_hide_no_less() -> None:
     """Of 10^18 as of 2^50: more are not computed with, and nothing is known from below."""
     pairs = [Clones(F(1), F(1), F(1, 2), F(n)) for n in (2**50, 10**18)]

@@ -208,6 +208,7 @@ def test_infinite_mass_above_delta_is_infinite_epsilon() -> None:
     assert float(below.upper - below.lower) < 1e-9
 
 
+@pytest.mark.quality
 def test_only_upper_profiles_leave_lower_at_what_is_known() -> None:
     alone = epsilon_interval(times(Concentrated(F(1, 100)), 10), DELTA)
     assert alone.lower == 0

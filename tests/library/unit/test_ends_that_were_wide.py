@@ -71,6 +71,7 @@ def test_a_record_replaced_is_as_private_as_its_slot() -> None:
     assert pairs(SLOTS).reached_remove == (Allocated(F(2), F(10)),)
 
 
+@pytest.mark.quality
 def test_what_is_reached_is_no_more_than_the_slots_show() -> None:
     """10^6 draws of all slots, everybody else at what the record is replaced by."""
     rng = np.random.default_rng(5)

@@ -199,6 +199,7 @@ def test_edges_and_numbers_that_divide_are_tried(compute: Any, wrong: bool) -> N
     assert bool(told(scaled, "add_remove")) == wrong
 
 
+@pytest.mark.quality
 def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "SEARCHED", 0)
     assert any("its opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))

@@ -256,6 +256,7 @@ def test_small_deltas_are_narrow_and_confirmed() -> None:
     assert not confirm_upper(ROUNDS, F(found.upper), delta, without)
 
 
+@pytest.mark.quality
 def test_later_questions_are_answered_by_one_solution() -> None:
     game.played.cache_clear()
     for delta in (F(1, 500), F(1, 1000), F(1, 9999), F(1, 10**5)):

@@ -306,6 +306,7 @@ def test_the_checker_states_groups_over_composed_samples_and_confirms_both_ends(
     assert confirm_lower(reached, F(low["value"]), delta, low)
 
 
+@pytest.mark.quality
 def test_an_order_whose_sum_is_too_long_is_not_the_best_one() -> None:
     """The whole account failed: "expected at most 100000 terms"."""
     node = dp.Group(dp.PoissonSampled(dp.Laplace("l", 4), F(1, 100)), 5)

@@ -70,6 +70,7 @@ def test_a_test_that_an_event_may_decide_is_answered() -> None:
         assert found.upper == 1 - F(alpha)
 
 
+@pytest.mark.quality
 def test_a_group_so_large_that_a_cost_is_no_float_is_answered() -> None:
     opened = dp.account(dp.Group(EventSlack(dp.Gaussian("x", 50), RARE, "printed"), 10**6), ADD)
     assert str(opened.epsilon("1e-5").upper) in ("oo", "inf")

@@ -132,6 +132,7 @@ def scores_with_recorded_coins(program: Written, pair: Pair, trials: int) -> tup
     return found[0], found[1]
 
 
+@pytest.mark.quality
 def test_averaged_coins_never_exceed_the_true_epsilon_and_recorded_coins_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

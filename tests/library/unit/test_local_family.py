@@ -565,6 +565,7 @@ def test_others_that_hold_the_same_are_not_always_the_worst() -> None:
     assert found[0] < found[1] <= high
 
 
+@pytest.mark.quality
 def test_more_answers_of_two_hide_better_from_below_too() -> None:
     ends = [
         dp.account(Shuffled(dp.RandomizedResponse("r", 2), n), SCOPE).epsilon(F(1, 10**6)).lower
@@ -574,6 +575,7 @@ def test_more_answers_of_two_hide_better_from_below_too() -> None:
     assert ends[-1] > 0
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.quality)])
 def test_random_questions_have_their_ends_in_order(count: int) -> None:
     rng = np.random.default_rng(11)

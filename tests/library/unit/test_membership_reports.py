@@ -35,6 +35,7 @@ def test_a_kept_report_verifies_and_its_page_is_its_own(name: str, checkout: Pat
     assert page == render(certificate), f"{name}.html: stale, make membership-reports"
 
 
+@pytest.mark.quality
 def test_the_comparison_of_networks_is_of_the_kept_certificates(checkout: Path) -> None:
     folder = checkout / "reports" / "membership"
     page = (folder / "networks.html").read_text("utf-8")

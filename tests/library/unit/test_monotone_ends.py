@@ -183,6 +183,7 @@ def test_delta_of_clones_falls_with_their_number() -> None:
         assert float(mine.lower) - 1e-9 <= found[-1] <= float(mine.upper) + 1e-9
 
 
+@pytest.mark.quality
 def test_more_reports_than_are_computed_with_hide_as_well() -> None:
     scope = dp.central("replace_one")
     run = dp.account(dp.Shuffled(dp.RandomizedResponse("p", 2), 10**15), scope)

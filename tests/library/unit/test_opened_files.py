@@ -62,6 +62,7 @@ class Waiting(Peeking):
         return Stepping().run(curator)
 
 
+@pytest.mark.quality
 def test_a_file_that_the_program_reads_in_its_run_on_the_data_alone(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

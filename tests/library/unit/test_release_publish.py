@@ -207,6 +207,7 @@ def every_kind() -> tuple[object, ...]:
     )
 
 
+@pytest.mark.quality
 def test_plans_of_many_items_and_of_every_kind_are_solved_at_once() -> None:
     """Processor time, of which each needs about one second; the budget is used to a thousandth."""
     schema = replace(SCHEMA, columns={**SCHEMA.columns, "income": Number(0, 2_000_000)})
