@@ -6,13 +6,24 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
+from math import comb
 from pathlib import Path
 
 import pytest
 
 from dpaudit.audit.bounds.estimators import Counts, epsilon_lower, mu_lower, roc_points
 from dpaudit.audit.bounds.estimators import TestScores as Scores
-from dpaudit.check.rates import clopper_pearson, implied, lower_bound, upper_rate
+from dpaudit.check import rates
+from dpaudit.check.rates import (
+    HELD_BITS,
+    MOST_SUMMED,
+    TIGHT_BITS,
+    clopper_pearson,
+    implied,
+    lower_bound,
+    tail,
+    upper_rate,
+)
 from dpaudit.check.reading import rounded_down
 from dpaudit.exact import decimal_lower, enclose, exact
 from dpaudit.project.scaffold import start
@@ -35,17 +46,47 @@ def test_what_is_written_is_what_the_checker_derives(error: float) -> None:
             (found, Fraction(1, 10**5), found.epsilon_lower),
             (mu, None, mu.mu_lower),
         ):
-            rates = [Fraction(exact(rate, "rate")) for rate in bound.rates_upper]
+            uppers = [Fraction(exact(rate, "rate")) for rate in bound.rates_upper]
             half = Fraction(exact(error, "error")) / 2
             sides = (
                 (counts.false_positives, counts.trials_null),
                 (counts.false_negatives, counts.trials_alternative),
             )
-            for side, rate in zip(sides, rates, strict=True):
+            for side, rate in zip(sides, uppers, strict=True):
                 assert clopper_pearson(*side, rate, half)
-            assert Fraction(exact(value, "bound")) == lower_bound((rates[0], rates[1]), delta)
-            ball = implied((enclose(rates[0]), enclose(rates[1])), delta)
+            assert Fraction(exact(value, "bound")) == lower_bound((uppers[0], uppers[1]), delta)
+            ball = implied((enclose(uppers[0]), enclose(uppers[1])), delta)
             assert rounded_down(decimal_lower(exact(value, "bound")), ball)
+
+
+@pytest.mark.parametrize("bits", [TIGHT_BITS, HELD_BITS])
+def test_a_tail_holds_the_exact_sum(bits: int) -> None:
+    """Binomial tails below and above the mean, by sums of fractions."""
+    for trials, rate in ((1, "1/2"), (7, "1/1000"), (40, "3/10"), (40, "0.999999999"), (90, "2/3")):
+        p = Fraction(rate)
+        total = Fraction(0)
+        for count in range(trials):
+            total += comb(trials, count) * p**count * (1 - p) ** (trials - count)
+            ball = tail(count, trials, p, bits)
+            assert ball.overlaps(enclose(total))
+            assert total > Fraction(1, 2) or ball.rad() < ball.mid() * 2.0**-bits
+
+
+@pytest.mark.parametrize("trials", [400, 20_000, MOST_SUMMED])
+def test_a_sum_and_an_incomplete_beta_function_meet(
+    trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No tail is summed where the most trials are set to none."""
+    cases = [
+        (count, Fraction(count + shift, trials))
+        for count in (1, 14, trials // 50, trials // 2, trials - 2)
+        for shift in (1, Fraction(1, 100), max(4, trials // 200))
+        if count + shift < trials
+    ]
+    sums = [tail(count, trials, rate, HELD_BITS) for count, rate in cases]
+    monkeypatch.setattr(rates, "MOST_SUMMED", 0)
+    for (count, rate), summed in zip(cases, sums, strict=True):
+        assert summed.overlaps(tail(count, trials, rate, HELD_BITS)), (count, rate)
 
 
 @pytest.mark.parametrize("near", [float("nan"), 0.0, 0.3, 0.464, 0.46505, 0.5, 1.0])
