@@ -92,7 +92,7 @@ def _likelihoods(predicate: Json) -> list[Block]:
     columns = (say("Attack"), say("Runs"), say("Bound from likelihoods"))
     rows = tuple(
         (
-            Cell(row["neighbours_text"] or "—", (_run_on(row),) if row["bounds"] else ()),
+            Cell(row["neighbours_text"] or "—"),
             Cell(numbers.grouped(row["runs"]), (), "number"),
             _likely(row, predicate["claims"]),
         )
@@ -100,13 +100,6 @@ def _likelihoods(predicate: Json) -> list[Block]:
     )
     heading = Heading(say("Bounds from likelihoods"))
     return [heading, Paragraph(text), Table(say("Likelihood audits at a glance"), columns, rows)]
-
-
-def _run_on(row: Json) -> str:
-    """The direction of the bounds: the data set that runs were drawn on, against the other."""
-    if row["run_on"] == "first":
-        return say("the first data set against the second")
-    return say("the second data set against the first")
 
 
 def _likely(row: Json, claims: Sequence[Json]) -> Cell:

@@ -60,6 +60,8 @@ KINDS = {"PureDP": PureDP, "ApproxDP": ApproxDP, "ZCDP": ZCDP, "GDP": GDP}
 AS_GOOD = (
     "assumptions order",
     "audits order",
+    "likelihoods order",
+    "likelihoods bounds order",
     "mechanism declaration",
     "mechanism declaration_text",
     "mechanism digest",
@@ -381,8 +383,9 @@ def differing(honest: Any, forged: Any, path: Path = ()) -> Iterator[str]:
             one, other = honest.get(key, MISSING), forged.get(key, MISSING)
             yield from differing(one, other, (*path, key))
     elif isinstance(honest, list) and isinstance(forged, list) and len(honest) == len(forged):
-        if honest != forged and path in UNORDERED and _sorted(honest) == _sorted(forged):
-            yield f"{path[0]} order"
+        name = field(path)
+        if honest != forged and name in UNORDERED and _sorted(honest) == _sorted(forged):
+            yield f"{name} order"
             return
         for index, (one, other) in enumerate(zip(honest, forged, strict=True)):
             yield from differing(one, other, (*path, index))
@@ -520,7 +523,7 @@ def _within(name: str, fields: tuple[str, ...]) -> bool:
 
 # --- every change of every field ------------------------------------------------------------------
 
-UNORDERED: tuple[Path, ...] = (("assumptions",), ("audits",))
+UNORDERED = ("assumptions", "audits", "likelihoods", "likelihoods bounds")
 NUMBERS = ("0", "inf", "1e-300", "1", "1e999999")
 EXACT: tuple[Any, ...] = ("0/1", "1/0", "1", ["Infinity"], ["Symbol", "x", {}], None)
 WHOLE = (0, 1, -1, 2, 10**9, 10**30)

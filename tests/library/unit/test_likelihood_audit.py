@@ -218,7 +218,6 @@ def test_a_certificate_holds_bounds_that_the_checker_confirms(certificate: Any) 
     page = dp.Certificate(certificate).page()
     assert "if its noise is the declared one" in page
     assert "Bounds from likelihoods" in page
-    assert f"the {row['run_on']} data set against the" in page
 
 
 def test_a_share_is_that_of_the_accounted_bound(certificate: Any) -> None:
