@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ import mpmath
 import pytest
 import rfc8785
 from statsmodels.stats.proportion import proportion_confint
+
+from dpaudit.check import file
+from dpaudit.check.file import NotACertificate, validate
 
 DATA = Path(__file__).parents[2] / "data"
 Json = dict[str, Any]
@@ -167,6 +171,50 @@ def test_a_wrong_certificate_is_rejected_where_it_is_wrong(
 ) -> None:
     change(predicate_of(example))
     assert places(validator, example) == {place}
+
+
+# Beside what numbers, texts and arrays of them may be, and what they may not.
+ENTRIES = [None, True, 1, "", "1/0", "nan ", "1\n", "\u0661", "x" * 300, [], ["1"], [["1", 2]], {}]
+
+
+def entries(part: Any) -> Iterator[tuple[Any, Any]]:
+    """Each array with each of its places."""
+    keys = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+    for key in keys:
+        if isinstance(part, list):
+            yield part, key
+        yield from entries(part[key])
+
+
+def misjudged(validator: Any, example: Json) -> list[str]:
+    """Places of changes that a verifier judges otherwise than the plain validator; seed 3."""
+    found, rng = [], random.Random(3)
+    for _ in range(40):
+        changed = copy.deepcopy(example)
+        part, key = rng.choice(list(entries(changed)))
+        part[key] = rng.choice(ENTRIES)
+        first = next(validator.iter_errors(changed), None)
+        try:
+            validate(changed)
+        except NotACertificate as error:
+            same = first is not None and first.message[:200] in str(error)
+        else:
+            same = first is None
+        found += [] if same else [str(key)]
+    return found
+
+
+def test_a_verifier_refuses_what_the_plain_validator_refuses(
+    validator: Any, example: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of texts are tested without it; with a test that any value passes, it would show."""
+    assert misjudged(validator, example) == []
+    file._validator.cache_clear()
+    monkeypatch.setattr(file, "_test", lambda form: lambda value: True)
+    try:
+        assert misjudged(validator, example)
+    finally:
+        file._validator.cache_clear()
 
 
 def test_the_first_subject_is_the_predicate(validator: Any, example: Json) -> None:
