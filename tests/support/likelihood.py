@@ -15,7 +15,7 @@ import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.audit.attack import attack
 from dpaudit.audit.bounds.weighted import Bet, CountedLosses, PilotLosses, Sought
-from dpaudit.audit.likelihood import Search, Tried, Wanted
+from dpaudit.audit.likelihood import Search, Tried, Wanted, likelihood_audit
 from dpaudit.audit.verdict import DecisionBudget, lens, lower_for, printed_delta, raw
 from dpaudit.curator.proposal import Proposal, proposed
 from dpaudit.exact import is_infinite
@@ -229,6 +229,21 @@ def plain_above(name: str, audits: int, trials: int = 500) -> dict[str, int]:
             counted = None if delta is None else raw(seen, budget, delta)
             bound = lower_for(claim, lensed, counted)
             found[number] += bound is not None and bound.shown > exact[number] + 1e-9
+    return found
+
+
+def whole_above(name: str, audits: int) -> int:
+    """How many bounds at 1e-5 are above the truth, of audits that search their own proposals."""
+    program = PROGRAMS[name][0]
+    claims = [dp.Claim(dp.ApproxDP(9, "1e-5"), by="a test")]
+    neighbours = dp.Neighbours(*PAIR, dp.Adjacency("zero_out"), "a record of 1, or none")
+    found = 0
+    for seed in range(audits):
+        (bound,) = likelihood_audit(
+            program, program.node, SCOPE, neighbours, claims, seed=seed, runs=RUNS,
+            shown_error=ERROR, decisive_error=1e-6,
+        ).bounds  # fmt: skip
+        found += bound.shown > truth(name, "1e-5") + 1e-9
     return found
 
 

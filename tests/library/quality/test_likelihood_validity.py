@@ -14,6 +14,7 @@ from tests.support.likelihood import (
     likely_above,
     plain_above,
     refuted_truths,
+    whole_above,
 )
 
 pytestmark = pytest.mark.quality
@@ -31,6 +32,12 @@ def test_at_most_five_percent_of_bounds_from_likelihoods_are_above_the_truth(nam
 def test_at_most_five_percent_of_counted_bounds_are_above_the_truth(name: str) -> None:
     found = plain_above(name, PLAIN)
     assert {number: n for number, n in found.items() if n > allowed(PLAIN)} == {}
+
+
+@pytest.mark.parametrize("name", ["gaussian", "adaptive", "correlated"])
+def test_audits_that_choose_their_proposals_keep_their_error(name: str) -> None:
+    """The search is part of each audit: what it chose by must not be counted."""
+    assert whole_above(name, PLAIN) <= allowed(PLAIN)
 
 
 def test_weights_that_are_wrong_by_a_hundredth_break_the_coverage() -> None:

@@ -14,6 +14,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.accountant.account import Account
+from dpaudit.audit.attacked import batches_of
+from dpaudit.audit.engine import plan, run_batches
 from dpaudit.audit.likelihood import NOTHING, Likely, Wanted, likelihood_audit
 from dpaudit.audit.verdict import Verdict, by_likelihoods
 from dpaudit.certificate.certificate import statement
@@ -171,6 +173,38 @@ def test_data_sets_that_nothing_tells_apart_show_nothing() -> None:
     assert all(bound.shown == 0 for bound in found.bounds)
 
 
+def keys_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The keys that seed the draws of one audit, and of a plain one with the same seed."""
+    seen: list[tuple[int, ...]] = []
+
+    def noted(task: Any, batches: Any, **options: Any) -> Any:
+        seen.extend(batch.key for batch in batches)
+        return run_batches(task, batches, **options)
+
+    monkeypatch.setattr("dpaudit.audit.likelihood.run_batches", noted)
+    assert audited(PROGRAMS["gaussian"][0], CLAIMS[:1], runs=200).bounds != ()
+    seen += [batch.key for batch in batches_of(0, 100, 500)]
+    return seen
+
+
+def test_draws_that_choose_are_never_counted_nor_shared_by_both_directions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pilots of either side, the comparison, counted runs, and plain trials: each seeded apart."""
+    keys = keys_of(monkeypatch)
+    assert len(keys) > 10
+    assert len(set(keys)) == len(keys)
+
+
+def test_draws_of_one_stage_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(index: int, side: int, part: int, trials: int, together: int) -> Any:
+        return plan(index, side, 0, trials, together)
+
+    monkeypatch.setattr("dpaudit.audit.likelihood.plan", same)
+    keys = keys_of(monkeypatch)
+    assert len(set(keys)) < len(keys)
+
+
 def test_measures_without_a_bound_are_named() -> None:
     assert Wanted.of([dp.Claim(dp.RenyiDP(2, 1), by="somebody")]) == []
     found = audited(PROGRAMS["gaussian"][0], [dp.Claim(dp.RenyiDP(2, 1), by="somebody")])
@@ -228,7 +262,7 @@ def test_a_share_is_that_of_the_accounted_bound(certificate: Any) -> None:
     ratio = float(bound["lower"]["mu"]) / float(upper["mu"])
     assert ratio - 1e-3 < float(bound["share"]) <= ratio
     assert f"{100 * float(bound['share']):g}\u00a0%" in dp.Certificate(certificate).page()
-    infinite = [{"upper": {"measure": "gdp", "mu": "inf"}}, {"upper": None}]
+    infinite: list[Any] = [{"upper": {"measure": "gdp", "mu": "inf"}}, {"upper": None}]
     assert share_of(infinite, bound["lower"]) == ""
     pure = [{"upper": {"measure": "pure_dp", "epsilon": "2"}}]
     assert share_of(pure, {"measure": "approx_dp", "epsilon": "1", "delta": "0"}) == "0.5"
