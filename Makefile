@@ -50,7 +50,7 @@ experiments-time: $(READY)  ## what the experiments take, and what is left of th
 # what its tests share is made once; in this order those that fork come before those that start threads.
 test test-research quality: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY)  ## the tests of library and catalogue but the quality ones (ARGS goes to pytest)
+test: $(READY)  ## the tests of library and catalogue, one case of each kind (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),tests/catalogue tests/library)
 

@@ -59,6 +59,7 @@ def p_values(trials: int, other: int, region: Region) -> Any:
     return np.array(values).reshape(trials + 1, other + 1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("trials", "other", "region"),
     [
