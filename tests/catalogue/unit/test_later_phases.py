@@ -133,11 +133,11 @@ HERE = {
 
 
 def later() -> list[object]:
-    """Each attack on a later phase; those of more than a second for make quality."""
+    """Each attack on a later phase; the second one of a mechanism, and long ones, for quality."""
     return [
         pytest.param(
             mechanism, suite, id=f"{mechanism.name} {k}",
-            marks=[] if mechanism.name in HERE else [pytest.mark.quality],
+            marks=[pytest.mark.quality] * (k > 0 or mechanism.name not in HERE),
         )
         for mechanism, first in ATTACKED
         for k, suite in enumerate(first.also)

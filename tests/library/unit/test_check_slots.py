@@ -94,7 +94,7 @@ def three_slots(m: float, x: float) -> float:
     return found
 
 
-@pytest.mark.quality
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("noise", "epsilon"),
     [pytest.param("1/2", 3.0, marks=pytest.mark.quality), ("1", 0.5)],

@@ -249,6 +249,7 @@ def test_the_density_is_that_of_a_multivariate_normal(name: str) -> None:
     np.testing.assert_allclose(total, expected, rtol=1e-8)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_scores_are_those_of_the_largest_column(name: str) -> None:
     """A unit move of the worst record: N(+-mu^2/2, mu^2), Kolmogorov-Smirnov at 1e-4 a side."""

@@ -103,6 +103,7 @@ STRATEGIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.first_case("name", "rounds")
 @pytest.mark.parametrize("who", [(1, 1), (2, 1), (2, 3), (3, 2), (4, 1)])
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 9, 10])
 @pytest.mark.parametrize("name", [*STRATEGIES, "explicit"])
@@ -217,6 +218,7 @@ def test_strategies_without_a_proof_for_several_rounds_are_refused() -> None:
         values(noise(10**8, "tree", 600, 2), "gdp")
 
 
+@pytest.mark.first_case("strategy")
 @pytest.mark.parametrize("strategy", [*NAMES, BandedToeplitz("1 1/2"), BandedToeplitz("1 2")])
 @pytest.mark.parametrize("who", [(1, 1), (10**9, 1), (10**9, 10**6), (3, 10**20)])
 @pytest.mark.parametrize("rounds", [10**5, 10**7, 10**30, T])

@@ -74,6 +74,7 @@ def exact(pair: Pair, epsilon: float) -> tuple[flint.arb, float]:
     return pair.delta(x), float(x)
 
 
+@pytest.mark.first_case("name")
 @pytest.mark.parametrize("step", [F(1, 8), F(1, 200), F(1, 3000)])
 @pytest.mark.parametrize("name", PAIRS)
 def test_sides_hold_the_profile(name: str, step: Fraction) -> None:

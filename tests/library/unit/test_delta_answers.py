@@ -29,6 +29,7 @@ PASSES = ProposeTestRelease(TruncatedDiscreteLaplace("t", 1, 40), Laplace("r", 3
 SLACK = EventSlack(Compose(Laplace("l", 1), Gaussian("g", 1)), F(1, 10**6), "a rare event")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("epsilon", [F(3, 10), F(1), F(20), F(300)])
 @pytest.mark.parametrize("node", [Laplace("l", 4), Repeat(Laplace("l", 40), 10)])
 def test_delta_is_0_beyond_the_largest_loss(node: Node, epsilon: Fraction) -> None:

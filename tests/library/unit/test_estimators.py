@@ -76,6 +76,7 @@ def arb_tail(count: int, trials: int, p: Fraction) -> Any:
     raise AssertionError(f"no 40 digits at {count} of {trials}")
 
 
+@pytest.mark.first_case("trials")
 @pytest.mark.parametrize("trials", [100, 20_000, 10**6, 10**7])
 @pytest.mark.parametrize("error", [0.5, 0.025, 1e-4, 1e-12])
 def test_proportion_upper_against_forty_digits(trials: int, error: float) -> None:
@@ -243,6 +244,7 @@ def gaussian_delta(mu: float, epsilon: float) -> Any:
     return mpmath.ncdf(-lower) - mpmath.exp(value) * mpmath.ncdf(-upper)
 
 
+@pytest.mark.first_case("mu")
 @pytest.mark.parametrize("mu", [0.01, 0.102062, 0.2, 0.57735, 0.912871, 1.581139, 5.0, 40.0])
 @pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-5, 1e-10, 1e-30])
 def test_epsilon_of_gaussian_is_the_last_float_below(mu: float, delta: float) -> None:

@@ -101,7 +101,7 @@ def broken(program: Any, adjacency: str) -> list[str]:
     return [f.detail for f in examine(mechanism("case", program, adjacency), seed=1).broken]
 
 
-@pytest.mark.quality
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", [Ratio, pytest.param(Halving, marks=pytest.mark.quality)])
 def test_answers_of_much_noise_reach_what_others_do_not(
     kind: Any, monkeypatch: pytest.MonkeyPatch

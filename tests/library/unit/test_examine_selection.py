@@ -129,7 +129,7 @@ class Searched:
         return self.kept["count"]
 
 
-@pytest.mark.quality
+@pytest.mark.first_case
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_search_ranks_its_runs_by_what_they_released(
     clean: bool, monkeypatch: pytest.MonkeyPatch

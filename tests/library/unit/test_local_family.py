@@ -575,7 +575,7 @@ def test_more_answers_of_two_hide_better_from_below_too() -> None:
     assert ends[-1] > 0
 
 
-@pytest.mark.quality
+@pytest.mark.first_case
 @pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.quality)])
 def test_random_questions_have_their_ends_in_order(count: int) -> None:
     rng = np.random.default_rng(11)

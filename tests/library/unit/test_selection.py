@@ -48,6 +48,7 @@ def test_likelihood_balls(room: float) -> None:
     assert _likely_upper(np.array([1.0]), room)[0] == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("trials", [300, 10_000, 200_000])
 @pytest.mark.parametrize(("rate", "other_rate"), [(0.6, 0.25), (0.05, 0.02), (0.96, 0.9)])
 def test_predictions_are_near_the_exact_bound_of_expected_counts(
