@@ -297,6 +297,7 @@ def judge_program(
     extra: Sequence[Assumption],
     *,
     on_trust: bool = False,
+    unexamined: Sequence[str] = (),
     others: Sequence[Bounds] = (),
     more: Iterable[Ruling] = (),
 ) -> Judged:
@@ -306,7 +307,8 @@ def judge_program(
     stand-in with the same declaration.  ``findings``: of the conformance checks, of the program's
     and of an audit's.
     ``more``: what else the runs said of it.
-    ``on_trust``: the outcome rests on a number that the checker cannot confirm.
+    ``on_trust``: the outcome rests on a number that the checker cannot confirm; ``unexamined``:
+    parts of the program that its examination did not reach.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
@@ -324,6 +326,8 @@ def judge_program(
     certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
     if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
         verdict, reason = Verdict.UNCONFIRMED, f"{reason}; {ON_TRUST}"
+    elif unexamined and certified:
+        verdict, reason = Verdict.UNCONFIRMED, f"{reason}; {unexamined[0]}"
     return Judged(claim, checked, lower, conditional(claim, lens_bound), verdict, reason)
 
 

@@ -38,6 +38,7 @@ from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import postorder
 from dpaudit.pairs import Losses
+from dpaudit.report import words
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -91,12 +92,16 @@ def file_bytes(certificate: Mapping[str, Any]) -> bytes:
 
 
 def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
-    """Where a claim's verdict is not the one that is expected of it, one line a claim."""
+    """Where a claim's verdict is not the one that is expected of it, one line a claim.
+
+    A claim that is unconfirmed because its program was not examined is never expected.
+    """
     rows = certificate["predicate"]["claims"]
+    unexamined = words.unexamined(certificate["predicate"])
     return tuple(
         f"{row['stated_text']}{_read(row)}: expected {wanted}, is {_found(row)}: {row['reason']}"
         for row, wanted in zip(rows, expected, strict=True)
-        if not _as_expected(row, wanted)
+        if not _as_expected(row, wanted) or (row["verdict"] == "unconfirmed" and unexamined)
     )
 
 

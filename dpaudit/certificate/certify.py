@@ -77,6 +77,7 @@ from dpaudit.certificate.evidence import (
     likelihood_rows,
     roc_rows,
     trials_of,
+    unexamined,
     written,
 )
 from dpaudit.certificate.own_check import check_own
@@ -88,8 +89,10 @@ from dpaudit.check import (
     standing,
 )
 from dpaudit.check.assumptions import SYSTEM
+from dpaudit.check.conformance import labels_of
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
+from dpaudit.check.reach import FEWEST_RECORDS
 from dpaudit.curator.curator import Event, Sampler
 from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.locations import at, line_of_error
@@ -238,6 +241,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
     order, options, budget = run.orders[index], run.options, run.budget
     mechanism = order.mechanism
     _check_claims(mechanism)
+    _check_reaches(mechanism)
     require_kernels(mechanism.declaration)
     account, unit = Account(mechanism.declaration, mechanism.scope), mechanism.scope.unit
     checks = [claim.check_account(account) for claim in mechanism.claims]
@@ -263,6 +267,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                 findings,
                 standing(rows, account.node, entropy, unit),
                 on_trust=on_trust,
+                unexamined=unexamined(mechanism.declaration, examination),
                 others=[
                     Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
                     for a in attempts
@@ -285,6 +290,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
         judged, conformance, refused = judged_by(examination, entropy)
         concluded = _claims_and_derivation(account, judged, profile, points)
         rests = _resting(likely, examination)
+        missing = unexamined(mechanism.declaration, examination)
         return (
             judged,
             refused,
@@ -303,12 +309,13 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                 "conformance": conformance,
                 "run": None,
                 "caveats": [
+                    *missing,
                     *evidence_caveats(examination, attempts, options.method),
                     *mechanism.setting.notes,
                     *([refused] if refused else []),
                 ],
                 "in_plain_words": in_words,
-                "verdict": _verdict(_overall(judged), judged, examination),
+                "verdict": _verdict(_overall(judged), judged, missing),
                 "environment": {**environment(), "git": revision(order)},
                 "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
             },
@@ -392,6 +399,17 @@ def _check_claims(mechanism: Mechanism) -> None:
             raise Unsupported(
                 f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
                 "claims of PureDP, ApproxDP, ZCDP or GDP"
+            )
+
+
+def _check_reaches(mechanism: Mechanism) -> None:
+    """Errors: InvalidParameter for a label that the declaration does not release."""
+    labels = labels_of(mechanism.declaration)
+    for label in mechanism.reaches:
+        if label not in labels:
+            raise InvalidParameter(
+                f"{mechanism.name}: reaches[{label!r}]: the declaration releases "
+                f"{', '.join(map(repr, labels)) or 'nothing by a label'}"
             )
 
 
@@ -555,7 +573,11 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
         # How many records there are is private: as many as were made up before.
         shape = Shape(examination.shape.rows, shape.row)
     if shape != examination.shape:
-        examination = examine(mechanism, seed=run.seed, shape=shape, data=data)
+        again = examine(mechanism, seed=run.seed, shape=shape, data=data)
+        if shape.rows < FEWEST_RECORDS and not examination.not_examined:
+            # So few records show what is wrong; that nothing is, more of them showed before.
+            again = replace(examination, findings=(*examination.findings, *again.broken))
+        examination = again
     # What an examination found already is not said twice; one that could not be made asks nothing.
     told = {finding.detail for finding in examination.findings}
     held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
@@ -801,10 +823,8 @@ _NO_METRICS: Json = {
 }
 
 
-def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
-    reasons = list(map(_reason, judged))
-    if examination.not_examined:
-        reasons.insert(0, f"not examined: {examination.not_examined}")
+def _verdict(verdict: Verdict, judged: Sequence[Judged], missing: Sequence[str]) -> Json:
+    reasons = [*missing, *map(_reason, judged)]
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 

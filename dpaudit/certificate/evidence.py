@@ -32,6 +32,7 @@ from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.check.likelihoods import DECLARED_NOISE, share_of
+from dpaudit.check.reach import UNEXAMINED, gaps
 from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
 from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
@@ -153,9 +154,9 @@ def _short(number: float) -> str:
 def evidence_caveats(
     examination: Examination, attempts: Sequence[Attempt], method: str
 ) -> list[str]:
-    """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
+    """What the evidence of an examination leaves open: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
-    found = [f"not examined: {why}"] if why else []
+    found = []
     asks = () if examination.ran is None else examination.ran.asks
     if asks:
         more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
@@ -176,6 +177,12 @@ def evidence_caveats(
         )
     if examination.ran is not None and examination.ran.missed:
         found.append(_never_run(examination.ran))
+    found += [
+        f"release {one.label!r}: one record moved its query by {100 * one.displacement:.3g}% of "
+        f"what is stated; its author says that it reaches {one.reaches}"
+        for one in examination.reached
+        if one.reaches
+    ]
     short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
     if short:
         worst = min(short, key=lambda one: one.clip or 0.0)
@@ -419,6 +426,11 @@ def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
     ]
 
 
+def unexamined(declaration: Node, examination: Examination) -> list[str]:
+    """The gaps of an examination, as they are said first."""
+    return [f"{UNEXAMINED}{text}" for text in gaps(examination_row(examination), declaration)]
+
+
 def examination_row(examination: Examination) -> Json:
     """Whether the program itself was run on made-up records, and what it reached on them."""
     shape = examination.shape
@@ -439,6 +451,8 @@ def examination_row(examination: Examination) -> Json:
                 "query": one.kind,
                 "clip_share": "" if one.clip is None else f"{one.clip:.4g}",
                 "displacement_share": f"{one.displacement:.6g}",
+                "tried": one.tried,
+                "reaches": one.reaches,
             }
             for one in examination.reached
         ],

@@ -22,6 +22,7 @@ from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.likelihoods import LikelyBound, decisive_numbers
 from dpaudit.check.measures import MEASURES, CheckedMeasure, claimed_as
 from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.reach import gaps
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact import (
@@ -319,7 +320,10 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
     if claim.row["check"] != "proved":
         return "unsupported" if value is None else "inconclusive"
     found = _certified(value, case)
-    doubted = found != "inconclusive" and is_unconfirmed(value, "proved", claim.number)
+    if found == "inconclusive":
+        return found
+    unexamined = gaps(case.predicate["examination"], case.root)
+    doubted = unexamined or is_unconfirmed(value, "proved", claim.number)
     return "unconfirmed" if doubted else found
 
 

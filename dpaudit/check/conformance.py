@@ -12,6 +12,7 @@ from typing import Any
 
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.check.laws import AMONG, BY_PARAMETER, CONFORMANCE_ERROR, is_broken, log_p
+from dpaudit.check.reach import UNEXAMINED, gaps
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
@@ -56,8 +57,6 @@ KINDS = {
     BATCHES: ("binomial",),
     DRAWN: ("evidence",),
 }
-# Among fewer records, an examination shows too little of how one acts on the others.
-FEWEST_RECORDS = 5
 DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
 NEAR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
@@ -73,9 +72,12 @@ def check_conformance(predicate: Json, root: Node) -> None:
     alone, audits = _parted(rows)
     own = all(row["about"] == "program" for row in alone)
     require(own, "conformance: an examination is of the program itself")
-    why = predicate["examination"]["not_examined"]
-    if why:
-        _not_examined(alone, f"not examined: {why}", predicate)
+    missing = gaps(predicate["examination"], root)
+    if missing:
+        _said_first([f"{UNEXAMINED}{text}" for text in missing], predicate)
+    if predicate["examination"]["not_examined"]:
+        bad = all(row["status"] == "broken" for row in alone)
+        require(bad, "conformance: not examined, but a check of an examination held")
     else:
         for name in EXAMINED:
             found = any(row["check"] == name for row in alone)
@@ -96,12 +98,11 @@ def check_conformance(predicate: Json, root: Node) -> None:
         require(not told, "conformance: scores differ, but nothing was released")
 
 
-def _not_examined(alone: Sequence[Json], said: str, predicate: Json) -> None:
-    """Nothing held in an examination that was none, and its absence is what is said first."""
-    held = any(row["status"] != "broken" for row in alone)
-    require(not held, "conformance: not examined, but a check of an examination held")
-    first = [predicate["verdict"]["reasons"][:1], predicate["caveats"][:1]]
-    require(first == [[said], [said]], "not examined, and its reasons or caveats begin otherwise")
+def _said_first(said: Sequence[str], predicate: Json) -> None:
+    """Whatever was not examined is what the reasons and the caveats begin with."""
+    for texts in (predicate["verdict"]["reasons"], predicate["caveats"]):
+        same = texts[: len(said)] == said
+        require(same, "not examined, and its reasons or caveats begin otherwise")
 
 
 def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:

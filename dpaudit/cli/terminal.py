@@ -164,11 +164,10 @@ def _say(text: str) -> None:
 
 def _not_examined(predicate: Mapping[str, Any]) -> Iterator[str]:
     """The parts of the program that were not examined."""
-    from dpaudit.report.words import UNCOMPARED, UNHEARD
+    from dpaudit.report.words import UNCOMPARED, UNEXAMINED, UNHEARD
 
-    yield from (text for text in predicate["caveats"] if text.startswith((UNHEARD, UNCOMPARED)))
-    if why := predicate["examination"]["not_examined"]:
-        yield f"not examined: {why}"
+    grave = UNEXAMINED, UNHEARD, UNCOMPARED
+    yield from (text for text in predicate["caveats"] if text.startswith(grave))
 
 
 def _broken(predicate: Mapping[str, Any]) -> Iterator[str]:

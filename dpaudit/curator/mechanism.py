@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,9 @@ class Mechanism:
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
+    ``reaches``: by the label of a release, why no record moves its query by a fifth of what is
+    stated: ``"at most a tenth: a half of every row is clipped away"``.  An examination that does
+    not get that far then leaves the verdict as it is, and the page prints the sentence.
     Errors: InvalidParameter for a name that is not snake_case, no claim, or expectations that are
     unknown or not as many as the claims.
 
@@ -100,6 +103,7 @@ class Mechanism:
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()
     records_like: Callable[[np.random.Generator], Records] | None = None
+    reaches: Mapping[str, str] = field(default_factory=dict)
     for_shape: Callable[[int | None, tuple[int, ...]], Mechanism] | None = None
 
     def __post_init__(self) -> None:

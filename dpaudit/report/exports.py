@@ -36,7 +36,7 @@ RULES = {
     "broken-check": ("error", message("The program differs from its declaration")),
     "violated-assumption": ("error", message("An assumption is known not to hold")),
     "inconclusive-claim": ("warning", message("A claim is neither proved nor refuted")),
-    "unconfirmed-claim": ("warning", message("A claim rests on a number that was taken on trust")),
+    "unconfirmed-claim": ("warning", message("A claim was not confirmed")),
     "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
     "no-attack": ("warning", message("Nobody attacked the program")),
     "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),

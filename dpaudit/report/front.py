@@ -28,8 +28,9 @@ _MEANING = {
     "refuted": message("{claims} refuted: at least one does not hold."),
     "inconclusive": message("{claims} neither proved nor refuted. This is not a pass."),
     "unconfirmed": message(
-        "{claims} decided by a number that only the accountant computed: the checker has no method "
-        "of its own for it, so that it is taken on trust. This is not a pass."
+        "{claims} not confirmed: either the examination did not reach a part of the program, or "
+        "the checker has no method of its own for a number. The caveats say which. This is not a "
+        "pass."
     ),
     "unsupported": message("{claims} not judged: no rule covers a part of the declared algorithm."),
     "alarm": message(
@@ -102,10 +103,9 @@ def attacked(predicate: Json) -> tuple[str, str]:
     audits = predicate["audits"]
     if any(audit["verdict"] == "refuted" for audit in audits):
         return say("An attack on the program contradicted what is claimed of it."), "bad"
-    why = predicate.get("examination", {}).get("not_examined", "")
+    why = words.unexamined(predicate)
     if why:
-        text = message("Not examined: the program was not run on generated records ({why}).")
-        return say(text, why=words.embedded(why)), "caution"
+        return say("Not examined: {why}", why=words.embedded(why[0])), "caution"
     if not audits:
         return say("Nobody attacked the program: nothing was measured on it."), "caution"
     if all(audit.get("about") == "stand_in" for audit in audits):

@@ -17,7 +17,7 @@ VERDICTS: dict[str, tuple[str, str]] = {
     "certified_under_assumptions": (message("Certified under assumptions"), "qualified"),
     "refuted": (message("Refuted"), "bad"),
     "inconclusive": (message("Inconclusive"), "caution"),
-    "unconfirmed": (message("Unconfirmed: taken on trust"), "caution"),
+    "unconfirmed": (message("Unconfirmed"), "caution"),
     "unsupported": (message("Unsupported"), "neutral"),
     "alarm": (message("Alarm"), "bad"),
 }
@@ -92,7 +92,9 @@ MEASURES = {
     "pairs": message("dominating pair of distributions"),
 }
 
-# Certificates hold the next four texts; changing one changes certificates.
+# Certificates hold the next five texts; changing one changes certificates.
+# Beginning of a caveat that names what an examination did not reach; the checker has the same.
+UNEXAMINED = "not examined: "
 # Beginning of the caveat that an audit attacked a stand-in.
 STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
 # Beginning of the caveat that some releases or coins were never requested in an examination.
@@ -287,6 +289,12 @@ def comparable(first: Json | None, second: Json | None) -> str:
     return _PARAMETERS.get(first["measure"], ("", "" if first["measure"] in MEASURES else "value"))[
         1
     ]
+
+
+def unexamined(predicate: Json) -> list[str]:
+    """The parts of a program that its examination did not reach, as its caveats say it."""
+    told = [text for text in predicate["caveats"] if text.startswith(UNEXAMINED)]
+    return [text.removeprefix(UNEXAMINED) for text in told]
 
 
 def embedded(text: str) -> str:

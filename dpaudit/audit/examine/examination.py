@@ -98,7 +98,8 @@ class Reached:
     """What the own program reached at the releases of one label, as shares of what is stated.
 
     ``clip``: the longest vector of one record over the clipping radius (1 at most; None where the
-    query is no clipped mean of the library); ``displacement``: of the query, over its sensitivity.
+    query is no clipped mean of the library); ``displacement``: of the query, over its sensitivity;
+    ``tried``: evaluations of the query; ``reaches``: why it reaches no more, by its author.
     """
 
     label: str
@@ -106,6 +107,8 @@ class Reached:
     kind: str
     clip: float | None
     displacement: float
+    tried: int = 0
+    reaches: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +297,10 @@ class _Examiner:
             self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
         self.rng = rng
 
+    def _draw(self) -> Records:
+        """Records of the hook, drawn afresh."""
+        return self.mechanism.records_alike(self.rng)
+
     def _alike(self, rng: np.random.Generator) -> Records | None:
         return None if self.mechanism.records_like is None else self.mechanism.records_alike(rng)
 
@@ -383,6 +390,7 @@ class _Examiner:
             meter=self.meter,
             until=self.meter.used + WORLD * self.meter.limit * (not late),
             assumed=self.assumed,
+            draw=None if self.mechanism.records_like is None else self._draw,
             far=far,
             # Far away the first releases are as before, and the last differ most.
             spread=1 if far == 1 else wholes(self.studied[0].asked),
@@ -990,7 +998,15 @@ class _Examiner:
             for label, share in sampler.shares.items():
                 shares[label] = max(share, shares.get(label, 0.0))
         return tuple(
-            Reached(m.label, m.place, m.kind, shares.get(m.label), min(m.factor, 1e300))
+            Reached(
+                m.label,
+                m.place,
+                m.kind,
+                shares.get(m.label),
+                min(m.factor, 1e300),
+                m.tried,
+                self.mechanism.reaches.get(m.label, ""),
+            )
             for m in self.moved.values()
         )
 

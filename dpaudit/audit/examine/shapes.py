@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.check.conformance import FEWEST_RECORDS
+from dpaudit.check.reach import FEWEST_RECORDS
 from dpaudit.curator.curator import Part, Program, Sampler
 from dpaudit.errors import Undeclared
 from dpaudit.exact import enclose

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from dpaudit.audit.examine.displacement import (
     maximise,
     neighbours_at,
     try_counts,
+    try_draws,
     try_minorities,
     try_rarities,
     try_rows,
@@ -44,6 +45,7 @@ NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers r
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
 COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
+DRAWN = 0.3  # of the work that is left, for data sets of the hook
 MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
@@ -159,7 +161,8 @@ class Studied(Louder):
     what overflows in it, is no finding.
     ``first``: whether to stop at the first finding; a run of ``WALKED`` releases or more stops
     after a share ``LONG`` of all work, too.
-    ``assumed``: whether only the row that is changed may be anything.
+    ``assumed``: whether only the row that is changed may be anything.  ``draw``: a data set of the
+    mechanism's hook, another each time.
     ``aside``: seconds of a processor that a run alone would not take.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
@@ -176,9 +179,11 @@ class Studied(Louder):
         world: str,
         assumed: bool = False,
         first: bool = False,
+        draw: Callable[[], Records] | None = None,
         **options: Any,
     ) -> None:
         self.first = first
+        self.draw = draw
         self.made = rows
         self.moved = found
         self.until = until
@@ -425,6 +430,10 @@ class Studied(Louder):
         if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
             return
         moved.counted = True
+        if self.draw is not None and not asking.batched and self._asked_rows is None:
+            share = DRAWN * (self.until - self.meter.used)
+            size = len(records)
+            try_draws(asking, moved, self.draw, size, self.meter.used + share)
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         left = self.until - self.meter.used
         if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:

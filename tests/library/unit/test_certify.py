@@ -239,10 +239,11 @@ class NoZeros(Releases):
 def test_a_program_that_does_not_run_on_its_data_is_refused_by_name(
     own: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not be examined either, so that nothing stopped it before; nothing is drawn."""
+    """It could not be examined either, and is run only where that is asked for; none is drawn."""
+    asked = Options(seed=5, run_unproved=True)
     case = replace(CASE, records=private, program=NoZeros(CASE.declaration, own=own))
     with pytest.raises(InvalidParameter, match=said) as raised:
-        certified(case)
+        certify([Order(case, None, "project", DIGESTS)], asked)
     assert "certify the mechanism without its records" in str(raised.value)
     assert "secret" not in str(raised.value)
     assert raised.value.exit_code == 2
@@ -254,7 +255,7 @@ def test_a_program_that_does_not_run_on_its_data_is_refused_by_name(
         "dpaudit.certificate.certify._OnData._run", lambda self, s: self._mechanism.program.run(s)
     )
     with pytest.raises((ZeroDivisionError, ValueError)) as unforeseen:
-        certified(case)
+        certify([Order(case, None, "project", DIGESTS)], asked)
     assert not isinstance(unforeseen.value, InvalidParameter)
 
 

@@ -26,7 +26,7 @@ from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.families.selection import ExponentialMechanism
-from tests.library.cli.bench import Json, caught, follow, held, rejected, renumber
+from tests.library.cli.bench import Json, accept, caught, follow, forged, held, rejected, renumber
 
 NOISE = Gaussian("a", 1)
 
@@ -277,6 +277,9 @@ def not_examined(predicate: Json) -> None:
     said = "not examined: no records could be made up"
     predicate["examination"]["not_examined"] = said.removeprefix("not examined: ")
     predicate["verdict"]["reasons"].insert(0, said)
+    for row in predicate["claims"]:
+        row["verdict"] = "unconfirmed"
+    predicate["verdict"]["status"] = "unconfirmed"
     predicate["caveats"].insert(0, said)
     first = [row["check"] for row in predicate["conformance"]].index(conformance.EXECUTED)
     predicate["conformance"] = predicate["conformance"][first:]
@@ -307,6 +310,52 @@ def test_what_was_not_examined_holds_in_nothing(check: str, place: int, said: st
         improved(predicate, check, place)
 
     assert said in rejected(held(), change)
+
+
+def short(predicate: Json) -> None:
+    """One record moved the query by less than a fifth of what is stated."""
+    predicate["examination"]["reached"][0].update(displacement_share="0.19", reaches="")
+
+
+def few(predicate: Json) -> None:
+    predicate["examination"]["records"][0] = 4
+
+
+def silent(predicate: Json) -> None:
+    predicate["examination"]["reached"].clear()
+
+
+@pytest.mark.parametrize("change", [not_examined, short, few, silent])
+def test_a_program_that_was_not_reached_is_confirmed_by_nobody(
+    change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def certified(predicate: Json) -> None:
+        before = [row["verdict"] for row in predicate["claims"]]
+        status = predicate["verdict"]["status"]
+        change(predicate)
+        for row, verdict in zip(predicate["claims"], before, strict=True):
+            row["verdict"] = verdict
+        predicate["verdict"]["status"] = status
+
+    assert "the verdict would be unconfirmed" in rejected(held(), certified)
+    # Without the rule the same certificate verifies.
+    monkeypatch.setattr("dpaudit.check.claims.gaps", lambda examination, root: [])
+    monkeypatch.setattr("dpaudit.check.conformance.gaps", lambda examination, root: [])
+    accept(forged(held(), certified))
+
+
+def test_an_author_may_say_why_a_query_moves_no_further() -> None:
+    def reasoned(predicate: Json) -> None:
+        short(predicate)
+        predicate["examination"]["reached"][0]["reaches"] = "at most a fifth: by its own clip"
+
+    accept(forged(held(), reasoned))
+
+    def never(predicate: Json) -> None:
+        reasoned(predicate)
+        predicate["examination"]["reached"][0]["displacement_share"] = "0"
+
+    assert "the verdict would be unconfirmed" in rejected(held(), never)
 
 
 @pytest.mark.parametrize("part", ["caveats", "verdict"])

@@ -227,6 +227,7 @@ def test_a_gate_on_the_smallest_of_several_cells_is_found(
     program = Once(Own(partial(by_cell, least=least)))
     assert bool(told(program, adjacency, of_a_cell)) == (least > 0)
     monkeypatch.setattr(displacement, "RARE", 0)
+    monkeypatch.setattr(displacement, "DRAWN_SETS", 0)
     assert not told(program, adjacency, of_a_cell)
 
 
@@ -306,8 +307,11 @@ def test_floors_above_the_number_of_rows_made_are_left(
     assert not told(program, "add_remove", clients)
 
 
-def test_what_a_floor_leaves_is_found_far_above_the_rows_made() -> None:
+def test_what_a_floor_leaves_is_found_far_above_the_rows_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Wrong: from 150 records of weight 5 on, one that turns divides by what they add up to."""
+    monkeypatch.setattr(displacement, "DRAWN_SETS", 0)
     steep = Once(Own(lambda rows: 700 / 60 * weighted(700, rows)))
     assert any("rows 'all a million'" in text for text in told(steep, "add_remove", clients))
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examine, shapes
+from dpaudit.audit.examine import displacement, examine, shapes
 from dpaudit.audit.examine.examination import MOVED
-from dpaudit.check.conformance import FEWEST_RECORDS
+from dpaudit.check.reach import FEWEST_RECORDS, UNEXAMINED
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.report import words
 from dpaudit.scope import Adjacency
 from tests.support.examined import mechanism
 
@@ -108,3 +109,139 @@ def test_data_of_another_type_are_refused_by_name() -> None:
     made = replace(mechanism("fit", Fit(centred=False)), records=lambda: rows)
     with pytest.raises(InvalidParameter, match="fit: its records hook returned ndarray"):
         made.load()
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A count of rows whose key is on a list; ``listed`` keys are met by chance, or by the hook."""
+
+    listed: float = 123_456.25
+    share: float = 1.0
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("joined", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        def rows(values: Array) -> Array:
+            kept = np.abs(values[:, 0] - np.floor(self.listed) - 0.25) < 1e-6
+            return np.asarray(self.share * kept[None, :, None])
+
+        return curator.release("joined", dp.clipped_sum(rows, radius=1))
+
+
+def keyed(rng: np.random.Generator) -> Records:
+    return Records(np.where(rng.random((30, 2)) < 0.5, 123_456.25, 7.0))
+
+
+def verdict_of(program: Any, **changes: Any) -> dp.Certificate:
+    made = replace(mechanism("joined", program, "zero_out"), **changes)
+    return dp.certify(made, seed=1)
+
+
+def test_a_query_that_no_record_moved_is_unconfirmed_and_said_first() -> None:
+    found = verdict_of(Joined())
+    assert found.verdict == "unconfirmed"
+    first = found.content["predicate"]["caveats"][0]
+    assert first.startswith("not examined: release 'joined' (ClippedMean, ")
+    assert "no record moved its query; a records_like hook" in first
+    assert found.content["predicate"]["verdict"]["reasons"][0] == first
+    assert "Not examined: release" in found.page()
+
+
+def test_a_hook_that_makes_such_records_confirms_it() -> None:
+    found = verdict_of(Joined(), records_like=keyed)
+    assert found.verdict == "certified under assumptions"
+
+
+def test_an_author_may_say_why_no_record_moves_it_further() -> None:
+    short = verdict_of(Joined(share=0.1), records_like=keyed)
+    assert short.verdict == "unconfirmed"
+    assert "moved its query by 10% of what is stated" in short.content["predicate"]["caveats"][0]
+    why = "at most a tenth: every row is a tenth long"
+    said = verdict_of(Joined(share=0.1), records_like=keyed, reaches={"joined": why})
+    assert said.verdict == "certified under assumptions"
+    assert any(why in text for text in said.content["predicate"]["caveats"])
+    # What was never moved was not examined, whatever is said of it.
+    assert verdict_of(Joined(), reaches={"joined": why}).verdict == "unconfirmed"
+
+
+def test_reaches_of_another_label_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"reaches\['other'\]: the declaration releases"):
+        verdict_of(Joined(), reaches={"other": "at most a tenth"})
+
+
+def test_a_program_that_ran_on_nothing_is_unconfirmed() -> None:
+    @dataclass(frozen=True)
+    class Refusing(Joined):
+        def run(self, curator: dp.Curator) -> Array:
+            raise ValueError("subsets")
+
+    found = verdict_of(Refusing())
+    assert found.verdict == "unconfirmed"
+    assert found.content["predicate"]["caveats"][0].startswith("not examined: the program refused")
+
+
+@pytest.mark.parametrize("rows", [4, 5])
+def test_fewer_than_five_records_confirm_nothing(rows: int) -> None:
+    def hook(rng: np.random.Generator) -> Records:
+        return Records(np.full((rows, 2), 123_456.25))
+
+    found = verdict_of(Joined(), records_like=hook)
+    assert (found.verdict == "unconfirmed") == (rows < FEWEST_RECORDS)
+
+
+def test_the_page_and_the_checker_say_it_in_the_same_words() -> None:
+    assert words.UNEXAMINED == UNEXAMINED
+
+
+# --- data sets of the hook, drawn afresh ---------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Children:
+    """How many rows have their parent in the data; one parent may have them all."""
+
+    @property
+    def norm(self) -> Norm:
+        return "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        rows = np.nan_to_num(records.values[records.present, 0], posinf=0.0, neginf=0.0)
+        found = np.isin(rows[rows != 0], np.sin(1_000 * rows)).sum()
+        return np.array([[float(found)]])
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+@dataclass(frozen=True)
+class Families:
+    """One noisy number of children."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("children", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("children", Children())
+
+
+def families(rng: np.random.Generator) -> Records:
+    """One data set in ten has a parent."""
+    rows = rng.standard_normal((12, 2))
+    if rng.random() < 0.1:
+        rows[1:, 0] = np.sin(1_000 * rows[0, 0])
+    return Records(rows)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
+def test_records_that_belong_together_are_met_in_data_sets_drawn_afresh(
+    adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = replace(mechanism("children", Families(), adjacency), records_like=families)
+    told = [finding.detail for finding in examine(made, seed=1).broken]
+    assert any("of its records_like hook, moves the query by 11 times" in text for text in told)
+    monkeypatch.setattr(displacement, "DRAWN_SETS", 0)
+    assert not examine(made, seed=1).broken

@@ -388,7 +388,7 @@ def test_what_was_not_examined_or_only_by_a_stand_in_is_said_first(example: Json
     assert any("runs of a stand-in" in line for line in effort(page))
     rows = Outline(render_html(example)).text
     assert "mean ClippedMean 0.5 1.25 a.py:3" in rows
-    inner["examination"]["not_examined"] = "it needs a records_like hook"
+    inner["caveats"].insert(0, "not examined: it needs a records_like hook")
     page = view.build(example)
     assert page.banner.attack.startswith("Not examined: ")
     assert page.banner.attack_tone == "caution"
