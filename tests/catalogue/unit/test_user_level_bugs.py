@@ -134,7 +134,7 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
     assert BENCH.caught_by(result) == []
-    assert result.verdict == "certified_under_assumptions"
+    assert result.verdict in ("certified_under_assumptions", "unconfirmed")
 
 
 @pytest.mark.parametrize("name", ["twin_mean", "twin_ramp", "twin_union", "twin_passes"])
