@@ -1,7 +1,8 @@
 """The command line: every command takes ``--json``, writes progress to stderr, and exits by code.
 
 Exit codes: 0 certified or verified, 1 refuted or verification failed, 2 usage, 3 inconclusive,
-4 unsupported, 5 alarm, 70 an unexpected error; `certify --all`: 0 if all verdicts are as expected.
+4 unsupported, 5 alarm, 6 unconfirmed, 70 an unexpected error; `certify --all`: 0 if all verdicts
+are as expected.
 Commands import heavy modules only when they run, so that the command line starts quickly.
 """
 

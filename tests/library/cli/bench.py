@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from dpaudit.accountant.claim import Claim
+from dpaudit.audit.examine import examine
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.certificate import certify as certification
 from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.check import Confirmed, check, standing
 from dpaudit.check.file import validate
@@ -36,10 +40,15 @@ DIGESTS = {"mechanisms/case.py": "0" * 64}
 
 @dataclass(frozen=True)
 class Releases:
-    """Releases the mean of the rows under each label in turn; the last of them is the output."""
+    """Releases the mean of the rows under each label in turn; the last of them is the output.
+
+    ``batches``: each is the sum of a batch of its own.  Without labels the program asks nothing:
+    what is proved of it stays unconfirmed.
+    """
 
     node: Node
     labels: tuple[str, ...] = ()
+    batches: bool = False
 
     def declaration(self, scope: Scope) -> Node:
         return self.node
@@ -47,7 +56,11 @@ class Releases:
     def run(self, curator: Curator) -> Array:
         released = np.zeros((curator.trials, 1))
         for label in self.labels:
-            released = curator.release(label, ClippedMean(rows, radius=1.0, norm=self._norm(label)))
+            query = ClippedMean(
+                rows, 1.0, norm=self._norm(label), divisor=1 if self.batches else None
+            )
+            with curator.batch(label) if self.batches else nullcontext() as batch:
+                released = curator.release(label, query, rows=batch)
         return released
 
     def _norm(self, label: str) -> Any:
@@ -68,6 +81,7 @@ def mechanism(
     node: Node,
     *guarantees: Node,
     labels: Sequence[str] = (),
+    batches: bool = False,
     adjacency: str = "replace_one",
     records: Callable[[], Records] | None = None,
 ) -> Mechanism:
@@ -76,7 +90,7 @@ def mechanism(
         name=name,
         title=f"Case {name}",
         source="dpaudit's tests",
-        program=Releases(node, tuple(labels)),
+        program=Releases(node, tuple(labels), batches),
         scope=scope(adjacency),
         claims=tuple(Claim(guarantee, by="dpaudit's tests") for guarantee in guarantees),
         setting=SETTING,
@@ -96,6 +110,13 @@ def certified(of: Mechanism, attacked: Suite | None = None, seed: int = 7) -> Ce
     """Its certificate, by the library's own door."""
     order = Order(of, attacked, "project", DIGESTS)
     return certify([order], Options(seed=seed, targets=(of.name,)))[0]
+
+
+def unattacked(of: Mechanism, seed: int = 7) -> Certified:
+    """Its certificate without an attack: on the pair that its examination found there is none."""
+    found = replace(examine(of, seed=seed), pair=None)
+    with patch.object(certification, "examined", lambda *_: found):
+        return certified(of, seed=seed)
 
 
 Json = dict[str, Any]

@@ -299,7 +299,7 @@ def test_one_bad_file_among_good_ones_fails(dpaudit: Invoke, tmp_path: Path) -> 
 
 def test_an_error_in_a_program_quotes_nothing_private(dpaudit: Invoke, project: Path) -> None:
     """Its message holds a row of the data; kind and place are enough to find it."""
-    result = dpaudit("certify", "failing", "--seed", "1", code=USAGE)
+    result = dpaudit("certify", "failing", "--run-unproved", "--seed", "1", code=USAGE)
     error = one_line(result)
     assert "ValueError (" in error
     assert "cases.py:" in error
@@ -312,7 +312,7 @@ def test_its_traceback_can_be_asked_for(
 ) -> None:
     monkeypatch.setenv("DPAUDIT_TRACEBACK", "1")
     with pytest.raises(AssertionError, match="a bad row"):
-        dpaudit("certify", "failing", "--seed", "1")
+        dpaudit("certify", "failing", "--run-unproved", "--seed", "1", code=USAGE)
 
 
 def test_an_interruption_says_how_to_go_on(

@@ -21,7 +21,17 @@ from dpaudit.families.composition import Assuming
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.nodes import Assumption
 from dpaudit.storage import roots
-from tests.library.cli.bench import Json, caught, certified, forged, held, mechanism, pure, refuted
+from tests.library.cli.bench import (
+    Json,
+    caught,
+    certified,
+    forged,
+    held,
+    mechanism,
+    pure,
+    refuted,
+    unattacked,
+)
 from tests.library.unit.test_check_adversary import allocated, with_epsilon
 
 BYTES, LIMITS, DERIVATION, UNCONFIRMED, REQUIRED = 10, 11, 12, 6, 14
@@ -90,7 +100,8 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     # A small epsilon at a delta near 1 is no guarantee.
     shown = dpaudit("verify", path, "--max-epsilon", "4", "--max-delta", "1e-6", code=REQUIRED)
     assert "at delta 0.00001 is all that is shown" in shown.stdout
-    careless = certified(mechanism("case", Gaussian("a", "0.1"), ApproxDP("0.1", "0.9999999")))
+    claim = ApproxDP("0.1", "0.9999999")
+    careless = unattacked(mechanism("case", Gaussian("a", "0.1"), claim, labels=("a",)))
     dpaudit("verify", file(careless.certificate), "--max-epsilon", "4", code=REQUIRED)
     dpaudit("verify", path, "--no-unconfirmed")
     shown = dpaudit("verify", path, "--require-audit", code=REQUIRED).stdout
@@ -98,11 +109,11 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     dpaudit("verify", file(pure()), "--require-audit")
     dpaudit("verify", file(refuted()), "--require", "refuted")
     dpaudit("verify", file(allocated()), "--no-unconfirmed", code=UNCONFIRMED)
-    unattacked = certified(mechanism("case", Gaussian("a", 2), GDP(1))).certificate
-    shown = dpaudit("verify", file(unattacked), "--require-audit", code=REQUIRED).stdout
+    plain = unattacked(mechanism("case", Gaussian("a", 2), GDP(1), labels=("a",))).certificate
+    shown = dpaudit("verify", file(plain), "--require-audit", code=REQUIRED).stdout
     assert "not audited" in shown
     assert "no claim of an epsilon" in dpaudit(
-        "verify", file(unattacked), "--max-epsilon", "9", code=REQUIRED
+        "verify", file(plain), "--max-epsilon", "9", code=REQUIRED
     ).stdout  # fmt: skip
 
 
@@ -163,7 +174,7 @@ ESCAPES = "x\n  confirmed: signature of the regulator\x1b[2K\u202e\x07"
 def test_text_reaches_the_terminal_escaped(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     """An assumption's id printed a line 'confirmed: signature of ...', and escape codes."""
     node = Assuming(Gaussian("a", 2), Assumption(ESCAPES, "x", "declared"))  # type: ignore[arg-type]
-    certificate = certified(mechanism("case", node, GDP(1))).certificate
+    certificate = certified(mechanism("case", node, GDP(1), labels=("a",))).certificate
     result = dpaudit("verify", file(certificate))
     assert "signature of the regulator" in result.stdout
     for line in result.stdout.splitlines():

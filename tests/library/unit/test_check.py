@@ -173,7 +173,7 @@ def test_the_checks_are_those_expected(kind: str) -> None:
 )
 def test_an_assumption_of_each_status_verifies(status: str, verdict: str) -> None:
     node = Assuming(Gaussian("g", 2), Assumption("weights", "the weights are public", status))  # type: ignore[arg-type]
-    certificate = certified(mechanism("case", node, GDP(0.5))).certificate
+    certificate = certified(mechanism("case", node, GDP(0.5), labels=("g",))).certificate
     listed = status if status == "violated" else "declared"
     assert f"weights ({listed})" in accept(certificate).on_trust
     assert certificate["predicate"]["verdict"]["status"] == verdict

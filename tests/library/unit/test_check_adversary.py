@@ -54,6 +54,7 @@ from tests.library.cli.bench import (
     mechanism,
     rejected,
     renumber,
+    unattacked,
 )
 
 LAPLACE = LaplaceShift(Fraction(1, 3))
@@ -132,8 +133,9 @@ def with_epsilon(text: str, claim: str, predicate: Json) -> None:
 @cache
 def allocated() -> Json:
     node = RandomAllocation(Gaussian("g", Fraction(1, 2)), 4)
-    case = mechanism("case", node, ApproxDP(10, TINY), adjacency="add_remove")
-    return certified(case).certificate
+    claim, labels = ApproxDP(10, TINY), ("g",) * 4
+    case = mechanism("case", node, claim, labels=labels, batches=True, adjacency="add_remove")
+    return unattacked(case).certificate
 
 
 @pytest.mark.quality
@@ -164,7 +166,8 @@ def test_a_propose_test_release_is_the_checkers_own_number() -> None:
     """.2 was certified where the truth is .97."""
     node = ProposeTestRelease(Laplace("test", 4), Gaussian("mean", 5), Fraction(6, 10**6))
     found = certified(mechanism("case", node, ApproxDP(2, TINY))).certificate
-    assert found["predicate"]["verdict"]["status"] == "certified_under_assumptions"
+    assert found["predicate"]["claims"][0]["check"] == "proved"
+    assert not accept(found).unconfirmed
     assert "epsilon does not follow" in rejected(found, lambda p: with_epsilon("0.2", "200", p))
 
 

@@ -182,7 +182,8 @@ def test_what_the_checker_cannot_confirm_is_said() -> None:
 
     node = Repeat(RandomAllocation(Gaussian("gradient", 1), 5), 2)
     claims = ApproxDP(7, DELTA), ApproxDP(4, DELTA)
-    case = mechanism("case", node, *claims, adjacency="add_remove")
+    labels = ("gradient",) * 10
+    case = mechanism("case", node, *claims, labels=labels, batches=True, adjacency="add_remove")
     found = certified(case).certificate
     if conversion_rule(found) != "convert.profile_to_approx":
         pytest.fail("expected the profile route")

@@ -11,8 +11,10 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import held_by
+from dpaudit.certificate.certify import Options, Order, certify
 from dpaudit.curator.curator import Curator
 from dpaudit.kernels.query import Array, Records
+from tests.library.cli.bench import DIGESTS
 from tests.support.examined import Stepping, mechanism
 
 
@@ -182,9 +184,13 @@ def test_a_program_that_was_not_examined_holds_no_records_either() -> None:
     program = Unexamined()
     object.__setattr__(program, "held", table())
     case = replace(mechanism("holds", program), records=lambda: Records(table()))
-    certificate = dp.certify(case, seed=1, trials=200)
-    assert certificate.verdict == "alarm"
-    assert certificate.content["predicate"]["run"] is None
+    assert dp.certify(case, seed=1, trials=200).verdict == "unconfirmed"
+    # Asked to run all the same, it is stopped before it sees the data.
+    order = Order(case, None, "project", DIGESTS)
+    (found,) = certify([order], Options(seed=1, trials=200, run_unproved=True))
+    predicate = found.certificate["predicate"]
+    assert predicate["verdict"]["status"] == "alarm"
+    assert predicate["run"] is None
 
 
 def test_what_records_leaves_in_a_program_stops_it_before_the_run() -> None:

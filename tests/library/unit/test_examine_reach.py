@@ -151,6 +151,38 @@ def test_a_query_that_no_record_moved_is_unconfirmed_and_said_first() -> None:
     assert "Not examined: release" in found.page()
 
 
+@dataclass(frozen=True, eq=False)
+class Heavy:
+    """A sum in which a row with a key on the list counts 38 times: wrong."""
+
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        keys = np.nan_to_num(records.values[records.present, 0], posinf=0.0, neginf=0.0)
+        return np.array([[38.0 * (np.abs(keys - np.floor(123_456.25) - 0.25) < 1e-6).sum()]])
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Wrong(Joined):
+    """Releases it; only records of the hook show what is wrong."""
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("joined", Heavy())
+
+
+def test_without_the_rule_a_wrong_program_that_nothing_moved_is_certified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert verdict_of(Wrong(), records_like=keyed).verdict == "alarm"
+    assert verdict_of(Wrong()).verdict == "unconfirmed"
+    for module in ("certificate.evidence", "check.claims", "check.conformance"):
+        monkeypatch.setattr(f"dpaudit.{module}.gaps", lambda *_: [])
+    assert verdict_of(Wrong()).verdict == "certified under assumptions"
+
+
 def test_a_hook_that_makes_such_records_confirms_it() -> None:
     found = verdict_of(Joined(), records_like=keyed)
     assert found.verdict == "certified under assumptions"

@@ -14,7 +14,7 @@ from dpaudit.certificate.publish import surprises as published
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.report import render_html, render_index, summary_rows
-from tests.library.cli.bench import NoNoise, accept, certified, mechanism, suite
+from tests.library.cli.bench import NoNoise, accept, certified, mechanism, suite, unattacked
 from tests.library.unit.test_report import Outline
 
 PAPER = "A. Author 2024, Corollary 5.7"
@@ -31,8 +31,8 @@ VERDICTS = ("proved", "refuted", "unsupported", "proved")
 @cache
 def certificate() -> dict[str, Any]:
     """One mechanism, claims of one corollary in several readings."""
-    case = mechanism("case", Gaussian("a", 2), GDP(1))
-    found = certified(replace(case, claims=CLAIMS)).certificate
+    case = mechanism("case", Gaussian("a", 2), GDP(1), labels=("a",))
+    found = unattacked(replace(case, claims=CLAIMS)).certificate
     accept(found)
     return found
 
@@ -157,6 +157,6 @@ def test_an_attack_may_refute_what_no_bound_decides() -> None:
         "reading": "",
         "reason": "",
     }
-    found = {"predicate": {"claims": [row]}}
+    found = {"predicate": {"claims": [row], "caveats": []}}
     assert surprises(found, [Outcome.REFUTED]) == ()
     assert len(surprises(found, [Outcome.UNPROVED])) == 1
