@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
@@ -88,7 +88,6 @@ def entry(
     expected: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     build: Build | None = None,
-    reaches: Mapping[str, str] = {},
 ) -> Mechanism:
     """One entry that runs on the RAND data; ``build`` makes its program for other records."""
     return Mechanism(
@@ -102,7 +101,6 @@ def entry(
         records=records,
         evaluate=_evaluate,
         expected=expected,
-        reaches=reaches,
         for_shape=None if build is None else partial(on_rows, build, name, title, claims, source),
     )
 

@@ -144,10 +144,6 @@ accelerated_dp_srgd_theorem_5_12 = entry(
         ),
     ),
     "Theorem 5.12",
-    reaches={
-        "prefix": "at most a twentieth: (8 c_M + 4) L bounds a row's weighted difference over the "
-        "whole ball, and consecutive iterates of a run are far closer than its diameter"
-    },
 )
 
 
