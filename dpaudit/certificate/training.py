@@ -48,6 +48,7 @@ from dpaudit.ledger import Ledger
 from dpaudit.scope import NOT_STATED, Adjacency, name_key
 from dpaudit.storage.files import write_atomically
 
+AUTHORS = "stated by the catalogue's authors, of their runs"
 SPENT = "count its budget as spent; a new draw is a new run, into another --out"
 
 
@@ -95,12 +96,19 @@ def for_records(order: Order, records: Records, name: str) -> Order:
 
     Their number too is left out under add_remove.  A suite made for the mechanism's own data goes
     where the program changes.  Nothing is evaluated: its own held-out rows say nothing here.
+    The authors of a catalogue's mechanism do not speak for whoever runs it: their controller is
+    left out, and the accesses that they state become notes, as theirs.
     Errors: those of the mechanism's ``for_shape``, for a shape that it has no use for.
     """
     count = None if order.mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
     row = tuple(records.values.shape[1:])
     made = order if order.mechanism.for_shape is None else of_shape(order, count, row)
     setting = replace(made.mechanism.setting, data=name)
+    if order.root == "catalogue":
+        notes = (f"{AUTHORS}: {text}" for text in setting.uncovered)
+        setting = replace(
+            setting, controller=NOT_STATED, uncovered=(), notes=(*setting.notes, *notes)
+        )
     mechanism = replace(
         made.mechanism, setting=setting, records=lambda: records, evaluate=None, for_shape=None
     )

@@ -7,13 +7,20 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dpaudit.cli.blackbox import audit_named, is_function
-from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.commands import (
+    as_json_option,
+    echo_json,
+    field_option,
+    quiet,
+    resolve_target,
+)
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter, UnknownTarget, described
 
@@ -113,6 +120,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     "--shape",
     help="Certify TARGETS for records of this shape, such as 500,11, without a run on data.",
 )
+@field_option
 @as_json_option
 def certify(
     targets: tuple[str, ...],
@@ -120,6 +128,7 @@ def certify(
     everything: bool,
     out: Path,
     shape: str | None,
+    stated: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -136,6 +145,7 @@ def certify(
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
     from dpaudit.cli import terminal
+    from dpaudit.storage.fields import fields_given
     from dpaudit.storage.files import writable
 
     if everything == bool(targets) or (everything and shape):
@@ -148,15 +158,16 @@ def certify(
     if everything and shape is not None:
         raise click.UsageError("--shape: give the targets that are made for other records.")
     if everything:
-        _certify_all(given, out, as_json=as_json)
-    make = order_of
+        _certify_all(given, out, fields_given(stated), as_json=as_json)
+    ordered = partial(order_of, stated=fields_given(stated))
+    make: Callable[[str], Order] = ordered
     if shape is not None:
         from dpaudit.certificate.training import of_shape, read_shape
 
         made_for = read_shape(shape)
 
         def make(target: str) -> Order:
-            return of_shape(order_of(target), *made_for)
+            return of_shape(ordered(target), *made_for)
 
     given["keep"] = publish.keeper(out)
     with terminal.progress() as report_progress, quiet():
@@ -256,26 +267,34 @@ def _distinct(orders: Sequence[Order]) -> None:
             raise InvalidParameter(f"two targets name {name!r}: certify them one at a time")
 
 
-def order_of(target: str) -> Order:
-    """The order for a TARGET: a mechanism with its suite and sources, or a release plan."""
+def order_of(
+    target: str, stated: Mapping[str, list[str]] | None = None, *, own_data: bool = False
+) -> Order:
+    """The order for a TARGET: a mechanism with its suite and sources, or a release plan.
+
+    ``stated``: fields that replace those of dpaudit.toml.  ``own_data``: it runs on data of whoever
+    asks, for whom the catalogue's file does not speak.
+    """
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place, suite_of
-    from dpaudit.storage.fields import read_fields
+    from dpaudit.storage.fields import merged, stated_above, stated_in
 
     if target.endswith(".toml"):
         # A release plan, attacked on generated tables.
         from dpaudit.releases import attacked
         from dpaudit.releases.plan import load_plan
 
-        return attacked.order_of(load_plan(Path(target)).plan())
+        return attacked.order_of(load_plan(Path(target), stated or {}).plan())
     resolved = resolve_target(target)
     if resolved.suite is None:
         suite_of(resolved.project, resolved.mechanism)
     root = "catalogue" if resolved.project.root == catalogue_root() else "project"
     files = implementation(resolved.project, resolved.mechanism, resolved.suite)
-    fields = read_fields(resolved.project.root, resolved.project.mechanisms).of(
-        resolved.mechanism.name
-    )
+    if own_data and root == "catalogue":
+        found = stated_above(Path.cwd())
+    else:
+        found = stated_in(resolved.project.root, resolved.project.mechanisms, Path.cwd())
+    fields = merged(found.of(resolved.mechanism.name), stated or {})
     definition = place(resolved.project, resolved.mechanism)
     return Order(resolved.mechanism, resolved.suite, root, files, fields, definition)
 
@@ -307,14 +326,16 @@ def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
 # --- all of a project ----------------------------------------------------------------------------
 
 
-def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+def _certify_all(
+    given: Mapping[str, Any], out: Path, stated: Mapping[str, list[str]], *, as_json: bool
+) -> None:
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
     from dpaudit.cli.terminal import progress
     from dpaudit.storage.files import writable
 
     with progress() as report_progress, quiet():
-        orders, refused = _every_order()
+        orders, refused = _every_order(stated)
         writable(out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
@@ -332,7 +353,9 @@ def orders_of(targets: Sequence[str]) -> list[Order]:
     return list(map(order_of, targets)) if targets else _every_order()[0]
 
 
-def _every_order() -> tuple[list[Order], list[Failed]]:
+def _every_order(
+    given: Mapping[str, list[str]] | None = None,
+) -> tuple[list[Order], list[Failed]]:
     """An order for each mechanism of the project, and the files and suites not loaded.
 
     Errors: UnknownTarget for a project without mechanisms.
@@ -347,7 +370,7 @@ def _every_order() -> tuple[list[Order], list[Failed]]:
         place,
         suite_of,
     )
-    from dpaudit.storage.fields import read_fields
+    from dpaudit.storage.fields import merged, stated_in
 
     project = load(find_root(Path.cwd()))
     root = "catalogue" if project.root == catalogue_root() else "project"
@@ -360,14 +383,14 @@ def _every_order() -> tuple[list[Order], list[Failed]]:
             pairs.append((mechanism, suite_of(project, mechanism)))
         except UnknownTarget as error:
             refused.append(Failed(mechanism.name, error))
-    stated = read_fields(project.root, project.mechanisms)
+    stated = stated_in(project.root, project.mechanisms, Path.cwd())
     orders = [
         Order(
             one,
             suite,
             root,
             implementation(project, one, suite),
-            stated.of(one.name),
+            merged(stated.of(one.name), given or {}),
             place(project, one),
         )
         for one, suite in pairs

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+field_option = click.option(
+    "--field",
+    "stated",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="A statement for the certificate, before dpaudit.toml; repeat it for more. "
+    "`dpaudit fields` lists the names.",
+)
 adjacency_option = click.option(
     "--adjacency",
     type=click.Choice(ADJACENCIES),

@@ -21,7 +21,7 @@ from dpaudit.project.project import Project, implementation
 from dpaudit.report.exports import RULES, findings
 from dpaudit.scope import name_key
 from dpaudit.storage.evidence import Evidence
-from dpaudit.storage.fields import ProjectFields, read_fields
+from dpaudit.storage.fields import ProjectFields, stated_in
 
 Json = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ def check_project(project: Project, folder: Path) -> Checked:
 
     Other JSON files are ignored; a broken certificate is a problem.
     """
-    fields = read_fields(project.root, project.mechanisms)
+    fields = stated_in(project.root, project.mechanisms, Path.cwd())
     problems: list[Problem] = []
     shown: dict[str, Json] = {}
     files = filter(_is_certificate, map(read, sorted(folder.glob("*.json"))))
@@ -97,6 +97,8 @@ def _problems(
         yield Problem(place, "expired", f"on {date}; certify again")
     for finding in [one for one in findings(certificate) if RULES[one.rule][0] == "error"]:
         yield Problem(place, finding.rule, finding.text)
+    if "plan" in {item["name"] for item in predicate["mechanism"]["implementation"]}:
+        return  # A release was drawn once; a plan that changes later makes another release.
     mechanism = project.mechanisms.get(name)
     if mechanism is None:
         text = f"no mechanism is called {name!r} any more; remove it, or certify again"

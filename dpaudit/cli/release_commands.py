@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import ADJACENCIES, as_json_option, echo_json
+from dpaudit.cli.commands import ADJACENCIES, as_json_option, echo_json, field_option
 from dpaudit.errors import DpauditError, InvalidParameter, described
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def _show_plan(table: dict[str, Any]) -> None:
 @click.option("--trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
 @click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
 @ledger_option
+@field_option
 @as_json_option
 def release(
     file: Path,
@@ -218,6 +219,7 @@ def release(
     trials: int,
     no_ledger: bool,
     url: str | None,
+    stated: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Publish the release in FILE of the table in --data, after its ledger is charged.
@@ -229,8 +231,9 @@ def release(
     from dpaudit.cli.terminal import progress
     from dpaudit.releases.plan import load_plan
     from dpaudit.releases.publish import NO_LEDGER, publish
+    from dpaudit.storage.fields import fields_given
 
-    planned = load_plan(file).plan()
+    planned = load_plan(file, fields_given(stated)).plan()
     if no_ledger and url is not None:
         raise click.UsageError("give either --ledger or --no-ledger")
     ledger = NO_LEDGER if no_ledger else _ledger(planned.release, url)

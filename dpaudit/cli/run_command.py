@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.cli.commands import as_json_option, echo_json, field_option, quiet
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -39,27 +39,32 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--delta", help="With --ledger: the delta of the charge, for accounts that add deltas."
 )
+@field_option
 @as_json_option
-def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> None:
+def run(
+    target: str, *, data: Path, out: Path, stated: tuple[str, ...], as_json: bool, **given: Any
+) -> None:
     """Run TARGET once on the records in --data, and save its output and certificate.
 
     The mechanism is adapted to the data's shape if it supports this, attacked on generated records,
     and charged to the ledger.  Then it runs with the operating system's entropy, and OUT.npz,
     OUT.json and OUT.html are written.  A second run is refused; a run that was interrupted before
-    it drew noise resumes.
+    it drew noise resumes.  The certificate states what --field and the dpaudit.toml here state, and
+    nothing that the authors of a catalogue's mechanism state of their own runs.
     """
     from dpaudit.certificate.certify import Options
     from dpaudit.certificate.training import train
     from dpaudit.cli.audit_commands import order_of
     from dpaudit.cli.terminal import progress, verdicts
     from dpaudit.curator.files import read_records
+    from dpaudit.storage.fields import fields_given
     from dpaudit.storage.files import writable
 
     if out.suffix != ".npz":
         raise InvalidParameter(f"--out {out}: expected a name that ends in .npz")
     account = _account(given)
     writable(out.parent)
-    order = order_of(target)
+    order = order_of(target, fields_given(stated), own_data=True)
     records = read_records(data, label=given["label"], unit=given["unit"], rows=given["rows"])
     with progress() as report, quiet():
         options = Options(

@@ -39,7 +39,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
     release, schema = plan.release, plan.release.schema
     rows = "one row" if schema.rows == 1 else f"at most {schema.rows} rows"
     return Mechanism(
-        name="release",
+        name=release.name,
         title=release.title,
         source=f"plan {release.digest}",
         program=ReleaseProgram(plan, GeneratedTables(release)),
@@ -74,13 +74,19 @@ def order_of(plan: Plan) -> Order:
     digests = {"plan": plan.release.digest}
     mechanism, suite = mechanism_of(plan), suite_of(plan)
     # The program that is attacked is the mechanism's own.
-    return Order(mechanism, replace(suite, program=mechanism.program), "project", digests)
+    return Order(
+        mechanism,
+        replace(suite, program=mechanism.program),
+        "project",
+        digests,
+        {name: list(lines) for name, lines in plan.release.fields.items()},
+    )
 
 
 def suite_of(plan: Plan, trials: int = 20_000) -> Suite:
     """The audit of a plan on the generated neighbours that move it most."""
     return Suite(
-        mechanism="release",
+        mechanism=plan.release.name,
         program=ReleaseProgram(plan, GeneratedTables(plan.release)),
         neighbours=neighbours_of(plan),
         trials=trials,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,11 +49,13 @@ from dpaudit.releases.queries import (
 )
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
+from dpaudit.storage.fields import fields_of, merged, stated_above
 from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import MOST_CELLS, Schema, refuse_groups, schema_of
 from dpaudit.tabular.schema import refuse_unknown
 
 DIGITS = 6
+LONGEST_NAME = 80  # characters of a certificate's name that are taken from a title
 ROUNDS = 12
 # Parts of the budget: how far apart the ends of an epsilon are, first and then; what may be left.
 ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
@@ -79,6 +84,7 @@ class Release:
     ``title`` and ``schema`` and the rest together are the release: it is charged and drawn once.
     ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
     ``ledger``: where it is charged, a path from ``folder``; ``controller``: who answers for it.
+    ``fields``: statements for its certificate, by the names of dpaudit.toml; no part of the digest.
     Errors: InvalidParameter for two items of one name, or anything that does not fit.
     """
 
@@ -91,6 +97,7 @@ class Release:
     ledger: str | None = None
     controller: str = NOT_STATED
     folder: Path = Path()
+    fields: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
@@ -117,7 +124,7 @@ class Release:
         return Scope(self.adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT)
 
     def row(self) -> dict[str, Any]:
-        """Everything but where it is charged, as JSON."""
+        """Everything but where it is charged and what is stated of it, as JSON."""
         return {
             "title": self.title,
             "schema": self.schema.row(),
@@ -126,6 +133,20 @@ class Release:
             "items": [item.row() for item in self.items],
             "post": [step.row() for step in self.post],
         }
+
+    @cached_property
+    def name(self) -> str:
+        """The name of its certificate, from the title: lower-case letters, digits and ``_``.
+
+        A title that cannot be spelt so is told from others by eight digits of its SHA-256.
+        """
+        decomposed = unicodedata.normalize("NFKD", self.title)
+        plain = "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
+        name = re.sub("[^a-z0-9]+", "_", plain).strip("_")
+        if not plain.isascii() or not name or len(name) > LONGEST_NAME:
+            digits = sha256(self.title.encode()).hexdigest()[:8]
+            name = f"{name[:LONGEST_NAME]}_{digits}".strip("_")
+        return name if name[0].isalpha() else f"release_{name}"
 
     @cached_property
     def digest(self) -> str:
@@ -260,16 +281,20 @@ class PlannedMargins(Margins):
         return float(leaf.epsilon) / part.by(self.adjacency)
 
 
-def load_plan(path: Path) -> Release:
+def load_plan(path: Path, stated: Mapping[str, Sequence[str]] | None = None) -> Release:
     """The release that a TOML file states; ``docs/releases.md`` lists its keys.
 
+    Its fields are those of the nearest dpaudit.toml above it, then its own, then ``stated``; a
+    later source replaces a field of an earlier one.
     Errors: InvalidParameter for a file that cannot be read, and for every key that does not fit.
     """
     table = read_toml(path)
     try:
-        return release_of(table, path.parent)
+        release = release_of(table, path.parent)
     except InvalidParameter as error:
         raise InvalidParameter(f"{path}: {error}") from None
+    fields = merged(stated_above(path.parent).of(""), release.fields, stated or {})
+    return replace(release, fields=fields)
 
 
 def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
@@ -278,7 +303,12 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     ``folder``: where programs and the ledger are looked up from.
     """
     known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
-    refuse_unknown(table, known, "plan")
+    refuse_unknown(table, known | {"fields"}, "plan")
+    fields = fields_of(table.get("fields", {}), "plan: [fields]", folder)
+    if "controller" in table:
+        if "controller" in fields:
+            raise InvalidParameter("plan.controller: [fields] states it too; leave one of them out")
+        fields |= fields_of({"controller": str(table["controller"])}, "plan", folder)
     for name in ("title", "adjacency", "budget", "table", "items"):
         if name not in table:
             raise InvalidParameter(f"plan.{name}: missing")
@@ -304,6 +334,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         ledger=table.get("ledger"),
         controller=str(table.get("controller", NOT_STATED)),
         folder=folder,
+        fields=fields,
     )
 
 

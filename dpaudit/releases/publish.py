@@ -398,7 +398,7 @@ def _before(
         ]
         entries = {str(entry.body["kind"]): entry for entry in own}
     ended = entries.get(RELEASED)
-    page = targets["json"].parent / CERTIFICATE / targets["json"].name
+    page = targets["json"].parent / CERTIFICATE / f"{release.name}.json"
     open_ = targets["marker"].exists() if ledger is None else CHARGED in entries and ended is None
     if not ours or not (open_ or (certificate and not page.exists() and (ledger is None or ended))):
         raise LedgerRefused(

@@ -66,7 +66,8 @@ def banner(predicate: Json, mismatch: str) -> Banner:
 def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
-    unknown = say("not stated")
+    controller = words.embedded(scope["controller"])
+    unknown = say("not stated by {name}", name=controller) if controller else say("not stated")
     # The line about the attacks already says that a stand-in was attacked.
     caveats = [
         # The section "What is protected" lists the lines.

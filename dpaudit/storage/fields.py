@@ -1,7 +1,9 @@
 """``dpaudit.toml``: facts about a release that a person states, because no program can know them.
 
 A project's root holds one such file.  ``[fields]`` holds for all mechanisms, ``[mechanisms.NAME]``
-for one; ``[budgets."DATA SOURCE"]`` holds the budgets for `dpaudit budget`.
+for one; ``[budgets."DATA SOURCE"]`` holds the budgets for `dpaudit budget`.  The same names are the
+keys of a plan's ``[fields]`` and of ``--field NAME=TEXT``.  Statements are those of whoever runs a
+mechanism: the shipped catalogue's file speaks for the catalogue's own reports only.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.storage.roots import catalogue_root, is_root, root_above
 from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
@@ -94,6 +97,64 @@ def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
         },
         {name: _budget(rows, f"{path}: [budgets.{name!r}]") for name, rows in budgets.items()},
     )
+
+
+def stated_in(root: Path, mechanisms: Iterable[str], start: Path) -> ProjectFields:
+    """The statements for certificates of a root's mechanisms, made by somebody in ``start``.
+
+    They are those of the root's file.  For the shipped catalogue, seen from a folder outside of it,
+    they are the ``[fields]`` of the nearest file above ``start``: its ``[mechanisms.NAME]`` are for
+    mechanisms of that project.
+    Errors: as :func:`read_fields`.
+    """
+    if root != catalogue_root() or root_above(start) == root:
+        return read_fields(root, mechanisms)
+    return stated_above(start)
+
+
+def stated_above(start: Path) -> ProjectFields:
+    """The ``[fields]`` of the nearest file at or above a folder, up to a project's root.
+
+    The catalogue's own file is nobody else's, so nothing is read from it.
+    Errors: as :func:`read_fields`.
+    """
+    for folder in (start.resolve(), *start.resolve().parents):
+        if folder == catalogue_root():
+            break
+        if (folder / FILE).is_file():
+            return ProjectFields(read_fields(folder).common)
+        if is_root(folder):
+            break
+    return ProjectFields()
+
+
+def fields_given(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The fields of options ``NAME=TEXT``; a name that is repeated has several lines.
+
+    Errors: InvalidParameter for an unknown name, an empty text, or a date that is none.
+    """
+    table: dict[str, list[str]] = {}
+    for text in texts:
+        name, separator, line = text.partition("=")
+        if not separator:
+            raise InvalidParameter(f"--field {text[:60]!r}: expected NAME=TEXT")
+        table.setdefault(name.strip(), []).append(line)
+    return fields_of(table, "--field", Path())
+
+
+def fields_of(value: Any, place: str, folder: Path) -> dict[str, list[str]]:
+    """The fields of a table, in order; ``sbom`` is a file's path from ``folder``.
+
+    Errors: InvalidParameter, with the place and the key.
+    """
+    read = _fields(value, place, folder)
+    return {name: list(read[name]) for name in FIELDS if name in read}
+
+
+def merged(*sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Fields of several sources in order; a later source replaces a field of an earlier one."""
+    last = {name: lines for source in sources for name, lines in source.items()}
+    return {name: list(last[name]) for name in FIELDS if name in last}
 
 
 def missing(fields: Mapping[str, Any]) -> list[str]:

@@ -185,7 +185,7 @@ def test_a_release_writes_exact_values_with_their_certificate(published: Any) ->
 
     table = pq.read_table(folder / "out" / "release.parquet").to_pylist()
     assert [row["value"] for row in table] == [row["value"] for row in rows]
-    verified = run("verify", str(folder / "out" / "certificate" / "release.json"))
+    verified = run("verify", str(folder / "out" / "certificate" / "people_2026.json"))
     assert verified.exit_code == 0, verified.output
 
 
@@ -210,7 +210,7 @@ def test_a_published_certificate_is_made_again_from_its_plan_alone(
     """Of made-up tables; whatever opens a file of data raises here."""
     folder, _ = published
     monkeypatch.setattr(source, "_file", forbidden)
-    certificate = str(folder / "out" / "certificate" / "release.json")
+    certificate = str(folder / "out" / "certificate" / "people_2026.json")
     plan = str(folder / "plan.toml")
     again = run("verify", certificate, "--replay", "--fresh", "--plan", plan, "--seconds", "60")
     assert again.exit_code == 0, again.output
@@ -243,10 +243,10 @@ def test_certify_of_a_plan_opens_no_data_and_is_made_again_without_any(
         command = ("certify", "plan.toml", "--seed", "1", "--trials", "300")
         found = run(*command)
         assert found.exit_code == 0, found.output
-        predicate = json.loads((place / "reports" / "release.json").read_bytes())["predicate"]
+        predicate = json.loads((place / "reports" / "people_2026.json").read_bytes())["predicate"]
         assert predicate["run"] is None
         assert predicate["reproduce"]["command"] == " ".join(("dpaudit", *command))
-        assert (place / "reports" / "release.html").exists()
+        assert (place / "reports" / "people_2026.html").exists()
         tried = predicate.pop("conformance")
         made.append((predicate, [row["check"] for row in tried]))
         assert not [row for row in tried if row["status"] == "broken"]

@@ -448,7 +448,7 @@ def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     """Delete the entropy of the run, or the row that noise was drawn exactly, and it does not."""
     done = publish(counted, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
     assert done.verdict == "certified"
-    written = json.loads((tmp_path / "certificate" / "release.json").read_text())
+    written = json.loads((tmp_path / "certificate" / "t.json").read_text())
     predicate = written["predicate"]
     assert {row["status"] for row in predicate["assumptions"]} == {"enforced"}
     content = (tmp_path / "release.json").read_bytes()
@@ -472,7 +472,7 @@ def test_choices_by_ranks_and_counts_read_certified(tmp_path: Path) -> None:
     done = publish(plan, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
     assert done.verdict == "certified"
     assert [row.statistic for row in done.rows][2:] == ["rank"]
-    written = json.loads((tmp_path / "certificate" / "release.json").read_text())
+    written = json.loads((tmp_path / "certificate" / "t.json").read_text())
     assert {row["status"] for row in written["predicate"]["assumptions"]} == {"enforced"}
 
 
