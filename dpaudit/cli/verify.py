@@ -108,6 +108,12 @@ EXIT_CODES = {
     "without private data.",
 )
 @click.option(
+    "--published",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of a release or run, compared with its certificate: changed, missing and "
+    "additional files are named, and each changed cell of a release's tables.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(1, 3600),
     default=20.0,
@@ -130,6 +136,7 @@ def verify(
     replay: bool,
     fresh: bool,
     plan: Path | None,
+    published: Path | None,
     seconds: float,
     threshold: int | None,
     as_json: bool,
@@ -144,6 +151,8 @@ def verify(
     from dpaudit.check.process import verify_files
     from dpaudit.cli import terminal
 
+    if published is not None and len(files) != 1:
+        raise click.UsageError("--published: give the one certificate of that folder.")
     most = _number(max_epsilon, "--max-epsilon")
     largest = _number(max_delta, "--max-delta")
     signers = known_signers(**given)
@@ -159,6 +168,11 @@ def verify(
         if row["verified"]:
             other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
+            if published is not None:
+                from dpaudit.releases.published import differences
+
+                found = differences(one.certificate, one.file.path, published)
+                missing += [("required", text) for text in found]
             refused = [] if rules is None else rules.refusals(row, one.certificate)
             missing += [("policy", text) for text in refused]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 import sqlite3
 from fractions import Fraction
 from functools import partial
@@ -219,6 +220,30 @@ def test_a_published_certificate_is_made_again_from_its_plan_alone(
     other = run("verify", certificate, "--replay", "--plan", str(tmp_path / "plan.toml"))
     assert other.exit_code == 14
     assert "plan: another file than the certificate's" in other.output
+
+
+@pytest.mark.quality
+def test_a_digit_changed_after_publication_fails_verification(
+    published: Any, tmp_path: Path
+) -> None:
+    folder, _ = published
+    shutil.copytree(folder / "out", tmp_path / "out")
+    certificate = str(tmp_path / "out" / "certificate" / "people_2026.json")
+    command = ("verify", certificate, "--published", str(tmp_path / "out"))
+    as_published = run(*command)
+    assert as_published.exit_code == 0, as_published.output
+    table = tmp_path / "out" / "release.csv"
+    header, first, *rest = table.read_text().splitlines()
+    cells = first.split(",")
+    place = header.split(",").index("value")
+    before, cells[place] = cells[place], "999999"
+    table.write_text("\n".join([header, ",".join(cells), *rest, ""]))
+    changed = run(*command, "--json")
+    assert changed.exit_code == 14
+    (missing,) = json.loads(changed.stdout)[0]["missing"]
+    assert missing.startswith("release.csv, row 1 (")
+    assert f"column value: '999999' is published, '{before}' certified" in missing
+    assert "--published" in run("verify", certificate, certificate, *command[2:]).output
 
 
 def forbidden(*_: object) -> None:

@@ -1,0 +1,142 @@
+"""Published files against the certificate of their run: by digest, and of tables by value.
+
+A certificate names the output's file by its SHA-256.  A release's output is its JSON, from which
+its CSV and Parquet are made; so each of their cells is compared with the value in the JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dpaudit.releases.publish import files_of, targets_of
+from dpaudit.storage.evidence import strict_json
+
+Table: TypeAlias = list[dict[str, Any]]
+MOST_SHOWN = 20  # differing cells of one file that are named; their number is said too
+LONGEST = 60  # characters of a cell in a message
+INDEX = "index.html"  # of certificates, beside them
+
+
+def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> list[str]:
+    """The files of a folder that are not as the certificate says, one line each.
+
+    ``file``: the certificate's own.  Changed, missing and additional files are named, and of a
+    release's tables each changed cell by its file, row and column, with both values.
+    """
+    run = certificate["predicate"]["run"]
+    output = None if run is None else run["output"]
+    if output is None:
+        return ["nothing was published with it: the certificate names no output"]
+    name = output["name"]
+    if Path(name).name != name:
+        return [f"{name[:LONGEST]!r}: the certificate names no plain file"]
+    targets = {"output": folder / name}
+    certified, tables = _certified(targets["output"], output["digest"]["sha256"]), []
+    if _is_release(certificate):
+        kinds = targets_of(folder, Path(name).stem)
+        targets = {kind: kinds[kind] for kind in ("json", "csv", "parquet")}
+        if targets["json"].is_file():
+            tables = list(_changed_cells(targets, certified=certified))
+    missing = [f"{path.name}: missing" for path in targets.values() if not path.is_file()]
+    changed = [] if certified else [f"{name}: not the certified file (another SHA-256)"]
+    if missing and missing[0].startswith(f"{name}:"):
+        changed = []
+    return [*missing, *changed, *tables, *_additional(folder, set(targets.values()), file)]
+
+
+def _certified(path: Path, digest: str) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
+
+
+def _is_release(certificate: Mapping[str, Any]) -> bool:
+    """Whether a certificate is of a release plan."""
+    files = certificate["predicate"]["mechanism"]["implementation"]
+    return [one["name"] for one in files] == ["plan"]
+
+
+def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[str]:
+    """The cells of the CSV and the Parquet that differ from the JSON, one line each."""
+    source = targets["json"].name
+    try:
+        made = files_of(strict_json(targets["json"].read_bytes()), {**targets})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        yield f"{source}: not the JSON of a release ({type(error).__name__})"
+        return
+    for kind, read in (("csv", _csv), ("parquet", _parquet)):
+        path = targets[kind]
+        if not path.is_file():
+            continue
+        try:
+            found = read(path.read_bytes())
+        except (ValueError, TypeError, OSError, csv.Error) as error:
+            yield f"{path.name}: not a table ({type(error).__name__})"
+            continue
+        expected = read(made[path])
+        cells = list(_cells(found, expected))
+        owner = "certified" if certified else f"in {source}"
+        for place, here, there in cells[:MOST_SHOWN]:
+            yield f"{path.name}, {place}: {_shown(here)} is published, {_shown(there)} {owner}"
+        if len(cells) > MOST_SHOWN:
+            yield f"{path.name}: {len(cells) - MOST_SHOWN} more cells differ"
+        if len(found) != len(expected):
+            yield f"{path.name}: {len(found)} rows, {len(expected)} {owner}"
+
+
+def _cells(found: Table, expected: Table) -> Iterator[tuple[str, Any, Any]]:
+    for number, (row, other) in enumerate(zip(found, expected, strict=False), start=1):
+        label = ", ".join(str(other[name]) for name in ("item", "keys", "statistic") if other[name])
+        for column in dict.fromkeys([*other, *row]):
+            if row.get(column) != other.get(column):
+                place = f"row {number} ({label[:LONGEST]}), column {column}"
+                yield place, row.get(column), other.get(column)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(str(value)[:LONGEST])
+
+
+def _csv(content: bytes) -> Table:
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
+    longest = max(map(len, rows), default=0)
+    names = _distinct((rows[0] if rows else []), longest)
+    return [dict(zip(names, row, strict=False)) for row in rows[1:]]
+
+
+def _parquet(content: bytes) -> Table:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(io.BytesIO(content))
+    names = _distinct(table.column_names, table.num_columns)
+    rows: Table = table.rename_columns(names).to_pylist()
+    return rows
+
+
+def _distinct(names: Sequence[str], count: int) -> list[str]:
+    """Names of ``count`` columns; one that is missing or repeated is named by its place."""
+    padded = [*names, *[""] * (count - len(names))]
+    return [
+        name if name and name not in padded[:place] else f"column {place + 1} {name}".strip()
+        for place, name in enumerate(padded)
+    ]
+
+
+def _additional(folder: Path, named: set[Path], certificate: Path) -> list[str]:
+    """The files of a folder that neither a certificate names nor lie beside it under its name."""
+    beside, stem = certificate.resolve().parent, f"{certificate.name.removesuffix('.json')}."
+    return [
+        f"{path.relative_to(folder)}: not named by the certificate"
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir()
+        and path not in named
+        and not (
+            path.resolve().parent == beside and (path.name == INDEX or path.name.startswith(stem))
+        )
+    ]
