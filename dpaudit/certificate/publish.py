@@ -235,17 +235,21 @@ def index_of(out: Path) -> Path:
     return page
 
 
-def write_one(result: Certified, out: Path, store: Path | None = None) -> Files:
+def write_one(
+    result: Certified, out: Path, store: Path | None = None, name: str | None = None
+) -> Files:
     """A certificate and its page; beside its output, and named like it, where one was drawn.
 
-    ``store``: where the audits' finished batches are.
+    ``store``: where the audits' finished batches are.  ``name``: of the files, instead of these.
     Errors: InternalError, before anything is written, where it fails our own check.
     """
     check_own(result.certificate, store)
     run = result.certificate["predicate"]["run"]
     kept = run.get("output") if run else None
-    name = result.mechanism.name
-    files = files_of(Path(kept["name"]).stem, out) if kept else unused(name, out)
+    if kept:
+        files = files_of(name or Path(kept["name"]).stem, out)
+    else:
+        files = unused(name or result.mechanism.name, out)
     page = render_html(result.certificate).encode()
     contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
     try:

@@ -326,7 +326,7 @@ def publish(
             once.row()
             return once.done
         made = certified(plan, trials, progress, once.row, file)
-        pages = certificates.write_one(made, out / CERTIFICATE)
+        pages = certificates.write_one(made, out / CERTIFICATE, name=release.name)
         certificates.index_of(out / CERTIFICATE)
         return replace(
             once.done,
