@@ -47,6 +47,7 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
         confidence=given["confidence"],
         refute_at=given["refute_at"],
         seed=secrets.randbits(64) if seed is None else seed,
+        generator=given["generator"],
         attack=attack if attack in (None, "bits") else _function(attack),
     )
     echo_json(result.to_json()) if as_json else click.echo(result.details)

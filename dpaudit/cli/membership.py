@@ -22,6 +22,7 @@ OWN = (
     "data", "scores", "column", "attack", "models", "claim", "released", "population", "label",
     "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
     "commitment", "confidence", "refute_at",
+    "generator",
 )  # fmt: skip
 
 
@@ -41,6 +42,12 @@ def membership_options(command: Command) -> Command:
             "--attack",
             help="For training: names such as lira,rmia; by default all that apply. For a "
             "function: bits, or MODULE:FUNCTION that scores its outputs.",
+        ),
+        click.option(
+            "--generator",
+            type=click.Choice(["recorded"]),
+            help="For a function that takes a NumPy generator: solve for the noise that gives the "
+            "same outputs on the other data set, and bound from likelihoods as well.",
         ),
         click.option(
             "--models",

@@ -36,6 +36,7 @@ from dpaudit.audit.blackbox.findings import (
     stream_findings,
 )
 from dpaudit.audit.blackbox.judge import Counted, Examined, report
+from dpaudit.audit.blackbox.likely import recorded_audit, with_recorded
 from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import (
     CallFailed,
@@ -72,6 +73,7 @@ def audit_function(
     refute_at: float | str = 1e-4,
     seed: int,
     attack: Attack = None,
+    generator: str | None = None,
 ) -> FunctionAudit:
     """Test a claim about a mechanism on the neighbouring data sets ``d0`` and ``d1``.
 
@@ -89,6 +91,13 @@ def audit_function(
     that returns one score each, large where it looks like ``d0``: then its thresholds are the only
     events chosen on training draws.
 
+    ``generator``: "recorded" adds a bound from exact likelihoods, which sees what is too rare to be
+    counted.  The mechanism is given a NumPy generator that hands out recorded noise, the noise that
+    gives the same output on the other data set is solved for and run there, and trials are drawn
+    where their privacy loss is large.  It holds if outputs are one-to-one in the noise, which is
+    tested; where they are not, or noise is drawn otherwise, ``recorded.why_not`` says so and the
+    audit is the plain one.  Else either has half of the error.
+
     Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
     wrong shapes; the message names the call.
     Source: Ding, Wang, Wang, Zhang and Kifer (2018); Berger and Boos (1994) for the test.
@@ -102,15 +111,19 @@ def audit_function(
     >>> str(found.verdict), found.epsilon_lower > 1.5
     ('refuted', True)
     """
-    terms = checked_terms(claim, trials, confidence, refute_at, seed, attack)
+    asked = terms = checked_terms(claim, trials, confidence, refute_at, seed, attack, generator)
     sampler = Sampler(checked_mechanism(mechanism), (d0, d1), terms.seed)
     started, before = perf_counter(), _fingerprint(d0, d1)
+    recorded = recorded_audit(mechanism, (d0, d1), terms.halved) if generator else None
+    if recorded is not None and recorded.trials:
+        terms = terms.halved
     examined = _examine(sampler, terms)
     if _fingerprint(d0) == _fingerprint(d1) is not None:
         examined = replace(examined, findings=(*examined.findings, Finding.EQUAL_DATA))
     if _fingerprint(d0, d1) != before:
         raise InvalidParameter("mechanism: it changes its data set; give it one that it copies")
-    return report(sampler, terms, examined, perf_counter() - started)
+    found = report(sampler, terms, examined, perf_counter() - started)
+    return found if recorded is None else with_recorded(found, recorded, asked)
 
 
 def _examine(sampler: Sampler, terms: Terms) -> Examined:

@@ -170,10 +170,12 @@ def _reproducer(sampler: Sampler, terms: Terms, shown: Counted, examined: Examin
         for name, value in terms.target.guarantee.parameters.items()
         if name not in ("label", "source")
     )
+    asked = terms.asked or terms
+    more = "" if asked.generator is None else f", generator={asked.generator!r}"
     again = (
         f"from dpaudit import {node}, audit_function\n"
         f"print(audit_function(mechanism, d0, d1, claim={node}({inside}), trials={terms.trials}, "
-        f"confidence={terms.confidence!r}, refute_at={terms.refute_at!r}, seed={terms.seed}))"
+        f"confidence={asked.confidence!r}, refute_at={asked.refute_at!r}, seed={asked.seed}{more}))"
     )
     single = bool(SINGLE & set(examined.findings))
     return reproducer(sampler, shown.question.event, again, terms.trials, single=single)

@@ -4,13 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpaudit.audit.blackbox.claims import Tally
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.findings import EXPLANATIONS, Finding
 from dpaudit.audit.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A lower bound from likelihoods of trials with recorded noise; ``why_not`` says why none.
+
+    ``lower``: in the claim's measure, at half of the audit's error.  ``p_value``: of the claim.
+    ``trials`` were counted; ``pilots`` chose the proposal.  ``unconfirmed``: counted trials that
+    show nothing, because no noise was found that gives the same output on the other data set.
+    ``numbers``: of noise a trial.  ``solved``: of which maps.  ``side``: the data set that was run.
+    """
+
+    lower: float = 0.0
+    p_value: float = 1.0
+    trials: int = 0
+    pilots: int = 0
+    unconfirmed: int = 0
+    numbers: int = 0
+    solved: str = ""
+    side: int = 0
+    why_not: str = ""
+
+    @property
+    def assumption(self) -> str:
+        """What the bound rests on; empty where there is none."""
+        if self.why_not:
+            return ""
+        return (
+            f"outputs are one-to-one in the noise ({self.numbers} numbers a trial): in all trials "
+            f"they were {self.solved}, and running d{1 - self.side} with the solved noise gave the "
+            f"same output in {self.trials - self.unconfirmed:,}"
+        )
+
+    def words(self, measure: str) -> str:
+        """A sentence for a terminal or a page."""
+        if self.why_not:
+            return f"from likelihoods: none, the plain audit stands alone: {self.why_not}"
+        return (
+            f"from likelihoods of {self.trials:,} trials of d{self.side}: {measure} >= "
+            f"{self.lower:.5g} (p-value {self.p_value:.2g}), if {self.assumption}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields, with the assumption."""
+        return {**asdict(self), "assumption": self.assumption}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,7 +68,8 @@ class FunctionAudit:
     ``epsilon_lower`` epsilon at ``delta``, both at ``confidence``.  ``event`` favours the data set
     ``favours`` (0 or 1); a claim on divergences may be refuted by means of a score instead, which
     ``reason`` then says.  ``smallest_showable``: the smallest true value of ``measure`` that these
-    trials would have refuted the claim with, half the time, at the best event.
+    trials would have refuted the claim with, half the time, at the best event.  ``recorded``: the
+    bound from likelihoods, where ``generator="recorded"`` asked for it.
     """
 
     verdict: Verdict
@@ -47,6 +93,7 @@ class FunctionAudit:
     seed: int
     reproducer: str
     seconds: Mapping[str, float]
+    recorded: Recorded | None = None
 
     @property
     def event_text(self) -> str:
@@ -87,6 +134,7 @@ class FunctionAudit:
             "seed": self.seed,
             "reproducer": self.reproducer,
             "seconds": dict(self.seconds),
+            "recorded": None if self.recorded is None else self.recorded.to_json(),
         }
         return {
             k: str(v) if isinstance(v, float) and not math.isfinite(v) else v
@@ -107,6 +155,8 @@ class FunctionAudit:
 
         shown = f"{self.measure} >= {self.lower:.4g} at {self.confidence:.0%} confidence"
         rows = [("verdict", f"{self.verdict}: {self.reason}"), ("shown", shown)]
+        if self.recorded is not None:
+            rows.append(("recorded noise", self.recorded.words(self.measure)))
         return card(self.claim, [*rows, ("event", self.event_text)])
 
     @property
@@ -120,4 +170,6 @@ class FunctionAudit:
             f"{self.trials:,} draws a side would show {self.measure} from about "
             f"{self.smallest_showable:.4g}",
         ]
+        if self.recorded is not None:
+            lines.append(self.recorded.words(self.measure))
         return "\n".join(lines + [f"{f}: {EXPLANATIONS[f]}" for f in self.findings])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit import engine
 from dpaudit.audit.blackbox.cells import batches_of, measured
 from dpaudit.audit.blackbox.choice import FEATURE_PENALTY, PLAIN_PENALTY, candidates
 from dpaudit.audit.blackbox.domains import Pair, pairs_of_domain
@@ -19,7 +20,6 @@ from dpaudit.audit.blackbox.features import Feature, features_of
 from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import CallFailed, Mechanism, Part, Sampler, checked_mechanism
 from dpaudit.audit.blackbox.terms import Attack, checked_terms
-from dpaudit.audit.engine import generator
 
 MOST_PAIRS = 96
 FAR_PAIRS = 64
@@ -76,6 +76,7 @@ def audit_domain(
     refute_at: float | str = 1e-4,
     seed: int,
     attack: Attack = None,
+    generator: str | None = None,
 ) -> DomainAudit:
     """Test a claim about a mechanism on the neighbours of a domain that speak most against it.
 
@@ -101,11 +102,11 @@ def audit_domain(
     >>> str(found.verdict), found.pairs
     ('refuted', 2)
     """
-    terms = checked_terms(claim, trials, confidence, refute_at, seed, attack)
+    terms = checked_terms(claim, trials, confidence, refute_at, seed, attack, generator)
     started = perf_counter()
     pairs = _thinned(
-        pairs_of_domain(domain, relation, generator(seed, (SEARCH_RUN,))),
-        generator(seed, (SEARCH_RUN, 1)),
+        pairs_of_domain(domain, relation, engine.generator(seed, (SEARCH_RUN,))),
+        engine.generator(seed, (SEARCH_RUN, 1)),
     )
     race = Race(checked_mechanism(mechanism), seed, terms.target.edge, trials)
     best = race.winner(pairs)
@@ -119,6 +120,7 @@ def audit_domain(
         refute_at=refute_at,
         seed=seed,
         attack=attack,
+        generator=generator,
     )
     return DomainAudit(*best, audit, len(pairs), seconds)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -34,6 +34,14 @@ class Terms:
     refute_at: float
     seed: int
     attack: Attack = None
+    generator: str | None = None
+    asked: Terms | None = None
+
+    @property
+    def halved(self) -> Terms:
+        """The same at half of each error; ``asked`` keeps these."""
+        confidence, refute_at = (1 + self.confidence) / 2, self.refute_at / 2
+        return replace(self, confidence=confidence, refute_at=refute_at, asked=self)
 
     @property
     def own_score(self) -> OwnScore | None:
@@ -64,6 +72,7 @@ def checked_terms(
     refute_at: float | str,
     seed: int,
     attack: Attack = None,
+    generator: str | None = None,
 ) -> Terms:
     """Errors: InvalidParameter for a value outside its domain, before anything is drawn."""
     if type(trials) is not int or not LEAST_TRIALS <= trials <= MOST_TRIALS:
@@ -80,4 +89,6 @@ def checked_terms(
         raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
     if attack is not None and attack != "bits" and not callable(attack):
         raise InvalidParameter(f"attack = {attack!r}: expected None, 'bits' or a function")
-    return Terms(EventTest.of(claim), trials, shown, refuting, seed, attack)
+    if generator not in (None, "recorded"):
+        raise InvalidParameter(f"generator = {generator!r}: expected None or 'recorded'")
+    return Terms(EventTest.of(claim), trials, shown, refuting, seed, attack, generator)

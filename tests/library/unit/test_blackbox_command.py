@@ -121,3 +121,13 @@ def test_every_measure_can_be_claimed() -> None:
 
 def test_one_verb_attacks() -> None:
     assert "attack" not in main.commands
+
+
+def test_recorded_noise_is_an_option(flipping: list[str]) -> None:
+    given = ["flipping:laplace", "0", "1", "--claim", "0.98", "--generator", "recorded", *flipping]
+    done = CliRunner().invoke(main, ["audit", *given])
+    assert done.exit_code == 1
+    shown = json.loads(done.stdout)["recorded"]
+    assert "one-to-one in the noise" in shown["assumption"]
+    assert 0.99 < shown["lower"] <= 1
+    assert "from likelihoods" in CliRunner().invoke(main, ["audit", *given[:-1]]).stdout
