@@ -18,6 +18,7 @@ import click
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
+from dpaudit.cli.diff_command import diff
 from dpaudit.cli.fields_command import fields
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
@@ -251,6 +252,7 @@ for command in (
     *COMPLIANCE_COMMANDS,
     *COMMANDS,
     *RELEASE_COMMANDS,
+    diff,
     fields,
     mutate_command,
     run,

@@ -1,0 +1,51 @@
+"""`dpaudit diff`: what changed between two certificates."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json
+from dpaudit.errors import CertificateRejected, described
+
+BROKEN = 10  # exit status, as of `verify`
+MOST_SHOWN = 12  # changes of one part that are shown in words
+
+
+@click.command("diff")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@as_json_option
+def diff(old: Path, new: Path, *, as_json: bool) -> None:
+    """Show what changed from certificate OLD to certificate NEW; both must verify.
+
+    Changes are listed by part: claim, noise, data, program, attack, fields, checker, and issue (the
+    time, command and seed).  Exit status: 0 if only the issue differs, 1 if anything else does,
+    10 if one of them does not verify.
+    """
+    from dpaudit.certificate.compared import changes
+    from dpaudit.check.file import read
+    from dpaudit.check.process import verify_files
+
+    try:
+        before, after = (one.certificate for one in verify_files([read(old), read(new)]))
+    except CertificateRejected as error:
+        click.echo(f"dpaudit: {described(error)}", err=True)
+        sys.exit(BROKEN)
+    found = changes(before, after)
+    if as_json:
+        echo_json([asdict(change) for change in found])
+    else:
+        for part, group in groupby(found, key=lambda change: change.part):
+            lines = list(map(str, group))
+            click.echo(f"{part}:")
+            click.echo("\n".join(f"  {line}" for line in lines[:MOST_SHOWN]))
+            if len(lines) > MOST_SHOWN:
+                click.echo(f"  and {len(lines) - MOST_SHOWN} more, which --json lists")
+        if not found:
+            click.echo("nothing changed")
+    sys.exit(int(any(change.part != "issue" for change in found)))
