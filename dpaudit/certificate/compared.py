@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Mapping[str, Any]
@@ -37,6 +38,7 @@ PARTS = {
 ORDER = ("claim", "noise", "data", "program", "attack", "fields", "checker", "issue")
 KEYS = ("id", "name", "check", "claim")  # of which one tells the rows of a list apart
 ABSENT = object()
+LONGEST = 120  # characters of a value that are shown in words
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Change:
 
     def __str__(self) -> str:
         if self.kind == "changed":
-            return f"{self.place}: {_short(self.before)} before, {_short(self.after)} now"
+            same = len(commonprefix([_text(self.before), _text(self.after)]))
+            before, after = (_short(value, same) for value in (self.before, self.after))
+            return f"{self.place}: {before} before, {after} now"
         value = self.before if self.kind == "removed" else self.after
         return f"{self.place}: {_short(value)} {self.kind}"
 
@@ -105,6 +109,15 @@ def _keys(rows: list[Any]) -> list[str]:
     return [str(number) for number in range(1, len(rows) + 1)]
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else f"{text[:119]}…"
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _short(value: Any, same: int = 0) -> str:
+    """A value as JSON; of a long one the part about where it differs, after ``same`` characters."""
+    text = _text(value)
+    if len(text) <= LONGEST:
+        return text
+    start = max(0, same - LONGEST // 2)
+    end = start + LONGEST
+    return "…" * (start > 0) + text[start:end] + "…" * (end < len(text))

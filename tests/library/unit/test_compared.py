@@ -71,6 +71,14 @@ def test_rows_are_told_apart_by_name_and_not_by_place(certificate: Any) -> None:
     assert {one.kind for one in changes(other, certificate)} == {"added"}
 
 
+def test_long_values_are_shown_where_they_differ() -> None:
+    old, new = ("x" * 500 + digit + "y" * 500 for digit in "12")
+    text = str(compared.Change("noise", "a", old, new, "changed"))
+    assert "x1y" in text
+    assert "x2y" in text
+    assert len(text) < 300
+
+
 def test_every_place_of_the_schema_belongs_to_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     predicate = schema()["properties"]["predicate"]
     named = set(schema()["$defs"].get("predicate", predicate)["properties"])
