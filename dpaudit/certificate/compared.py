@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Mapping[str, Any]
@@ -56,7 +55,9 @@ class Change:
 
     def __str__(self) -> str:
         if self.kind == "changed":
-            same = len(commonprefix([_text(self.before), _text(self.after)]))
+            texts = _text(self.before), _text(self.after)
+            pairs = enumerate(zip(*texts, strict=False))
+            same = next((k for k, (one, other) in pairs if one != other), min(map(len, texts)))
             before, after = (_short(value, same) for value in (self.before, self.after))
             return f"{self.place}: {before} before, {after} now"
         value = self.before if self.kind == "removed" else self.after
