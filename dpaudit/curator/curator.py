@@ -7,6 +7,8 @@ replayer (``replayer.py``) answers from a transcript and accumulates declared de
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from dpaudit.accountant.filters.spending import chosen_multipliers
 from dpaudit.curator.coins import public_value
 from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask
+from dpaudit.curator.locations import at, program_line
 from dpaudit.curator.scales import scaled
 from dpaudit.errors import Dependent, Diverged, InvalidParameter, Undeclared
 from dpaudit.kernels.base import Search, Session
@@ -158,8 +161,45 @@ class Curator(ABC):
         self._passes: dict[tuple[Node, Part | None], Places] = {}
         self._searching = False
         self._found: Mask | None = None
+        self._users: dict[str, tuple[int, int]] = {}
+        self._evaluating = False
         for sampling in self.entitlements.samplings():
             self._check_population(sampling, len(records))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Errors: Undeclared: a copy would hold the records, and could release all over again."""
+        raise Undeclared(
+            f"the curator holds the records: it is neither copied nor saved{at(program_line())}; "
+            "keep what was released"
+        )
+
+    def _require_turn(self) -> None:
+        """Called before anything is asked of the records, or drawn.
+
+        Two releases at once could both be checked before either is charged, and their order would
+        be chance.  What a query asks for while it is evaluated would depend on the records.
+        Errors: Undeclared in another thread or process than the first, or inside a query.
+        """
+        here = os.getpid(), threading.get_ident()
+        if self._users.setdefault("first", here) != here:
+            raise Undeclared(
+                f"the curator is used by a second thread or process{at(program_line())}; ask for "
+                "releases one after the other, where the first was asked for"
+            )
+        if self._evaluating:
+            raise Undeclared(
+                f"a query uses the curator while it is evaluated{at(program_line())}; a query is a "
+                "function of its rows alone: ask for the release before, and close over its value"
+            )
+
+    @contextmanager
+    def _evaluated(self) -> Iterator[None]:
+        """While the program's own function runs on records, or draws a coin."""
+        self._evaluating = True
+        try:
+            yield
+        finally:
+            self._evaluating = False
 
     def permute(self) -> Array:
         """Put the records in a public random order; from now on parts are blocks of it.
@@ -170,6 +210,7 @@ class Curator(ABC):
         Errors: InvalidParameter under add_remove, a second time, or after a part or release was
         asked for; Dependent where the curator's trials have to be independent.
         """
+        self._require_turn()
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
             raise InvalidParameter("permute: an order of records has no meaning under add_remove")
         if self._order is not None or self._parts or self._sessions:
@@ -237,6 +278,7 @@ class Curator(ABC):
         sensitivity that does not fit.  A query that fails on the data is charged, and says no more
         than that.
         """
+        self._require_turn()
         mask = self._mask(on)
         if not mask.any() and self._found is None:
             raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
@@ -257,9 +299,10 @@ class Curator(ABC):
         query = session.prepared(query, self.scope.adjacency, size, hidden)
         scale, sensitivity = scaled(label, query, grant, (self.scope, size), mask)
         request = Request(label, query, records, draws, session, scale, sensitivity, mask)
-        self._rehearse(request)
-        self.entitlements.spend(grant, mask)
-        return self._answer(request)
+        with self._evaluated():
+            self._rehearse(request)
+            self.entitlements.spend(grant, mask)
+            return self._answer(request)
 
     def admits(self, label: str, noise_multiplier: Any, *, on: Mask | None = None) -> Mask:
         """The trials that are on in which a release with this noise would fit its filter's cap.
@@ -281,6 +324,7 @@ class Curator(ABC):
         Errors: Undeclared for a label under no search, or one that is spent; InvalidParameter
         inside a batch, or for runs of which one releases something else than another.
         """
+        self._require_turn()
         if self._open is not None:
             raise InvalidParameter(f"best_of({label!r}): a search inside a batch")
         mask = self._mask(None)
@@ -333,6 +377,7 @@ class Curator(ABC):
         batches were all drawn; InvalidParameter inside another batch, or for a part of another
         size than was declared.
         """
+        self._require_turn()
         if self._open is not None:
             raise InvalidParameter("a batch is open already: one step, one batch")
         records, _ = self._rows(rows)
@@ -473,7 +518,9 @@ class Sampler(Curator):
         self.transcript: list[Event] = []
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        value = public_value(draw(self._public))
+        self._require_turn()
+        with self._evaluated():
+            value = public_value(draw(self._public))
         if self.independent and self.trials > 1 and value.shape[:1] != (self.trials,):
             raise Dependent(f"coin: {self.trials} trials would share one of shape {value.shape}")
         self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
@@ -645,7 +692,9 @@ class Tracer(Curator):
         self.trace: list[tuple[str, float, float]] = []
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        return public_value(draw(self._rng))
+        self._require_turn()
+        with self._evaluated():
+            return public_value(draw(self._rng))
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         return self._next_batch(1, size, self._rng)

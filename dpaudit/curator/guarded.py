@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.curator.curator import Event, Request, Sampler, Told
-from dpaudit.curator.locations import at, line_of_error, private_read, program_line
+from dpaudit.curator.locations import at, line_of_error, private_read
 from dpaudit.errors import DpauditError, InvalidParameter, Undeclared
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
@@ -27,7 +27,7 @@ class Guarded(Sampler):
     """The sampler of a run on the data.
 
     Errors: Undeclared, naming the line, where a line of the program reads a private attribute, by
-    its name, by ``getattr`` or by ``vars``, and where the curator is copied or pickled.
+    its name, by ``getattr`` or by ``vars``.
     """
 
     def __getattribute__(self, name: str) -> Any:
@@ -37,13 +37,6 @@ class Guarded(Sampler):
                 "queries alone; ask for a release"
             )
         return super().__getattribute__(name)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Errors: Undeclared: a copy, or a file, would hold the records."""
-        raise Undeclared(
-            f"the curator holds the records: it is neither copied nor saved{at(program_line())}; "
-            "keep what was released"
-        )
 
     def _rehearse(self, request: Request) -> None:
         """As a sampler's; a query that fails on zeros is refused by name, before data is touched.
