@@ -137,6 +137,11 @@ def disguise(name: str) -> str:
     return f"it mixes the letters of {' and '.join(sorted(used))}" if len(used) > 1 else ""
 
 
+def disguised(*names: str) -> list[str]:
+    """The names that may be read as another one, and why, a line a name."""
+    return [f"{ascii(name)[:LONGEST]}: {disguise(name)}" for name in names if disguise(name)]
+
+
 def refuse_disguise(name: str, place: str) -> None:
     """Refuse a name that may be read as another one.  Errors: InvalidParameter."""
     if why := disguise(name):
@@ -186,8 +191,7 @@ class Protected:
     @property
     def disguises(self) -> list[str]:
         """What may be read as another name, a line a name."""
-        names = (*self.data, self.entity, self.period)
-        return [f"{ascii(name)[:LONGEST]}: {disguise(name)}" for name in names if disguise(name)]
+        return disguised(*self.data, self.entity, self.period)
 
 
 def protected(scope: Mapping[str, Any], data: tuple[str, ...]) -> Protected:

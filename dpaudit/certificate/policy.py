@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -19,7 +19,7 @@ from typing import Any
 from dpaudit.check.claims import VERDICTS
 from dpaudit.errors import InvalidParameter
 from dpaudit.report.summary import data_of, data_sets_of
-from dpaudit.scope import Protected, name_key, protected
+from dpaudit.scope import Protected, disguised, name_key, protected
 from dpaudit.sign import Key, public_key
 from dpaudit.storage.evidence import read_once
 from dpaudit.storage.fields import _known, _table
@@ -97,9 +97,12 @@ class Rule:
 
     def applies(self, mechanism: str, data: str) -> bool:
         """Whether it is of certificates of this mechanism and data set."""
-        return any(fnmatchcase(mechanism, one) for one in self.mechanisms) and any(
-            fnmatchcase(name_key(data), name_key(one)) for one in self.data
-        )
+        return _is_among(mechanism, self.mechanisms) and _is_among(data, self.data)
+
+
+def _is_among(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name fits a pattern, both as names are compared."""
+    return any(fnmatchcase(name_key(name), name_key(pattern)) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -117,14 +120,14 @@ class Policy:
         predicate = certificate["predicate"]
         name = predicate.get("mechanism", {}).get("name", "")
         data = (data_sets_of(predicate) or (data_of(predicate),)) if name else ("",)
+        scope = protected(predicate["scope"], data)
+        if disguises := [*disguised(name), *scope.disguises]:
+            return [f"policy: a name may be read as another one, {one}" for one in disguises]
         ruled = {one: [rule for rule in self.rules if rule.applies(name, one)] for one in data}
         free = [one for one, applying in ruled.items() if not applying]
         if free:
             return [f"policy: no rule is of mechanism {name!r} on data {one!r}" for one in free]
         rules = [rule for rule in self.rules if any(rule in found for found in ruled.values())]
-        scope = protected(predicate["scope"], data)
-        if scope.disguises:
-            return [f"policy: a name may be read as another one, {one}" for one in scope.disguises]
         at = now or datetime.now(UTC)
         return [
             f"policy, {rule.name}: {text}"

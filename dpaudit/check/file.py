@@ -7,7 +7,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from datetime import date, datetime
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.storage.evidence import Evidence, read_once
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 
 LARGEST_FILE = 4 * 2**20
 # Keywords of schemas of texts, and of arrays, that are tested without the validator.
@@ -88,7 +89,9 @@ def _validator(name: str = "", *, empirical: bool = False) -> Draft202012Validat
     whole = form["$defs"][name] if name else {k: v for k, v in form.items() if k != "$defs"}
     keywords = {"items": _items(Draft202012Validator)}
     quick = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
-    validator: Draft202012Validator = quick(_without_references(whole, form["$defs"]))
+    validator: Draft202012Validator = quick(
+        _without_references(whole, form["$defs"]), format_checker=_dates()
+    )
     return validator
 
 
@@ -137,6 +140,20 @@ def _test(form: Any) -> Test | None:
             )
         )
     return None
+
+
+def _dates() -> FormatChecker:
+    """Checks that a text in the form of a date is one: a pattern takes 2026-13-45."""
+    from jsonschema import FormatChecker
+
+    dates = FormatChecker(formats=())
+    for name, read_date in (("date", date.fromisoformat), ("date-time", datetime.fromisoformat)):
+        dates.checks(name, raises=ValueError)(partial(_is_read, read_date))
+    return dates
+
+
+def _is_read(read_date: Callable[[str], date], text: object) -> bool:
+    return not isinstance(text, str) or bool(read_date(text))
 
 
 def _without_references(part: Any, definitions: dict[str, Any]) -> Any:

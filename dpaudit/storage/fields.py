@@ -209,9 +209,10 @@ def _lines(value: Any, place: str) -> tuple[str, ...]:
 
 def _date(lines: tuple[str, ...], place: str) -> None:
     try:
-        date.fromisoformat(lines[0])
+        (line,) = lines
+        date.fromisoformat(line)
     except ValueError:
-        raise InvalidParameter(f"{place} = {lines[0][:40]!r}: expected YYYY-MM-DD") from None
+        raise InvalidParameter(f"{place} = {lines[0][:40]!r}: expected one YYYY-MM-DD") from None
 
 
 def _digest(path: Path, place: str) -> str:

@@ -68,6 +68,12 @@ NOISE = {
     "geometric": ("absolute_distance", "l1_distance"),
     "gaussian": ("absolute_distance", "l2_distance"),
 }
+# Arguments in order, by which files of versions before 0.14 have them.
+SIGNATURES = {
+    "laplace": ("input_domain", "input_metric", "scale", "k"),
+    "geometric": ("input_domain", "input_metric", "scale", "bounds"),
+    "gaussian": ("input_domain", "input_metric", "scale", "k"),
+}
 LARGEST_GRID = 2000  # binary places of a grid, beyond those of any float
 MANTISSA = {"f32": 23, "f64": 52}
 MOST_SUMMED = 2**20  # rows; a sum of floats whose number is not public takes so many of them
@@ -250,8 +256,17 @@ def _called(table: Any, place: str) -> tuple[Any, str, Mapping[str, Any]]:
     args = args.get("_items") if isinstance(args, Mapping) else args
     if not isinstance(given, Mapping) or not isinstance(args, (list, tuple, type(None))):
         raise InvalidParameter(f"{place}: expected a list of arguments, or a table of named ones")
-    given = {**({"scale": args[-1]} if args else {}), **given}
-    return module, str(name or "").removeprefix("then_").removeprefix("make_"), given
+    function = str(name or "").removeprefix("then_").removeprefix("make_")
+    if args:
+        # `then_` takes domain and metric from what stands before it.
+        names = SIGNATURES.get(function, ())[2 if str(name).startswith("then_") else 0 :]
+        if len(args) > len(names) or set(given) & set(names[: len(args)]):
+            raise Unsupported(
+                f"{place}: {len(args)} arguments of {function[:SHOWN]!r} without names; write it "
+                "again by opendp.prelude.serialize, which names them"
+            )
+        given = {**dict(zip(names, args, strict=False)), **given}
+    return module, function, given
 
 
 def _grid(given: Mapping[str, Any], taken: Space | None, place: str) -> Fraction:

@@ -315,3 +315,25 @@ def test_the_examples_plain_words_are_those_of_its_bound(example: Json) -> None:
                 [-8 * mu, -2 * mu, 0, 2 * mu, 9 * mu],
             )
             assert close_above(posterior_upper, mean)
+
+
+NO_DATES = ["2026-13-01", "2026-02-30", "0000-01-01"]
+
+
+@pytest.mark.parametrize("day", NO_DATES)
+@pytest.mark.parametrize("place", ["issued", "publication_date", "review_date", "expires"])
+def test_a_date_that_no_calendar_has_is_refused(day: str, place: str, example: Json) -> None:
+    """It verified and was signed, and every command that computed with it ended in an error."""
+    if place == "issued":
+        predicate_of(example).update(issued=f"{day}T00:00:00Z")
+    else:
+        predicate_of(example).setdefault("fields", {}).update({place: [day]})
+    with pytest.raises(NotACertificate, match=place):
+        validate(example)
+
+
+@pytest.mark.parametrize("time", ["24:00:01", "23:59:60", "23:61:00"])
+def test_a_time_that_no_clock_has_is_refused(time: str, example: Json) -> None:
+    predicate_of(example).update(issued=f"2026-01-01T{time}Z")
+    with pytest.raises(NotACertificate, match="issued"):
+        validate(example)

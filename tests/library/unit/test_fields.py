@@ -49,7 +49,7 @@ def test_the_schema_knows_every_field() -> None:
         ("[field]\n", "did you mean 'fields'"),
         ("[fields]\npurpose = 3\n", r"\[fields\] purpose = 3: expected a text"),
         ("[fields]\npurpose = ''\n", "expected a text"),
-        ("[fields]\nreview_date = '31.1.2027'\n", "expected YYYY-MM-DD"),
+        ("[fields]\nreview_date = '31.1.2027'\n", "expected one YYYY-MM-DD"),
         ("[fields]\nrelease_type = 'often'\n", "'one release' or 'many releases'"),
         ("[fields]\nsbom = 'none.json'\n", "No such file"),
         ("[fields\n", "not TOML"),

@@ -16,6 +16,7 @@ from dpaudit.crosscheck.interchange import opendp
 from dpaudit.crosscheck.interchange.opendp import from_opendp, read_opendp
 from dpaudit.crosscheck.interchange.stated import Stated
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
+from dpaudit.families.opaque import ZCDP, PureDP
 
 Json = dict[str, Any]
 
@@ -236,6 +237,37 @@ def broken(**changes: Any) -> Json:
 def test_what_has_no_map_or_does_not_fit_is_refused(measurement: Json) -> None:
     with pytest.raises(DpauditError):
         from_opendp(measurement)
+
+
+def before_0_14(function: str, *arguments: Any, **named: Any) -> Json:
+    listed = {"_type": "list", "_items": list(arguments)}
+    call = {"func": function, "module": "measurements", "args": listed, "kwargs": named}
+    return {"version": "0.12.0", "ast": {"_type": "constructor", **call}}
+
+
+def test_arguments_without_names_are_read_by_their_order() -> None:
+    """The last one was taken for the scale: a grid of 2^10 made the loss ten times smaller."""
+    assert from_opendp(before_0_14("then_laplace", 1.0), sensitivity=1) == PureDP(
+        1, "laplace", "OpenDP's map"
+    )
+    assert from_opendp(before_0_14("then_gaussian", 1.0, None), sensitivity=1) == ZCDP(
+        Fraction(1, 2), "gaussian", "OpenDP's map"
+    )
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        before_0_14("then_laplace", 1.0, 10),
+        before_0_14("then_gaussian", 1.0, 10),
+        before_0_14("then_laplace", 1.0, None, 3),
+        before_0_14("then_laplace", 1.0, scale=2.0),
+        before_0_14("then_clamp", [0, 1]),
+    ],
+)
+def test_arguments_without_names_that_do_not_fit_are_refused(measurement: Json) -> None:
+    with pytest.raises(Unsupported):
+        from_opendp(measurement, sensitivity=1)
 
 
 def test_nesting_without_end_is_refused() -> None:

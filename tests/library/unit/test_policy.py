@@ -238,6 +238,28 @@ def test_a_data_set_in_disguise_is_accepted_by_no_rule(tmp_path: Path, monkeypat
     assert refused(tmp_path, rule, sources("\u0441linic")) == []
 
 
+RULES = '[[rules]]\nname = "r"\nmechanisms = ["noisy_*"]\nverdict = "certified"\n[[rules]]\n'
+
+
+def named(name: str) -> Callable[[Json], None]:
+    return lambda predicate: predicate["mechanism"].update(name=name)
+
+
+@pytest.mark.parametrize("name", ["noisy_mean", "Noisy_mean", "NOISY_MEAN", "\uff4eoisy_mean"])
+def test_a_mechanism_is_found_by_its_name_as_it_is_read(name: str, tmp_path: Path) -> None:
+    (said,) = refused(tmp_path, RULES + 'mechanisms = ["*"]\n', named(name))
+    assert said.startswith("policy, r: the verdict")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["noisy\u200b_mean", "\u200bnoisy_mean", "n\u043eisy_mean", "\x1b[31mnoisy", "x\nn"],
+)
+def test_a_mechanism_in_disguise_is_accepted_by_no_rule(name: str, tmp_path: Path) -> None:
+    (said,) = refused(tmp_path, RULES + 'mechanisms = ["*"]\n', named(name))
+    assert said.startswith("policy: a name may be read as another one, ")
+
+
 def test_what_a_scope_leaves_out_is_allowed_by_name(tmp_path: Path) -> None:
     def change(predicate: Json) -> None:
         predicate["scope"]["data_accesses"]["uncovered"] = ["the exact maximum"]
