@@ -177,7 +177,11 @@ def _decode_fraction(text: str) -> Fraction:
         raise InvalidParameter(f"{text[:40]!r}: expected a fraction 'p/q'")
     if max(len(digits), len(denominator)) > MAXIMUM_DIGITS + 1 or int(denominator) == 0:
         raise InvalidParameter(f"{text[:40]!r}: not a fraction of reasonable size")
-    return Fraction(int(numerator), int(denominator))
+    value = Fraction(int(numerator), int(denominator))
+    # One number has one text, so that equal certificates are equal bytes.
+    if text != f"{value.numerator}/{value.denominator}":
+        raise InvalidParameter(f"{text[:40]!r}: expected a fraction in lowest terms")
+    return value
 
 
 def _decode_symbol(kind: str, arguments: list[Any], depth: int) -> Number:

@@ -490,6 +490,8 @@ def open_ledger(url: str | Path, wait: float = WAIT, folder: Path = Path()) -> L
     Errors: LedgerUnavailable where SQLAlchemy is not installed, or for a URL that names no file on
     disk and no server.
     """
+    if "\0" in str(url):
+        raise LedgerUnavailable(f"{str(url)[:80]!r}: no file or server has a NUL in its name")
     with optional("ledger", "a ledger", LedgerUnavailable):
         import sqlalchemy  # noqa: F401  (asked for here, to say how to get it)
     return Ledger(str(url), wait, folder)

@@ -148,6 +148,8 @@ def test_a_ledger_that_is_missing_locked_read_only_or_full_says_so(
 ) -> None:
     with pytest.raises(LedgerUnavailable, match="no ledger is there"):
         open_ledger(tmp_path / "nowhere.sqlite").state("people")
+    with pytest.raises(LedgerUnavailable, match="NUL in its name"):
+        open_ledger("people.sqlite\0")
     with pytest.raises(LedgerUnavailable, match="expected a file, or a URL"):
         open_ledger("nosuch://host/name").state("people")
     holder = sqlite3.connect(path, isolation_level=None)

@@ -264,3 +264,10 @@ def test_plain_values_have_the_bytes_of_rfc_8785(value: Any) -> None:
 def test_half_a_character_has_no_canonical_bytes() -> None:
     with pytest.raises(InvalidParameter, match="canonical"):
         wire.canonical_bytes({"text": "\ud800"})
+
+
+@pytest.mark.parametrize("text", ["2/4", "01/2", "-0/1", "0/5", "1/01"])
+def test_a_number_has_one_text(text: str) -> None:
+    """A claim of "2/4" verified as "1/2" does, and was named nowhere as changed."""
+    with pytest.raises(InvalidParameter, match="lowest terms"):
+        wire.decode_number(text)
