@@ -91,7 +91,7 @@ WEAKER = (
     "derivation upper_bounds",
     "verdict margin",
 )
-# More runs that show nothing, smaller losses, weights and bounds are weaker evidence;
+# Fewer audits, more runs that show nothing, smaller losses, weights and bounds are weaker evidence;
 # losses and weights are on the word of whoever made the audit: replay them.
 WEAKER_FROM_BELOW = (
     "likelihoods scores",
@@ -99,6 +99,7 @@ WEAKER_FROM_BELOW = (
     "likelihoods bounds lower",
     "likelihoods bounds decisive",
     "likelihoods band",
+    "likelihoods left out",
 )
 # Rounded outward when they are written, and so confirmed but for so much of themselves.
 ROUNDED = (
@@ -120,7 +121,8 @@ UNCHECKED = (
     Unchecked("points of a curve, each confirmed by itself; some may be left out", APART),
     Unchecked("upper bounds, which may be larger than the least that follows", WEAKER),
     Unchecked(
-        "losses, weights and the lower bounds that follow from them, which may be smaller",
+        "losses, weights and the lower bounds that follow from them, which may be smaller, and "
+        "audits, which may be left out",
         WEAKER_FROM_BELOW,
     ),
     Unchecked(f"confirmed but for a relative {ROUNDING:g}, by which they may be rounded", ROUNDED),

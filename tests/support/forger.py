@@ -13,6 +13,7 @@ import marshal
 import math
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -390,7 +391,15 @@ def differing(honest: Any, forged: Any, path: Path = ()) -> Iterator[str]:
         for index, (one, other) in enumerate(zip(honest, forged, strict=True)):
             yield from differing(one, other, (*path, index))
     elif honest != forged or type(honest) is not type(forged):
-        yield field(path)
+        yield f"{field(path)} left out" if _is_shorter(honest, forged) else field(path)
+
+
+def _is_shorter(honest: Any, forged: Any) -> bool:
+    """Whether rows of a list of objects were left out, and nothing else was done to it."""
+    if not (isinstance(honest, list) and isinstance(forged, list)):
+        return False
+    whole, rest = (Counter(_sorted(rows)) for rows in (honest, forged))
+    return rest < whole and all(isinstance(row, dict) for row in honest)
 
 
 def _sorted(rows: list[Any]) -> list[str]:
