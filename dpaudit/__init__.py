@@ -183,10 +183,24 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'dpaudit' has no attribute {name!r}")
+        raise _unknown(name)
     value = getattr(import_module(f"dpaudit.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _unknown(name: str) -> AttributeError:
+    # Imported here: nearly no program needs them.
+    import difflib
+    import sys
+
+    from dpaudit.errors import UnknownName
+
+    close = difflib.get_close_matches(name, _HOMES, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    caller = sys._getframe(2)
+    place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    return UnknownName(f"{place}: module 'dpaudit' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,12 @@ import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 LONGEST_TEXT = 600
+INTERNAL = 70  # exit code of an unexpected error (EX_SOFTWARE of sysexits.h)
+_PACKAGE = str(Path(__file__).parent)
+_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
 TRACEBACK = "DPAUDIT_TRACEBACK"  # set it to see an unforeseen error whole, private data and all
 LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
 
@@ -123,16 +127,53 @@ class OutputNotWritable(DpauditError):
     """A folder or file that cannot be written."""
 
 
+class UnknownName(AttributeError):
+    """A name that the package does not have; its message quotes the program, and no data."""
+
+    exit_code = 2
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of an error: its own, that of a bad input where a program raised it, or 70.
+
+    A program raised it where the innermost line outside of libraries is the program's.
+    """
+    if isinstance(error, DpauditError | UnknownName):
+        return error.exit_code
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _is_program(frame.filename):
+            return DpauditError.exit_code
+        if _is_ours(frame.filename):
+            break
+    return INTERNAL
+
+
+def _is_program(file: str) -> bool:
+    """Whether a file is of a user's project, or of the shipped catalogue."""
+    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    library = file.startswith(("<", _LIBRARY))
+    return _is_catalogue(file) or not (_is_ours(file) or installed or library)
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(f"{_PACKAGE}{os.sep}") and not _is_catalogue(file)
+
+
+def _is_catalogue(file: str) -> bool:
+    return file.startswith(f"{_PACKAGE}{os.sep}catalogue{os.sep}")
+
+
 def described(error: Exception) -> str:
     """An error in one line: what was raised on purpose says it itself.
 
-    Of any other only kind and place are told, for its message may quote private data; of one of
-    the system, the file and the system's own words too.
+    Of any other only the kind and the program's innermost line are told, for its message may quote
+    private data; of one of the system, the file and the system's own words too.
     """
-    if isinstance(error, DpauditError):
+    if isinstance(error, DpauditError | UnknownName):
         text = " ".join(str(error).split())
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next((frame for frame in reversed(frames) if _is_program(frame.filename)), frames[-1])
     text = f"{type(error).__name__} at {last.filename}:{last.lineno}"
     if isinstance(error, OSError) and error.errno:
         where = f"{error.filename}: " if error.filename else ""

@@ -22,13 +22,12 @@ from dpaudit.cli.commands import (
     resolve_target,
 )
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
-from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter, UnknownTarget, described
+from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
 
 if TYPE_CHECKING:
     from dpaudit.certificate.certify import Certified, Options, Order, Run
     from dpaudit.certificate.publish import Failed, Finished
 
-INTERNAL = 70  # exit code of an unexpected error (EX_SOFTWARE of sysexits.h)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -244,7 +243,7 @@ def _gravest(certificates: Sequence[Mapping[str, Any]], failed: Sequence[Failed]
 
 
 def _code(error: Exception) -> int:
-    return error.exit_code if isinstance(error, DpauditError) else INTERNAL
+    return exit_code(error)
 
 
 def _options(

@@ -9,13 +9,14 @@ Commands import heavy modules only when they run, so that the command line start
 from __future__ import annotations
 
 import os
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
+from dpaudit.cli.audit_commands import AUDIT_COMMANDS
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.diff_command import diff
@@ -24,7 +25,7 @@ from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.run_command import run
 from dpaudit.cli.verify import verify
-from dpaudit.errors import LEFT_OUT, TRACEBACK, DpauditError, described
+from dpaudit.errors import LEFT_OUT, TRACEBACK, DpauditError, UnknownName, described, exit_code
 from dpaudit.version import __version__
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Interface(click.Group):
         try:
             return super().invoke(ctx)
         except DpauditError as error:
+            if os.environ.get(TRACEBACK) and error.__cause__ is not None:
+                traceback.print_exception(error.__cause__)
             click.echo(f"dpaudit: {described(error)}", err=True)
             ctx.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
@@ -53,9 +56,9 @@ class Interface(click.Group):
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            left_out = "" if isinstance(error, OSError) else f"; {LEFT_OUT}"
+            left_out = "" if isinstance(error, OSError | UnknownName) else f"; {LEFT_OUT}"
             click.echo(f"dpaudit: {described(error)}{left_out}", err=True)
-            ctx.exit(INTERNAL)
+            ctx.exit(exit_code(error))
 
 
 @click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpaudit.audit.blackbox.draws import Draws, joined, raised, read_output
 from dpaudit.audit.engine import generator
+from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import DpauditError, InvalidParameter
 
 Mechanism: TypeAlias = Callable[[Any, np.random.Generator, int], Any]
@@ -40,7 +41,7 @@ class Calls(StrEnum):
 
 
 class CallFailed(DpauditError):
-    """The mechanism raised; the message names the call and the type of the exception only."""
+    """The mechanism raised; the message names the call, the exception's type and the line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,8 @@ class Sampler:
             with np.errstate(all="ignore"):
                 returned = self.mechanism(self.data[side], generator(self.seed, key), size)
         except Exception as error:  # whatever the mechanism raises is an output
-            raise CallFailed(f"{place} raised {type(error).__name__}") from error
+            where = at(line_of_error(error))
+            raise CallFailed(f"{place} raised {type(error).__name__}{where}") from error
         finally:
             self.seconds.append(perf_counter() - started)
         return read_output(returned, size, place)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpaudit.errors import TRACEBACK
 from dpaudit.project import project
 from tests.library.cli.conftest import Invoke
 
@@ -81,3 +82,59 @@ def test_a_project_that_lost_a_folder_is_not_the_catalogue(
     shutil.rmtree(scratch / lost)
     monkeypatch.chdir(scratch)
     assert f"and no {lost}/" in dpaudit("list", code=2).stderr
+
+
+PROGRAM_BREAKS = {
+    "a misspelt name": (
+        "ClippedMean(",
+        "__import__('dpaudit').ClipedMean(",
+        "did you mean 'ClippedMean'?",
+    ),
+    "an exception": ("curator.release(", "[][curator] or (", "TypeError at "),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAM_BREAKS)
+@pytest.mark.parametrize("command", ["audit", "certify", "certify --all"])
+def test_a_program_that_raises_is_named_by_its_own_line(
+    command: str, name: str, scratch: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, said = PROGRAM_BREAKS[name]
+    program = scratch / "mechanisms" / "noisy_mean.py"
+    text = program.read_text("utf-8")
+    line = text[: text.index(old)].count("\n") + 1
+    program.write_text(text.replace(old, new), "utf-8")
+    monkeypatch.chdir(scratch)
+    words = command.split() if "--all" in command else [command, "noisy_mean"]
+    result = dpaudit(*words, "--trials", 200, code=2)
+    shown = "".join((result.stdout + result.stderr).split())
+    assert "".join(said.split()) in shown
+    assert f"noisy_mean.py:{line}" in shown
+    assert not list(scratch.rglob("reports/*.json"))
+
+
+def test_an_empty_project_is_an_error(
+    scratch: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in [*scratch.glob("mechanisms/*.py"), *scratch.glob("audits/*.py")]:
+        path.write_text("") if path.name == "__init__.py" else path.unlink()
+    monkeypatch.chdir(scratch)
+    assert "holds no mechanism" in dpaudit("certify", "--all", code=2).stderr
+
+
+def test_a_function_that_raises_is_named_by_its_line_and_shown_when_asked(
+    scratch: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def broken(data, rng, size):\n    raise KeyError('a text')\n"
+    (scratch / "own_function.py").write_text(text)
+    monkeypatch.chdir(scratch)
+    command = ("audit", "own_function:broken", "[1]", "[2]", "--claim", "1", "--trials", 200)
+    said = dpaudit(*command, code=2).stderr
+    assert "raised KeyError (" in said
+    assert "own_function.py:2)" in said
+    assert "a text" not in said
+    monkeypatch.setenv(TRACEBACK, "1")
+    shown: list[BaseException] = []
+    monkeypatch.setattr("traceback.print_exception", shown.append)
+    dpaudit(*command, code=2)
+    assert "a text" in repr([one.__cause__ for one in shown])
