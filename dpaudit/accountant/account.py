@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
@@ -505,20 +505,27 @@ class Account:
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
 
-    def profile_curve(self, epsilons: list[Fraction]) -> list[tuple[Fraction, str]]:
-        """Upper bounds of delta at the given epsilons, where the Gaussian route covers the tree."""
-        if not self._has_gaussian_curve():
-            return []
-        return [(e, decimal_upper(delta_sides(self.step("gdp"), e)[1])) for e in epsilons]
+    def profile_curve(self, epsilons: Iterable[object]) -> list[tuple[Fraction, Bound]]:
+        """The privacy profile: each epsilon with :meth:`delta` of it.
 
-    def tradeoff_curve(self, alphas: list[Fraction]) -> list[tuple[Fraction, str]]:
-        """Lower bounds of the false-negative rate at the given false-positive rates."""
-        if not self._has_gaussian_curve():
-            return []
-        return [(a, decimal_lower(tradeoff_sides(self.step("gdp"), a)[0])) for a in alphas]
+        Numbers are whole numbers, fractions, floats or decimal texts.  Errors: as :meth:`delta`.
+        """
+        points = [_number(epsilon, "epsilon") for epsilon in epsilons]
+        return [(point, self.delta(point)) for point in points]
 
-    def _has_gaussian_curve(self) -> bool:
-        return "gdp" in self.routes() and not is_infinite(self.step("gdp").value)
+    def tradeoff_curve(self, alphas: Iterable[object]) -> list[tuple[Fraction, Bound]]:
+        """The trade-off curve: each false-positive rate with :meth:`tradeoff` of it.
+
+        Numbers are as those of :meth:`profile_curve`.  Errors: as :meth:`tradeoff`.
+
+        >>> import dpaudit as dp
+        >>> opened = dp.account(dp.Laplace("count", noise_multiplier=1), "add_remove")
+        >>> [(alpha, missed)] = opened.tradeoff_curve([0.1])
+        >>> float(missed.lower) == float(opened.tradeoff("0.1").lower)
+        True
+        """
+        points = [_number(alpha, "alpha") for alpha in alphas]
+        return [(point, self.tradeoff(point)) for point in points]
 
 
 def _probability(delta: object) -> Any:

@@ -36,6 +36,7 @@ from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
+from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import postorder
 from dpaudit.pairs import Losses
 from dpaudit.report import words
@@ -264,11 +265,15 @@ def curve_rows(account: Account, roots: Sequence[Step], points: Sequence[Point] 
     shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
     # At the printed abscissae, so that the printed ordinates are theirs.
     epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
-    rows = {
-        "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
-        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
-    }
-    return [{"measure": k, "curve": v} for k, v in rows.items() if v]
+    if "gdp" not in account.routes() or is_infinite(account.step("gdp").value):
+        return []
+    root = account.step("gdp")
+    profile = [[decimal_upper(e), decimal_upper(delta_sides(root, e)[1])] for e in epsilons]
+    tradeoff = [[decimal_lower(a), decimal_lower(tradeoff_sides(root, a)[0])] for a in alphas]
+    return [
+        {"measure": "profile", "curve": profile},
+        {"measure": "tradeoff", "curve": tradeoff},
+    ]
 
 
 def _beyond_precision(account: Account) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -135,21 +136,45 @@ def test_a_non_private_access_has_no_epsilon() -> None:
     assert not step.attained
 
 
-@pytest.mark.parametrize("mu", [1, Fraction(1, 3), 20])
-def test_curves_need_the_gaussian_route(mu: Any) -> None:
-    opened = account(GDP(mu), SCOPE)
-    epsilons = [Fraction(0), Fraction(1), Fraction(5)]
-    profile, tradeoff = (
-        opened.profile_curve(epsilons),
-        opened.tradeoff_curve([Fraction(1, 10), Fraction(1, 2)]),
-    )
-    assert [e for e, _ in profile] == epsilons
-    assert [Fraction(d) for _, d in profile] == sorted((Fraction(d) for _, d in profile))[::-1]
-    assert all(0 <= Fraction(b) <= 1 - a for a, b in tradeoff)
-    sampled = account(PoissonSampled(Laplace("a", 1), 0.1), SCOPE)
-    assert sampled.profile_curve(epsilons) == sampled.tradeoff_curve(epsilons) == []
-    raw = account(NonPrivate("raw"), SCOPE)
-    assert raw.profile_curve(epsilons) == raw.tradeoff_curve(epsilons) == []
+CURVES = {
+    "Gaussian": GDP(Fraction(1, 3)),
+    "Laplace": Laplace("a", 1),
+    "sampled": PoissonSampled(Laplace("a", 1), 0.1),
+    "DP-SGD": Repeat(PoissonSampled(Gaussian("g", 1), Fraction(1, 10)), 5),
+    "pure": PureDP(1),
+    "not private": NonPrivate("raw"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[pytest.mark.quality] * (one == "DP-SGD")) for one in CURVES],
+)
+def test_curves_hold_the_scalar_answers(name: str) -> None:
+    opened = account(CURVES[name], SCOPE)
+    for curve, scalar, given in (
+        (opened.profile_curve, opened.delta, [0, 0.5, "1.5"]),
+        (opened.tradeoff_curve, opened.tradeoff, [Fraction(1, 10), 0.5, "0.9"]),
+    ):
+        points = curve(given)
+        assert [point for point, _ in points] == [Fraction(str(one)) for one in given]
+        ends = [(bound.lower, bound.upper) for _, bound in points]
+        assert ends == [(scalar(one).lower, scalar(one).upper) for one in given]
+        assert all(later[0] <= before[1] for before, later in itertools.pairwise(ends))
+
+
+def test_a_curve_of_laplace_noise_is_its_exact_one() -> None:
+    """Laplace noise of epsilon 1 misses 1 - e * .1 at .1; its Gaussian bound says less."""
+    ((_, missed),) = account(Laplace("a", 1), SCOPE).tradeoff_curve([0.1])
+    exact = 1 - math.e / 10
+    assert float(missed.lower) <= exact <= float(missed.upper)
+    assert exact - float(missed.lower) < 1e-6
+
+
+@pytest.mark.parametrize(("given", "said"), [("x", "epsilon"), (-1, "epsilon"), (math.nan, "")])
+def test_a_point_that_is_no_epsilon_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        account(GDP(1), SCOPE).profile_curve([given])
 
 
 def test_the_table_lists_every_calculus_and_rounds_up() -> None:
