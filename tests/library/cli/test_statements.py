@@ -114,7 +114,7 @@ def test_a_plan_that_states_its_controller_twice_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "said"),
     [("purpose", "expected NAME=TEXT"), ("purpos=x", "did you mean 'purpose'"),
-     ("expires=soon", "expected YYYY-MM-DD"), ("purpose=", "expected a text")],
+     ("expires=soon", "YYYY-MM-DD"), ("purpose=", "expected a text")],
 )  # fmt: skip
 def test_an_option_that_states_no_field_is_refused(
     given: str, said: str, dpaudit: Invoke, project: Path
@@ -157,7 +157,7 @@ def test_the_form_asks_for_what_is_missing_and_writes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("before", "answer", "said"),
-    [("", "2027", "expected YYYY-MM-DD"), ("fields = {}\n", "2027-01-31", "add to it")],
+    [("", "2027", "YYYY-MM-DD"), ("fields = {}\n", "2027-01-31", "add to it")],
 )
 def test_an_answer_that_cannot_be_written_leaves_the_file(
     before: str, answer: str, said: str, tmp_path: Path
