@@ -13,7 +13,7 @@ import dpaudit as dp
 from dpaudit.audit.examine import Examination, examine, meter
 from dpaudit.audit.examine.examination import CONTROL, MOVED
 from dpaudit.audit.residuals import Finding
-from dpaudit.certificate.evidence import evidence_caveats
+from dpaudit.certificate.evidence import BOTH, evidence_caveats
 from dpaudit.families.selection.node import AboveThreshold
 from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
 from dpaudit.families.tuning import Tuned
@@ -91,7 +91,7 @@ def test_no_time_at_all_ends_what_is_under_way_and_is_told() -> None:
 @pytest.mark.parametrize(("status", "said"), [("held", False), ("not_run", True)])
 def test_control_flow_that_nothing_was_compared_of_is_said(status: Any, said: bool) -> None:
     found = Examination(findings=(Finding(CONTROL, status, 0.0, 0.0, ""),))
-    assert (UNCOMPARED in evidence_caveats(found, [])) == said
+    assert (UNCOMPARED in evidence_caveats(found, [], BOTH)) == said
     assert UNCOMPARED not in evidence_caveats(replace(found, not_examined="no shape"), [])
 
 
