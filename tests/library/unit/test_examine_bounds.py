@@ -92,7 +92,7 @@ def test_no_time_at_all_ends_what_is_under_way_and_is_told() -> None:
 def test_control_flow_that_nothing_was_compared_of_is_said(status: Any, said: bool) -> None:
     found = Examination(findings=(Finding(CONTROL, status, 0.0, 0.0, ""),))
     assert (UNCOMPARED in evidence_caveats(found, [], BOTH)) == said
-    assert UNCOMPARED not in evidence_caveats(replace(found, not_examined="no shape"), [])
+    assert UNCOMPARED not in evidence_caveats(replace(found, not_examined="no shape"), [], BOTH)
 
 
 @dataclass
