@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact.effort import spend
 
 Number: TypeAlias = Any
@@ -185,11 +185,34 @@ def canonical(value: Number) -> Number:
 
 
 def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
-    """An expression with values for some of its symbols.  Errors: TooMuch."""
+    """An expression with values for some of its symbols.
+
+    Errors: TooMuch; Unsupported where SymPy fails to evaluate it, as it does at exp(10^9).
+    """
     if not is_symbolic(value):
         return value
     spend(REPLACING * size(value), "an expression with numbers for its symbols")
-    return canonical(value.subs({symbol: sympify(number) for symbol, number in known.items()}))
+    try:
+        found = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
+    except (ValueError, ArithmeticError) as error:
+        raise Unsupported(f"{str(value)[:80]}: its value is beyond SymPy's ({error})") from None
+    return canonical(found)
+
+
+def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
+    """The expression with these values; a largest value is chosen by enclosures, not by SymPy."""
+    import sympy
+
+    if not value.has(sympy.Max) or isinstance(value, sympy.Sum):
+        return value.subs(known)
+    if not value.free_symbols & known.keys():
+        return value
+    inside = [_substituted(part, known) for part in value.args]
+    if isinstance(value, sympy.Max):
+        from dpaudit.exact.functions import maximum
+
+        return sympify(maximum(inside))
+    return value.func(*inside)
 
 
 @lru_cache(maxsize=20_000)

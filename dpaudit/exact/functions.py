@@ -125,11 +125,11 @@ def _is_opaque(item: Any) -> bool:
 
 
 def _is_beyond(item: Any) -> bool:
-    """Whether SymPy finds no digits of a number, and would refuse to compare it.
+    """Whether a number has no finite enclosure; what SymPy says of its digits may be false.
 
     The inverse error function of a number that is 1 at any precision, say.
     """
-    return not (unknowns(item) or item.is_comparable)
+    return not unknowns(item) and not (item.is_comparable and as_ball(item).is_finite())
 
 
 def smaller(first: Number, second: Number) -> Number:

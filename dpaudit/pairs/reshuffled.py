@@ -101,5 +101,7 @@ def _kept(p: list[Any], q: list[Any]) -> tuple[grids.Floats, grids.Floats]:
             found.append((float(left[0].mid()), float(left[1].mid())))
             left = [enclose(0), enclose(0)]
     # What is left over is too small to tell apart: it joins nothing and is left out.
+    if not found:
+        raise grids.NoLower("no interval of the largest coordinate has masses that floats hold")
     made = np.array(found)
     return made[:, 0], made[:, 1]

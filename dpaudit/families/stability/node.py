@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, readable
-from dpaudit.exact.domains import count, number, positive, rate
+from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
 from dpaudit.families.discrete.node import whole
 from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
 from dpaudit.scope import choose
@@ -63,8 +62,8 @@ class CoupledGaussian(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
-        if self.always == 0 and self.flips == 0:
-            raise InvalidParameter(f"{self.name}: expected a mean that may move")
+        if known_sign(self.always + self.flips, strict=True) is False:
+            refuse(self.always + self.flips, f"{self.name}.always + flips", "a mean that may move")
 
     @property
     def assumption(self) -> Assumption:

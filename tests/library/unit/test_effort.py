@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,8 +16,8 @@ import sympy
 import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
-from dpaudit.errors import Unsupported
-from dpaudit.exact import total_over
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import maximum, replaced, total_over
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
 from dpaudit.families.batches import TruncatedPoisson
@@ -23,6 +26,7 @@ from dpaudit.families.batches.theorem import _cut
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.distributed import DistributedGaussianVector
 from dpaudit.families.opaque import ZCDP
+from dpaudit.families.stability import CoupledGaussian
 from dpaudit.families.tabular import ThresholdedDiscreteLaplace
 from dpaudit.nodes import Node
 from tests.support import wire_fuzz
@@ -167,3 +171,40 @@ def test_a_group_of_more_records_than_can_be_summed_is_answered_at_once() -> Non
     group = dp.Group(dp.PoissonSampled(dp.Gaussian("g", 1), Fraction(1, 10)), 10**10)
     with wire_fuzz.limited(5), pytest.raises(TooManyTerms):
         dp.account(group, "add_remove").epsilon("1e-6")
+
+
+BEYOND = sympy.sqrt(1 + 8 * sympy.erfinv(sympy.tanh(sympy.exp(50) / 2)) ** 2)
+SMALL = sympy.sqrt(2) * sympy.erfinv(1 - sympy.exp(-1) / 2)
+
+
+@pytest.mark.parametrize("items", [(SMALL, BEYOND), (BEYOND, SMALL)])
+def test_a_largest_value_keeps_a_number_without_digits(items: tuple[Any, Any]) -> None:
+    """SymPy compared it by false digits, in some orders of its own, and dropped it."""
+    assert maximum(items).has(BEYOND)
+    assert replaced(maximum((*items, K)), {K: Fraction(1)}).has(BEYOND)
+
+
+@pytest.mark.parametrize("hash_seed", ["2", "3"])
+def test_a_part_with_a_loss_beyond_all_digits_is_not_dropped(hash_seed: str) -> None:
+    """In processes with these seeds of hashes a mu of .87 was accounted, where no mu holds."""
+    code = (
+        "import dpaudit as dp; from dpaudit.exact import exp; from dpaudit.families.discrete import"
+        " DiscreteLaplace; node = dp.Parallel(dp.Compose(dp.Gaussian('a', '1.02'),"
+        " dp.Laplace('b', exp(-50))), DiscreteLaplace('c', '4.9', 4));"
+        " print(dp.account(node, 'zero_out').step('gdp').value)"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    shown = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "tanh(exp(50)/2)" in shown.stdout
+
+
+def test_extremes_of_a_declaration_are_refused_or_answered_in_words() -> None:
+    """Found by forged declarations: errors of SymPy and NumPy, and a mean that does not move."""
+    i = sympy.Symbol("i", positive=True, integer=True)
+    moving = CoupledGaussian("c", 2, sympy.Max(0, i - 2), i - 1, Fraction(1, 100))
+    with pytest.raises(InvalidParameter, match="a mean that may move"):
+        dp.Repeat(moving, 2, i)
+    for seed in (5033473, 5041200, 5054954, 5055185):
+        assert wire_fuzz.judged(seed).violations == []
