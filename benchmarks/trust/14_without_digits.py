@@ -10,7 +10,8 @@ from dpaudit.exact import exp
 from dpaudit.families.discrete import DiscreteLaplace
 much = dp.Compose(dp.Gaussian('a', '1.02'), dp.Laplace('b', exp(-50)))
 node = dp.Parallel(much, DiscreteLaplace('c', '4.9', 4))
-print('kept' if 'exp(50)' in str(dp.account(node, dp.central('zero_out')).step('gdp').value) else 'dropped')
+mu = dp.account(node, dp.central('zero_out')).step('gdp').value
+print('kept' if 'exp(50)' in str(mu) else 'dropped')
 """
 
 
