@@ -30,12 +30,21 @@ from dpaudit.exact.forms import (
     is_real_expression,
     is_short,
     is_symbolic,
-    replaced,
     settled,
     sympify,
     unknowns,
 )
-from dpaudit.exact.functions import choose, erfinv, exp, log, maximum, smaller, sqrt, tanh
+from dpaudit.exact.functions import (
+    choose,
+    erfinv,
+    exp,
+    log,
+    maximum,
+    replaced,
+    smaller,
+    sqrt,
+    tanh,
+)
 from dpaudit.exact.sums import sum_over, total, total_over
 
 __all__ = [

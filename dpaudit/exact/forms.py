@@ -5,21 +5,17 @@ from __future__ import annotations
 import numbers
 import re
 import reprlib
-from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact.effort import spend
+from dpaudit.errors import InvalidParameter
 
 Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
 MAXIMUM_DIGITS = 1000
-# Units of work to replace a symbol in one operation of an expression, and to simplify it again.
-REPLACING = 100
 # Bits of a number that is as fast to work with as any shorter one.
 WORD = 64
 _LONGEST = 2 * MAXIMUM_DIGITS + 3
@@ -182,37 +178,6 @@ def canonical(value: Number) -> Number:
     if is_symbolic(value) and value.is_Rational:
         return Fraction(int(value.p), int(value.q))
     return value
-
-
-def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
-    """An expression with values for some of its symbols.
-
-    Errors: TooMuch; Unsupported where SymPy fails to evaluate it, as it does at exp(10^9).
-    """
-    if not is_symbolic(value):
-        return value
-    spend(REPLACING * size(value), "an expression with numbers for its symbols")
-    try:
-        found = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
-    except (ValueError, ArithmeticError) as error:
-        raise Unsupported(f"{str(value)[:80]}: its value is beyond SymPy's ({error})") from None
-    return canonical(found)
-
-
-def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
-    """The expression with these values; a largest value is chosen by enclosures, not by SymPy."""
-    import sympy
-
-    if not value.has(sympy.Max) or isinstance(value, sympy.Sum):
-        return value.subs(known)
-    if not value.free_symbols & known.keys():
-        return value
-    inside = [_substituted(part, known) for part in value.args]
-    if isinstance(value, sympy.Max):
-        from dpaudit.exact.functions import maximum
-
-        return sympify(maximum(inside))
-    return value.func(*inside)
 
 
 @lru_cache(maxsize=20_000)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.errors import Unsupported
 from dpaudit.exact.arb import as_ball, enclose, largest
+from dpaudit.exact.effort import spend
 from dpaudit.exact.forms import (
     MAXIMUM_DIGITS,
     Number,
@@ -15,6 +17,7 @@ from dpaudit.exact.forms import (
     is_arb,
     is_rational,
     is_symbolic,
+    size,
     sympify,
     unknowns,
 )
@@ -23,6 +26,9 @@ from dpaudit.exact.operations import folded
 FACTORED = 10**40
 # The logarithm of the largest numerator that a number may have.
 LARGEST_LOG = math.log(10) * MAXIMUM_DIGITS
+
+# Units of work to replace a symbol in one operation of an expression, and to simplify it again.
+REPLACING = 100
 
 
 def sqrt(value: Number) -> Number:
@@ -129,7 +135,7 @@ def _is_beyond(item: Any) -> bool:
 
     The inverse error function of a number that is 1 at any precision, say.
     """
-    return not unknowns(item) and not (item.is_comparable and as_ball(item).is_finite())
+    return not (unknowns(item) or (as_ball(item).is_finite() and item.is_comparable))
 
 
 def smaller(first: Number, second: Number) -> Number:
@@ -146,3 +152,32 @@ def choose(n: Number, k: Number) -> Number:
     import sympy
 
     return canonical(sympy.binomial(sympify(n), sympify(k)))
+
+
+def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
+    """An expression with values for some of its symbols.
+
+    Errors: TooMuch; Unsupported where SymPy fails to evaluate it, as it does at exp(10^9).
+    """
+    if not is_symbolic(value):
+        return value
+    spend(REPLACING * size(value), "an expression with numbers for its symbols")
+    try:
+        found = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
+    except (ValueError, ArithmeticError) as error:
+        raise Unsupported(f"{str(value)[:80]}: its value is beyond SymPy's ({error})") from None
+    return canonical(found)
+
+
+def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
+    """The expression with these values; a largest value is chosen by enclosures, not by SymPy."""
+    import sympy
+
+    if not value.has(sympy.Max) or isinstance(value, sympy.Sum):
+        return value.subs(known)
+    if not value.free_symbols & known.keys():
+        return value
+    inside = [_substituted(part, known) for part in value.args]
+    if isinstance(value, sympy.Max):
+        return sympify(maximum(inside))
+    return value.func(*inside)

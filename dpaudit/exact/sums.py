@@ -20,10 +20,10 @@ from dpaudit.exact.forms import (
     is_rational,
     is_real_expression,
     is_symbolic,
-    replaced,
     size,
     sympify,
 )
+from dpaudit.exact.functions import replaced
 from dpaudit.exact.operations import folded
 
 EXPLICIT_TERMS = 100
