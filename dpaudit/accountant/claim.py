@@ -17,13 +17,13 @@ from dpaudit.accountant.gaps import Curve, Difference, atoms_of
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import (
     Number,
-    canonical,
     decimal_lower,
     decimal_upper,
     is_infinite,
     is_symbolic,
     log,
     readable,
+    replaced,
     sqrt,
     sympify,
     unknowns,
@@ -167,7 +167,7 @@ def _claimable() -> list[str]:
 
 
 def _at_order(curve: Number, alpha: Number) -> Number:
-    return canonical(curve.subs(order(), sympify(alpha))) if is_symbolic(curve) else curve
+    return replaced(curve, {order(): alpha})
 
 
 @dataclass(frozen=True, repr=False)

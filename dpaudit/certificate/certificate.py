@@ -26,7 +26,7 @@ from dpaudit.exact import (
     enclose,
     exact,
     is_infinite,
-    is_symbolic,
+    replaced,
     unknowns,
     upper_fraction,
     working_precision,
@@ -179,7 +179,7 @@ def conclusion(step: Step) -> Json:
         return {"measure": "approx_dp", "epsilon": epsilon, "delta": delta}
     if step.calculus == "rdp":
         curve: Any = step.value
-        at = [curve.subs(order(), a) if is_symbolic(curve) else curve for a in RENYI_ORDERS]
+        at = [replaced(curve, {order(): Fraction(a)}) for a in RENYI_ORDERS]
         rows = [[str(a), _rounded(value)] for a, value in zip(RENYI_ORDERS, at, strict=True)]
         return {"measure": "rdp", "curve": rows}
     if step.calculus == "profile":

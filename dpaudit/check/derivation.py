@@ -17,9 +17,9 @@ from dpaudit.check.sizes import require_one_data_set
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
-    canonical,
     decimal_upper,
     infinity,
+    replaced,
     unknowns,
 )
 from dpaudit.exact.effort import TooMuch
@@ -200,10 +200,7 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
 def _says(expression: str, pairs: list[tuple[str, Any]], k: int) -> bool:
     """Whether an expression is the bounds, with each index of a schedule at k."""
     symbols = set[Any]().union(*(unknowns(exact) for _, exact in pairs))
-    bounds = [
-        canonical(exact.subs(dict.fromkeys(symbols, k))) if unknowns(exact) else exact
-        for _, exact in pairs
-    ]
+    bounds = [replaced(exact, dict.fromkeys(symbols, k)) for _, exact in pairs]
     texts = [
         decimal_upper(at) if unknowns(exact) else text
         for at, (text, exact) in zip(bounds, pairs, strict=True)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.reading import require
-from dpaudit.exact import canonical, is_symbolic, readable, sympify, unknowns
+from dpaudit.exact import readable, replaced, unknowns
 from dpaudit.nodes import Node, postorder
 
 # Rounds of schedules that one verification looks at: seconds of work.
@@ -146,8 +146,7 @@ def _told(low: Fraction, high: Fraction | float) -> str:
 
 
 def _number(size: Any, at: Mapping[Any, Fraction], node: Node) -> Fraction:
-    if is_symbolic(size):
-        size = canonical(size.subs({symbol: sympify(k) for symbol, k in at.items()}))
+    size = replaced(size, at)
     whole = isinstance(size, Fraction) and size.denominator == 1 and size >= 0
     require(whole, f"{_name(node)}: a size is no natural number")
     return Fraction(size)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from dpaudit.check.reading import require
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
-from dpaudit.exact import canonical, erfinv, is_symbolic, settled, sqrt, sympify, tanh
+from dpaudit.exact import erfinv, is_symbolic, replaced, settled, sqrt, tanh
 from dpaudit.nodes import Node
 from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
@@ -207,8 +207,7 @@ def at_order(curve: Any, order: Any) -> Any:
 
     if not is_symbolic(curve):
         return curve
-    symbol = sympy.Symbol(RENYI_SYMBOL, positive=True)
-    return canonical(curve.subs(symbol, sympify(order)))
+    return replaced(curve, {sympy.Symbol(RENYI_SYMBOL, positive=True): order})
 
 
 def reached(pair: Pair) -> Losses:

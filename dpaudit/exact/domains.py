@@ -19,11 +19,11 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import (
     Number,
-    canonical,
     enclose,
     exact,
     is_symbolic,
     readable,
+    replaced,
     sympify,
     unknowns,
     working_precision,
@@ -153,7 +153,7 @@ def _holds_everywhere(value: Any, spans: Spans, *, strict: bool) -> bool:
             continue
         widest = max(box, key=lambda symbol: _width(*box[symbol]))
         if box[widest][0] == box[widest][1]:
-            at = canonical(value.subs({s: sympify(ends[0]) for s, ends in box.items()}))
+            at = replaced(value, {s: ends[0] for s, ends in box.items()})
             if not _is_of_sign(at, strict=strict):
                 return False
         elif ball is not None and ball < 0:
@@ -187,10 +187,7 @@ def _narrowed(box: Mapping[Any, Ends], spans: Spans) -> dict[Any, Ends] | None:
 
 def _largest(value: Number, box: Mapping[Any, Ends]) -> Fraction:
     """An upper bound of a number over a box; exact at a point."""
-    at = value
-    if is_symbolic(value):
-        points = {s: sympify(a) for s, (a, b) in box.items() if a == b}
-        at = canonical(value.subs(points))
+    at = replaced(value, {s: a for s, (a, b) in box.items() if a == b})
     if not is_symbolic(at):
         return Fraction(at)
     ball = _ball(at, box)

@@ -159,7 +159,7 @@ def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
 
     Errors: TooMuch; Unsupported where SymPy fails to evaluate it, as it does at exp(10^9).
     """
-    if not is_symbolic(value):
+    if not (is_symbolic(value) and known):
         return value
     spend(REPLACING * size(value), "an expression with numbers for its symbols")
     try:
@@ -173,10 +173,11 @@ def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
     """The expression with these values; a largest value is chosen by enclosures, not by SymPy."""
     import sympy
 
-    if not value.has(sympy.Max) or isinstance(value, sympy.Sum):
-        return value.subs(known)
-    if not value.free_symbols & known.keys():
+    if not value.has(*known):
         return value
+    is_hidden = known.keys() & set(getattr(value, "bound_symbols", ()))
+    if not value.has(sympy.Max) or is_hidden:
+        return value.subs(known, simultaneous=any(one.free_symbols for one in known.values()))
     inside = [_substituted(part, known) for part in value.args]
     if isinstance(value, sympy.Max):
         return sympify(maximum(inside))

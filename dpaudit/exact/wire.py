@@ -24,6 +24,7 @@ from dpaudit.exact import (
     is_real_expression,
     is_short,
     is_symbolic,
+    maximum,
     sympify,
     unknowns,
 )
@@ -208,7 +209,9 @@ def _build(name: str, arguments: list[Number]) -> Number:
     if name != "Sum" and any(isinstance(a, sympy.Tuple) for a in arguments):
         raise InvalidParameter(f"malformed {name} on the wire")
     try:
-        value = getattr(sympy, name)(*map(sympify, arguments))
+        # SymPy would compare numbers that have no finite enclosure by false digits.
+        value = sympify(maximum(arguments)) if name == "Max" else None
+        value = getattr(sympy, name)(*map(sympify, arguments)) if value is None else value
     except SYMPY_ERRORS:
         raise InvalidParameter(f"malformed {name} on the wire") from None
     if not all(is_short(canonical(r)) for r in value.atoms(sympy.Rational)):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import canonical, enclose, sympify, unknowns, upper_fraction
+from dpaudit.exact import enclose, replaced, unknowns, upper_fraction
 from dpaudit.measures.calculus import measure_of, order
 from dpaudit.nodes import Node
 
@@ -289,8 +289,7 @@ def renyi_region(curve: Any, place: str) -> RenyiRegion:
     if unknowns(curve) - {order()}:
         raise InvalidParameter(f"{place}: give every symbol but alpha a value first")
     orders = [Fraction(at).limit_denominator(10**6) for at in _ORDERS]
-    symbolic = bool(unknowns(curve))
-    values = [canonical(curve.subs(order(), sympify(at))) if symbolic else curve for at in orders]
+    values = [replaced(curve, {order(): at}) for at in orders]
     return RenyiRegion(
         tuple(map(float, orders)), tuple(float_upper(value, place) for value in values)
     )

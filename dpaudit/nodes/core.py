@@ -17,7 +17,7 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import canonical, exact, is_symbolic, readable, unknowns, wire
+from dpaudit.exact import exact, is_symbolic, readable, replaced, unknowns, wire
 from dpaudit.exact.domains import SHOWN, Span, Spans, checked, for_each, text
 from dpaudit.nodes.records import Counts, Records, Sees, reaching
 from dpaudit.scope import Adjacency, choose, shown
@@ -462,7 +462,7 @@ def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
     from sympy.core.function import AppliedUndef
 
     found = (symbols_in(value) | value.atoms(AppliedUndef)) & values.keys()
-    return canonical(value.subs({k: values[k] for k in found}, simultaneous=True))
+    return replaced(value, {k: values[k] for k in found})
 
 
 def symbols_in(value: Any) -> set[Any]:

@@ -23,7 +23,7 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
     readable,
-    sympify,
+    replaced,
     unknowns,
     working_precision,
 )
@@ -126,7 +126,7 @@ def declared(node: Node, scope: Scope, calculus: str, orders: Sequence[Fraction]
 
 def at_orders(curve: Number, orders: Sequence[Fraction]) -> list[Number]:
     """A Renyi curve at each of some orders."""
-    return [canonical(sympify(curve).subs(order(), sympify(a))) for a in orders]
+    return [replaced(curve, {order(): a}) for a in orders]
 
 
 def given(asked: object, size: int) -> Charge:

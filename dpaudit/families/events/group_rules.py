@@ -15,6 +15,7 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
     maximum,
+    replaced,
     sqrt,
     sympify,
 )
@@ -156,7 +157,7 @@ def group_renyi(node: Group, curve: Number) -> Number:
         return node.size**2 * rho * order()
     doublings = doublings_to(node.size)
     higher = sympify(2**doublings * maximum((order(), Fraction(2))))
-    return canonical(3**doublings * sympify(curve).subs(order(), higher))
+    return canonical(3**doublings * sympify(replaced(curve, {order(): higher})))
 
 
 def slope(curve: Number) -> Number | None:

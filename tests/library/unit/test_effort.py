@@ -20,6 +20,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import maximum, replaced, total_over
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
+from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.batches.rules import chance_of_cut
 from dpaudit.families.batches.theorem import _cut
@@ -180,8 +181,12 @@ SMALL = sympy.sqrt(2) * sympy.erfinv(1 - sympy.exp(-1) / 2)
 @pytest.mark.parametrize("items", [(SMALL, BEYOND), (BEYOND, SMALL)])
 def test_a_largest_value_keeps_a_number_without_digits(items: tuple[Any, Any]) -> None:
     """SymPy compared it by false digits, in some orders of its own, and dropped it."""
-    assert maximum(items).has(BEYOND)
+    largest = maximum(items)
+    assert largest.has(BEYOND)
+    assert decode_number(encode_number(largest)).has(BEYOND)
     assert replaced(maximum((*items, K)), {K: Fraction(1)}).has(BEYOND)
+    total = sympy.Sum(sympy.Max(*items, K * J, evaluate=False), (J, 1, 3))
+    assert replaced(total, {K: Fraction(1)}).has(BEYOND)
 
 
 @pytest.mark.parametrize("hash_seed", ["2", "3"])
