@@ -247,7 +247,7 @@ def audited_lines(parts: Parts) -> list[str]:
 
 
 def likelihood_lines(parts: Parts) -> list[str]:
-    """What audits of the catalogue's own programs reach of their accounted bounds."""
+    """Shares of the accounted bounds that audits of the catalogue's own programs reach."""
     return [
         "Audits of the catalogue's programs with their own losses, on pairs that the examination "
         "finds by itself or that a suite names: bounds at 95% from exact likelihoods, which hold "
@@ -369,7 +369,7 @@ SECTIONS = {
         audited, audited_lines,
     ),
     "likelihoods": Section(
-        "What audits reach of the accounted bounds",
+        "Shares of the accounted bounds that audits reach",
         lambda: module("likelihoods").names(),
         lambda name: module("likelihoods").entry(name),
         likelihood_lines,

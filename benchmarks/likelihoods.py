@@ -181,11 +181,11 @@ def lines(rows: Sequence[Sequence[str]]) -> list[str]:
         *(f"| {' | '.join(row)} |" for row in rows),
         "",
     ]
-    for kind, some in (("accounted bounds", shares), ("attained ones", attained)):
+    for kind, some in (("accounted bounds", shares), ("attained bounds", attained)):
         if some:
             high = sum(share > HIGH for share in some)
             table.append(
-                f"Of {len(some)} {kind} on pairs that were found, the median share is "
+                f"On pairs that the tool found, the median share of {len(some)} {kind} is "
                 f"{statistics.median(some):.3f}; {high} shares are above {HIGH}."
             )
     return table

@@ -286,7 +286,7 @@ class Search:
         raise NotImplementedError
 
     def bounds(self, best: Tried) -> tuple[CountedLosses, tuple[LikelyLower, ...]]:
-        """What fresh runs of the best proposal show of each wanted number."""
+        """The bounds on each wanted number from fresh runs of the best proposal."""
         counted = CountedLosses(*self.draw(best.side, best.proposal, self.runs))
         return counted, tuple(self.bound(one, best, counted) for one in self.wanted)
 

@@ -154,7 +154,7 @@ def _short(number: float) -> str:
 def evidence_caveats(
     examination: Examination, attempts: Sequence[Attempt], method: str
 ) -> list[str]:
-    """What the evidence of an examination leaves open: a stand-in's audit, a clip never reached."""
+    """Caveats on the evidence of an examination: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
     found = []
     asks = () if examination.ran is None else examination.ran.asks

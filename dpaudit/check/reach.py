@@ -12,8 +12,8 @@ from fractions import Fraction
 from dpaudit.check.reading import Json, decimal
 from dpaudit.nodes import Leaf, Node, postorder
 
-# Of the stated sensitivity.  A query that moves twice as far as stated is then seen moving by two
-# fifths, or is not examined.
+# The share of the stated sensitivity that an examination must reach: a query that moves twice as
+# far as stated was then seen moving by two fifths, or counts as not examined.
 LEAST = Fraction(1, 5)
 # Among fewer records than these little shows of what one of them does to the others.
 FEWEST_RECORDS = 5

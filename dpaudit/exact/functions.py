@@ -131,7 +131,7 @@ def _is_opaque(item: Any) -> bool:
 
 
 def _is_beyond(item: Any) -> bool:
-    """Whether a number has no finite enclosure; what SymPy says of its digits may be false.
+    """Whether a number has no finite enclosure, so that SymPy may compare it by false digits.
 
     The inverse error function of a number that is 1 at any precision, say.
     """

@@ -15,8 +15,8 @@ from dpaudit.curator.mechanism import Mechanism
 
 CATCHES = ("refuted", "conformance", "accountant")
 UNSTATED = "not stated"
-# A suite alone contradicts nothing, whether or not a search of two seconds reached the program:
-# `test_unexamined.py` has the entries that a whole examination does not reach.
+# Verdicts of a claim that a suite does not contradict; in two seconds a search may not reach the
+# program, which leaves the claim unconfirmed.
 UNCONTRADICTED = ("certified_under_assumptions", "unconfirmed")
 
 

@@ -35,7 +35,7 @@ class Recorded:
 
     @property
     def assumption(self) -> str:
-        """What the bound rests on; empty where there is none."""
+        """The condition under which the bound holds; empty where there is no bound."""
         if self.why_not:
             return ""
         return (

@@ -57,7 +57,7 @@ class NotAffine(NoLikelihood):
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What solved noise says of trials.
+    """Privacy losses of trials, from the noise that was solved for.
 
     ``ratios``: log phi(z) - log phi(z') for each number of noise, (trials, numbers).  ``volume``:
     log |det g'| - log |det f'|, (trials,).  ``sure``: where running confirmed z', (trials,).

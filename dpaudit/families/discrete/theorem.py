@@ -124,12 +124,9 @@ def _outcomes(scale: Any, move: int, tail: Any, whole: Any) -> Iterator[Outcome]
     """Masses by loss: everything up to 0, then 1..move-1, then everything from ``move`` on."""
     beyond = tail * _decay(Fraction(move), scale)
     yield beyond, tail
-    for k in range(1, move):
-        p, q = (
-            _fall(1 / scale) * _decay(Fraction(distance), scale) / whole
-            for distance in (move - k, k)
-        )
-        yield p, q
+    nearest = _fall(1 / scale) / whole
+    masses = [nearest * _decay(Fraction(distance), scale) for distance in range(1, move)]
+    yield from zip(reversed(masses), masses, strict=True)
     yield tail, beyond
 
 

@@ -89,8 +89,11 @@ def _line(curve: Curve) -> Any:
     import sympy
 
     alpha = sympy.Symbol(RENYI_SYMBOL, positive=True)
-    value = sympy.expand(sympify(curve(alpha)))
-    if not value.is_polynomial(alpha) or sympy.degree(value, alpha) > 1 or value.subs(alpha, 0):
+    value = sympify(curve(alpha))
+    if not value.is_polynomial(alpha):
+        return None
+    value = sympy.expand(value)
+    if sympy.degree(value, alpha) > 1 or value.subs(alpha, 0):
         return None
     return canonical(value.subs(alpha, 1))
 
