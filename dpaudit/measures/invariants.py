@@ -47,7 +47,7 @@ COUNTS = frozenset(
 # The one parameter of a shipped node that may be negative, and what makes it a number above 0.
 MAY_BE_NEGATIVE = {"shape": Fraction(1)}
 
-Values = Mapping[Any, int]
+Values = Mapping[Any, int | Fraction]
 Numbers = tuple[Any, ...] | None
 
 
@@ -64,7 +64,7 @@ class _Derivation:
     """The steps that were looked at, each once for the values of the indices it depends on."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int, tuple[tuple[Any, int], ...]], Numbers] = {}
+        self._numbers: dict[tuple[int, tuple[tuple[Any, int | Fraction], ...]], Numbers] = {}
         self._depends: dict[int, frozenset[Any]] = {}
 
     def visit(self, root: Any) -> None:
@@ -193,7 +193,7 @@ def _evaluated(value: Any, values: Values) -> list[Any] | None:
     if {symbol.name for symbol in others} != {"alpha"}:
         return None
     (order,) = others
-    return [_enclosed(replaced(value, {order: at}), values) for at in ORDERS]
+    return [_enclosed(value, {**values, order: at}) for at in ORDERS]
 
 
 def _enclosed(value: Any, values: Values) -> Any:
@@ -206,11 +206,19 @@ def _enclosed(value: Any, values: Values) -> Any:
         return canonical(value)
     import sympy
 
-    if value.has(sympy.floor, sympy.ceiling, sympy.binomial):
-        # Arb does not know that 3 * (1 / 3) is whole.
-        value, values = _at(value, values), {}
+    known = {symbol: enclose(Fraction(k)) for symbol, k in values.items()}
+    # Arb does not know that 3 * (1 / 3) is whole.  Where SymPy puts numbers into a whole curve, it
+    # may expand powers of hundreds of rounds to decide a sign.
+    whole = value.atoms(sympy.floor, sympy.ceiling)
+    chosen = [part for choice in value.atoms(sympy.binomial) for part in choice.args]
+    if all(part.free_symbols <= values.keys() for part in whole) and all(
+        part.is_integer for part in chosen
+    ):
+        known |= {part: enclose(_at(part, values)) for part in whole}
+    else:
+        value, values, known = _at(value, values), {}, {}
     try:
-        ball = enclose(value, {symbol: enclose(Fraction(k)) for symbol, k in values.items()})
+        ball = enclose(value, known)
     except TooManyTerms:
         return None
     except InvalidParameter:
