@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
     from dpaudit.families.tuning import Tuned
     from dpaudit.kernels.query import ClippedMean, Query, Records, clipped_sum
+    from dpaudit.kernels.statistic import RowFunction, Statistic
     from dpaudit.nodes import Assumption, Leaf, Node
     from dpaudit.scope import Adjacency, Scope, central
 
@@ -107,6 +108,7 @@ __all__ = [
     "RenyiDP",
     "Repeat",
     "ReportNoisyMax",
+    "RowFunction",
     "SampledLastIterate",
     "SampledWithReplacement",
     "SampledWithoutReplacement",
@@ -115,6 +117,7 @@ __all__ = [
     "Setting",
     "Shuffled",
     "ShuffledBatches",
+    "Statistic",
     "Suite",
     "TruncatedPoisson",
     "Tuned",
@@ -175,6 +178,7 @@ _NAMES = {
     ),
     "families.selection": "AboveThreshold ExponentialMechanism ReportNoisyMax",
     "kernels.query": "ClippedMean Query Records clipped_sum",
+    "kernels.statistic": "RowFunction Statistic",
     "nodes": "Assumption Leaf Node",
     "scope": "Adjacency Scope central",
 }

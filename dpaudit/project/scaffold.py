@@ -1,7 +1,7 @@
 """Start a project from copies of shipped files, which the catalogue's tests and linters check.
 
-A new project gets the mechanism ``noisy_mean``; `--with` copies another one and the files that it
-imports.
+A new project gets the mechanism ``noisy_mean`` and two with queries of one's own; `--with` copies
+another one and the files that it imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpaudit.storage.files import write_atomically
 from dpaudit.storage.imported import imported
 from dpaudit.storage.roots import PACKAGES, catalogue_root
 
-FIRST = ("mechanisms/noisy_mean.py", "audits/noisy_mean.py")
+FIRST = ("mechanisms/noisy_mean.py", "mechanisms/own_queries.py", "audits/noisy_mean.py")
 # Where the catalogue keeps packages that can be copied whole, by the name of a paper.
 SHELVES = ("mechanisms/papers", "mechanisms/classics", "audits/classics", "audits")
 DATA = ".csv"

@@ -24,7 +24,7 @@ def files(folder: Path) -> set[str]:
 def test_a_new_project_has_both_packages(tmp_path: Path) -> None:
     written = start(tmp_path / "new", None)
     expected = {f"{p}/{n}.py" for p in ("mechanisms", "audits") for n in ("__init__", "noisy_mean")}
-    expected |= {"mechanisms/people.csv", "dpaudit.toml"}
+    expected |= {"mechanisms/own_queries.py", "mechanisms/people.csv", "dpaudit.toml"}
     assert files(tmp_path / "new") == expected
     assert {path.relative_to(tmp_path / "new").as_posix() for path in written} == expected
 

@@ -1,0 +1,152 @@
+"""Queries written as plain functions: of all rows of a data set, or of one row.
+
+A :class:`Statistic` is bounded by what its author states, which the examination tests.  The values
+of a :func:`RowFunction` are clipped row by row by the library, so that its bound holds whatever the
+function does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.scope import Adjacency
+
+Frame: TypeAlias = Literal["numpy", "pandas", "polars"]
+FRAMES = ("numpy", "pandas", "polars")
+
+
+class Statistic:
+    """A function of the rows of one data set, and how far its author says one record moves it.
+
+    ``function(rows)`` returns a number or a vector of a fixed length, for any number of rows, none
+    included.  Rows are handed over as ``frame`` says: an array of shape (n, columns), or a pandas
+    or polars frame with ``columns`` as its names.  Rows of absent records, rows outside a secret
+    batch and rows with an entry that is no finite number are left out.
+    ``sensitivity``: how far one record moves the value in ``norm`` under the adjacency of the
+    mechanism's scope; a number, or one for each trial.  A record that is left out for an entry that
+    is no finite number counts as a record that is not there.
+    ``given``: released values that the function depends on, shape (trials, ...); the function is
+    then called as ``function(rows, given[trial])``.
+    Errors: InvalidParameter for a sensitivity that is negative or not finite, an unknown frame, a
+    frame without names, and values that are no vector.
+
+    >>> import dpaudit as dp
+    >>> over_40 = dp.Statistic(lambda rows: (rows[:, 0] > 40).sum(), sensitivity=1)
+    >>> over_40.value(dp.Records([[61.0], [39.0], [float("nan")], [47.0]]))
+    array([[2.]])
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        sensitivity: Any,
+        norm: Norm = "l2",
+        *,
+        frame: Frame = "numpy",
+        columns: Sequence[str] = (),
+        given: Any = None,
+    ) -> None:
+        stated = np.array(sensitivity, dtype=np.float64)
+        if stated.ndim > 1 or not (np.isfinite(stated) & (stated >= 0)).all():
+            raise InvalidParameter(
+                "Statistic.sensitivity: expected a finite number, not negative, or one a trial"
+            )
+        _chosen("Statistic.norm", norm, ("l1", "l2", "linf"))
+        _chosen("Statistic.frame", frame, FRAMES)
+        if frame != "numpy" and not columns:
+            raise InvalidParameter(f"Statistic: frame={frame!r} needs columns=, the names of a row")
+        self.function, self.norm, self.frame, self.columns = function, norm, frame, tuple(columns)
+        self.given = None if given is None else np.asarray(given)
+        self._stated = stated
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """The function's value in each trial, (trials, d), or (1, d) where all trials agree."""
+        usable = records.present & np.isfinite(records.values.reshape(len(records), -1)).all(1)
+        masks = [usable] if chosen is None else [usable & batch for batch in chosen]
+        trials = max(len(masks), 1 if self.given is None else len(self.given))
+        masks = masks * trials if len(masks) == 1 else masks
+        return np.stack([self._of(records.values[mask], trial) for trial, mask in enumerate(masks)])
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        """What was stated, whatever the adjacency and the number of rows."""
+        return self._stated
+
+    def _of(self, rows: Array, trial: int) -> Array:
+        # A copy: what the function writes into its rows reaches no other call.
+        more = () if self.given is None else (self.given[trial].copy(),)
+        return _vector("Statistic", self.function(self._framed(rows.copy()), *more))
+
+    def _framed(self, rows: Array) -> Any:
+        if self.frame == "numpy":
+            return rows
+        if rows.shape[1:] != (len(self.columns),):
+            raise InvalidParameter(
+                f"Statistic.columns: {len(self.columns)} names for rows of shape {rows.shape[1:]}"
+            )
+        try:
+            library = import_module(self.frame)
+        except ImportError:
+            raise InvalidParameter(
+                f"Statistic: frame={self.frame!r} needs the library: pip install {self.frame}"
+            ) from None
+        return library.DataFrame({name: rows[:, k] for k, name in enumerate(self.columns)})
+
+
+def RowFunction(
+    function: Callable[..., Any],
+    radius: Any,
+    norm: Norm = "l2",
+    *,
+    divisor: float = 1.0,
+    given: Any = None,
+) -> ClippedMean:
+    """The sum over all records of ``function(row)``, each clipped to ``radius`` by the library.
+
+    ``function`` takes one row, an array of its entries, and returns a number or a vector of a
+    fixed length.  One record moves the sum by ``radius`` in ``norm``, and by twice that under
+    replace_one, whatever the function does: a row whose value is not finite counts as zero.
+    ``divisor``: a public number that the sum is divided by.
+    ``given``: released values that the function depends on, shape (trials, ...); the function is
+    then called as ``function(row, given[trial])``.
+    Returns: a :class:`ClippedMean`, which calls the function once for each distinct row where these
+    are few.
+    Errors: InvalidParameter as :class:`ClippedMean`, and for values that are no vector.
+
+    >>> import dpaudit as dp
+    >>> income = dp.RowFunction(lambda row: row[1] / 1000, radius=80)
+    >>> income.value(dp.Records([[61, 30_000], [39, 950_000]]))
+    array([[110.]])
+    """
+    each = [()] if given is None else [(one,) for one in np.asarray(given)]
+
+    def per_record(values: Array) -> Array:
+        return np.stack([[_of_row(function, row, *more) for row in values] for more in each])
+
+    return ClippedMean(per_record, radius, divisor=divisor, norm=norm)
+
+
+def _of_row(function: Callable[..., Any], row: Array, *given: Array) -> Array:
+    copies = [one.copy() for one in (row, *given)]
+    return _vector("RowFunction", function(*copies))
+
+
+def _vector(name: str, value: Any) -> Array:
+    """A number or a vector as a vector.  Errors: InvalidParameter, without the value."""
+    found = np.asarray(value)
+    if found.dtype.kind not in "biuf" or found.ndim > 1 or not found.size:
+        plain = found.dtype.kind in "biuf"
+        kind = f"an array of shape {found.shape}" if plain else type(value).__name__
+        raise InvalidParameter(f"{name}: its function returned {kind}; return a number or a vector")
+    return np.atleast_1d(found).astype(np.float64)
+
+
+def _chosen(name: str, given: str, allowed: Sequence[str]) -> None:
+    if given not in allowed:
+        raise InvalidParameter(f"{name} = {given!r}: expected one of {', '.join(allowed)}")

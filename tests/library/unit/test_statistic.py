@@ -1,0 +1,149 @@
+"""Queries made of plain functions: of all rows, and of one row that the library clips."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.audit.examine import examine
+from dpaudit.audit.examine.examination import MOVED
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array
+from tests.support.examined import mechanism
+
+ROWS = np.array([[61.0, 3.0], [39.0, 5.0], [np.nan, 7.0], [47.0, np.inf], [52.0, 2.0]])
+
+
+def column_sums(rows: Any) -> Any:
+    return rows.sum(axis=0)
+
+
+# --- rows that a statistic sees ------------------------------------------------------------------
+
+
+def test_rows_with_gaps_and_absent_rows_are_left_out() -> None:
+    there = dp.Records(ROWS, np.array([True, True, True, True, False]))
+    assert dp.Statistic(column_sums, 1).value(there).tolist() == [[100.0, 8.0]]
+    assert dp.Statistic(len, 1).value(dp.Records(np.array([[np.nan]]))).tolist() == [[0.0]]
+
+
+def test_a_secret_batch_is_a_data_set_of_its_own_in_each_trial() -> None:
+    chosen = np.array([[True, False, True, True, False], [True, True, True, True, True]])
+    found = dp.Statistic(column_sums, 1).value(dp.Records(ROWS), chosen)
+    assert found.tolist() == [[61.0, 3.0], [152.0, 10.0]]
+
+
+def test_released_values_are_handed_over_trial_by_trial() -> None:
+    above = dp.Statistic(lambda rows, at: (rows[:, 0] > at).sum(), 1, given=[40.0, 60.0])
+    assert above.value(dp.Records(ROWS)).tolist() == [[2.0], [1.0]]
+    scaled = dp.RowFunction(lambda row, at: at * row[1], radius=10, given=[1.0, 2.0])
+    assert scaled.value(dp.Records(ROWS)).tolist() == [[17.0], [10.0 + 6 + 10 + 4]]
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_frames_have_the_names_of_the_columns(frame: Any) -> None:
+    def older(rows: Any) -> Any:
+        return (rows["age"] > 40).sum()
+
+    query = dp.Statistic(older, 1, frame=frame, columns=("age", "visits"))
+    assert query.value(dp.Records(ROWS)).tolist() == [[2.0]]
+
+
+def test_a_function_that_writes_into_its_rows_changes_no_record() -> None:
+    def writes(rows: Any) -> Any:
+        rows[:] = 0
+        return rows.sum()
+
+    records = dp.Records(np.array([[1.0], [2.0]]))
+    dp.Statistic(writes, 1).value(records)
+    dp.RowFunction(writes, 1).value(records)
+    assert records.values.tolist() == [[1.0], [2.0]]
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: dp.Statistic(len, -1), "Statistic.sensitivity: expected a finite number"),
+        (lambda: dp.Statistic(len, np.inf), "Statistic.sensitivity: expected a finite number"),
+        (lambda: dp.Statistic(len, 1, "l3"), "Statistic.norm = 'l3': expected one of l1, l2"),  # type: ignore[arg-type]
+        (lambda: dp.Statistic(len, 1, frame="arrow"), "Statistic.frame = 'arrow': expected"),  # type: ignore[arg-type]
+        (lambda: dp.Statistic(len, 1, frame="pandas"), "needs columns=, the names of a row"),
+        (lambda: dp.RowFunction(len, -1), "ClippedMean.radius: expected finite numbers"),
+    ],
+)
+def test_what_no_query_can_be_is_refused_when_it_is_made(make: Any, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=re.escape(said)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("secret", "its function returned str; return a number or a vector"),
+        (None, "its function returned NoneType"),
+        (np.zeros((2, 2)), "its function returned an array of shape (2, 2)"),
+        ([], "its function returned an array of shape (0,)"),
+    ],
+)
+def test_values_that_are_no_vector_are_refused_without_the_value(returned: Any, said: str) -> None:
+    for query in (dp.Statistic(lambda rows: returned, 1), dp.RowFunction(lambda row: returned, 1)):
+        with pytest.raises(InvalidParameter, match=re.escape(said)) as raised:
+            query.value(dp.Records(ROWS))
+        assert "secret" not in str(raised.value)
+
+
+def test_names_that_do_not_fit_the_rows_and_a_missing_library_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = dp.Statistic(len, 1, frame="pandas", columns=("age",))
+    with pytest.raises(InvalidParameter, match=r"1 names for rows of shape \(2,\)"):
+        short.value(dp.Records(ROWS))
+    monkeypatch.setitem(sys.modules, "polars", None)
+    query = dp.Statistic(len, 1, frame="polars", columns=("age", "visits"))
+    with pytest.raises(InvalidParameter, match="pip install polars"):
+        query.value(dp.Records(ROWS))
+
+
+# --- what an examination says of them ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """One noisy release of a query."""
+
+    query: Any
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("value", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("value", self.query)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
+def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> None:
+    def twice(rows: Any) -> Any:
+        return 2 * (rows[:, 0] > 0).sum()
+
+    wrong = examine(mechanism("twice", Releases(dp.Statistic(twice, 1)), adjacency), seed=1)
+    assert {finding.check for finding in wrong.broken} == {MOVED}
+    right = examine(mechanism("twice", Releases(dp.Statistic(twice, 2)), adjacency), seed=1)
+    assert not right.broken
+    assert right.reached[0].displacement == pytest.approx(1)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
+def test_a_row_function_is_bounded_by_the_library(adjacency: str) -> None:
+    query = dp.RowFunction(lambda row: np.exp(row[0]) * row, radius=1)
+    found = examine(mechanism("rows", Releases(query), adjacency), seed=1)
+    assert not found.broken
+    assert found.reached[0].displacement == pytest.approx(1, rel=1e-6)
