@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         noise_for,
         sampling_warning,
     )
-    from dpaudit.audit.blackbox.entry import audit_function
+    from dpaudit.audit.blackbox.entry import audit_command, audit_function
     from dpaudit.audit.blackbox.search import audit_domain
     from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
     from dpaudit.audit.neighbours import Neighbours
@@ -125,6 +125,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "account",
+    "audit_command",
     "audit_domain",
     "audit_function",
     "audit_mechanism",
@@ -148,7 +149,7 @@ _NAMES = {
     "accountant.calibrate": "calibrate",
     "accountant.claim": "Claim",
     "accountant.recipes": "dp_ftrl dp_sgd ftrl_noise_for noise_for sampling_warning",
-    "audit.blackbox.entry": "audit_function",
+    "audit.blackbox.entry": "audit_command audit_function",
     "audit.blackbox.search": "audit_domain",
     "audit.canaries.scores": "audit_one_run audit_scores",
     "audit.neighbours": "Neighbours",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpaudit.audit.arithmetic.floating import audit_arithmetic
-    from dpaudit.audit.blackbox.entry import audit_function
+    from dpaudit.audit.blackbox.entry import audit_command, audit_function
+    from dpaudit.audit.blackbox.foreign import Command, Endpoint
     from dpaudit.audit.blackbox.result import FunctionAudit
     from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
+    from dpaudit.audit.blackbox.sql import Database
     from dpaudit.audit.bounds.bands import Band, rates_upper, score_band
     from dpaudit.audit.bounds.betting import Bets, bets_against, parameter_lower, play
     from dpaudit.audit.canaries.commitment import commit, load_labels
@@ -35,13 +37,17 @@ __all__ = [
     "Band",
     "Bets",
     "CanaryLoss",
+    "Command",
+    "Database",
     "DomainAudit",
+    "Endpoint",
     "FunctionAudit",
     "Verdict",
     "adversarial",
     "attack_from_starts",
     "attack_observed",
     "audit_arithmetic",
+    "audit_command",
     "audit_domain",
     "audit_function",
     "audit_one_run",
@@ -63,9 +69,11 @@ __all__ = [
 
 _NAMES = {
     "arithmetic.floating": "audit_arithmetic",
-    "blackbox.entry": "audit_function",
+    "blackbox.entry": "audit_command audit_function",
+    "blackbox.foreign": "Command Endpoint",
     "blackbox.result": "FunctionAudit",
     "blackbox.search": "DomainAudit audit_domain",
+    "blackbox.sql": "Database",
     "bounds.bands": "Band rates_upper score_band",
     "bounds.betting": "Bets bets_against parameter_lower play",
     "canaries.commitment": "commit load_labels",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from dpaudit.cli.blackbox import audit_named, is_function
 from dpaudit.cli.commands import (
@@ -64,7 +65,8 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     """Attack TARGETS and judge their claims; reads no private data and writes no file.
 
     TARGETS are declared mechanisms with claims, or one of the following.  MODULE:FUNCTION D0 D1: a
-    random function, called with data, rng and size, on two JSON data sets, with --claim.  With
+    random function, called with data, rng and size, on two JSON data sets, with --claim.  In any
+    language: --command PROGRAM D0 D1, http://... D0 D1, or QUERY.sql D0 D1 on two databases.  With
     --data: a membership-inference audit of training, MODULE:FIT, with a function score(model,
     records) in the same module, or a scikit-learn estimator.  With --scores IN OUT: an audit of
     given scores.
@@ -73,19 +75,22 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
-    declared = not (given["data"] or given["scores"] or (targets and is_function(targets[0])))
+    foreign = given["command"] is not None
+    draws = foreign or bool(targets and is_function(targets[0]))
+    declared = not (given["data"] or given["scores"] or draws)
     if method is not None and not declared:
         raise click.UsageError("--method: only for declared mechanisms.")
     if given["data"] or given["scores"]:
         audit_membership(targets, given, as_json=as_json)
-    if not targets:
+    if not targets and not foreign:
         raise click.UsageError("Missing argument 'TARGETS...', or --scores.")
-    if is_function(targets[0]):
+    if draws:
         audit_named(targets, given, as_json=as_json)
     if given["claim"] is not None:
         raise click.UsageError(
             "--claim: not for declared mechanisms, which have claims of their own."
         )
+    _refuse_other_options()
     given = {name: value for name, value in given.items() if name not in OWN}
     given["method"] = method or "both"
     with terminal.progress() as report_progress, quiet():
@@ -252,6 +257,15 @@ def _options(
     from dpaudit.certificate.certify import Options
 
     return Options(**given, store=store, targets=tuple(targets), progress=progress)
+
+
+def _refuse_other_options() -> None:
+    """Errors: UsageError for an option of functions or of training that was given nevertheless."""
+    context = click.get_current_context()
+    for name in OWN:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option}: not for declared mechanisms.")
 
 
 def _without_data(order: Order) -> Order:

@@ -1,9 +1,10 @@
-"""`dpaudit audit MODULE:FUNCTION D0 D1`: a black-box audit of any function that draws."""
+"""`dpaudit audit MECHANISM D0 D1`: black-box audits of functions, programs, endpoints, queries."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,34 +15,39 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.storage.roots import attribute_of
 
 TRIALS = 100_000  # of a function, by default
+QUERY = ".sql"  # a file that holds a query
 
 
 def is_function(target: str) -> bool:
-    """Whether a target is MODULE:FUNCTION, as opposed to FILE::NAME or catalogue:NAME."""
+    """Whether a target draws: MODULE:FUNCTION, an address or a query, not a declared mechanism."""
     module, colon, _ = target.partition(":")
-    return bool(colon) and "::" not in target and module != "catalogue"
+    function = bool(colon) and "::" not in target and module != "catalogue"
+    return function or target.endswith(QUERY)
 
 
 def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
-    """Audit a function on two data sets, and exit by the verdict.
+    """Audit what draws on two data sets, and exit by the verdict.
 
-    Errors: UsageError unless the arguments are FUNCTION, D0 and D1 with --claim; the errors of
-    ``audit_function``.
+    Errors: UsageError unless the arguments are D0 and D1, after what draws where no --command is
+    given, with --claim; the errors of ``audit_function``.
     """
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.verdict import EXIT_CODES
 
-    if len(arguments) != 3 or given["claim"] is None:
+    command = given["command"]
+    if len(arguments) != (3 if command is None else 2) or given["claim"] is None:
         raise click.UsageError(
             "a function needs two data sets and a claim: dpaudit audit MODULE:FUNCTION D0 D1 "
-            "--claim EPSILON"
+            "--claim EPSILON; a program: dpaudit audit --command PROGRAM D0 D1 --claim EPSILON"
         )
-    name, first, second = arguments
+    *named, first, second = arguments
     seed, attack = given["seed"], given["attack"]
+    mechanism = _mechanism(named[0] if named else None, command, given["time_limit"])
+    query = bool(named) and named[0].endswith(QUERY)
     result = audit_function(
-        _function(name),
-        _data(first, "D0"),
-        _data(second, "D1"),
+        mechanism,
+        first if query else _data(first, "D0"),
+        second if query else _data(second, "D1"),
         claim=claim_of(given["claim"]),
         trials=given["trials"] or TRIALS,
         confidence=given["confidence"],
@@ -52,6 +58,36 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
     )
     echo_json(result.to_json()) if as_json else click.echo(result.details)
     click.get_current_context().exit(EXIT_CODES[result.verdict])
+
+
+def _mechanism(name: str | None, command: str | None, time_limit: float | None) -> Any:
+    """A function by its name, an endpoint by its address, a query by its file, or a program.
+
+    Errors: UsageError for a time limit of a function, which runs in this process.
+    """
+    from dpaudit.audit.blackbox.foreign import TIME_LIMIT, Command, Endpoint, is_url
+
+    limit = TIME_LIMIT if time_limit is None else time_limit
+    if command is not None:
+        return Command(command, time_limit=limit)
+    name = str(name)
+    if is_url(name):
+        return Endpoint(name, time_limit=limit)
+    if name.endswith(QUERY):
+        from dpaudit.audit.blackbox.sql import Database
+
+        return Database(_query(name), time_limit=limit)
+    if time_limit is not None:
+        raise click.UsageError("--time-limit: only for a --command, an address or a .sql file.")
+    return _function(name)
+
+
+def _query(path: str) -> str:
+    """Errors: InvalidParameter for a file that cannot be read as text."""
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{path}: no query can be read: {type(error).__name__}") from None
 
 
 def _function(name: str) -> Any:

@@ -22,7 +22,7 @@ OWN = (
     "data", "scores", "column", "attack", "models", "claim", "released", "population", "label",
     "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
     "commitment", "confidence", "refute_at",
-    "generator",
+    "generator", "command", "time_limit",
 )  # fmt: skip
 
 
@@ -48,6 +48,16 @@ def membership_options(command: Command) -> Command:
             type=click.Choice(["recorded"]),
             help="For a function that takes a NumPy generator: solve for the noise that gives the "
             "same outputs on the other data set, and bound from likelihoods as well.",
+        ),
+        click.option(
+            "--command",
+            metavar="PROGRAM",
+            help="A program in any language that draws, such as 'node mechanism.js'.",
+        ),
+        click.option(
+            "--time-limit",
+            type=click.FloatRange(0, 86_400, min_open=True),
+            help="Seconds for each call of a program, endpoint or query; 60 by default.",
         ),
         click.option(
             "--models",

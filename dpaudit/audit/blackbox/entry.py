@@ -35,6 +35,7 @@ from dpaudit.audit.blackbox.findings import (
     shared_in_single_calls,
     stream_findings,
 )
+from dpaudit.audit.blackbox.foreign import TIME_LIMIT, Command, Foreign
 from dpaudit.audit.blackbox.judge import Counted, Examined, report
 from dpaudit.audit.blackbox.likely import recorded_audit, with_recorded
 from dpaudit.audit.blackbox.result import FunctionAudit
@@ -122,8 +123,45 @@ def audit_function(
         examined = replace(examined, findings=(*examined.findings, Finding.EQUAL_DATA))
     if _fingerprint(d0, d1) != before:
         raise InvalidParameter("mechanism: it changes its data set; give it one that it copies")
+    if isinstance(mechanism, Foreign) and mechanism.restarts:
+        examined = replace(examined, findings=(*examined.findings, Finding.RESTARTED))
     found = report(sampler, terms, examined, perf_counter() - started)
     return found if recorded is None else with_recorded(found, recorded, asked)
+
+
+def audit_command(
+    command: Sequence[str] | str,
+    d0: Any,
+    d1: Any,
+    *,
+    claim: Any,
+    trials: int,
+    time_limit: float = TIME_LIMIT,
+    **options: Any,
+) -> FunctionAudit:
+    """Test a claim about a program in any language: :func:`audit_function` of a ``Command``.
+
+    ``command``: the program and its arguments, started anew for every call.  It reads the data set
+    as JSON from standard input, and prints as many independent outputs as ``DPAUDIT_SIZE`` says,
+    one a line; ``DPAUDIT_SEED`` is a whole number below 2^53.  ``time_limit``: seconds a call.
+
+    Errors: as :func:`audit_function`; Unanswered for a call that is late, cut short or unreadable.
+
+    >>> import sys
+    >>> import dpaudit as dp
+    >>> flip = (
+    ...     "import os, random, sys; honest = float(sys.stdin.read());"
+    ...     "random.seed(os.environ['DPAUDIT_SEED']); size = int(os.environ['DPAUDIT_SIZE']);"
+    ...     "[print(honest if random.random() < 0.9 else 1 - honest) for _ in range(size)]"
+    ... )
+    >>> found = dp.audit_command(
+    ...     [sys.executable, "-c", flip], 0, 1, claim=dp.PureDP(1), trials=4_000, seed=1
+    ... )
+    >>> str(found.verdict)
+    'refuted'
+    """
+    mechanism = Command(command, time_limit=time_limit)
+    return audit_function(mechanism, d0, d1, claim=claim, trials=trials, **options)
 
 
 def _examine(sampler: Sampler, terms: Terms) -> Examined:

@@ -37,6 +37,7 @@ class Finding(StrEnum):
     IRREPRODUCIBLE = "irreproducible"
     LOW_BITS = "low_bits"
     EQUAL_DATA = "equal_data"
+    RESTARTED = "restarted"
 
 
 EXPLANATIONS = {
@@ -56,6 +57,10 @@ EXPLANATIONS = {
     Finding.EQUAL_DATA: (
         "d0 and d1 are equal: no mechanism tells them apart, and nothing can be shown; give two "
         "data sets that differ in one unit"
+    ),
+    Finding.RESTARTED: (
+        "calls crashed, or found no connection, and were repeated with the same seed: the result "
+        "is about calls that finish, and assumes that crashes do not depend on the data"
     ),
 }
 SINGLE = {

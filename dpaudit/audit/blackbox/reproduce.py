@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.blackbox.events import Event
+from dpaudit.audit.blackbox.foreign import Foreign
 from dpaudit.audit.blackbox.sampler import Sampler
 
 LONGEST_DATA = 200
@@ -52,6 +53,8 @@ def _are_real_numbers(sampler: Sampler) -> bool:
 
 
 def _mechanism(mechanism: Any) -> list[str]:
+    if isinstance(mechanism, Foreign):
+        return [f"mechanism = {mechanism.code}"]
     module, name = getattr(mechanism, "__module__", None), getattr(mechanism, "__qualname__", "")
     known = getattr(sys.modules.get(str(module)), name, None) if name.isidentifier() else None
     if known is mechanism and module != "__main__":

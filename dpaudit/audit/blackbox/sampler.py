@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from dpaudit.audit.blackbox.draws import Draws, joined, raised, read_output
+from dpaudit.audit.blackbox.foreign import ProgramFailed, Unanswered
 from dpaudit.audit.engine import generator
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import DpauditError, InvalidParameter
@@ -77,7 +78,7 @@ class Sampler:
             return self.call(side, part, index, size)
         except CallFailed as error:
             if self.calls is Calls.SINGLE:
-                return raised(type(error.__cause__).__name__)
+                return raised(_observed(error.__cause__))
             raise
 
     def call(self, side: int, part: Part, index: int, size: int) -> Draws:
@@ -88,12 +89,20 @@ class Sampler:
         try:
             with np.errstate(all="ignore"):
                 returned = self.mechanism(self.data[side], generator(self.seed, key), size)
+        except Unanswered:
+            raise
+        except ProgramFailed as error:
+            raise CallFailed(f"{place}: {error}") from error
         except Exception as error:  # whatever the mechanism raises is an output
             where = at(line_of_error(error))
             raise CallFailed(f"{place} raised {type(error).__name__}{where}") from error
         finally:
             self.seconds.append(perf_counter() - started)
         return read_output(returned, size, place)
+
+
+def _observed(error: BaseException | None) -> str:
+    return error.observed if isinstance(error, ProgramFailed) else type(error).__name__
 
 
 def checked_mechanism(mechanism: object) -> Mechanism:
