@@ -46,7 +46,7 @@ def test_tutorials_are_written_with_the_front_door_alone(checkout: Path) -> None
 
 def test_every_page_of_the_site_is_in_its_navigation(checkout: Path) -> None:
     navigation = (checkout / "mkdocs.yml").read_text("utf-8")
-    named = set(re.findall(r": ([\w/]+\.md)$", navigation, re.M))
+    named = set(re.findall(r": ([\w/-]+\.md)$", navigation, re.M))
     docs = checkout / "docs"
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
     assert {one for one in pages if not one.startswith(("decisions/", "utility/"))} == named
