@@ -36,6 +36,7 @@ from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
+from dpaudit.pairs.core import moves
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Adjacency, Scope, Trust, central
 
@@ -50,6 +51,8 @@ TIGHT = Fraction(1, 100)
 ROUGH = 1e-2
 FORMATTED = 60  # digits that a bound is rounded to before a format's own, both upward
 Ends: TypeAlias = tuple[Any, Any]
+# The rule by which a record that is replaced in a Poisson sample is accounted for.
+IN_A_SAMPLE = "profile.replaced_in_a_sample"
 SHOWN = 6  # digits of a bound in a line of text, rounded outward
 
 
@@ -106,7 +109,8 @@ class Bound:
         pair = self._unreached
         if pair is not None:
             kinds = " x ".join(sorted({type(factor).__name__ for factor, _ in pair.factors}))
-            return f"{said}: what dominates ({kinds}) is nothing known to be reached, at any width"
+            unreached = f"what dominates ({kinds}) is nothing known to be reached, at any width"
+            return "; ".join(filter(None, (f"{said}: {unreached}", self._undrawn)))
         losses = self._losses
         factors = [f for p in losses.pairs for f, _ in p.factors] if losses else []
         if any(factor.replacement is not None for factor in factors):
@@ -142,6 +146,20 @@ class Bound:
             losses.pairs[int(row["pair"])] for row in rows if Fraction(row.get("value", 0)) == most
         ]
         return next((pair for pair in deciding if pair not in losses.reached), None)
+
+    @property
+    def _undrawn(self) -> str:
+        """What to declare where replaced records of Gaussian samples may add zero."""
+        steps = self.step.walk() if self.step else []
+        samples = (
+            s for s in steps if s.rule == IN_A_SAMPLE and s.node.parameters["undrawn"] is None
+        )
+        if not any(moves(step.premises[0].value.remove) for step in samples):
+            return ""
+        return (
+            "if a record that is not drawn adds zero to the queries, as to clipped sums, declare "
+            "PoissonSampled(..., undrawn='zero')"
+        )
 
     def __float__(self) -> float:
         """The upper end as the nearest float above it."""

@@ -26,6 +26,7 @@ from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import (
+    ZERO,
     PoissonSampled,
     RandomAllocation,
     SampledWithoutReplacement,
@@ -50,12 +51,16 @@ ABSENT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 @dataclass(frozen=True)
 class Batches:
-    """Records, records a batch, passes, noise over how far a unit moves a clipped sum."""
+    """Records, records a batch, passes, noise over how far a unit moves a clipped sum.
+
+    ``undrawn``: as of :class:`PoissonSampled`; clipped sums are so.
+    """
 
     n: int
     batch: int
     epochs: Fraction
     sigma: Number
+    undrawn: str | None = None
 
     @property
     def steps(self) -> int:
@@ -77,8 +82,8 @@ class Batches:
 
 
 def _poisson(run: Batches) -> Node:
-    step = PoissonSampled(Gaussian("gradient", run.sigma), Fraction(run.batch, run.n))
-    return Repeat(step, run.steps)
+    step = Gaussian("gradient", run.sigma)
+    return Repeat(PoissonSampled(step, Fraction(run.batch, run.n), run.undrawn), run.steps)
 
 
 def _fixed(run: Batches) -> Node:
@@ -154,7 +159,8 @@ def dp_sgd(
     each record is in each of ``steps`` batches with the chance ``rate``.
     ``adjacency``: under which the run is accounted for, by default the sampling's own.  Under
     replace_one a record moves a clipped sum by two norms, and the noise multiplier of the
-    declaration is half of sigma.
+    declaration is half of sigma; a record that is not in a Poisson batch adds zero, so that sums
+    are divided by a public number, if at all, and not by how many records were drawn.
 
     ``unit``: what may come and go.  A ``user`` has at most ``contributions`` = k records.  Under
     ``users`` sampling ``n`` and ``batch`` count users: each is in each batch by one coin,
@@ -229,7 +235,8 @@ def _declared(
     # A replaced record moves a clipped sum by two norms.  A record that changes within a microbatch
     # moves that microbatch's clipped mean by two norms under every adjacency.
     norms = 2 if replaced or own > 1 else 1
-    scaled = replace(run, sigma=run.sigma / (norms * moved))
+    undrawn = ZERO if replaced else None
+    scaled = replace(run, sigma=run.sigma / (norms * moved), undrawn=undrawn)
     found = make(scaled)
     if largest is not None:
         found = _cut(scaled, integer(largest, "largest"), sampling)

@@ -79,9 +79,16 @@ def rdp_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
 def pld_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
     """What ``PLDAccountant`` answers at delta less ``ROUND_OFF``, plus ``ALLOWANCE``.
 
-    Errors: Unsupported for what it does not take, and below ``SMALLEST_DELTA``.
+    Errors: Unsupported for what it does not take, and below ``SMALLEST_DELTA``; under replace_one
+    for Poisson samples in which a record that is not drawn may add something.
     """
     _refuse_small(delta)
+    samples = [part for part, _ in _gathered(node) if isinstance(part, PoissonSampled)]
+    if scope.adjacency is Adjacency.REPLACE_ONE and any(part.undrawn is None for part in samples):
+        raise Unsupported(
+            "dp-accounting pld: under replace_one it takes a record that is not drawn to add zero; "
+            "declare such a sample with undrawn='zero'"
+        )
     # Noise alone is normalised, the same under every adjacency; a sample is not.
     noises = (Gaussian, Laplace, DiscreteLaplace)
     plain = all(isinstance(part, noises) for part, _ in _gathered(node))
@@ -194,7 +201,7 @@ def _parts(node: Node, found: dict[str, dict[Node, Fraction]]) -> Iterator[tuple
         yield from ((n, times * count) for n, count in found[node.child.digest].items())
     elif isinstance(node, PoissonSampled):
         yield (
-            PoissonSampled(_collapsed(found[node.child.digest], node.child), node.rate),
+            node.rebuild(node.parameters, [_collapsed(found[node.child.digest], node.child)]),
             Fraction(1),
         )
     else:

@@ -24,7 +24,7 @@ from dpaudit.accountant.filters.spending import chosen_multipliers
 from dpaudit.curator.coins import public_value
 from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask
 from dpaudit.curator.locations import at, program_line
-from dpaudit.curator.scales import scaled
+from dpaudit.curator.scales import require_neutral, scaled
 from dpaudit.errors import Dependent, Diverged, InvalidParameter, Undeclared
 from dpaudit.kernels.base import Search, Session
 from dpaudit.kernels.batches import Places, batches_of, in_slot
@@ -296,6 +296,7 @@ class Curator(ABC):
         grant = self.entitlements.grant(label, mask, part, sampling, chosen)
         session = self._session(label, grant, mask)
         size, hidden = len(records), self._hidden()
+        require_neutral(label, query, sampling, self.scope, size)
         query = session.prepared(query, self.scope.adjacency, size, hidden)
         scale, sensitivity = scaled(label, query, grant, (self.scope, size), mask)
         request = Request(label, query, records, draws, session, scale, sensitivity, mask)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from dpaudit.curator.entitlement import Grant, Mask
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.kernels.query import Array, Query
-from dpaudit.scope import Scope
+from dpaudit.nodes import Node
+from dpaudit.scope import Adjacency, Scope
 
 SMALLEST_SCALE = 1e-280
 
@@ -45,3 +46,39 @@ def scaled(
     if ((scale < SMALLEST_SCALE) & (sensitivity > 0)).any():
         raise InvalidParameter(f"release {label!r}: its noise is too small for float64")
     return scale, sensitivity
+
+
+def require_neutral(
+    label: str, query: Query, sampling: Node | None, scope: Scope, size: int
+) -> None:
+    """Whether a query on a batch is what its sampling declares of records that are not drawn.
+
+    Accounting under replace_one alone rests on it.
+    Errors: InvalidParameter for a query that does not state it, or of which one record moves more
+    than half of its sensitivity under replace_one.
+    """
+    declared = getattr(sampling, "undrawn", None)
+    if declared is None or scope.adjacency is not Adjacency.REPLACE_ONE:
+        return
+    declares = f"release {label!r}: it is declared in a sample with undrawn={declared!r}"
+    way_out = "release a clipped sum (clipped_sum, ClippedMean), or declare the sample without it"
+    if getattr(query, "neutral", False) is not True:
+        raise InvalidParameter(
+            f"{declares}, and its query, {type(query).__name__}, does not state that a record that "
+            f"is not drawn adds zero; give a query of your own neutral = True if so, or {way_out}"
+        )
+    try:
+        alone, replaced = (
+            np.asarray(query.sensitivity(adjacency, size), dtype=np.float64)
+            for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
+        )
+    except DpauditError as error:
+        raise InvalidParameter(
+            f"{declares}, and its query has no sensitivity under zero_out ({error}), which is what "
+            f"one record adds; state it, or {way_out}"
+        ) from None
+    if not (2 * alone <= replaced).all():
+        raise InvalidParameter(
+            f"{declares}, and one record adds more than half of its query's sensitivity under "
+            f"replace_one; let the sensitivity be twice that under zero_out, or {way_out}"
+        )

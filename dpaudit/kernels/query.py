@@ -150,6 +150,10 @@ def _numbers(values: Any) -> Array:
 class Query(Protocol):
     """What a program hands the curator; it must give a value for any records, zeros included.
 
+    ``neutral``, an attribute that a query may have: whether a record of a secret batch moves the
+    value, from what it is without that record, by at most half of the sensitivity under
+    replace_one.  Samples that are declared with ``undrawn="zero"`` need it.
+
     >>> import dpaudit as dp
     >>> counts = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1)
     >>> counts.norm, float(counts.sensitivity("replace_one", 10))
@@ -299,6 +303,11 @@ class ClippedMean:
         else:
             totals = np.stack([chosen[:, kind] @ weights[kind] for kind in kinds], axis=1)
         return _total("tn,tnd->td", totals, self._clipped(values))
+
+    @property
+    def neutral(self) -> bool:
+        """A record outside of a batch adds exactly zero: no weight depends on the batch."""
+        return True
 
     @property
     def exchangeable(self) -> bool:

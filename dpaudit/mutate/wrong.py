@@ -45,6 +45,11 @@ class OwnMean:
         """The right query's."""
         return self.query.norm
 
+    @property
+    def neutral(self) -> bool:
+        """The right query's."""
+        return getattr(self.query, "neutral", False)
+
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The right query's."""
         return self.query.sensitivity(adjacency, size)
@@ -177,6 +182,11 @@ class OfPart:
         """The right query's."""
         return self.query.norm
 
+    @property
+    def neutral(self) -> bool:
+        """The right query's."""
+        return getattr(self.query, "neutral", False)
+
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The right query's."""
         return self.query.sensitivity(adjacency, size)
@@ -199,6 +209,11 @@ class Noting:
     def norm(self) -> Norm:
         """The right query's."""
         return self.query.norm
+
+    @property
+    def neutral(self) -> bool:
+        """The right query's."""
+        return getattr(self.query, "neutral", False)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The right query's."""

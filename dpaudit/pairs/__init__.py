@@ -2,10 +2,11 @@
 
 Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`DiscreteNormal`,
 :class:`Atoms`, :class:`Concentrated`, :class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`,
-:class:`Drawn`, :class:`DrawnMoves`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and
-:class:`Blanket`; combinators are :class:`Mixed`, :class:`Spliced`, :class:`Replaced`,
-:class:`Branched`, :class:`Scored`, :class:`Thresholded`, :class:`Largest`, :class:`Product` and
-:class:`Swapped`.  :class:`Losses` are the pairs of a declaration, by direction.
+:class:`Drawn`, :class:`DrawnMoves`, :class:`Opposed`, :class:`Tallied`, :class:`Clones`,
+:class:`Polled` and :class:`Blanket`; combinators are :class:`Mixed`, :class:`Spliced`,
+:class:`Replaced`, :class:`Branched`, :class:`Scored`, :class:`Thresholded`, :class:`Largest`,
+:class:`Product` and :class:`Swapped`.  :class:`Losses` are the pairs of a declaration, by
+direction.
 """
 
 from dpaudit.pairs.allocated import Allocated
@@ -27,6 +28,7 @@ from dpaudit.pairs.laplace import LaplaceShift
 from dpaudit.pairs.losses import Losses, one, opaque, told_apart
 from dpaudit.pairs.mixed import Mixed
 from dpaudit.pairs.normal import Normal
+from dpaudit.pairs.opposed import Opposed
 from dpaudit.pairs.renyi import Concentrated, Renyi
 from dpaudit.pairs.replaced import Replaced
 from dpaudit.pairs.reshuffled import Reshuffled
@@ -52,6 +54,7 @@ __all__ = [
     "Losses",
     "Mixed",
     "Normal",
+    "Opposed",
     "Pair",
     "Polled",
     "Product",

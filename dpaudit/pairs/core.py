@@ -49,6 +49,13 @@ class Replacement(NamedTuple):
     rate: Number
 
 
+class Opposition(NamedTuple):
+    """How far a record, and its opposite, move normal noise, and at which rate either is drawn."""
+
+    mu: Number
+    rate: Number
+
+
 class Lattice(NamedTuple):
     """Discrete normal noise: its variance, and how many whole numbers it moves by."""
 
@@ -211,6 +218,11 @@ class Pair:
     @property
     def replacement(self) -> Replacement | None:
         """A record replaced in sampled batches, whose rounds may be chosen by earlier ones."""
+        return None
+
+    @property
+    def opposition(self) -> Opposition | None:
+        """A drawn record and its opposite, as :class:`Opposed`; None for any other pair."""
         return None
 
     @property

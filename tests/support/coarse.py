@@ -140,6 +140,13 @@ def _masses(edges: Floats, centre: float) -> Floats:
     return found
 
 
+def opposed(mu: float, rate: float) -> Cells:
+    """(1 - rate) N(0, 1) + rate N(mu, 1) against (1 - rate) N(0, 1) + rate N(-mu, 1)."""
+    edges = np.linspace(-12.0 - mu, 12.0 + mu, CELLS - 1)
+    still = (1 - rate) * _masses(edges, 0.0)
+    return Cells(*(still + rate * _masses(edges, way * mu) for way in (1, -1)))
+
+
 def drawn(mu: float, rate: float, size: int) -> Cells:
     """N(J mu, 1) against N(0, 1), J binomial(size, rate)."""
     edges = np.linspace(-12.0, 12.0 + size * mu, CELLS - 1)

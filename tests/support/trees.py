@@ -86,6 +86,7 @@ from tests.support.coarse import (
     laplace,
     normal,
     one_of,
+    opposed,
     picked,
     polled,
     redrawn,
@@ -619,8 +620,17 @@ def _reports(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 @of_one_data_set
 def _replaced(rng: Draws, adjacency: str, depth: int) -> Tree:
-    """Batches without the record run as with its replacement; or show that they are empty."""
+    """Batches without the record run as with its replacement; or show that they are empty.
+
+    Or an absent record adds zero: of one sample with a release or two, replaced by its opposite.
+    """
     rate = Fraction(rng.randint(1, 100), 100)
+    if rng.random() < 0.3:
+        noises = [rng.decimal(0.3, 4) for _ in range(rng.choice((1, 1, 2)))]
+        releases = [Gaussian(f"neutral {k}", z) for k, z in enumerate(noises)]
+        below = releases[0] if len(releases) == 1 else Compose(*releases)
+        half = math.sqrt(sum(float(z) ** -2 for z in noises)) / 2
+        return PoissonSampled(below, rate, "zero"), opposed(half, float(rate))
     if rng.random() < 0.5:
         node, cells = _below_a_sample(rng, adjacency, nested=rng.random() < 0.3)
         return PoissonSampled(node, rate), cells.mixed(float(rate))

@@ -120,7 +120,7 @@ class Case:
     @cached_property
     def truth(self) -> Truth | None:
         """What it loses at least; None where this oracle knows nothing of a part."""
-        reader = Reader(table_of(self.tree))
+        reader = Reader(table_of(self.tree), self.adjacency)
         return None if reader.wrong else reader.truth
 
     @cached_property

@@ -365,7 +365,8 @@ class Draws(random.Random):
             few = range(self.choice((1, 2, 2, 3)))
             return node(kind, {}, *(self.tree(adjacency, self.below(depth), above) for _ in few))
         if kind == "sampled":
-            kind = "SampledWithoutReplacement" if adjacency == "replace_one" else "PoissonSampled"
+            replaced = adjacency == "replace_one" and self.random() < 0.5
+            kind = "SampledWithoutReplacement" if replaced else "PoissonSampled"
         if kind == "Filter":
             return self._filter(above)
         child = self.tree(adjacency, depth - 1, above)
@@ -375,6 +376,8 @@ class Draws(random.Random):
             made = node(kind, {k: {"number": number(v)} for k, v in sizes.items()}, child)
             return self.changed(made, above)
         extra = {"event": text("the noise is large")} if kind == "EventSlack" else {}
+        if kind == "PoissonSampled" and self.random() < 0.5:
+            extra["undrawn"] = text("zero" if self.random() < 0.9 else "one")
         own = {k: {"number": ordinary(self, d)} for k, d in domains(kind).items()}
         return self.changed(node(kind, own | extra, child), above)
 

@@ -274,7 +274,7 @@ class Judge:
         self.found.violations.append(f"{kind}: {detail}")
 
     def _judge(self, guarded: bool) -> None:
-        self.reader = Reader(self.table)
+        self.reader = Reader(self.table, self.adjacency)
         self.truth = self.reader.truth
         self.found.nonsense = bool(self.reader.wrong)
         self.nonsense = self.found.nonsense and guarded

@@ -749,6 +749,13 @@ def _redrawn(p: Any, child: Truth) -> Truth:
     return _kept(child.whole.mixed(min(rate, 1.0)), child)
 
 
+def _opposed(p: Any, child: Truth) -> Truth:
+    """Half of a Gaussian's move either way; of other noise half a move is not known."""
+    half = min(float(MP.sqrt(child.square)), FAR) / 2
+    gaussian_only = child.cells is NOTHING and half > 0
+    return _kept(coarse.opposed(half, float(p["rate"])) if gaussian_only else NOTHING, child)
+
+
 def _event(p: Any, child: Truth) -> Truth:
     rare = float(p["probability"])
     return of_cells(seen((rare, rare, ALL), (1 - rare, 1 - rare, child.whole)))
@@ -779,6 +786,9 @@ COMBINED: dict[str, Callable[[Any, Truth], Truth]] = {
     ),
 }
 
+
+# Samples, whose truth under replace_one is of batches of other records as well.
+OF_OTHERS = {*COMBINED} - {"Assuming", "EventSlack", "Tuned", "TunedPoisson"}
 
 # --- numbers of records ---------------------------------------------------------------------------
 
@@ -837,8 +847,9 @@ class Place:
 class Reader:
     """Reads a table: what it loses at least (:meth:`truth`), and what is wrong in it."""
 
-    def __init__(self, table: Json, values: Values | None = None) -> None:
+    def __init__(self, table: Json, adjacency: str, values: Values | None = None) -> None:
         self.rows: Json = table["nodes"]
+        self.is_replaced = adjacency == "replace_one"
         self.values: Values = values or {}
         self.wrong: list[str] = []
         self.unknown: list[str] = []
@@ -970,7 +981,20 @@ class Reader:
             return of_cells(coarse.drawn(one, float(p["rate"]), 1))
         if kind in LEAVES:
             return LEAVES[kind](p, group)
-        return COMBINED[kind](p, below[0])
+        return self._sample_of_neutral(row, p, below) or COMBINED[kind](p, below[0])
+
+    def _sample_of_neutral(self, row: Json, p: Any, below: list[Truth]) -> Truth | None:
+        """A sample where absent records add zero, here or below; None for any other."""
+        if not self.is_replaced or row["type"] not in OF_OTHERS:
+            return None
+        if any(map(self._has_neutral, row["children"])):
+            # All others add zero, so that a batch without the record is neither of the two runs.
+            return _kept(NOTHING, below[0])
+        return None if p.get("undrawn") is None else _opposed(p, below[0])
+
+    def _has_neutral(self, digest: str) -> bool:
+        row = self.rows[digest]
+        return "undrawn" in row["parameters"] or any(map(self._has_neutral, row["children"]))
 
     def _leaves(self, digest: str) -> set[str]:
         row = self.rows[digest]
@@ -1002,6 +1026,9 @@ class Reader:
             if name in domains and not DOMAINS[domains[name]](found[name]):
                 self._note(kind, name, f"{_short(found[name])} is not {domains[name]}")
                 wrong = True
+        if found.get("undrawn", "zero") != "zero":
+            self._note(kind, "undrawn", "no such declaration")
+            wrong = True
         if not wrong and kind in TOGETHER and not TOGETHER[kind](found):
             self._note(kind, "together", "")
             wrong = True

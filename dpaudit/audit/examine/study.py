@@ -61,6 +61,10 @@ ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
 BEFORE = "the row before it, again"
+UNDRAWN = (
+    "a record in the batch moves the query, from what it is without that record, by more than half "
+    "of its sensitivity, where the sample declares that a record that is not drawn adds zero"
+)
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
@@ -247,6 +251,7 @@ class Studied(Louder):
                 self._again(asking, moved, request, before)
             if asking.batched and number in WHOLE:
                 self._beside(asking, moved, request, before)
+                self._without(asking, moved, request)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             if self.far != 1:
                 return released
@@ -579,6 +584,32 @@ class Studied(Louder):
             same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
         if not bool((same | ~np.isfinite(distance))[request.mask].all()):
             moved.problems["a record outside the secret batch moves the query"] = None
+
+    def _without(self, asking: Asking, moved: Moved, request: Request) -> None:
+        """In a sample of neutral records, one in the batch or none moves half a sensitivity.
+
+        The record is each of some rows in turn, on the batch that was drawn and on all rows.
+        """
+        sampling = getattr(self._open, "sampling", None)
+        if (
+            getattr(sampling, "undrawn", None) is None
+            or self.scope.adjacency is not Adjacency.REPLACE_ONE
+        ):
+            return
+        drawn, row = request.first_draw, len(request.records) - 1
+        for values in list(self.made.values())[:FEW]:
+            records = request.records.with_row(row, values)
+            for batch in (drawn, np.ones_like(drawn)):
+                with_it, without = (np.array(batch, dtype=bool) for _ in range(2))
+                with_it[:, row], without[:, row] = True, False
+                there, absent = (self._value(request, each, records) for each in (with_it, without))
+                with np.errstate(all="ignore"):
+                    distance = asking.session.apart(there, absent, request.sensitivity)
+                    size = np.abs(there).max(-1, initial=0.0)
+                    allowed = request.sensitivity * (0.5 + 1e-6) + ROUNDING * size
+                if bool((distance > allowed)[request.mask].any()):
+                    moved.problems[UNDRAWN] = None
+                    return
 
     def _turned(self, records: Records, drawn: Mask) -> Records:
         """The rows beside a batch turned around; kept, as several releases are of one batch."""

@@ -5,6 +5,8 @@ With x = exp(epsilon) and (u)+ = max(0, u); formulas of one line are the pairs' 
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     DrawnMoves(m, q, k) the same with m_j for j mu, m_0 = 0 and the last move from there on
+    Opposed(mu, q)      P(z > t) - x Q(z > t) with the largest of these by t: P and Q are
+                        (1 - q) N(0) + q N(mu) and (1 - q) N(0) + q N(-mu), whose ratio grows with z
     Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
                         and m reports at r, k the first number of ones with a ratio of at least x
     Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``;
@@ -21,6 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import comb, isqrt, prod
+from typing import Any
 
 from dpaudit.check.profile.branches import thresholded
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
@@ -36,7 +39,7 @@ from dpaudit.pairs import (
     Pair,
     largest_loss,
 )
-from dpaudit.pairs.core import Lattice, Outcomes, Tally
+from dpaudit.pairs.core import Lattice, Opposition, Outcomes, Tally
 
 PRECISIONS = (128, 400, 1200, 4000)
 OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
@@ -121,12 +124,17 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
 
     if pair.is_product:
         return _product(pair, x)
-    if pair.lattice is not None:
-        return _discrete_normal(pair.lattice, x)
     if pair.draw is not None:
         return _of_a_group(pair, x)
-    if pair.tally is not None:
-        return _tallied(pair.tally, x)
+    numbers: Any
+    own: Callable[[Any, Ball], Ball]
+    for numbers, own in (
+        (pair.lattice, _discrete_normal),
+        (pair.opposition, _against_opposite),
+        (pair.tally, _tallied),
+    ):
+        if numbers is not None:
+            return own(numbers, x)
     if pair.threshold is not None:
         return thresholded(pair.threshold, x, inside)
     try:
@@ -310,6 +318,41 @@ def _threshold(pair: Pair, loss: float) -> float:
         if abs(t - before) <= 2.0**-50 * max(1.0, abs(t)):
             break
     return t
+
+
+def _against_opposite(pair: Opposition, x: Ball) -> Ball:
+    """Between two places, of which the ratio is below x and above it.
+
+    The best place is between them, where P - x Q gains at most (ratio - x) Q, ratio that of the
+    upper place, and the density of Q is at most what normal ones are at the place nearest to 0.
+    About where it is a square root says: with u = exp(mu z) the ratio is x where
+    b u^2 - a (x - 1) u - x b = 0.
+    For x < 1 by delta(x) = 1 - x + x delta(1 / x): reflection exchanges P and Q.
+    """
+    if x < 1:
+        return 1 - x + x * _against_opposite(pair, 1 / x)
+    mu, q = ball(pair.mu), ball(pair.rate)
+    if not (mu > 0 and q > 0 and q <= 1):
+        raise NotConfirmed("Opposed: a move or a rate that is none")
+    root, a, b = ball(2).sqrt(), 1 - q, q * (-mu * mu / 2).exp()
+
+    def ratio(z: Ball) -> Ball:
+        return (a + b * (mu * z).exp()) / (a + b * (-mu * z).exp())
+
+    def beyond(z: Ball) -> Ball:
+        return (z / root).erfc() / 2
+
+    grown = a * (x - 1)
+    u = (grown + (grown * grown + 4 * x * b * b).sqrt()) / (2 * b)
+    middle = (u.log() / mu).mid()
+    for bits in (context_bits() // 2, context_bits() // 4):
+        width = (1 + abs(middle)) / ball(2**bits)
+        low, high = (middle - width).mid(), (middle + width).mid()
+        if ratio(low) < x < ratio(high):
+            missed = (ratio(high) - x) * (high - low) * (-low * _positive(low) / 2).exp()
+            gained = q * (beyond(high - mu) - x * beyond(high + mu)) - grown * beyond(high)
+            return gained + ball(0).union(_positive(missed))
+    raise NotConfirmed("Opposed: a threshold that is not found")
 
 
 def _tallied(pair: Tally, x: Ball) -> Ball:

@@ -379,9 +379,10 @@ class GridLaplaceKernel(LaplaceKernel):
 class GridGaussianKernel(GaussianKernel):
     """Gaussian noise for real queries that leaks no bits: values on a grid, discrete noise on it.
 
-    Rounding adds sqrt(d) g to the l2-sensitivity, for which the deviation is raised.  It has the
-    zCDP and Renyi bounds of the leaf.  Its profile is close to the normal's, by how much is not
-    proved: an epsilon accounted by mu or by the profile is then an estimate.
+    Rounding adds sqrt(d) g to the l2-sensitivity, and to the half of it that a record in a sample
+    adds; for twice that the deviation is raised.  It has the zCDP and Renyi bounds of the leaf.
+    Its profile is close to the normal's, by how much is not proved: an epsilon accounted by mu or
+    by the profile is then an estimate.
     Source: Canonne, Kamath and Steinke (2020), Theorem 4; Haney et al. (2022).
     """
 
@@ -392,7 +393,7 @@ class GridGaussianKernel(GaussianKernel):
         self._raised(scale, _steps(scale), dimension)
 
     def _raised(self, scale: Array, step: Array, dimension: int) -> Whole:
-        return _raised(scale, step, self.multiplier(self.leaf) * math.sqrt(dimension))
+        return _raised(scale, step, 2 * self.multiplier(self.leaf) * math.sqrt(dimension))
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         step = _steps(scale)

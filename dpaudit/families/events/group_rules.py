@@ -33,6 +33,7 @@ from dpaudit.families.sampling import (
     RandomAllocation,
     SampledWithoutReplacement,
 )
+from dpaudit.families.sampling.rules import seen
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
@@ -50,7 +51,7 @@ from dpaudit.pairs import (
     Pair,
     product,
 )
-from dpaudit.pairs.core import Sample
+from dpaudit.pairs.core import Opposition, Sample
 
 GROUP = Source("Vadhan", 2017, "Lemma 2.2 (group privacy)")
 GROUP_ZCDP = Source("Bun, Steinke", 2016, "Proposition 1.9 (group privacy)")
@@ -217,7 +218,8 @@ def group_profile(node: Group, base: Losses) -> Losses:
     rate)^k), each as likely as J given J >= 1.  Reached is what one of the group does alone.
 
     Records replaced in Poisson samples: how many of the group came is told, with the same law on
-    either side, and the child's noise is moved by so many.
+    either side, and the child's noise is moved by so many.  Where an absent record adds zero, this
+    dominates too; one of the group alone, replaced by its opposite, is what is reached.
 
     Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): where
     the coins are told, whose law is the same on either side (joint convexity), a release is moved
@@ -347,6 +349,8 @@ def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
         return _drawn(pair.unswapped, node, told=told).swapped
     if pair.sample is not None:
         return _sampled(pair, pair.sample, node, told=told)
+    if pair.opposition is not None:
+        return _seen(with_coin(pair.opposition), node) if told else pair
     if pair.seen:
         return _seen(pair, node)
     return product((_drawn(factor, node, told=told), times) for factor, times in pair.factors)
@@ -374,6 +378,11 @@ def _told(sample: Sample, node: Group) -> Pair:
         far = enlarged(sample.base, Group(node.child, Fraction(j)), composed=True)
         branches.append((weight, weight, Mixed(far, canonical(sympify(some)))))
     return Branched(tuple(branches))
+
+
+def with_coin(opposition: Opposition) -> Pair:
+    """A drawn record against its opposite, where it is seen whether it was drawn."""
+    return seen(Normal(2 * opposition.mu), opposition.rate)
 
 
 def _seen(pair: Pair, node: Group) -> Pair:

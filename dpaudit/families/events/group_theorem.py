@@ -247,6 +247,10 @@ def _together(pair: Pair, k: Any, told: Callable[[Sample], Pair] | None) -> Pair
         return pair if told is None else told(pair.sample)
     if pair.scaled(k) is not None:
         return _longer(pair, k, False)
+    if (opposed := pair.opposition) is not None:
+        # An absent record adds zero: where coins are told, it is replaced as any other.
+        far = Normal(2 * opposed.mu)
+        return pair if told is None else _tossed(opposed.rate, far, k)
     if pair.seen:
         return _all_coins(pair, k)
     return product([(_together(factor, k, told), n) for factor, n in pair.factors])
@@ -255,6 +259,10 @@ def _together(pair: Pair, k: Any, told: Callable[[Sample], Pair] | None) -> Pair
 def _all_coins(pair: Pair, k: Any) -> Pair:
     """Records replaced in samples: the group's coins are told, one law of J on either side."""
     q, _, base = pair.seen[-1]
+    return _tossed(q, base, k)
+
+
+def _tossed(q: Any, base: Pair, k: Any) -> Pair:
     nothing = Atoms(((Fraction(1), Fraction(1)),))
     found: list[tuple[Any, Any, Pair]] = []
     for j, chance in enumerate(_chances(q, k)):

@@ -1,6 +1,7 @@
 """Secret batches: Poisson, without and with replacement, and random allocation."""
 
 from dpaudit.families.sampling.node import (
+    ZERO,
     PoissonSampled,
     RandomAllocation,
     SampledWithoutReplacement,
@@ -8,6 +9,7 @@ from dpaudit.families.sampling.node import (
 )
 
 __all__ = [
+    "ZERO",
     "PoissonSampled",
     "RandomAllocation",
     "SampledWithReplacement",

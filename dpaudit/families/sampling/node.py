@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
 from dpaudit.nodes.core import Node
 from dpaudit.nodes.records import Counts, Sees
+from dpaudit.scope import shown
+
+# What a record that is not drawn adds to queries that are declared so.
+ZERO = "zero"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -18,13 +23,22 @@ class PoissonSampled(Node):
     Under zero_out no query may read the batch's realised number of records.  Where a child's
     records have public places (rounds of CorrelatedGaussian, batches of LastIterate), one that is
     not drawn leaves its own empty.
+    ``undrawn``: "zero" declares that a record that is not drawn adds exactly zero to every query of
+    the child, and that one that is drawn adds at most half of the query's sensitivity under
+    replace_one, which counts the record that goes and the one that comes.  Clipped sums are so, and
+    means with a public divisor; a curator refuses every other query.  Under replace_one Gaussian
+    noise is then accounted for by :class:`~dpaudit.pairs.Opposed`; nothing else depends on it.
+    None declares nothing.
     Errors: InvalidParameter for a child that is declared for a population, as batches and shuffled
-    reports are: how many are drawn is random.
+    reports are: how many are drawn is random; for an ``undrawn`` that is neither.
 
     >>> import dpaudit as dp
     >>> sgd = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", 1), rate="0.01"), 100)
     >>> print(dp.account(sgd, dp.central("add_remove")).epsilon("1e-5").upper < 1)
     True
+    >>> step = dp.PoissonSampled(dp.Gaussian("gradient", "0.5"), rate="0.01", undrawn="zero")
+    >>> print(f"{dp.account(dp.Repeat(step, 1000), 'replace_one').epsilon('1e-5'):.3f}")
+    2.844
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
@@ -32,6 +46,14 @@ class PoissonSampled(Node):
 
     child: Node
     rate: Number = number(rate)
+    undrawn: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.undrawn not in (None, ZERO):
+            raise InvalidParameter(
+                f"{self.name}.undrawn = {shown(self.undrawn)}: expected {ZERO!r}, or None"
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,6 +18,7 @@ from dpaudit.pairs import (
     Losses,
     Mixed,
     Normal,
+    Opposed,
     Pair,
     Replaced,
     Spliced,
@@ -64,10 +65,18 @@ def _in_its_sample(node: Any, base: Losses) -> Losses:
 
     Reached: everybody has what the record is replaced by, so that every batch without it is the
     second run, and no coin is told.
-    Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
+    An absent record that adds zero, below Gaussian noise: half of a move forth against half of it
+    back; records that add so much reach it.
+    Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026, proofs at the rule and in
+    pairs.opposed.
     """
     if node.rate == 1:
         return base
+    gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
+    shifts = moves(base.remove) if gaussian else []
+    if node.undrawn == "zero" and shifts:
+        halves = (Opposed(canonical(shifts[0] / 2), node.rate),)
+        return Losses(halves, halves, halves, halves)
 
     def told(pair: Pair) -> Pair:
         out, nothing = 1 - node.rate, Atoms(((Fraction(1), Fraction(1)),))

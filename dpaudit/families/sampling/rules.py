@@ -17,6 +17,7 @@ from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled
 from dpaudit.families.sampling import (
+    ZERO,
     PoissonSampled,
     RandomAllocation,
     SampledWithoutReplacement,
@@ -35,11 +36,13 @@ from dpaudit.pairs import (
     Branched,
     Losses,
     Mixed,
+    Opposed,
     Pair,
     Replaced,
     Spliced,
     one,
 )
+from dpaudit.pairs.core import moves
 from dpaudit.scope import Adjacency
 
 BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
@@ -69,7 +72,8 @@ TOLD_COIN = Source(
     "van Erven, Harremoes",
     2014,
     "Theorem 13 (a mixture is no further apart), the coin told; reached: dpaudit 2026, proof at "
-    "the rule",
+    "the rule; undrawn='zero': dpaudit 2026, proof in pairs.opposed, composed by Zhu, Dong, Wang "
+    "2022, Theorem 10",
 )
 MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no further apart)")
 
@@ -112,9 +116,11 @@ def mixes(child: Node) -> bool:
     """Whether a batch without the record is as the second run of what the child is said to reach.
 
     Not of reports of three answers and more, shuffled: all others hold a third one there, so that
-    such a batch is neither run.
+    such a batch is neither run.  Nor of samples to which absent records add zero: all others do.
     """
     for part in postorder(child):
+        if isinstance(part, PoissonSampled) and part.undrawn == ZERO:
+            return False
         if isinstance(part, Shuffled) and not is_noise(part.child):
             reports = part.child
             if not isinstance(reports, RandomizedResponse) or reports.choices != 2:
@@ -277,9 +283,16 @@ def replaced_in_a_sample(node: PoissonSampled, base: Losses) -> Losses:
     batch is empty, as only batches of one size are compared.
     From below, however many others there are: all hold what comes, and a batch without the one that
     goes runs as the second of the child's two, of whatever size it is.
+
+    Where a record that is not drawn adds zero, below Gaussian noise: :class:`Opposed`, by half of
+    the child's move; reached by records that add full moves in opposite directions, among others
+    that add zero.
     """
     if node.rate == 1:
         return base
+    shifts = moves(base.remove) if is_normal(node.child) else []
+    if node.undrawn == ZERO and shifts:
+        return one(Opposed(shifts[0] / 2, node.rate))
     told = alike(node.child) and mixes(node.child)
     return Losses(
         tuple(seen(pair, node.rate) for pair in base.remove),

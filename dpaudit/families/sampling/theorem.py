@@ -44,9 +44,11 @@ def drawn_as_reached(child: Any) -> bool:
     """Whether, without the record, a batch runs as the second of the two runs that are reached.
 
     Of shuffled answers, others hold what the record is replaced by where there are two, or noise on
-    numbers; else they hold a third one.
+    numbers; else they hold a third one.  So they do where an absent record adds zero.
     """
     for part in postorder(child):
+        if getattr(part, "undrawn", None) is not None:
+            return False
         if type(part).__name__ == "Shuffled":
             reports: Any = part.children[0]
             below = type(reports).__name__
