@@ -92,18 +92,26 @@ def file_bytes(certificate: Mapping[str, Any]) -> bytes:
     return canonical_bytes(certificate) + b"\n"
 
 
-def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
+def surprises(
+    certificate: Mapping[str, Any], expected: Sequence[Outcome], unexamined: str = ""
+) -> tuple[str, ...]:
     """Where a claim's verdict is not the one that is expected of it, one line a claim.
 
-    A claim that is unconfirmed because its program was not examined is never expected.
+    ``unexamined``: why no examination is expected to reach the program.  Without that sentence, a
+    claim that is unconfirmed because its program was not examined is not as expected; with it, an
+    examination that did reach the program is not.
     """
     rows = certificate["predicate"]["claims"]
-    unexamined = words.unexamined(certificate["predicate"])
-    return tuple(
+    gaps = words.unexamined(certificate["predicate"])
+    found = [
         f"{row['stated_text']}{_read(row)}: expected {wanted}, is {_found(row)}: {row['reason']}"
         for row, wanted in zip(rows, expected, strict=True)
-        if not _as_expected(row, wanted) or (row["verdict"] == "unconfirmed" and unexamined)
-    )
+        if not _as_expected(row, wanted)
+        or (row["verdict"] == "unconfirmed" and gaps and not unexamined)
+    ]
+    if unexamined and not gaps:
+        found.append(f"expected not to be examined ({unexamined}), but its examination reached it")
+    return tuple(found)
 
 
 def _as_expected(row: Mapping[str, Any], wanted: Outcome) -> bool:

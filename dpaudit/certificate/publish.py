@@ -337,7 +337,7 @@ def _make(run: Run, index: int, out: Path, *, keep: bool) -> Finished:
 
 def _finished(run: Run, index: int, certificate: Json, files: Files, *, kept: bool) -> Finished:
     mechanism = run.orders[index].mechanism
-    surprised = surprises(certificate, mechanism.expectations)
+    surprised = surprises(certificate, mechanism.expectations, mechanism.unexamined)
     return Finished(mechanism.name, certificate, files, kept, surprised)
 
 

@@ -70,6 +70,9 @@ class Mechanism:
     ``reaches``: by the label of a release, why no record moves its query by a fifth of what is
     stated: ``"at most a tenth: a half of every row is clipped away"``.  An examination that does
     not get that far then leaves the verdict as it is, and the page prints the sentence.
+    ``unexamined``: why a catalogue expects that no examination reaches the program, such as that a
+    run would take more rounds than can be made.  `dpaudit certify --all` then expects claims that
+    are proved to be unconfirmed, and fails once they are not.  It changes no check and no verdict.
     Errors: InvalidParameter for a name that is not snake_case, no claim, or expectations that are
     unknown or not as many as the claims.
 
@@ -105,6 +108,7 @@ class Mechanism:
     records_like: Callable[[np.random.Generator], Records] | None = None
     reaches: Mapping[str, str] = field(default_factory=dict)
     for_shape: Callable[[int | None, tuple[int, ...]], Mechanism] | None = None
+    unexamined: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

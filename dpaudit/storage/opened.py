@@ -1,4 +1,4 @@
-"""Record the files that code opens for reading, by Python's audit events (PEP 578)."""
+"""Record the files that code opens, and put back those it wrote, by audit events (PEP 578)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
+LARGEST = 2**26  # bytes of a file that is put back
 _listening: list[set[str]] = []
+_writing: list[dict[Path, bytes | None]] = []
 _imported: set[str] = set()
 _hooked = False
 
@@ -21,10 +23,7 @@ def opened() -> Iterator[set[str]]:
 
     An audit hook cannot be removed, so one hook is installed; outside such blocks it does nothing.
     """
-    global _hooked
-    if not _hooked:
-        sys.addaudithook(_heard)
-        _hooked = True
+    _hook()
     paths: set[str] = set()
     _listening.append(paths)
     try:
@@ -32,6 +31,37 @@ def opened() -> Iterator[set[str]]:
     finally:
         # By identity, because two sets with the same paths are equal.
         _listening[:] = [listener for listener in _listening if listener is not paths]
+
+
+@contextmanager
+def written() -> Iterator[list[bytes]]:
+    """Put files that are opened for writing in this block back as they were before it.
+
+    Collects what they hold at its end, in the order in which they were opened first.  Code files
+    and files above 64 MB stay as they are.
+    """
+    _hook()
+    before: dict[Path, bytes | None] = {}
+    contents: list[bytes] = []
+    _writing.append(before)
+    try:
+        yield contents
+    finally:
+        _writing[:] = [held for held in _writing if held is not before]
+        for path, held in before.items():
+            now = path.read_bytes() if path.is_file() else None
+            contents += [] if now is None else [now]
+            if held is None:
+                path.unlink(missing_ok=True)
+            elif held != now:
+                path.write_bytes(held)
+
+
+def _hook() -> None:
+    global _hooked
+    if not _hooked:
+        sys.addaudithook(_heard)
+        _hooked = True
 
 
 @contextmanager
@@ -48,12 +78,34 @@ def at_import() -> frozenset[str]:
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or not _listening:
+    if event != "open" or not (_listening or _writing):
         return
-    path, mode = arguments[0], arguments[1]
-    if not isinstance(path, (str, bytes)) or (isinstance(mode, str) and set(mode) & set("wax+")):
+    path, mode, flags = arguments
+    if not isinstance(path, (str, bytes)):
         return
     name = str(Path(os.fsdecode(path)).absolute())
-    if not name.endswith(CODE):
-        for paths in _listening:
-            paths.add(name)
+    if name.endswith(CODE) or "__pycache__" in name:
+        return
+    if (isinstance(mode, str) and set(mode) & set("wax+")) or flags & (os.O_WRONLY | os.O_RDWR):
+        _keep(Path(name))
+        return
+    for paths in _listening:
+        paths.add(name)
+
+
+def _keep(path: Path) -> None:
+    """The content of a file before it is written to; None where there is none."""
+    missing = [before for before in _writing if path not in before]
+    regular = path.is_file() and path.stat().st_size <= LARGEST
+    if not missing or (path.exists() and not regular):
+        return
+    for before in missing:
+        # Reading it is an event of its own, which is heard as that of a reader.
+        before[path] = None
+    listeners, _listening[:] = _listening[:], []
+    try:
+        held = path.read_bytes() if regular else None
+    finally:
+        _listening[:] = listeners
+    for before in missing:
+        before[path] = held

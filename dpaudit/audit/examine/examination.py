@@ -8,7 +8,6 @@ flagged, whatever was tried.  What was found holds; what was not found was not p
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.pairs import WORK as WORK_OF_A_SEARCH
 from dpaudit.audit.examine.pairs import PairSearch
+from dpaudit.audit.examine.said import heard
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
@@ -173,7 +173,7 @@ def examine(
     can be made up is reported as not examined.
     """
     started = time.process_time()
-    with contextlib.redirect_stdout(sys.stderr), opened() as read:
+    with heard(), opened() as read:
         try:
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
@@ -273,6 +273,7 @@ class _Examiner:
         self.first = False
         self.longest = 0.0  # seconds of a whole run, or of a walk once there was one
         self.walked = False
+        self.unsteady: frozenset[str] = frozenset()  # ways out that differ on the same records
         self.unfinished = 0  # runs that took all the time there is
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
@@ -478,6 +479,7 @@ class _Examiner:
         first = self._walked(walker, world.records(), transcript, "the records it was drawn from")
         if first is None:
             return
+        walker = self._steady(walker, first[0], transcript)
         self._others(walker)
         self._loud(walker)
         neighbours = self._neighbours(world, parts, len(first[0].visits))
@@ -500,6 +502,21 @@ class _Examiner:
                     f"release {visit.label!r}: the same records give another value after a run on "
                     f"others{at(visit.place)}",
                 )
+
+    def _steady(self, walker: Walker, first: PartWalk, transcript: Sequence[Event]) -> Walker:
+        """A walker that leaves out ways to say something which differ on the same records.
+
+        A time of day, or how long something took, says nothing of records.
+        """
+        if not first.said.digests:
+            return walker
+        same = self._walked(
+            walker, self.worlds[0].records(), transcript, "the same records at once"
+        )
+        self.unsteady = frozenset([] if same is None else first.said.differs(same[0].said))
+        for way in self.unsteady:
+            first.said.digests.pop(way, None)
+        return self._walker()
 
     def _tied(self, walker: Walker) -> None:
         """Neighbours of which the changed row decides what is largest."""
@@ -720,7 +737,8 @@ class _Examiner:
         return None
 
     def _walker(self) -> Walker:
-        return Walker(self.program, self.declaration, self.scope, self.seed, self.meter)
+        made = (self.program, self.declaration, self.scope, self.seed, self.meter)
+        return Walker(*made, self.unsteady)
 
     def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
         sampler = self._louder(world, quiet, 100 + k)

@@ -435,10 +435,11 @@ class Studied(Louder):
         if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
             return
         moved.counted = True
-        if self.draw is not None and not asking.batched and self._asked_rows is None:
+        if self.draw is not None and not asking.batched:
             share = DRAWN * (self.until - self.meter.used)
-            size = len(records)
-            try_draws(asking, moved, self.draw, size, self.meter.used + share)
+            block = self._asked_rows
+            rows = (0, len(records)) if block is None else (block.start, block.stop)
+            try_draws(asking, moved, self.draw, rows, self.meter.used + share)
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         left = self.until - self.meter.used
         if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.said import Said, heard
 from dpaudit.audit.examine.study import WALKED, Enough
 from dpaudit.curator.curator import Event, OneRun, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
@@ -42,6 +43,7 @@ class PartWalk(Walk):
     ``kept``: releases of a search that its run, made once more, asks for in another way.
     ``probe``: other records, of as many rows, that every query is asked on as well, before it is
     asked on its own; ``probed``: what it said, None where it failed or there is no probe.
+    ``said``: its outputs beside the releases.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PartWalk(Walk):
         self._probes: dict[tuple[int, int], Records] = {}
         self.rows: list[tuple[int, int] | None] = []
         self.kept: list[Visit] = []
+        self.said = Said()
         self._asked: tuple[int, int] | None = None
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
@@ -167,13 +170,17 @@ def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:
 
 @dataclass(frozen=True, eq=False)
 class Walker:
-    """Walks one program along transcripts."""
+    """Walks one program along transcripts.
+
+    ``unsteady``: ways out by which it says something else of the same records each time.
+    """
 
     program: Program
     declaration: Node
     scope: Scope
     coins: int
     meter: Meter
+    unsteady: frozenset[str] = frozenset()
 
     def walk(
         self,
@@ -189,11 +196,14 @@ class Walker:
         given = (self.declaration, self.scope, records, transcript)
         cut = len(transcript) >= WALKED
         walk = kind(*given, coins=self.coins, draws=1, meter=self.meter, probe=probe, cut=cut)
-        try:
+        output, ended = None, False
+        with heard() as walk.said, contextlib.suppress(Enough):
             output = self.program.run(walk)
-        except Enough:
-            return walk, None
-        walk.finish()
+            ended = True
+        for way in self.unsteady:
+            walk.said.digests.pop(way, None)
+        if ended:
+            walk.finish()
         return walk, output
 
 
@@ -279,7 +289,9 @@ def _same(a: Array, b: Array, on: Any) -> bool:
 
 def told(first: tuple[PartWalk, Any], second: tuple[PartWalk, Any]) -> tuple[str, ...]:
     """What walks of one transcript show of their records beside values."""
-    return disclosures(first, second)
+    ways = first[0].said.differs(second[0].said)
+    spoken = (f"what the program {way} depends on the private records" for way in ways)
+    return (*disclosures(first, second), *spoken)
 
 
 # --- what a program keeps ------------------------------------------------------------------------

@@ -123,6 +123,7 @@ kl_spider_vacuous = entry(
     "none",
     f"{VACUOUS}: with the printed 64 and 32 that is so at this size; the start is returned, at no "
     "privacy cost",
+    unexamined="it returns its start and asks no query",
 )
 
 CALLS, STEPS = PROXIMAL.calls, PROXIMAL.solver.steps

@@ -64,6 +64,7 @@ def entry(
     scope: Scope = REPLACE_ONE,
     expected: tuple[str, ...] = (),
     evaluated: Callable[[Any], tuple[Metric, ...]] = evaluate,
+    unexamined: str = "",
 ) -> Mechanism:
     """One algorithm on the RAND data, logistic regression."""
     return Mechanism(
@@ -77,4 +78,5 @@ def entry(
         records=records,
         evaluate=evaluated,
         expected=expected,
+        unexamined=unexamined,
     )

@@ -88,6 +88,7 @@ def entry(
     expected: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     build: Build | None = None,
+    unexamined: str = "",
 ) -> Mechanism:
     """One entry that runs on the RAND data; ``build`` makes its program for other records."""
     return Mechanism(
@@ -102,6 +103,7 @@ def entry(
         evaluate=_evaluate,
         expected=expected,
         for_shape=None if build is None else partial(on_rows, build, name, title, claims, source),
+        unexamined=unexamined,
     )
 
 
@@ -143,6 +145,7 @@ def declared_only(
     source: str,
     expected: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    unexamined: str = "",
 ) -> Mechanism:
     """One entry that is accounted for and not run: of constants for data that nobody has."""
     setting = Setting(
@@ -154,7 +157,15 @@ def declared_only(
         notes=notes,
     )
     return Mechanism(
-        name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting, expected=expected
+        name,
+        title,
+        f"{PAPER}, {source}",
+        program,
+        ZERO_OUT,
+        claims,
+        setting,
+        expected=expected,
+        unexamined=unexamined,
     )
 
 

@@ -20,6 +20,7 @@ from mechanisms.papers.user_level.batches import (
 from mechanisms.papers.user_level.constants import Inliers, ReleaseConstants
 from mechanisms.papers.user_level.entries import (
     DELTA,
+    HIDDEN_TEST,
     LIPSCHITZ,
     LOSS,
     OURS,
@@ -27,6 +28,8 @@ from mechanisms.papers.user_level.entries import (
     PROBLEM,
     RADIUS,
     SMOOTHNESS,
+    TOO_MANY,
+    UNREACHED,
     bottom_share,
     entry,
     ours,
@@ -100,6 +103,7 @@ outlier_removed_mean_random = entry(
     "one noisy mean, or bottom",
     columns="visits",
     evaluate=bottom_share,
+    unexamined=UNREACHED,
 )
 
 # --- Algorithm 1 ----------------------------------------------------------------------------------
@@ -119,6 +123,7 @@ user_level_phased_sgd = entry(
     INERT,
     columns="logistic",
     build=_of_groups,
+    unexamined=UNREACHED,
 )
 user_level_phased_sgd_random = entry(
     "user_level_phased_sgd_random",
@@ -129,6 +134,7 @@ user_level_phased_sgd_random = entry(
     "a noisy mean of iterates a phase, on disjoint users",
     INERT,
     columns="logistic",
+    unexamined=UNREACHED,
 )
 user_level_phased_sgd_paper = entry(
     "user_level_phased_sgd_paper",
@@ -141,6 +147,7 @@ user_level_phased_sgd_paper = entry(
     ),
     "a noisy mean of iterates a phase, 20 phases on disjoint users",
     "the printed C is no whole number: it is rounded up to an even one",
+    unexamined=TOO_MANY,
 )
 
 # --- Algorithms 2 and 3 ---------------------------------------------------------------------------
@@ -164,6 +171,7 @@ user_level_accelerated_sgd = entry(
     f"{ROUNDS} answers of the test, and noisy mean gradients",
     columns="logistic",
     build=_tested,
+    unexamined=UNREACHED,
 )
 
 BIG = Problem(LOSS, 20_000, 10, 10, RADIUS, LIPSCHITZ)
@@ -225,6 +233,7 @@ user_level_accelerated_sgd_secret_batches = entry(
     "400 answers of the test, and noisy mean gradients",
     "its proof amplifies by subsampling after conditioning on answers about the same batch",
     expected=("unproved",),
+    unexamined=HIDDEN_TEST,
 )
 
 
@@ -241,6 +250,7 @@ user_level_phased_erm = entry(
     "answers of a test, and noisy mean gradients, in two phases on disjoint users",
     columns="logistic",
     build=_in_phases,
+    unexamined=UNREACHED,
 )
 
 SHIFT = smoothing_radius(PROBLEM.users, PROBLEM.items, PROBLEM.dimension, PROBLEM.diameter, 4.0)
@@ -262,6 +272,7 @@ smoothed_user_level_phased_erm = entry(
     "answers of a test, and noisy mean gradients, in two phases on disjoint users",
     "at most 40 rounds a phase: the paper's would need more noise than these users can hide",
     columns="logistic",
+    unexamined=UNREACHED,
 )
 
 
@@ -291,6 +302,7 @@ strongly_convex_reduction = entry(
     columns="logistic",
     users=PAIRS.users,
     items=PAIRS.items,
+    unexamined=UNREACHED,
 )
 
 user_level_accelerated_sgd_paper = entry(
@@ -303,6 +315,7 @@ user_level_accelerated_sgd_paper = entry(
         stated(Fraction("0.52"), SMALL, "exact profile", INTENDED, OURS),
     ),
     "19 answers of the test, and noisy mean gradients",
+    unexamined=UNREACHED,
 )
 # The least users that the theorem's hypothesis allows, for q = 1/10 and m = d = 10.
 HYPOTHESIS = {1: 198_325, 10: 18_259}
@@ -316,6 +329,7 @@ user_level_phased_erm_paper = entry(
     (stated(1, SMALL, "Theorem 3.1", INTENDED),),
     "answers of a test, and noisy mean gradients, in all 17 phases on disjoint users",
     "one instance of the theorem: q = 1/10, 10 items a user, 10 features, delta = 1e-8",
+    unexamined=TOO_MANY,
 )
 user_level_phased_erm_paper_large_epsilon = entry(
     "user_level_phased_erm_paper_large_epsilon",
@@ -328,4 +342,5 @@ user_level_phased_erm_paper_large_epsilon = entry(
     "answers of a test, and noisy mean gradients, in all 14 phases on disjoint users",
     "one instance of the theorem: the events that its proof leaves out are likelier than delta",
     expected=("unproved",),
+    unexamined=UNREACHED,
 )

@@ -29,6 +29,13 @@ LOSS = BoundedLogistic(norm=LIPSCHITZ)
 PROBLEM = Problem(LOSS, USERS_OF_RAND, ITEMS, FEATURES, RADIUS, LIPSCHITZ)
 DELTA = Fraction(1, 10**6)
 HALTING = "whether a run halts is released, and depends on the data; it then gives the start"
+# Why no generated records reach some programs, whose claims then stay unconfirmed.
+UNREACHED = (
+    "a test's score moves only where points of users lie about tau apart, as those of no generated "
+    "users do, and one of so many users moves a mean by far less than is stated"
+)
+HIDDEN_TEST = "secret batches across a threshold test cannot be run"
+TOO_MANY = "it takes more users than are generated"
 TIMING = "how long a run takes may depend on the data, and is not covered"
 
 

@@ -160,3 +160,22 @@ def test_an_attack_may_refute_what_no_bound_decides() -> None:
     found = {"predicate": {"claims": [row], "caveats": []}}
     assert surprises(found, [Outcome.REFUTED]) == ()
     assert len(surprises(found, [Outcome.UNPROVED])) == 1
+
+
+def test_a_program_that_no_examination_reaches_is_expected_only_with_a_reason() -> None:
+    row = {
+        "check": "proved",
+        "verdict": "unconfirmed",
+        "stated_text": "",
+        "reading": "",
+        "reason": "",
+    }
+    unreached = {"predicate": {"claims": [row], "caveats": ["not examined: it never ran"]}}
+    assert len(surprises(unreached, [Outcome.PROVED])) == 1
+    assert surprises(unreached, [Outcome.PROVED], "a run would take a year") == ()
+    assert len(surprises(unreached, [Outcome.REFUTED], "a run would take a year")) == 1
+    reached = {"predicate": {"claims": [{**row, "verdict": "certified"}], "caveats": []}}
+    (line,) = surprises(reached, [Outcome.PROVED], "a run would take a year")
+    assert line == (
+        "expected not to be examined (a run would take a year), but its examination reached it"
+    )

@@ -1,0 +1,109 @@
+"""Outputs beside the releases: what a run prints, logs, warns of and writes into files."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.audit.examine import examine, walks
+from dpaudit.audit.examine.examination import CONTROL
+from dpaudit.kernels.query import Array
+from dpaudit.storage.opened import written
+from tests.support.examined import mechanism
+
+Say = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Speaking:
+    """A noisy clipped sum that says something: of its rows, or (right) of what it released."""
+
+    say: Say
+    of_rows: bool
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("sum", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        def rows(values: Array) -> Array:
+            if self.of_rows:
+                self.say(float(np.nan_to_num(values).clip(-1, 1).sum()))
+            return values[None]
+
+        released = curator.release("sum", dp.clipped_sum(rows, radius=1))
+        if not self.of_rows:
+            self.say(float(released[0, 0]))
+        return released
+
+
+def into_file(folder: Path) -> Say:
+    return lambda value: (folder / "kept.txt").write_text(repr(value))
+
+
+SAY: dict[str, Say] = {
+    "prints": print,
+    "logs": lambda value: logging.getLogger("own").debug("sum %s", value),
+    "warns of": lambda value: warnings.warn(f"sum {value}", stacklevel=2),
+}
+
+
+def said_of(say: Say, *, of_rows: bool) -> list[str]:
+    found = examine(mechanism("speaking", Speaking(say, of_rows)), seed=1)
+    assert not found.not_examined
+    return [finding.detail for finding in found.broken if finding.check == CONTROL]
+
+
+@pytest.mark.parametrize("way", SAY)
+def test_true_values_that_leave_beside_the_release_are_found(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"what the program {way} depends on the private records"
+    assert text in said_of(SAY[way], of_rows=True)
+    assert said_of(SAY[way], of_rows=False) == []
+    assert capsys.readouterr().out == "", "nothing that a program says reaches the terminal"
+    monkeypatch.setattr(walks.Said, "differs", lambda self, other: [])
+    assert said_of(SAY[way], of_rows=True) == []
+
+
+def test_files_are_compared_and_put_back(tmp_path: Path) -> None:
+    text = "what the program writes into files depends on the private records"
+    assert text in said_of(into_file(tmp_path), of_rows=True)
+    assert said_of(into_file(tmp_path), of_rows=False) == []
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "kept.txt").write_text("of the last real run")
+    said_of(into_file(tmp_path), of_rows=True)
+    assert (tmp_path / "kept.txt").read_text() == "of the last real run"
+
+
+def test_a_time_of_day_says_nothing_of_records() -> None:
+    assert said_of(lambda value: sys.stdout.write(str(time.perf_counter_ns())), of_rows=True) == []
+
+
+def test_thousands_of_lines_reach_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def lines(value: float) -> None:
+        sys.stderr.write("progress\n" * 1_000)
+
+    assert said_of(lines, of_rows=False) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_files_that_were_there_or_not_are_put_back(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.bin", tmp_path / "new.bin"
+    old.write_bytes(b"before")
+    with written() as contents:
+        old.write_bytes(b"after")
+        with new.open("ab") as file:
+            file.write(b"one")
+    assert contents == [b"after", b"one"]
+    assert old.read_bytes() == b"before"
+    assert not new.exists()
