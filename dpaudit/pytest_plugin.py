@@ -1,8 +1,12 @@
-"""Audits as tests: a marker, a fixture, and one error budget for all audits of a session.
+"""Audits as tests: a marker, a fixture, and one error budget for all audits of a session or year.
 
 A session's error (``--dp-error``) is split over the tests that audit, and a test's part over its
 calls, 1/(1*2), 1/(2*3), ... of it, which add up to no more than all of it: if every claim holds, a
 session is red with at most that probability, whatever runs and on however many workers.
+
+Every session draws afresh, so that sessions that are repeated add up their errors.  With
+``--dp-nights FILE`` they share one error a year instead: each session's evidence is kept as bets
+that go on (:mod:`dpaudit.audit.blackbox.nights`), and a test is red once they refute its claim.
 
 Loaded in every pytest run of an environment that has dpaudit: only the standard library and pytest
 are imported here.
@@ -11,21 +15,31 @@ are imported here.
 from __future__ import annotations
 
 import hashlib
+import os
+import secrets
+import shlex
+import subprocess
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from dpaudit.audit.blackbox.nights import Evidence, Nights
     from dpaudit.audit.blackbox.result import FunctionAudit
 
 __all__ = ["ErrorBudget", "PrivacyViolation", "assert_private", "dp_audit"]
 
-ERROR = 1e-4
+ERROR = 1e-4  # of a session
+SEED_BITS = 64
 TRIALS = 100_000
 MARKER = "dp_audit"
 CALLS = "dp_audits"
+SEED = "dp_seed"
 NOT_MARKED = (
     "an audit needs a part of the session's error: mark the test with @pytest.mark.dp_audit, or "
     "use the fixture dp_audit"
@@ -52,10 +66,12 @@ class ErrorBudget:
 
 @dataclass
 class _State:
-    """This process's session: its budget, its seed, and the test that runs."""
+    """This process's session: its budget, its seed, its file of nights, and the test that runs."""
 
     seed: int = 0
     trials: int | None = None
+    nights: Nights | None = None
+    mended: bool = False
     budget: ErrorBudget | None = None
     running: pytest.Item | None = None
 
@@ -90,6 +106,7 @@ def audit(
     if claim is None:
         raise InvalidParameter("dp_audit: state the claim, here or in the marker")
     error, number = budget.spend(item.nodeid)
+    night = None if _state.nights is None else _Kept.of(_state.nights, item.nodeid, number, claim)
     found = audit_function(
         mechanism,
         d0,
@@ -97,13 +114,15 @@ def audit(
         claim=claim,
         trials=_state.trials or trials or marked.get("trials") or TRIALS,
         confidence=options.pop("confidence", marked.get("confidence", 0.95)),
-        refute_at=error,
+        refute_at=error if night is None else night.refute_at,
         seed=_seed(item.nodeid, number),
         **options,
     )
-    _record(item, found, number)
-    if str(found.verdict) in ("refuted", "alarm"):
-        raise PrivacyViolation(f"{found}\n\nTo see it again:\n\n{found.reproducer}")
+    evidence = None if night is None else night.add(found)
+    red = str(found.verdict) == "refuted" if evidence is None else evidence.red
+    _record(item, found, number, evidence)
+    if red or str(found.verdict) == "alarm":
+        raise PrivacyViolation(_violation(item, found, evidence))
     if not found.smallest_showable < float("inf"):
         raise InvalidParameter(
             f"dp_audit: {found.trials} trials could refute {found.claim} for no mechanism; "
@@ -115,7 +134,66 @@ def audit(
 assert_private = audit
 
 
-def _record(item: pytest.Item, found: FunctionAudit, number: int) -> None:
+@dataclass(frozen=True)
+class _Kept:
+    """The evidence of earlier nights on one audit's claim."""
+
+    nights: Nights
+    name: str
+    refute_at: float
+
+    @classmethod
+    def of(cls, nights: Nights, test: str, number: int, claim: Any) -> _Kept:
+        from dpaudit.audit.blackbox.claims import EventTest
+
+        call = "" if number == 1 else f", call {number}"
+        name = f"{test}{call}: {EventTest.of(claim).words}"
+        today = datetime.now(UTC).date()
+        if _state.mended:
+            nights.renew(name, today)
+        year = nights.read(today)
+        place = year.of(name).number
+        return cls(nights, name, year.error / (place * (place + 1)))
+
+    def add(self, found: FunctionAudit) -> Evidence:
+        """The evidence with that of tonight, which is written down before anybody is told."""
+        from dpaudit.audit.blackbox.nights import Night
+
+        night = Night(datetime.now(UTC).date().isoformat(), _commit())
+        return self.nights.add(self.name, night, found.log_e_value, found.trials).of(self.name)
+
+
+def _violation(item: pytest.Item, found: FunctionAudit, evidence: Evidence | None) -> str:
+    """Why a test is red, how to see it again, and where the evidence began."""
+    trials = found.trials if evidence is None else max(found.trials, 2 * evidence.trials)
+    again = f"python -m pytest {shlex.quote(item.nodeid)} --dp-seed {_state.seed}"
+    shown = [str(found), "To see it again:", found.reproducer]
+    if evidence is None:
+        return "\n\n".join([*shown, f"or: {again} --dp-trials {found.trials}"])
+    nights = "1 night" if evidence.nights == 1 else f"{evidence.nights} nights"
+    known = f"the bets of {nights} against the claim reached their bar"
+    bisect = f"{evidence.hint}\ngit bisect run {again} --dp-trials {trials}"
+    mended = "Once it is mended: run this test once with --dp-mended."
+    return "\n\n".join([f"{known}: {shown[0]}", *shown[1:], f"Where it began:\n\n{bisect}", mended])
+
+
+@cache
+def _commit() -> str:
+    """The commit that is tested: the pipeline's word, else git's; "" without either."""
+    for name in ("GITHUB_SHA", "CI_COMMIT_SHA"):
+        if os.environ.get(name):
+            return os.environ[name]
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _record(
+    item: pytest.Item, found: FunctionAudit, number: int, evidence: Evidence | None
+) -> None:
     """The audit's numbers as properties of the test, which JUnit XML carries."""
     suffix = "" if number == 1 else f"_{number}"
     rows: dict[str, Any] = {
@@ -126,7 +204,14 @@ def _record(item: pytest.Item, found: FunctionAudit, number: int) -> None:
         "dp_error": f"{found.refute_at:.6g}",
         "dp_trials": found.trials,
         "dp_seed": found.seed,
+        "dp_log_e_value": f"{found.log_e_value:.6g}",
     }
+    if evidence is not None:
+        rows |= {
+            "dp_verdict": "refuted" if evidence.red else found.verdict,
+            "dp_evidence": f"{evidence.log_wealth:.6g}",
+            "dp_nights": evidence.nights,
+        }
     kept = [(name, value) for name, value in item.user_properties if name != CALLS]
     kept += [(name + suffix, str(value)) for name, value in rows.items()]
     item.user_properties[:] = [*kept, (CALLS, str(number))]
@@ -172,11 +257,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dp-error",
         type=float,
-        default=ERROR,
-        help="How often a session may be red though all claims hold (default: %(default)s).",
+        help="How often a session may be red though all claims hold (default: 1e-4); with "
+        "--dp-nights, a year of sessions (default: 0.01).",
     )
     group.addoption("--dp-trials", type=int, help="Draws a side of every audit.")
-    group.addoption("--dp-seed", type=int, default=0, help="The session's seed (default: 0).")
+    group.addoption(
+        "--dp-seed", type=int, help="Draw as a session did that printed this seed (default: fresh)."
+    )
+    group.addoption(
+        "--dp-nights",
+        type=Path,
+        metavar="FILE",
+        help="Keep the evidence of sessions in this file, under one error budget a year; a session "
+        "with --dp-seed adds none.",
+    )
+    group.addoption(
+        "--dp-mended",
+        action="store_true",
+        help="Begin the evidence on the audits of this session anew: their bug was mended.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -185,17 +284,37 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "dp_audit(claim, trials, confidence): a test that audits a mechanism"
     )
     error, trials = config.getoption("--dp-error"), config.getoption("--dp-trials")
-    if not 0 < error < 1:
+    if error is not None and not 0 < error < 1:
         raise pytest.UsageError(f"--dp-error {error}: expected a number between 0 and 1")
     if trials is not None and trials < 1:
         raise pytest.UsageError(f"--dp-trials {trials}: expected at least 1")
-    _state.seed, _state.trials = config.getoption("--dp-seed"), trials
+    seed, path = config.getoption("--dp-seed"), config.getoption("--dp-nights")
+    mended = config.getoption("--dp-mended")
+    if seed is not None and seed < 0:
+        raise pytest.UsageError(f"--dp-seed {seed}: expected at least 0")
+    if mended and (path is None or seed is not None):
+        raise pytest.UsageError("--dp-mended: needs --dp-nights, and no --dp-seed")
+    _state.nights = None
+    if path is not None and seed is None:
+        from dpaudit.audit.blackbox.nights import Nights
+
+        _state.nights = Nights(path.absolute(), error)
+    given = getattr(config, "workerinput", {}).get(SEED)  # of a worker of xdist
+    fresh = secrets.randbits(SEED_BITS) if given is None else given
+    _state.seed = fresh if seed is None else seed
+    _state.trials, _state.mended = trials, mended
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Workers of xdist draw by the seed that the session prints."""
+    node.workerinput[SEED] = _state.seed
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Split the error over the tests that are left; every worker of xdist collects all of them."""
     tests = sum(map(_audits, session.items))
-    _state.budget = ErrorBudget(session.config.getoption("--dp-error"), tests)
+    _state.budget = ErrorBudget(session.config.getoption("--dp-error") or ERROR, tests)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -219,8 +338,20 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if name == CALLS
     ]
     if calls:
-        error = config.getoption("--dp-error")
-        terminalreporter.write_line(
-            f"dp_audit: {sum(calls)} audits in {len(calls)} tests; if every claim holds, a session "
-            f"is red with probability at most {error:g}"
-        )
+        counted = f"dp_audit: {sum(calls)} audits in {len(calls)} tests, of seed {_state.seed}"
+        terminalreporter.write_line(f"{counted} (--dp-seed {_state.seed} draws the same again)")
+        terminalreporter.write_line(f"dp_audit: if every claim holds, {_promise(config)}")
+
+
+def _promise(config: pytest.Config) -> str:
+    """How often a session, or a year of sessions, is red for nothing."""
+    if _state.nights is None:
+        error = config.getoption("--dp-error") or ERROR
+        return f"a session is red with probability at most {error:g}"
+    year = _state.nights.read(datetime.now(UTC).date())
+    near = max((one.log_wealth / one.bar(year.error) for one in year.claims.values()), default=0.0)
+    return (
+        f"the sessions of {year.year} are red with probability at most {year.error:g}; "
+        f"{_state.nights.path.name} holds evidence on {len(year.claims)} claims, the strongest at "
+        f"{max(near, 0):.0%} of its bar"
+    )

@@ -5,5 +5,6 @@ canonical (events fixed beforehand), foreign and sql (mechanisms in any language
 findings (calls, and what is wrong with them), evidence (ranking on training draws), claims
 (p-values and bounds), mirror (two events at once), cells and learned (candidate events), choice
 (which events, at what share of the error), terms, judge, entry (`audit_function`,
-`audit_command`); domains, search (`audit_domain`); result, reproduce.
+`audit_command`); domains, search (`audit_domain`); result, reproduce;
+nights (evidence over a year).
 """

@@ -37,13 +37,17 @@ MOST_SEEN_VALUES = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """An event, the side it favours, the share of the error it spends, and where it comes from."""
+    """An event, the side it favours, the share of the error it spends, and where it comes from.
+
+    ``evidence``: standard errors beyond the claim that training predicts for the test.
+    """
 
     event: Event
     favours: int
     share: float
     origin: str
     mirror: Event | None = None
+    evidence: float = 0.0
 
 
 def candidates(
@@ -127,7 +131,7 @@ def chosen(found: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Ques
     weights = np.exp([FAVOUR * min(c.evidence - few[0].evidence, 0.0) for c in few])
     shares = total * (1 - ROUNDING) * weights / weights.sum()
     return [
-        Question(c.event, c.favours, float(share), "training", c.mirror)
+        Question(c.event, c.favours, float(share), "training", c.mirror, c.evidence)
         for c, share in zip(few, shares, strict=True)
         if share >= LEAST_SHARE
     ]

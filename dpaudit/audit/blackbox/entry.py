@@ -273,9 +273,13 @@ def _test(
     totals = [counts.sum(axis=0) for counts, *_ in sides]
     for side, draws in enumerate(training):
         totals[side][len(late) :] += _counts(early, draws)
+    learned = [dict(zip(map(id, late), _counts(late, draws), strict=True)) for draws in training]
     split = [{id(e): c for e, c in zip(late, t[: len(late)], strict=True)} for t in totals]
     whole = [{id(e): c for e, c in zip(early, t[len(late) :], strict=True)} for t in totals]
-    counted = [_counted(q, split, trials) for q in asked]
+    counted = [
+        replace(_counted(q, split, trials), trained=_counted(q, learned, training[0].trials).tally)
+        for q in asked
+    ]
     counted += [_counted(q, whole, trials + training[0].trials) for q in fixed]
     dependent = sampler.calls is Calls.MANY and any(
         is_dependent(counts[:, i], sizes) for counts, sizes, _ in sides for i in range(len(late))

@@ -20,20 +20,29 @@ from dpaudit.audit.blackbox.reproduce import reproducer
 from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import Sampler
 from dpaudit.audit.blackbox.terms import Terms
+from dpaudit.audit.bounds.betting import Tally as BetTally
+from dpaudit.audit.bounds.betting import bets_against, log_averaged, log_wealth
 from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.exact import exact
 
 BOUNDED_EVENTS = 4
+# Standard errors beyond the claim that stakes are made for.  A smaller stake gains nothing in a
+# night; a larger one serves no claim that is not refuted at once.
+LEAST_REACH, LARGEST_REACH = 1.0, 20.0
 TRIM = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A question with its counts on draws that had no part in choosing it."""
+    """A question with its counts on draws that had no part in choosing it.
+
+    ``trained``: its counts on the draws that it was chosen on; None where it was fixed beforehand.
+    """
 
     question: Question
     tally: Tally
     mirror: Tally | None = None
+    trained: Tally | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +97,7 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
         seed=terms.seed,
         reproducer=_reproducer(sampler, terms, shown, examined),
         seconds={"mechanism": sum(sampler.seconds), "total": seconds},
+        log_e_value=_log_e_value(terms, examined),
     )
 
 
@@ -119,6 +129,40 @@ def _weighted_p(counted: Counted, terms: Terms) -> float:
     trim = terms.refute_at * share * TRIM
     p_value = mirrored_p_value(counted.tally, counted.mirror, target.claimed, target.delta, trim)
     return p_value / share
+
+
+def _log_e_value(terms: Terms, examined: Examined) -> float:
+    """Log of the wealth that bets against the claim end with, from 1, on the test draws alone.
+
+    Each event that training chose has a part of the wealth, by its share of the error.  Its bets
+    are fixed by training: the line near the rates seen there, and a stake for the evidence that
+    they predict.  No bet is made where trials are not independent.
+    """
+    asked = [(c, c.trained) for c in examined.counted if c.trained is not None]
+    if not asked or BROKEN & set(examined.findings):
+        return 0.0
+    shares = [c.question.share for c, _ in asked]
+    logs = [_wealth_of(terms, c, trained) for c, trained in asked]
+    parts = [math.log(share / math.fsum(shares)) for share in shares]
+    return log_averaged([x + y + math.log(len(logs)) for x, y in zip(logs, parts, strict=True)])
+
+
+def _wealth_of(terms: Terms, counted: Counted, trained: Tally) -> float:
+    """Log wealth of the bets on one event, all of the test draws played."""
+    reach = min(max(counted.question.evidence, LEAST_REACH), LARGEST_REACH)
+    tally = counted.tally
+    bets = bets_against(
+        [terms.target.region],
+        [terms.target.claimed],
+        pairs=tally.trials,
+        error=math.exp(-(reach**2) / 2),
+        expected=(
+            (trained.hits + 0.5) / (trained.trials + 1),
+            (trained.other_hits + 0.5) / (trained.other_trials + 1),
+        ),
+    )
+    played = BetTally(bets.digest, tally.trials, tally.hits, tally.other_hits, (0.0,))
+    return float(log_wealth(bets, played)[0])
 
 
 def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:

@@ -69,7 +69,9 @@ class FunctionAudit:
     ``favours`` (0 or 1); a claim on divergences may be refuted by means of a score instead, which
     ``reason`` then says.  ``smallest_showable``: the smallest true value of ``measure`` that these
     trials would have refuted the claim with, half the time, at the best event.  ``recorded``: the
-    bound from likelihoods, where ``generator="recorded"`` asked for it.
+    bound from likelihoods, where ``generator="recorded"`` asked for it.  ``log_e_value``: the
+    natural logarithm of what bets against the claim end with, from 1; those of independent audits
+    of a claim add up, and a sum of log(1 / error) refutes it at that error, whenever one looks.
     """
 
     verdict: Verdict
@@ -94,6 +96,7 @@ class FunctionAudit:
     reproducer: str
     seconds: Mapping[str, float]
     recorded: Recorded | None = None
+    log_e_value: float = 0.0
 
     @property
     def event_text(self) -> str:
@@ -124,6 +127,7 @@ class FunctionAudit:
             "confidence": self.confidence,
             "refute_at": self.refute_at,
             "p_value": self.p_value,
+            "log_e_value": self.log_e_value,
             "event": self.event_text,
             "event_code": self.event.code,
             "favours": f"d{self.favours}",

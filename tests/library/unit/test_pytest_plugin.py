@@ -59,8 +59,8 @@ def test_a_planted_bug_is_red_with_a_reproducer_and_properties(
     assert "refuted: " in found.stdout
     assert "To see it again:" in found.stdout
     assert "from test_it import half_the_noise as mechanism" in found.stdout
-    assert "4 audits in 3 tests; if every claim holds, a session is red" in found.stdout
-    assert "with probability at most 0.006" in found.stdout
+    assert re.search(r"4 audits in 3 tests, of seed \d+ \(--dp-seed \d+ draws", found.stdout)
+    assert "if every claim holds, a session is red with probability at most 0.006" in found.stdout
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()  # noqa: S314  (our own)
     rows = {
         str(case.get("name")): {p.get("name"): str(p.get("value")) for p in case.iter("property")}
@@ -99,6 +99,8 @@ def test_an_audit_needs_a_part_of_the_error_and_a_claim(tmp_path: Path) -> None:
     [
         (["--dp-error=0"], "expected a number between 0 and 1"),
         (["--dp-trials=0"], "expected at least 1"),
+        (["--dp-seed=-1"], "expected at least 0"),
+        (["--dp-mended"], "needs --dp-nights"),
     ],
 )
 def test_options_are_checked(tmp_path: Path, arguments: list[str], said: str) -> None:
