@@ -54,7 +54,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
                 *(f"{name}: read off the data" for name in schema.read_off_data),
                 DEPENDS.format(entity=schema.entity),
             ),
-            notes=(f"schema {schema.digest}", *(step.text for step in release.post)),
+            notes=tuple(step.text for step in release.post),
             data=schema.name,
         ),
         records_like=partial(records_like, plan),

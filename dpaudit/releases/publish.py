@@ -33,6 +33,7 @@ from dpaudit.errors import (
     ReleaseInterrupted,
     described,
 )
+from dpaudit.exact import decimal_lower, decimal_upper
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import Whole, bits_of, uniform_below
@@ -60,6 +61,7 @@ from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
+MOST_SHOWN = 100  # published numbers that a certificate holds; their files hold all
 MOST_RUNS = 10_000  # of candidates with different scores, and of keys, in a rehearsal
 PLAN = "plan.toml"
 CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
@@ -433,7 +435,10 @@ class _Once:
             ) from None
         self.done = Published(tuple(contents), rows, head)
         written = self.targets["json"]
+        account = {} if self.ledger is None else {"ledger": _account(self.ledger, self.plan)}
         return {
+            **account,
+            "published": shown_of(strict_json(contents[written])["values"]),
             "records": None,
             "entropy": SYSTEM,
             "metrics": [],
@@ -488,6 +493,30 @@ class _Once:
             release = self.plan.release
             head = self.ledger.finish(release.schema.name, release.digest, digests)
         return contents, head
+
+
+def shown_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The published numbers as a certificate has them: all are counted, the first are shown."""
+    names = ("item", "statistic", "value", "error_95", "error_covers")
+    return {
+        "count": len(rows),
+        "rows": [
+            {**{name: str(row.get(name, "")) for name in names}, "keys": _keys(row["keys"].items())}
+            for row in rows[:MOST_SHOWN]
+        ],
+    }
+
+
+def _account(ledger: Ledger, plan: Plan) -> dict[str, list[str]]:
+    """The cost of a plan, and its data set's account after it was charged."""
+    state = ledger.state(plan.release.schema.name)
+    return {
+        "measures": list(state.terms.units),
+        "cost": [decimal_upper(value, 6) for value in cost_of(ledger, plan)],
+        "spent": [decimal_upper(value, 6) for value in state.spent],
+        "cap": [decimal_lower(value, 6) for value in state.terms.caps],
+        "left": [decimal_lower(value, 6) for value in state.remaining],
+    }
 
 
 def _digest(content: bytes) -> str:

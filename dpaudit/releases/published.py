@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.releases.publish import files_of, targets_of
+from dpaudit.releases.publish import files_of, shown_of, targets_of
 from dpaudit.storage.evidence import strict_json
 
 Table: TypeAlias = list[dict[str, Any]]
@@ -42,6 +42,7 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
         targets = {kind: kinds[kind] for kind in ("json", "csv", "parquet")}
         if targets["json"].is_file():
             tables = list(_changed_cells(targets, certified=certified))
+            tables += _misstated(run.get("published"), targets["json"])
     missing = [f"{path.name}: missing" for path in targets.values() if not path.is_file()]
     changed = [] if certified else [f"{name}: not the certified file (another SHA-256)"]
     if missing and missing[0].startswith(f"{name}:"):
@@ -88,6 +89,20 @@ def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[
             yield f"{path.name}: {len(cells) - MOST_SHOWN} more cells differ"
         if len(found) != len(expected):
             yield f"{path.name}: {len(found)} rows, {len(expected)} {owner}"
+
+
+def _misstated(stated: Mapping[str, Any] | None, file: Path) -> Iterator[str]:
+    """The numbers on the certificate that are not those of the release's JSON, one line each."""
+    try:
+        made = shown_of(strict_json(file.read_bytes())["values"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return  # that it is no release's JSON is said of the file itself
+    if stated is None:
+        return
+    if stated["count"] != made["count"] or len(stated["rows"]) != len(made["rows"]):
+        yield f"the certificate counts {stated['count']} numbers, {file.name} {made['count']}"
+    for place, here, there in _cells(stated["rows"], made["rows"]):
+        yield f"the certificate's {place}: {_shown(here)}, and {_shown(there)} in {file.name}"
 
 
 def _cells(found: Table, expected: Table) -> Iterator[tuple[str, Any, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit.errors import DpauditError
 from dpaudit.report import numbers
 from dpaudit.report.model import Cell, Paragraph, Section, Table
-from dpaudit.report.say import message, say
+from dpaudit.report.say import grouped, message, say
 from dpaudit.report.words import Json
 
 _MOST_LEAVES = 200  # rows; a longer table helps no reader
@@ -111,7 +111,7 @@ def _noise(row: Json, times: Fraction | None) -> Noise:
     kind, parameters = str(row.get("type")), row.get("parameters", {})
     encoded = parameters.get("label")
     label = str(encoded.get("text", "")) if isinstance(encoded, dict) else ""
-    count = numbers.grouped(int(times)) if times is not None and times.denominator == 1 else ""
+    count = grouped(int(times)) if times is not None and times.denominator == 1 else ""
     spoken = say(KINDS[kind]) if kind in KINDS else kind
     try:
         scale, error, note = _measured(kind, parameters)

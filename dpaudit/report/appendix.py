@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpaudit.report import evidence, numbers, words
 from dpaudit.report.front import signers
 from dpaudit.report.model import Block, Bullets, Fact, Facts, Heading, Paragraph, Section, Table
-from dpaudit.report.say import message, say
+from dpaudit.report.say import day, message, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
@@ -81,7 +81,7 @@ def section(predicate: Json, subject: list[Json], mismatch: str) -> Section:
     certificate_digest = subject[0]["digest"]["sha256"]
     facts = [
         Fact(say("Certificate digest"), (certificate_digest, state), "code"),
-        Fact(say("Issued"), (predicate["issued"],)),
+        Fact(say("Issued"), (day(predicate["issued"]),)),
         Fact(say("Mechanism"), (predicate["mechanism"]["name"],), "code"),
         Fact(say("Declaration digest"), (predicate["mechanism"]["digest"],), "code"),
         Fact(say("Root seed"), (predicate["reproduce"]["root_seed"],), "code"),
@@ -122,13 +122,11 @@ def _audit(audit: Json) -> Facts:
 
 
 def _trials(audit: Json) -> str:
-    text = say(
-        "{trials} on each data set count towards the bound", trials=numbers.grouped(audit["trials"])
-    )
+    text = say("{trials} on each data set count towards the bound", trials=audit["trials"])
     training = audit["training_trials"]
     if not training:
         return text
-    used = say("{count} others were used to choose the test", count=numbers.grouped(training))
+    used = say("{count} others were used to choose the test", count=training)
     return f"{text}; {used}"
 
 
@@ -136,13 +134,13 @@ def _errors(counts: Json) -> tuple[str, ...]:
     return (
         say(
             "{errors} false positives in {trials}",
-            errors=numbers.grouped(counts["false_positives"]),
-            trials=numbers.grouped(counts["trials_null"]),
+            errors=counts["false_positives"],
+            trials=counts["trials_null"],
         ),
         say(
             "{errors} false negatives in {trials}",
-            errors=numbers.grouped(counts["false_negatives"]),
-            trials=numbers.grouped(counts["trials_alternative"]),
+            errors=counts["false_negatives"],
+            trials=counts["trials_alternative"],
         ),
     )
 

@@ -14,7 +14,8 @@ from dpaudit.report.model import (
     Section,
     Table,
 )
-from dpaudit.report.say import message, say
+from dpaudit.report.reader import numbers_table
+from dpaudit.report.say import day, grouped, message, say
 from dpaudit.report.words import Json
 
 # The name of each field of dpaudit.toml on a page.
@@ -23,6 +24,7 @@ LABELS = {
     "legal_basis": message("Legal basis"),
     "data_source": message("Data source"),
     "data_period": message("Period of the data"),
+    "changes": message("Changes since the last release"),
     "publication_date": message("Publication date"),
     "release_type": message("Type of release"),
     "controller": message("Controller"),
@@ -31,6 +33,7 @@ LABELS = {
     "approver": message("Approved by"),
     "review_date": message("To be reviewed on"),
     "expires": message("Expires on"),
+    "licence": message("Licence"),
     "retention": message("Retention of the raw data"),
     "tuning": message("How parameters were tuned"),
     "exploratory_accesses": message("Exploratory accesses to the data"),
@@ -65,16 +68,20 @@ def protected(predicate: Json) -> Section:
     none = (say("none listed"),)
     unit = scope["unit"]
     period = (say("period: {text}", text=unit["period"]),) if unit["period"] else ()
-    bound = (say("contribution: {text}", text=unit["bound"]),) if unit["bound"] else ()
+    bound = (say("contribution: {text}", text=words.fixed(unit["bound"])),) if unit["bound"] else ()
     rows = (
         Fact(say("Unit of privacy"), (words.unit(scope), *period, *bound)),
         Fact(say("Neighbouring data sets"), (words.adjacency(scope),)),
         Fact(say("Trust model"), (say(words.MODELS[scope["model"]]),)),
         Fact(say("Released"), words.outputs(scope), "list"),
         Fact(say("Data accesses covered"), tuple(accesses["covered"]) or none, "list"),
-        Fact(say("Data accesses not covered"), tuple(accesses["uncovered"]) or none, "list"),
+        Fact(
+            say("Data accesses not covered"),
+            tuple(map(words.fixed, accesses["uncovered"])) or none,
+            "list",
+        ),
         Fact(say("Released exactly (invariants)"), tuple(scope["invariants"]) or none, "list"),
-        Fact(say("Caveats"), tuple(predicate["caveats"]) or none, "list"),
+        Fact(say("Caveats"), tuple(map(words.fixed, predicate["caveats"])) or none, "list"),
     )
     blocks: tuple[Block, ...] = (
         Facts(rows),
@@ -88,7 +95,7 @@ def stated(predicate: Json) -> Section:
     """The controller's statements, and the names of those that are missing."""
     fields = predicate.get("fields", {})
     rows = [
-        Fact(say(label), tuple(fields[name]), "list")
+        Fact(say(label), tuple(map(day, fields[name])), "list")
         for name, label in LABELS.items()
         if fields.get(name)
     ]
@@ -130,9 +137,7 @@ def run(predicate: Json) -> Section:
             "run", title, (Paragraph(say("No run on data is part of this certificate.")),)
         )
     records = body["records"]
-    record_count = (
-        say("private under this adjacency") if records is None else numbers.grouped(records)
-    )
+    record_count = say("private under this adjacency") if records is None else grouped(records)
     output_file = body["output"]
     facts = Facts(
         (
@@ -156,6 +161,8 @@ def run(predicate: Json) -> Section:
             "must not be published."
         )
         blocks.append(Paragraph(text, "caution"))
+    table = numbers_table(predicate, len(body.get("published", {}).get("rows", ())))
+    blocks += [] if table is None else [table]
     return Section("run", title, (*blocks, *_metrics(body["metrics"])))
 
 

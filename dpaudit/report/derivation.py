@@ -57,9 +57,11 @@ def _walk(
 
 def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:
     text = (
-        say("see step {step} above", step=id_) if seen else say("step {step} is missing", step=id_)
+        say("see step {step} above", step=str(id_))
+        if seen
+        else say("step {step} is missing", step=str(id_))
     )
-    return TreeLine(min(depth, _DEEPEST), say("Step {step}", step=id_), "", text, "", ())
+    return TreeLine(min(depth, _DEEPEST), say("Step {step}", step=str(id_)), "", text, "", ())
 
 
 def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
@@ -75,7 +77,7 @@ def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
     ]
     return TreeLine(
         depth=min(depth, _DEEPEST),
-        label=say("Step {step}", step=step["id"]),
+        label=say("Step {step}", step=str(step["id"])),
         conclusion=words.guarantee(step["conclusion"], "upper"),
         rule=f"{step['rule']} ({step['calculus']})",
         cite=step["cite"],

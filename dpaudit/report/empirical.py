@@ -71,8 +71,8 @@ def glance(predicate: Json, signed: Sequence[Signed] = ()) -> Glance:
                 say(
                     "{records} records in {units} units; each unit was in or out of each model by "
                     "a fair coin of the auditor's.",
-                    records=numbers.grouped(predicate["data"]["records"]),
-                    units=numbers.grouped(study["units"]),
+                    records=predicate["data"]["records"],
+                    units=study["units"],
                 ),
             ),
             "",
@@ -87,7 +87,7 @@ def glance(predicate: Json, signed: Sequence[Signed] = ()) -> Glance:
             (
                 say(
                     "{models} models, {attacks} kinds of attack.",
-                    models=numbers.grouped(study["models"]),
+                    models=study["models"],
                     attacks=len(predicate["estimates"]),
                 ),
                 shown(predicate)

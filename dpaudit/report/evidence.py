@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dpaudit.report import assurance, numbers, words
 from dpaudit.report.derivation import tree
 from dpaudit.report.model import Block, Cell, Code, Heading, Paragraph, Section, Table
-from dpaudit.report.say import message, say
+from dpaudit.report.say import grouped, message, say
 from dpaudit.report.words import Json
 
 THREAT_MODELS = {
@@ -93,7 +93,7 @@ def _likelihoods(predicate: Json) -> list[Block]:
     rows = tuple(
         (
             Cell(row["neighbours_text"] or "—"),
-            Cell(numbers.grouped(row["runs"]), (), "number"),
+            Cell(grouped(row["runs"]), (), "number"),
             _likely(row, predicate["claims"]),
         )
         for row in found
@@ -159,7 +159,7 @@ def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
                 *_stand_in(audit),
             ),
         ),
-        Cell(numbers.grouped(audit["trials"]), (say("on each data set"),), "number"),
+        Cell(grouped(audit["trials"]), (say("on each data set"),), "number"),
         _attacked(audit),
         _strongest(audit, predicate),
         Cell(word, (say("at error rate {rate}", rate=error),), colour),
@@ -288,7 +288,7 @@ def conformance_row(item: Json) -> tuple[Cell, ...]:
     shown = (numbers.upper(rate) if numbers.parse(rate) else say("none")) if rate else "—"
     about = (say("of a stand-in for the program"),) if item.get("about") == "stand_in" else ()
     return (
-        Cell(item["check"], about),
+        Cell(words.fixed(item["check"]), about),
         Cell(word, (), colour),
         Cell(numbers.statistic(item["statistic"] or "—"), (), "number"),
         Cell(shown, (), "number"),

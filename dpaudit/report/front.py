@@ -1,4 +1,4 @@
-"""The first screen: the release, its unit of privacy, the proof, the attacks, the open points."""
+"""The verdict in words, and the facts that both the first screen and the evidence rest on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from dpaudit.report import numbers, words
-from dpaudit.report.model import Banner, Glance, Line
-from dpaudit.report.say import message, say
+from dpaudit.report.model import Banner
+from dpaudit.report.say import counted, day, message, percentage, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 from dpaudit.storage.fields import missing
@@ -23,7 +23,8 @@ _MEANING = {
         "the software or was tested."
     ),
     "certified_under_assumptions": message(
-        "{claims} proved for the declared algorithm, on conditions that nothing here verifies."
+        "{claims} proved for the declared algorithm, on conditions that nothing here verifies; "
+        "‘What it took on trust’ lists them."
     ),
     "refuted": message("{claims} refuted: at least one does not hold."),
     "inconclusive": message("{claims} neither proved nor refuted. This is not a pass."),
@@ -63,36 +64,15 @@ def banner(predicate: Json, mismatch: str) -> Banner:
     )
 
 
-def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
-    """The questions a reviewer asks first, each answered in a sentence with its evidence."""
-    scope, fields = predicate["scope"], predicate.get("fields", {})
-    controller = words.embedded(scope["controller"])
-    unknown = say("not stated by {name}", name=controller) if controller else say("not stated")
-    # The line about the attacks already says that a stand-in was attacked.
-    caveats = [
+def caveats(predicate: Json) -> list[str]:
+    """The caveats of the first screen, which says elsewhere that a stand-in was attacked."""
+    texts = (
         # The section "What is protected" lists the lines.
         text.partition(": ")[0] if words.NEVER_RAN in text else text
         for text in predicate["caveats"]
         if not text.startswith(words.STAND_IN)
-    ]
-    by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
-    lines = (
-        Line(say("What was released"), _released(predicate), "protected"),
-        Line(say("About whom"), _about(scope, fields), "protected"),
-        Line(say("By whom"), (words.sentence(by),), "stated"),
-        Line(say("For what purpose"), tuple(fields.get("purpose", (unknown,))), "stated"),
-        Line(say("The guarantee"), _guarantee(predicate), "plain-words"),
-        Line(say("What was proved"), (_proved(predicate),), "guarantee"),
-        Line(say("What was attacked, and how hard"), _effort(predicate), "audits"),
-        Line(say("What nobody checked"), unchecked(predicate), "assumptions"),
-        *(
-            [Line(say("Caveats"), tuple(map(words.sentence, caveats)), "protected")]
-            if caveats
-            else []
-        ),
-        Line(say("Who signed"), signers(signed), "trust"),
     )
-    return Glance(lines, scale=risk_scale(guess_upper(predicate)))
+    return [words.sentence(words.fixed(text)) for text in texts]
 
 
 def attacked(predicate: Json) -> tuple[str, str]:
@@ -106,7 +86,7 @@ def attacked(predicate: Json) -> tuple[str, str]:
         return say("An attack on the program contradicted what is claimed of it."), "bad"
     why = words.unexamined(predicate)
     if why:
-        return say("Not examined: {why}", why=words.embedded(why[0])), "caution"
+        return say("Not examined: {why}", why=words.embedded(words.fixed(why[0]))), "caution"
     if not audits:
         return say("Nobody attacked the program: nothing was measured on it."), "caution"
     if all(audit.get("about") == "stand_in" for audit in audits):
@@ -184,8 +164,9 @@ def risk_scale(guess: str) -> str:
         '<rect x="10" y="6" width="380" height="10" rx="5" class="scale-all"/>'
         f'<rect x="10" y="6" width="{max(end - 10, 3):.1f}" height="10" rx="5" class="scale-part"/>'
         f'<circle cx="{end:.1f}" cy="11" r="6" class="scale-mark"/>'
-        f'<text x="10" y="36">50\u00a0% {say("coin toss")}</text>'
-        f'<text x="390" y="36" text-anchor="end">{say("certainty")} 100\u00a0%</text></svg>'
+        f'<text x="10" y="36">{percentage("50")} {say("coin toss")}</text>'
+        f'<text x="390" y="36" text-anchor="end">{say("certainty")} {percentage("100")}</text>'
+        "</svg>"
     )
 
 
@@ -203,14 +184,19 @@ def unchecked(predicate: Json) -> tuple[str, ...]:
     ]
     accesses = predicate["scope"]["data_accesses"]["uncovered"]
     open_points += [
-        say("Access to the data outside the guarantee: {text}", text=t) for t in accesses
+        say("Access to the data outside the guarantee: {text}", text=words.fixed(t))
+        for t in accesses
     ]
     if not predicate["audits"]:
         open_points.append(say("Whether the program does what is declared: it was not attacked."))
     absent = not_stated(predicate)
     if absent:
         open_points.append(
-            say("{count} facts that a report needs are not stated.", count=len(absent))
+            counted(
+                "{count} fact that a report needs is not stated.",
+                "{count} facts that a report needs are not stated.",
+                len(absent),
+            )
         )
     return tuple(open_points) or (say("Nothing is left open by the certificate itself."),)
 
@@ -242,68 +228,7 @@ def _stamp(one: Signed) -> str:
     return say(", no later than {time} by a time stamp", time=one.timestamp)
 
 
-def _released(predicate: Json) -> tuple[str, ...]:
-    scope = predicate["scope"]
-    lines = [scope["title"], words.sentence(", ".join(words.outputs(scope)))]
-    body = predicate["run"]
-    if body is None:
-        lines.append(say("Nothing so far: no run on data is part of this certificate."))
-    elif body["entropy"] != "operating system":
-        lines.append(
-            say("This run's noise came from a stored seed; its outputs must not be published.")
-        )
-    return tuple(lines)
-
-
-def _about(scope: Json, fields: Json) -> tuple[str, ...]:
-    unit = scope["unit"]
-    source = [*fields.get("data_source", ()), *fields.get("data_period", ())]
-    lines = [
-        say("The unit that is protected: one {entity}", entity=words.embedded(words.unit(scope)))
-    ]
-    lines += [", ".join(source)] if source else []
-    lines += [words.sentence(words.embedded(unit["bound"]))] if unit["bound"] else []
-    return tuple(lines)
-
-
-def _processor(fields: Json) -> list[str]:
-    names = "; ".join(fields.get("processor", ()))
-    return [say("processor: {names}", names=names)] if names else []
-
-
-def _guarantee(predicate: Json) -> tuple[str, ...]:
-    guess = guess_upper(predicate)
-    if not guess:
-        return (say("No bound was derived, so that nothing can be promised to anybody."),)
-    task = words.observer_task(predicate["scope"])
-    text = say(
-        "Someone who sees everything that is released, and knows all other data, "
-        "guesses {task} right at most {share} of the time; a coin toss is right "
-        "50\u00a0% of the time.",
-        task=task,
-        share=numbers.percent_upper(guess),
-    )
-    if predicate["verdict"]["status"] in SHAKEN:
-        return (text, say("This follows from the declaration and is not established."))
-    return (text,)
-
-
-def _proved(predicate: Json) -> str:
-    claims = predicate["claims"]
-    proved = sum(claim["check"] == "proved" for claim in claims)
-    if not claims:
-        return say("No claim was stated.")
-    if not proved:
-        return say("None of the claims.")
-    return say(
-        "{proved} of {count} claims, for the algorithm as it is declared; the proof can be checked "
-        "again without this software's accountant.",
-        proved=proved,
-        count=len(claims),
-    )
-
-
-def _effort(predicate: Json) -> tuple[str, ...]:
+def effort(predicate: Json) -> tuple[str, ...]:
     """The attacks on the program, those on a stand-in, and how many conformance checks held."""
     text, _ = attacked(predicate)
     of_program = [one for one in predicate["audits"] if one.get("about") != "stand_in"]
@@ -326,7 +251,7 @@ def _effort(predicate: Json) -> tuple[str, ...]:
     return (*lines, *(_conformance(predicate) if lines[1:] else ()))
 
 
-def _hardest(audits: Sequence[Json]) -> dict[str, str]:
+def _hardest(audits: Sequence[Json]) -> dict[str, object]:
     """For the audit with the most trials: their number, and the attacker's success in words."""
     largest = max(audits, key=lambda audit: audit["trials"])
     share = _share_right(largest)
@@ -339,7 +264,7 @@ def _hardest(audits: Sequence[Json]) -> dict[str, str]:
         if share > 0.5
         else say("an attacker distinguishes them no more often than a coin toss would")
     )
-    return {"trials": numbers.grouped(largest["trials"]), "found": success}
+    return {"trials": largest["trials"], "found": success}
 
 
 def _share_right(audit: Json) -> float:
@@ -373,7 +298,7 @@ def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
     warnings = [mismatch] if mismatch else []
     expires = "".join(predicate.get("fields", {}).get("expires", ()))
     if expires and expires < datetime.now(UTC).date().isoformat():
-        warnings.append(say("It expired on {date}.", date=expires))
+        warnings.append(say("It expired on {date}.", date=day(expires)))
     if predicate["verdict"]["status"].startswith("certified"):
         warnings += [
             say(
@@ -392,8 +317,3 @@ def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
             if item["status"] == "violated"
         ]
     return tuple(warnings)
-
-
-def summary(predicate: Json, signed: Sequence[Signed] = ()) -> list[tuple[str, tuple[str, ...]]]:
-    """The first screen as label and lines, for formats without layout."""
-    return [(line.label, line.texts) for line in glance(predicate, signed).lines]

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpaudit.report import empirical, numbers, words
 from dpaudit.report.html import environment
-from dpaudit.report.say import message, say, speaking
+from dpaudit.report.say import day, localised, message, say, speaking
 from dpaudit.report.svg import drawing, element
 
 Json = Mapping[str, Any]
@@ -82,8 +82,8 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
     members = say(
         "{records} records in {units} units; each unit was in or out of each model by a fair coin "
         "of the auditor's.",
-        records=numbers.grouped(predicate["data"]["records"]),
-        units=numbers.grouped(study["units"]),
+        records=predicate["data"]["records"],
+        units=study["units"],
     )
     return {
         "anchor": f"study-{number}",
@@ -118,7 +118,10 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
                     )
                 ],
             ),
-            (say("Issued"), [f"{predicate['issued']}, dpaudit {predicate['tool']['version']}"]),
+            (
+                say("Issued"),
+                [f"{day(predicate['issued'])}, dpaudit {predicate['tool']['version']}"],
+            ),
         ],
         "bounds": [_bound(row) for row in predicate["lower_bounds"]],
         "attack_columns": _columns(ordered),
@@ -129,9 +132,9 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
             "record fit it differently from models trained without it. The expected "
             "share of false discoveries among them is at most {share}. The {listed} "
             "most exposed are below.",
-            exposed=numbers.grouped(exposure["exposed"]),
-            records=numbers.grouped(exposure["records"]),
-            share=exposure["false_discoveries"],
+            exposed=exposure["exposed"],
+            records=exposure["records"],
+            share=localised(exposure["false_discoveries"]),
             listed=listed,
         ),
         "groups": [
@@ -142,7 +145,7 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
             )
             if exposure[f"by_{kind}"]
         ],
-        "exposed": exposure["most_exposed"],
+        "exposed": [[name, *map(localised, values)] for name, *values in exposure["most_exposed"]],
     }
 
 
@@ -163,7 +166,7 @@ def _bound(row: Json) -> tuple[str, ...]:
     return (
         f"{row['attack']}{decides}",
         empirical.measured(row),
-        row["error"],
+        localised(row["error"]),
         say(methods[row["method"]]),
         row["words"],
     )
@@ -171,7 +174,7 @@ def _bound(row: Json) -> tuple[str, ...]:
 
 def _columns(rows: Sequence[Json]) -> list[str]:
     rates = rows[0]["true_positive_rates"] if rows else []
-    shown = [say("TPR at FPR {rate}", rate=rate[0]) for rate in rates]
+    shown = [say("TPR at FPR {rate}", rate=localised(rate[0])) for rate in rates]
     return [say("Attack"), say("AUC"), say("Advantage"), *shown, say("Source")]
 
 
@@ -182,15 +185,15 @@ def _attack(row: Json) -> list[str]:
 
 
 def _interval(values: Sequence[str]) -> str:
-    value, low, high = (f"{float(text):.3g}" for text in values)
+    value, low, high = (numbers.estimate(float(text)) for text in values)
     return say("{value} ({low} to {high})", value=value, low=low, high=high)
 
 
 def _group(row: Sequence[str]) -> list[str]:
     name, count, share, mean, low, high = row
     return [
-        name, count, f"{float(share):.3g}", f"{float(mean):.3f}",
-        say("{low} to {high}", low=f"{float(low):.3f}", high=f"{float(high):.3f}"),
+        name, count, numbers.estimate(float(share)), localised(f"{float(mean):.3f}"),
+        localised(say("{low} to {high}", low=f"{float(low):.3f}", high=f"{float(high):.3f}")),
     ]  # fmt: skip
 
 
@@ -252,12 +255,16 @@ def roc_svg(curves: Sequence[tuple[str, Json]], prefix: str) -> str:
         axes.set(xlabel=say("false positive rate"), ylabel=say("true positive rate"))
         axes.legend(loc="lower right")
         said = "; ".join(
-            f"{label}: {_rate(row, '0.01')} at a false positive rate of 1%"
+            say(
+                "{attack}: {rate} at a false positive rate of {false}",
+                attack=label,
+                rate=_rate(row, "0.01"),
+                false=numbers.percent("0.01"),
+            )
             for label, row in curves[:MOST_CURVES]
         )
-        return element(
-            figure, prefix, say("Receiver operating curves"), f"True positive rates. {said}."
-        )
+        heard = say("True positive rates. {read}.", read=said)
+        return element(figure, prefix, say("Receiver operating curves"), heard)
 
 
 def _rate(row: Json, at: str) -> str:
@@ -290,7 +297,11 @@ def histogram_svg(row: Json, prefix: str) -> str:
             )  # fmt: skip
         axes.set(xlabel=say("score of {attack}", attack=row["attack"]), ylabel=say("share"))
         axes.legend(loc="upper right")
-        words = f"Scores of {row['attack']}, members beside non-members; AUC {row['auc'][0]}."
+        words = say(
+            "Scores of {attack}, members beside others; AUC {auc}.",
+            attack=row["attack"],
+            auc=row["auc"][0],
+        )
         return element(figure, prefix, say("Scores"), words)
 
 
@@ -309,5 +320,6 @@ def epochs_svg(rows: Sequence[Json], prefix: str) -> str:
         axes.set(xlabel=say("epoch"), ylabel="ε")
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper left")
-        said = "; ".join(f"epoch {x}: {y:.3g}" for x, y in zip(epochs, attacked, strict=True))
-        return element(figure, prefix, say("Epsilon by epoch"), f"At least: {said}.")
+        said = "; ".join(f"{x}: {y:.3g}" for x, y in zip(epochs, attacked, strict=True))
+        least = say("At least, by epoch: {read}.", read=said)
+        return element(figure, prefix, say("Epsilon by epoch"), least)

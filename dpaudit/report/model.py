@@ -156,14 +156,19 @@ class Line:
     label: str
     texts: tuple[str, ...]
     anchor: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True)
 class Glance:
-    """The first screen; ``scale`` is an SVG drawing, already escaped, or empty."""
+    """The first screen; ``scale`` is an SVG drawing, already escaped, or empty.
+
+    ``headline``: the guarantee in one line; empty where there is none.
+    """
 
     lines: tuple[Line, ...]
     scale: str
+    headline: str = ""
 
 
 @dataclass(frozen=True)

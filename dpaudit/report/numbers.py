@@ -13,6 +13,7 @@ from decimal import (
 )
 
 from dpaudit.errors import CertificateRejected
+from dpaudit.report.say import localised, percentage, say
 
 DIGITS = 6  # significant digits of a bound on a page; the certificate holds all
 _HUNDRED = Decimal(100)
@@ -63,14 +64,13 @@ def lower(text: str, digits: int = DIGITS) -> str:
 def percent_upper(text: str) -> str:
     """A probability as a percentage, rounded up to three digits and never above 100 %."""
     share = min(parse(text), Decimal(1))
-    return f"{_written(_rounded(share * _HUNDRED, 3, ROUND_CEILING))}\u00a0%"
+    return percentage(_written(_rounded(share * _HUNDRED, 3, ROUND_CEILING)))
 
 
 def percent(text: str) -> str:
     """A probability as a percentage with all its digits, unrounded."""
-    return (
-        f"{_written(_context(len(text) + 2, ROUND_CEILING).multiply(parse(text), _HUNDRED))}\u00a0%"
-    )
+    exact_share = _context(len(text) + 2, ROUND_CEILING).multiply(parse(text), _HUNDRED)
+    return percentage(_written(exact_share))
 
 
 def difference(larger: str, smaller: str) -> Decimal:
@@ -84,7 +84,7 @@ def share_lower(part: Decimal, whole: str) -> str:
     if not denominator or not denominator.is_finite() or not part.is_finite():
         return ""
     ratio = _context(50, ROUND_FLOOR).divide(part * _HUNDRED, denominator)
-    return f"{_written(_rounded(ratio, 3, ROUND_FLOOR))}\u00a0%"
+    return percentage(_written(_rounded(ratio, 3, ROUND_FLOOR)))
 
 
 def written_lower(value: Decimal) -> str:
@@ -110,9 +110,9 @@ def statistic(text: str) -> str:
         return text
 
 
-def grouped(count: int) -> str:
-    """A count with its thousands separated: ``20,000``."""
-    return f"{count:,}"
+def estimate(value: float, digits: int = 3) -> str:
+    """An estimate to some significant digits, which bounds nothing."""
+    return localised(f"{value:.{digits}g}")
 
 
 def _context(digits: int, rounding: str) -> Context:
@@ -125,16 +125,16 @@ def _rounded(value: Decimal, digits: int, rounding: str) -> Decimal:
 
 def _written(value: Decimal) -> str:
     if not value.is_finite():
-        return "not a number" if value.is_nan() else "−∞" if value < 0 else "∞"
+        return say("not a number") if value.is_nan() else "−∞" if value < 0 else "∞"
     if not value:
         return "0"
     digits = "".join(map(str, value.as_tuple().digits)).rstrip("0")
     exponent = value.adjusted()
     sign = "−" if value < 0 else ""
     if -5 < exponent < 9:
-        return sign + _plain(digits, exponent)
+        return localised(sign + _plain(digits, exponent))
     mantissa = digits[0] + ("." + digits[1:] if digits[1:] else "")
-    return f"{sign}{mantissa}e{exponent}"
+    return localised(f"{sign}{mantissa}e{exponent}")
 
 
 def _plain(digits: str, exponent: int) -> str:

@@ -28,7 +28,10 @@ def render_pdf(page: str) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         source, target = Path(folder) / "page.html", Path(folder) / "page.pdf"
-        source.write_text(page, "utf-8")
+        # On paper nothing can be unfolded.
+        source.write_text(
+            page.replace('<details id="auditor">', '<details id="auditor" open>'), "utf-8"
+        )
         command = [
             program,
             *("--headless", "--disable-gpu", "--no-first-run"),

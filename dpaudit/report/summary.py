@@ -12,7 +12,7 @@ from urllib.parse import quote
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import empirical, words
 from dpaudit.report.model import Cell, formula
-from dpaudit.report.say import say
+from dpaudit.report.say import day, say
 from dpaudit.report.words import Json
 
 
@@ -225,7 +225,7 @@ def _link(address: str, row: SummaryRow, caveats: tuple[str, ...]) -> Link:
     # The reason is shown for verdicts other than certified; the certificate's page has all.
     why = () if row.tone in ("good", "qualified") or not row.reason else (row.reason,)
     cells = (
-        (say("Issued"), Cell(row.issued, (), "date")),
+        (say("Issued"), Cell(day(row.issued), (), "date")),
         (say("Claim"), formula(row.claim, (row.reading,) if row.reading else ())),
         (say("Accounted (at most)"), formula(row.accounted)),
         (say("Attacked (at least)"), formula(row.attacked, (row.likely,) if row.likely else ())),

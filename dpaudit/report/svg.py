@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.report.say import localised
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -97,11 +99,12 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> str:
     body = re.sub(r"'DejaVu Sans'[^;\"]*", _FONTS, body)
     for colour, variable in _THEMED.items():
         body = body.replace(colour, f"var(--{variable})")
+    body = re.sub(r"(?<=>)[^<>]+(?=</text>)", lambda label: localised(label[0]), body)
     width, height = (72 * side for side in _SIZE_INCHES)
     opening = (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-labelledby="{prefix}-title {prefix}-desc">'
         f'<title id="{prefix}-title">{html.escape(title)}</title>'
-        f'<desc id="{prefix}-desc">{html.escape(description)}</desc>'
+        f'<desc id="{prefix}-desc">{html.escape(localised(description))}</desc>'
     )
     return opening + body[body.index(">") + 1 :].strip()

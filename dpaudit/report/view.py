@@ -16,6 +16,7 @@ from dpaudit.report import (
     evidence,
     front,
     guarantee,
+    reader,
     regulation,
     words,
 )
@@ -65,7 +66,7 @@ def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
         subtitle=_cut(predicate["scope"]["controller"] or say("Controller not stated")),
         language=language(),
         banner=front.banner(predicate, mismatch),
-        glance=front.glance(predicate, signed),
+        glance=reader.glance(predicate, signed),
         sections=_sections(predicate, statement, signed, mismatch),
         print_mark=digest[:16] if re.fullmatch("[0-9a-f]{64}", digest) else "",
     )

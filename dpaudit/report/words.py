@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpaudit.report import numbers
-from dpaudit.report.say import message, say
+from dpaudit.report.say import message, say, translated
 from dpaudit.scope import NOT_STATED
 
 Json = Mapping[str, Any]
@@ -237,7 +237,7 @@ def likely(predicate: Json, claim: Json) -> str:
     text = say(
         "{bound} from likelihoods of {runs} runs",
         bound=guarantee(bound["lower"], "lower"),
-        runs=numbers.grouped(runs),
+        runs=runs,
     )
     share = share_of(claim, bound)
     return (
@@ -333,7 +333,7 @@ def outputs(scope: Json) -> tuple[str, ...]:
 
 def fixed(text: str) -> str:
     """A certificate's text, translated if it is one of dpaudit's standing texts."""
-    return say(text) if text else ""
+    return translated(text)
 
 
 def sentence(text: str) -> str:

@@ -32,6 +32,7 @@ FIELDS = (
     "legal_basis",
     "data_source",
     "data_period",
+    "changes",
     "publication_date",
     "release_type",
     "controller",
@@ -40,6 +41,7 @@ FIELDS = (
     "approver",
     "review_date",
     "expires",
+    "licence",
     "retention",
     "tuning",
     "exploratory_accesses",
@@ -51,7 +53,7 @@ FIELDS = (
     "sector",
 )
 DATES = frozenset({"publication_date", "review_date", "expires"})
-OPTIONAL = frozenset({"expires", "sbom", "product_type", "region", "sector"})
+OPTIONAL = frozenset({"changes", "expires", "licence", "sbom", "product_type", "region", "sector"})
 
 Fields = Mapping[str, tuple[str, ...]]
 

@@ -102,7 +102,7 @@ class Resources(HTMLParser):
 def test_the_browser_shows_verdict_tables_and_figures(dom: str) -> None:
     text = " ".join(re.sub(r"<[^>]+>", " ", dom).split())
     assert "Verdict Certified under assumptions" in text
-    assert "At a glance What was released" in text
+    assert "Questions of a reader, answered What was published" in text
     for caption in (
         "Claims, accounted upper bounds and attacked lower bounds",
         "Noise on each released number",

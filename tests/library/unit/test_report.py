@@ -413,8 +413,9 @@ def test_the_first_screen_never_shows_an_attack_as_stronger_than_it_was(example:
     assert "at least 59.5" in mine
     assert "88" in stand_in
     assert "stand-in" in stand_in
-    (caveats,) = [line.texts for line in page.glance.lines if line.label == "Caveats"]
-    assert caveats == ("One row",)
+    trusted = next(line.texts for line in page.glance.lines if line.anchor == "assumptions")
+    assert trusted[-1] == "One row"
+    assert not any(text.startswith("An audit attacks a stand-in") for text in trusted)
     own["roc"] = [["0.5", "0.48", "0.53", "0.51"]]
     assert "coin toss" in effort(view.build(example))[1]
 
