@@ -15,6 +15,11 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _SECONDS = 120  # for one page; a browser that hangs is stopped then
 
 
+def unfolded(page: str) -> str:
+    """The page with its evidence open: on paper nothing can be unfolded."""
+    return page.replace('<details id="auditor">', '<details id="auditor" open>')
+
+
 def render_pdf(page: str) -> bytes:
     """The page printed to PDF by a headless browser without network access.
 
@@ -28,10 +33,7 @@ def render_pdf(page: str) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         source, target = Path(folder) / "page.html", Path(folder) / "page.pdf"
-        # On paper nothing can be unfolded.
-        source.write_text(
-            page.replace('<details id="auditor">', '<details id="auditor" open>'), "utf-8"
-        )
+        source.write_text(unfolded(page), "utf-8")
         command = [
             program,
             *("--headless", "--disable-gpu", "--no-first-run"),

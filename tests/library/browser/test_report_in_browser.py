@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from dpaudit.cli.main import main
 from dpaudit.report import render_html, render_index, render_project
+from dpaudit.report.pdf import unfolded
 
 pytestmark = pytest.mark.browser
 
@@ -227,15 +228,50 @@ def test_the_measurement_sees_a_page_that_is_too_wide(page: str, tmp_path: Path)
 
 
 def test_the_page_prints_on_a4(page: str, tmp_path: Path) -> None:
-    target = tmp_path / "page.pdf"
-    chromium(
-        tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={target}", written(tmp_path, page)
-    )
-    printed = target.read_bytes()
-    boxes = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", printed)
-    assert 4 <= len(boxes) <= 11
-    sizes = {(round(float(width)), round(float(height))) for width, height in boxes}
-    assert sizes == {(595, 842)}
+    """The first part alone, on two sheets; the PDF format has the evidence too."""
+    for printed, sheets in ((page, range(1, 3)), (unfolded(page), range(4, 12))):
+        target = tmp_path / "page.pdf"
+        chromium(
+            tmp_path,
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={target}",
+            written(tmp_path, printed),
+        )
+        boxes = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", target.read_bytes())
+        assert len(boxes) in sheets
+        sizes = {(round(float(width)), round(float(height))) for width, height in boxes}
+        assert sizes == {(595, 842)}
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("spoken", ["en", "de", "fr"])
+@pytest.mark.parametrize(("width", "height"), [(400, 800), (1400, 900)])
+def test_epsilon_and_delta_are_on_the_first_screen(
+    certificate: dict[str, Any], tmp_path: Path, spoken: str, width: int, height: int
+) -> None:
+    """The headline ends above the fold, of a phone and of a desk, in every language."""
+    page = render_html(certificate, spoken=spoken)
+    client, scroll = measured(tmp_path, page, width)
+    assert scroll <= client
+    assert headline_ends(tmp_path, page, width) <= height
+    later = page.replace("<main>", '<main><div style="height:1000px"></div>')
+    assert headline_ends(tmp_path, later, width) > height
+
+
+def headline_ends(folder: Path, page: str, width: int) -> float:
+    """How many pixels below the page's top the line with epsilon and delta ends."""
+    wrapper = f"""<!DOCTYPE html><body><iframe style="width:{width}px;height:600px;border:0"
+    srcdoc="{html.escape(page)}"></iframe><p id="answer"></p><script>
+    const frame = document.querySelector("iframe");
+    frame.onload = () => {{
+      const line = frame.contentDocument.querySelector(".headline");
+      document.getElementById("answer").textContent = line.getBoundingClientRect().bottom;
+    }};
+    </script></body>"""
+    shown = chromium(folder, "--virtual-time-budget=5000", "--dump-dom", written(folder, wrapper))
+    found = re.search(r'id="answer">([0-9.]+)<', shown)
+    assert found, "the frame was never measured"
+    return float(found.group(1))
 
 
 @pytest.mark.quality
