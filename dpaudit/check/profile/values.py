@@ -96,11 +96,15 @@ def nodes_below(pair: Pair, grid: Grid) -> Nodes:
     import flint
 
     with flint.ctx.workprec(BITS):
-        first, last = _end(pair, grid, -1), _end(pair, grid, 1)
-        if last - first > MOST_NODES_BELOW:
+        last = _end(pair, grid, 1)
+        first = -last if pair.is_symmetric else _end(pair, grid, -1)
+        computed = 0 if pair.is_symmetric else first
+        if last - computed > MOST_NODES_BELOW:
             raise NotConfirmed("too many nodes")
         x = [ball(grid.step * k).exp() for k in range(first, last + 1)]
-        d = [delta_by(pair, value) for value in x]
+        d = [delta_by(pair, at) for at in x[computed - first :]]
+        # Of a pair that is its own swap the others follow: delta(x) = 1 - x + x delta(1 / x).
+        d = [1 - at + at * d[-k] for k, at in zip(range(first, computed), x, strict=False)] + d
         steep = _chords(x, d)
         bends = [t - s for s, t in pairwise([(d[0] - 1) / x[0], *steep, ball(0)])]
         gaps = [_gap(bends[k], bends[k + 1], x[k + 1] - x[k]) for k in range(len(steep))]

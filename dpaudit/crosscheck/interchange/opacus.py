@@ -20,7 +20,7 @@ from dpaudit.crosscheck.interchange.numbers import (
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
-from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.sampling import ZERO, PoissonSampled
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 
@@ -34,7 +34,8 @@ def from_opacus_history(
     """The declaration of a history: ``steps`` Poisson samples at ``sample_rate`` a row.
 
     ``noise_multiplier`` is over the clipping norm, as in Opacus, whose accountants all speak of
-    add_remove.  Zero noise is NonPrivate.
+    add_remove.  Zero noise is NonPrivate.  Under replace_one records that are not drawn add zero:
+    Opacus clips gradients, and divides sums by the expected number of records.
     Errors: InvalidParameter naming the row for a number that is NaN, infinite, negative or of
     another type, a rate above 1, or a row that is not a triple.
     """
@@ -56,7 +57,8 @@ def _run(row: Any, place: str, norms: int) -> Node:
     if noise == 0:
         return NO_NOISE
     step: Node = Gaussian("gaussian", noise / norms)
-    return Repeat(step if rate == 1 else PoissonSampled(step, rate), steps)
+    undrawn = None if norms == 1 else ZERO
+    return Repeat(step if rate == 1 else PoissonSampled(step, rate, undrawn), steps)
 
 
 def to_opacus_history(

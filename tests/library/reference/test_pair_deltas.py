@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from dpaudit.exact import enclose
-from dpaudit.pairs import Branched, LaplaceShift, Mixed, Normal, Pair, Replaced
+from dpaudit.pairs import Branched, LaplaceShift, Mixed, Normal, Opposed, Pair, Replaced
 
 Reals = NDArray[np.float64]
 # Where densities are summed: fine next to the kinks of Laplace noise at 0 and 1.
@@ -39,6 +39,11 @@ CASES: dict[str, tuple[Pair, Reals, Reals]] = {
     "laplace": (LaplaceShift(F(2)), laplace(1, 2), laplace(0, 2)),
     "sampled": (SAMPLED, mixed(0.2, normal(1.5), normal(0)), normal(0)),
     "sampled, swapped": (SAMPLED.swapped, normal(0), mixed(0.2, normal(1.5), normal(0))),
+    "opposed": (
+        Opposed(F(3, 2), F(1, 5)),
+        mixed(0.2, normal(1.5), normal(0)),
+        mixed(0.2, normal(-1.5), normal(0)),
+    ),
     "sampled Laplace": (
         Mixed(LaplaceShift(F(2)), F(1, 5)),
         mixed(0.2, laplace(1, 2), laplace(0, 2)),
@@ -68,11 +73,11 @@ def test_delta_is_the_integral(name: str) -> None:
     assert agrees(name)
 
 
-@pytest.mark.parametrize("kind", [Normal, LaplaceShift, Mixed])
+@pytest.mark.parametrize("kind", [Normal, LaplaceShift, Mixed, Opposed])
 def test_a_formula_that_is_wrong_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     right = kind.delta
     monkeypatch.setattr(kind, "delta", lambda pair, x, of=None: right(pair, x * 1.001, of))
-    assert not all(agrees(name) for name in ("normal", "laplace", "sampled"))
+    assert not all(agrees(name) for name in ("normal", "laplace", "sampled", "opposed"))
 
 
 def test_what_is_made_of_pairs_adds_their_deltas() -> None:

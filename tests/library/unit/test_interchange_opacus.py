@@ -47,6 +47,12 @@ def test_replace_one_halves_the_multiplier() -> None:
     assert from_opacus_history([(2.0, 1.0, 5)], "replace_one") == Repeat(replaced, 5)
 
 
+def test_under_replace_one_records_that_are_not_drawn_add_zero() -> None:
+    replaced = Gaussian("gaussian", 1, "replace_one")
+    found = from_opacus_history([(2.0, 0.5, 5)], "replace_one")
+    assert found == Repeat(PoissonSampled(replaced, 0.5, "zero"), 5)
+
+
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
 def test_a_history_comes_back(adjacency: str) -> None:
     history = [(1.1, 0.01, 100), (0.7, 1.0, 5), (1.1, 0.01, 1)]

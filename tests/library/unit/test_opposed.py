@@ -16,7 +16,8 @@ GRID = np.linspace(-14, 14, 40_001)
 
 
 def normal(mean: float) -> np.ndarray:
-    return np.exp(-((GRID - mean) ** 2) / 2) / np.sqrt(2 * np.pi)
+    density: np.ndarray = np.exp(-((GRID - mean) ** 2) / 2) / np.sqrt(2 * np.pi)
+    return density
 
 
 @pytest.mark.parametrize(("mu", "rate"), [(1, "0.01"), ("0.5", "0.1"), (2, "0.5"), (1, 1)])
@@ -41,3 +42,58 @@ def test_no_two_records_of_a_ball_are_further_apart() -> None:
         for x, bound in zip(X, bounds, strict=True):
             delta = np.trapezoid(np.maximum(p_density - x * q_density, 0), GRID)
             assert delta <= bound + 1e-7
+
+
+def _tail(z: flint.arb, mu: flint.arb, rate: flint.arb, way: int) -> flint.arb:
+    """The mass beyond z: P for way 1, Q for way -1."""
+    root = flint.arb(2).sqrt()
+    beyond = [((z - mean) / root).erfc() / 2 for mean in (flint.arb(0), way * mu)]
+    return (1 - rate) * beyond[0] + rate * beyond[1]
+
+
+@pytest.mark.parametrize("mu", ["0.001", "0.3", "1.25", "6", "40"])
+@pytest.mark.parametrize("rate", ["0.000000001", "0.001", "0.3", "0.999999"])
+def test_masses_between_losses_are_within_their_stated_errors(mu: str, rate: str) -> None:
+    """Tails beyond 60 losses, against 300 digits, at the place of the loss moved by its error."""
+    pair = Opposed(Fraction(mu), Fraction(rate))
+    form = pair.loss_masses(1e-20)
+    assert form is not None
+    edges = np.linspace(*form.span, 60)
+    p, q = form.masses(np.concatenate((edges, [np.inf])))
+    with flint.ctx.workprec(1000):
+        m, r = (flint.arb(f"{Fraction(v).numerator}") / Fraction(v).denominator for v in (mu, rate))
+
+        def place(loss: flint.arb) -> flint.arb:
+            half = loss / 2
+            return (half + ((1 - r) / r * (m * m / 2).exp() * half.sinh()).asinh()) / m
+
+        for k in (0, 7, 29, 30, 31, 52, 59):
+            for way, masses in ((1, p), (-1, q)):
+                found = flint.arb(float(masses[k:].sum()))
+                ends = [
+                    _tail(place(flint.arb(float(edges[k])) + side * form.edge_error), m, r, way)
+                    for side in (1, -1)
+                ]
+                room = form.relative + 1e-13
+                # Less than the smallest of floats is none of them.
+                assert ends[0] * (1 - room) - 1e-290 <= found <= ends[1] * (1 + room)
+
+
+def test_the_place_of_a_loss_has_that_likelihood_ratio() -> None:
+    mu, rate = flint.arb("1.25"), flint.arb("0.01")
+    for loss in (-3, -0.01, 0.2, 5):
+        half = flint.arb(loss) / 2
+        z = (half + ((1 - rate) / rate * (mu * mu / 2).exp() * half.sinh()).asinh()) / mu
+        stays, moved = 1 - rate, rate * (-mu * mu / 2).exp()
+        ratio = (stays + moved * (mu * z).exp()) / (stays + moved * (-mu * z).exp())
+        assert ratio.overlaps(flint.arb(loss).exp())
+
+
+def test_a_larger_rate_or_move_dominates() -> None:
+    small = Opposed(Fraction(1), Fraction(1, 10))
+    for larger in (Opposed(Fraction(1), Fraction(1, 5)), Opposed(Fraction(3, 2), Fraction(1, 10))):
+        assert larger.dominates(small)
+        assert not small.dominates(larger)
+        with flint.ctx.workprec(80):
+            for x in X:
+                assert float(larger.delta(flint.arb(x))) >= float(small.delta(flint.arb(x)))

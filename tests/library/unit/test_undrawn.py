@@ -11,6 +11,7 @@ from typing import Any
 import flint
 import numpy as np
 import pytest
+import sympy
 from numpy.typing import NDArray
 
 import dpaudit as dp
@@ -27,6 +28,7 @@ from dpaudit.families.events import EventSlack
 from dpaudit.families.sampling import profile_theorem
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.profile import PROFILE
+from dpaudit.nodes import Status
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.pairs import Losses, Normal, Opposed
 from dpaudit.scope import Adjacency, central
@@ -58,7 +60,7 @@ def losses(node: dp.Node) -> Losses:
 @pytest.mark.parametrize(
     ("sigma", "rate", "rounds", "bare_ends"),
     [
-        (1, "0.01", 1000, ("13.36", "67.89")),
+        pytest.param(1, "0.01", 1000, ("13.36", "67.89"), marks=pytest.mark.quality),
         (2, "0.1", 100, ("7.05", "22.90")),
         pytest.param("0.8", "0.001", 10_000, ("12.98", "99.12"), marks=pytest.mark.quality),
     ],
@@ -81,7 +83,7 @@ def test_dp_sgd_is_as_dp_accounting_says(
     assert abs(float(bound) - epsilon) < 1e-3
     assert bound.upper - bound.lower < F(1, 1000)
     assert not bound.shortfall
-    before = dp.account(dp.Repeat(bare(run.child), rounds), REPLACE).epsilon(DELTA)
+    before = dp.account(dp.Repeat(bare(run.children[0]), rounds), REPLACE).epsilon(DELTA)
     assert [f"{float(end):.2f}" for end in (before.lower, before.upper)] == [*bare_ends]
     assert "undrawn='zero'" in before.shortfall
 
@@ -144,13 +146,23 @@ def test_several_gaussian_releases_of_one_sample_are_one() -> None:
     assert losses(sampled(G, 1)).remove == (Normal(F(2)),)
 
 
+def test_rounds_may_have_rates_and_noise_of_their_own() -> None:
+    """The first at rate 1, where every record is drawn."""
+    k = sympy.Symbol("k", integer=True, positive=True)
+    run = dp.Repeat(sampled(dp.Gaussian("g", k), 1 / k), 3, k)
+    factors = {pair for pair, _ in losses(run).remove[0].factors}
+    halves = {Opposed(F(1, 4), F(1, 2)), Opposed(F(1, 6), F(1, 3))}
+    assert factors == {Normal(F(1)), *halves}
+    assert own_bound(run, "profile", "replace_one") == losses(run)
+
+
 NOT_PROVED: list[dp.Node] = [
     dp.Laplace("l", 2),
     dp.GDP(1, source="somebody"),
     dp.Compose(G, dp.Laplace("l", 2)),
     dp.Parallel(G, dp.Gaussian("h", 1)),
     dp.PoissonSampled(G, "0.5"),
-    dp.Assuming(G, dp.Assumption("a", "b", "declared")),
+    dp.Assuming(G, dp.Assumption("a", "b", Status.DECLARED)),
     EventSlack(G, "1/1000", "the noise is large"),
     dp.DiscreteGaussian("d", 4, 2),
 ]
@@ -242,7 +254,7 @@ def test_the_checker_s_own_delta_is_the_pair_s(mu: Any, rate: Any) -> None:
 def test_the_checker_confirms_both_ends_and_no_smaller_epsilon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = dp.Repeat(sampled(rate="0.1"), 30)
+    run = dp.Repeat(sampled(rate="0.5"), 3)
     step = dp.account(run, REPLACE).converted("profile", F(1, 1000))
     value, epsilon = step.premises[0].value, step.value[0]
 
