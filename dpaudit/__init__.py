@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dpaudit.families.tuning import Tuned
     from dpaudit.kernels.query import ClippedMean, Query, Records, clipped_sum
     from dpaudit.kernels.statistic import RowFunction, Statistic
+    from dpaudit.membership.step.entry import audit_step
     from dpaudit.nodes import Assumption, Leaf, Node
     from dpaudit.scope import Adjacency, Scope, central
 
@@ -131,6 +132,7 @@ __all__ = [
     "audit_mechanism",
     "audit_one_run",
     "audit_scores",
+    "audit_step",
     "calibrate",
     "central",
     "certify",
@@ -178,6 +180,7 @@ _NAMES = {
         "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"
     ),
     "families.selection": "AboveThreshold ExponentialMechanism ReportNoisyMax",
+    "membership.step.entry": "audit_step",
     "kernels.query": "ClippedMean Query Records clipped_sum",
     "kernels.statistic": "RowFunction Statistic",
     "nodes": "Assumption Leaf Node",

@@ -141,14 +141,14 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, DpauditError | UnknownName):
         return error.exit_code
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if _is_program(frame.filename):
+        if is_program(frame.filename):
             return DpauditError.exit_code
         if _is_ours(frame.filename):
             break
     return INTERNAL
 
 
-def _is_program(file: str) -> bool:
+def is_program(file: str) -> bool:
     """Whether a file is of a user's project, or of the shipped catalogue."""
     installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
     library = file.startswith(("<", _LIBRARY))
@@ -173,7 +173,7 @@ def described(error: Exception) -> str:
         text = " ".join(str(error).split())
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
     frames = traceback.extract_tb(error.__traceback__)
-    last = next((frame for frame in reversed(frames) if _is_program(frame.filename)), frames[-1])
+    last = next((frame for frame in reversed(frames) if is_program(frame.filename)), frames[-1])
     text = f"{type(error).__name__} at {last.filename}:{last.lineno}"
     if isinstance(error, OSError) and error.errno:
         where = f"{error.filename}: " if error.filename else ""

@@ -68,19 +68,20 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     random function, called with data, rng and size, on two JSON data sets, with --claim.  In any
     language: --command PROGRAM D0 D1, http://... D0 D1, or QUERY.sql D0 D1 on two databases.  With
     --data: a membership-inference audit of training, MODULE:FIT, with a function score(model,
-    records) in the same module, or a scikit-learn estimator.  With --scores IN OUT: an audit of
-    given scores.
+    records) in the same module, or a scikit-learn estimator.  With --step MODULE:FUNCTION: a check
+    of one optimiser step, without training.  With --scores IN OUT: an audit of given scores.
     """
     from dpaudit.certificate.certify import plan
     from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
+    trained = given["data"] or given["scores"] or given["step"]
     foreign = given["command"] is not None
     draws = foreign or bool(targets and is_function(targets[0]))
-    declared = not (given["data"] or given["scores"] or draws)
+    declared = not (trained or draws)
     if method is not None and not declared:
         raise click.UsageError("--method: only for declared mechanisms.")
-    if given["data"] or given["scores"]:
+    if trained:
         audit_membership(targets, given, as_json=as_json)
     if not targets and not foreign:
         raise click.UsageError("Missing argument 'TARGETS...', or --scores.")

@@ -23,13 +23,28 @@ OWN = (
     "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
     "commitment", "confidence", "refute_at",
     "generator", "command", "time_limit",
+    "step", "noise_multiplier", "sampling_rate", "sampling",
 )  # fmt: skip
+_OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")
 
 
 def membership_options(command: Command) -> Command:
     """Add the options of audits of training, of functions and of given scores."""
     options = (
         click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
+        click.option(
+            "--step",
+            metavar="MODULE:FUNCTION",
+            help="Check one optimiser step of the training that FUNCTION(records, rng) gives, on "
+            "records made of --data; no TARGET.",
+        ),
+        click.option("--noise-multiplier", help="Of --step: declared noise over clipping norm."),
+        click.option("--sampling-rate", help="Of --step: chance of a record to be in a batch."),
+        click.option(
+            "--sampling",
+            type=click.Choice(["poisson", "other"]),
+            help="Of --step: poisson by default; other leaves batches unchecked.",
+        ),
         click.option(
             "--scores",
             nargs=2,
@@ -119,10 +134,20 @@ def membership_options(command: Command) -> Command:
 
 
 def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
-    """Run the audit that ``--data`` or ``--scores`` asks for, and exit by its verdict.
+    """Run the audit that ``--data``, ``--step`` or ``--scores`` asks for, and exit by its verdict.
 
     Errors: UsageError for options that do not go together.
     """
+    if given["step"]:
+        if targets or given["scores"] or given["data"] is None or not given["noise_multiplier"]:
+            raise click.UsageError(
+                "--step takes no TARGET and needs --data and --noise-multiplier, as in dpaudit "
+                "audit --step mypackage.train:make --data FILE --noise-multiplier 1.1"
+            )
+        _step(given, as_json=as_json)
+    for name in _OF_STEP:
+        if given[name] is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')}: only with --step.")
     if given["scores"]:
         if targets or given["data"]:
             raise click.UsageError("--scores excludes targets and --data.")
@@ -210,6 +235,26 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
             "both columns the same name"
         )
     return inside, outside
+
+
+# --- one step ------------------------------------------------------------------------------------
+
+
+def _step(given: Mapping[str, Any], *, as_json: bool) -> None:
+    from dpaudit.membership.step.entry import audit_step
+    from dpaudit.storage.roots import attribute_of
+
+    with quiet():
+        found = audit_step(
+            attribute_of(given["step"])[1],
+            _read(given),
+            noise_multiplier=given["noise_multiplier"],
+            sampling_rate=given["sampling_rate"],
+            sampling=given["sampling"] or "poisson",
+            seed=given["seed"] or 0,
+        )
+    echo_json(found.to_json()) if as_json else click.echo(str(found))
+    _exit(found.verdict, asked=True)
 
 
 # --- training ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ The modules, from the bottom up: data (records, units, duplicates), targets (tra
 torch_target, program_target, synthetic, signals (one model's loss and other values for each
 record), canaries (records that are easy to remember), attacks (published ones), bounds (lower
 bounds that allow dependent records), exposure (which records leak), results, study (coins,
-training, resumption), certificate.
+training, resumption), certificate; step (one optimiser step, without training).
 
 :func:`audit_training` runs a whole audit.
 """

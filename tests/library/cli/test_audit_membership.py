@@ -15,6 +15,7 @@ from dpaudit.cli.membership import _read
 from dpaudit.membership.data import Data, shared
 from dpaudit.membership.entry import split
 from dpaudit.tabular.columns import Columns
+from tests.support.steps import BUGS, data_of
 
 TRAIN = """
 import numpy as np
@@ -222,3 +223,22 @@ def test_bad_requests_are_refused(folder: Path, arguments: list[str], said: str)
     found = run(*arguments)
     assert found.exit_code == 2, found.output
     assert re.search(said, found.output)
+
+
+def test_one_step_is_checked(folder: Path) -> None:
+    planted = BUGS["NumPy: noise over the batch twice"]
+    for name, right in (("wrong", False), ("right", True)):
+        text = planted.source if right else planted.source.replace(planted.old, planted.new)
+        Path(f"{name}_step.py").write_text(text)
+    data = data_of(planted)
+    np.savez("step.npz", features=data.features, labels=data.labels)
+    asked = ["--data", "step.npz", "--noise-multiplier", "1.1", "--sampling-rate", "0.1"]
+    found = run("audit", "--step", "wrong_step:Logistic", *asked)
+    assert found.exit_code == 5, found.output
+    assert "noise is too small for what a record moves" in found.stdout
+    assert "wrong_step.py:" in found.stdout
+    found = run("audit", "--step", "right_step:Logistic", *asked, "--json")
+    assert found.exit_code == 3, found.output
+    assert json.loads(found.stdout)["faults"] == []
+    assert run("audit", "--step", "right_step:Logistic", "--data", "step.npz").exit_code == 2
+    assert run("audit", "trained_here:fit", *asked).exit_code == 2

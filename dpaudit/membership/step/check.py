@@ -1,0 +1,666 @@
+"""The check of one optimiser step: probes, tests and the names of faults.
+
+The noise of a step is measured by repeating it; the effect of a record is the difference between
+two runs with the same noise, with and without the record.  :mod:`dpaudit.membership.step.noise`
+puts both into one number, which private training with noise multiplier z keeps below 1/z.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2, t
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.membership.data import Data, FloatArray
+from dpaudit.membership.step.drawn import Drawn, drawn, faults
+from dpaudit.membership.step.lines import Line, named, traced
+from dpaudit.membership.step.noise import MOVED, Noise
+from dpaudit.membership.step.places import (
+    BATCHES,
+    CLIPS,
+    COUNTS,
+    READS,
+    SEEDS,
+    SUMS,
+    Places,
+)  # fmt: skip
+from dpaudit.membership.step.result import Fault
+from dpaudit.membership.step.runs import (
+    Batch,
+    Make,
+    Runner,
+    Training,
+    batches_of,
+    described_function,
+    first_failure,
+)
+
+_SECONDS = 0.25  # of repeating steps on one batch
+_REPEATS = (16, 400)
+_STEPS = 3  # a step with the record, and two without records
+_QUIET = 16  # records of the usual batch
+_SIZES = 32  # numbers of updates whose sizes are compared
+_SCALES = (1.0, 1e2, 1e4, 1e6)  # of a probe's features
+_PROBED = 2  # records from which probes are made
+_ROUNDING = 1e-3  # of a bound: how far single precision may pass it
+_ALIKE = 0.02  # relative difference of two effects that are the same but for rounding
+_CROWD = 100  # copies of one record, to see whether their sum is clipped
+_GROWN = 5.0  # times a hundredfold record moves a step more: no norm bounds it
+_SINGLE = 4e-7  # of a parameter: the rounding of a difference in single precision
+_SAME = 1e-3  # of an update: noise of two seeds differs by more
+_LOADED = 200  # batches that a loader is asked for
+_LOADING = 0.2  # seconds of asking it
+
+
+@dataclass
+class Check:
+    """The tests of one training; ``faults``, ``notes`` and ``seen``, lower bounds on mu, grow."""
+
+    make: Make
+    data: Data
+    multiplier: float
+    error: float
+    seed: int
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seen: list[float] = field(default_factory=list)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.all = Batch.of(self.data)
+        self.usual = self.all.take(slice(0, min(_QUIET, len(self.all) // 2)))
+        self.none = self.all.take(slice(0, 0))
+        self.runner = Runner(self.make, self.data, root=self.seed)
+        self.limit = 1 / self.multiplier
+        self.base = self.none
+        self.places = Places(self.runner, self.usual, list(self._probes())[-2:])
+
+    # --- the order of the check ------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Find the faults of a step; a fault ends the tests that it would disturb."""
+        place = described_function(self.make)
+        if first_failure(self._mixes, place):
+            return
+        first = first_failure(lambda: self.observed([self.usual], 1), place)
+        if not np.isfinite(first).all():
+            raise InvalidParameter(
+                f"{place}: a step on {len(self.usual)} records makes parameters "
+                " that are not finite; give records as training gets them"
+            )
+        self._empty()
+        if not self._seeded():
+            return
+        self.noise = self._sampled([self.base] * (_STEPS if self.base is self.none else 1))
+        self._linear()
+        if self._skipped() or self._shared():
+            return
+        self.crowded = self._sampled([self.usual])
+        self._by_count()
+        self._shape()
+        if not self._silent():
+            self._effects()
+        self._outside()
+        self._evaluated()
+
+    def observed(self, batches: list[Batch], seed: int, records: Data | None = None) -> FloatArray:
+        self.runs += 1
+        return self.runner.observed(batches, seed, records)
+
+    def add(self, kind: str, words: str, line: Line | None) -> None:
+        self.faults.append(Fault(kind, words, line))
+
+    # --- what the training is --------------------------------------------------------------------
+
+    def _mixes(self) -> bool:
+        mixing: list[str] = getattr(self.runner.fresh(1), "mixing", list)()
+        if mixing:
+            self.add(
+                "batch_norm",
+                f"{', '.join(mixing)}: each record's output depends on the batch's other records, "
+                "so that clipping one gradient bounds nothing; use GroupNorm or LayerNorm",
+                named(self.places.made(), "BatchNorm", "batch_norm|norm"),
+            )
+        return bool(mixing)
+
+    def _empty(self) -> None:
+        """Whether a step on no records works: only then its noise is seen alone."""
+        try:
+            found = self.observed([self.none] * _STEPS, 1)
+        except InvalidParameter:
+            raise
+        except Exception as error:  # noqa: BLE001 (of the program)
+            found, why = np.array([np.nan]), f"raises {type(error).__name__}"
+        else:
+            why = "makes parameters that are not finite"
+        if not np.isfinite(found).all():
+            self.base = self.all.take(slice(0, 1))
+            self.notes.append(
+                f"a step on no records, which Poisson sampling may draw, {why}; whether noise is "
+                "fresh in each step and gradients are zeroed is not checked without it"
+            )
+
+    def _seeded(self) -> bool:
+        """Find how noise is seeded; False where there is none, or always the same."""
+        one, two = (self.observed([self.base], seed) for seed in (1, 2))
+        again = self.observed([self.base], 1)
+        busy = [self.observed([self.usual], seed) for seed in (1, 2)]
+        self.paired = np.array_equal(one, again)
+        if not np.array_equal(one, two) or not np.array_equal(busy[0], busy[1]):
+            return True
+        self.runner.remade = True
+        starts = [self.runner.start(seed) for seed in (1, 2)]
+        if np.array_equal(starts[0], starts[1]) or self.base is self.none:
+            one, two = (self.observed([self.base], seed) for seed in (1, 2))
+            rounding = _SINGLE * np.abs(starts).max(initial=1.0)
+            if np.abs(one - two).max() > rounding + _SAME * np.abs(one).max():
+                return True
+        else:
+            self.notes.append(
+                "noise: it cannot be told from random initial parameters without a step on no "
+                "records"
+            )
+            return False
+        steps = self.observed([self.base] * 2, 1)
+        self.runner.remade = False
+        start = self.runner.start(1)
+        if self._without_noise(steps[0], start):
+            self.seen.append(np.inf)
+            self.add("no_noise", "no noise is added to the update", self.places.noise(moved=True))
+        else:
+            self.seen.append(np.inf)
+            self.add(
+                "fixed_noise",
+                "the noise is the same whatever the seed: whoever knows it subtracts it",
+                named([*self.places.ran([self.usual]), *self.places.made()], *SEEDS),
+            )
+        return False
+
+    def _without_noise(self, update: FloatArray, start: FloatArray) -> bool:
+        """Whether an update on ``base`` holds no noise: nothing, or weight decay alone."""
+        if self.base is not self.none:
+            return named(self.places.ran([self.base]), r"normal|randn|gauss|laplace") is None
+        if start.size != update.size or not start.any():
+            return not update.any()
+        factor = float(update @ start) / float(start @ start)
+        return bool(np.allclose(update, factor * start, atol=1e-9 * np.abs(start).max()))
+
+    # --- noise -----------------------------------------------------------------------------------
+
+    def _sampled(self, batches: list[Batch]) -> Noise:
+        started = time.perf_counter()
+        self.observed(batches, 2)
+        each = max(time.perf_counter() - started, 1e-6)
+        repeats = int(np.clip(_SECONDS / each, *_REPEATS))
+        samples = np.stack([self.observed(batches, 100 + k) for k in range(repeats)])
+        return Noise.of(samples, self.runner.spans)
+
+    def _linear(self) -> None:
+        """Errors: InvalidParameter for an optimiser that normalises its update, as Adam does."""
+        count = -(-_SIZES // int((~self.noise.silent).sum() or 1))
+        runs = [self.observed([self.base], 3_000 + k)[0] for k in range(count)]
+        sizes = np.abs(np.stack(runs)[:, ~self.noise.silent])
+        if sizes.size and sizes.std() < 1e-2 * sizes.mean():
+            raise InvalidParameter(
+                f"{described_function(self.make)}: all updates are of one size, as of Adam; give "
+                "released(), the noisy gradient of the last step"
+            )
+
+    def _skipped(self) -> bool:
+        if self.noise.deviation.any():
+            return False
+        self.seen.append(np.inf)
+        lines = self.places.ran([self.none])
+        self.add(
+            "skipped",
+            "a step on no records adds no noise, so that an empty batch shows",
+            named(lines[-2:], r"return|continue|len\(|if ") or (lines[-1] if lines else None),
+        )
+        return True
+
+    def _shared(self) -> bool:
+        if not self.noise.dependent():
+            return False
+        self.seen.append(np.inf)
+        self.add(
+            "shared_noise",
+            "several parameters get the same draw of noise, which their difference cancels",
+            self.places.noise(),
+        )
+        return True
+
+    def _by_count(self) -> None:
+        alone = self.base is not self.none
+        if alone and self.runner.remade:
+            return
+        if self.noise.shrinks(self.crowded, self.error):
+            self.add(
+                "noise_by_count",
+                f"noise is smaller the more records a batch holds ({len(self.usual)} against "
+                f"{len(self.base)}): divide by a public batch size",
+                self.places.noise(*COUNTS),
+            )
+
+    def _shape(self) -> None:
+        if self.noise.shape_p_value() < self.error:
+            self.add("not_gaussian", "the noise is not Gaussian", self.places.noise())
+
+    def _silent(self) -> bool:
+        silent = self.noise.silent
+        if not silent.any() or not self.paired:
+            return False
+        moved = np.zeros(silent.size, dtype=bool)
+        for probe in self._probes():
+            effect = self._effect(self.base, probe, 1)
+            if effect is not None:
+                moved |= np.abs(effect[0]) > MOVED * self.noise.deviation.max()
+        parts = self._parts(silent & moved)
+        if not parts:
+            return False
+        self.seen.append(np.inf)
+        self.add(
+            "part_without_noise",
+            f"{', '.join(parts)} move with the records and get no noise",
+            self.places.noise(),
+        )
+        return True
+
+    # --- effects of records ----------------------------------------------------------------------
+
+    def _probes(self) -> Iterator[Batch]:
+        """Records from the end of the data: their own, scaled, and with another's label."""
+        for place in range(1, _PROBED + 1):
+            row = self.all.take(slice(len(self.all) - place, len(self.all) - place + 1))
+            scales = _SCALES if row.features.dtype.kind == "f" else _SCALES[:1]
+            for label in self._labels(row):
+                for scale in scales:
+                    features = (row.features * scale).astype(row.features.dtype)
+                    yield Batch(features, label if label is None else self._scaled(label, scale))
+
+    def _labels(self, row: Batch) -> list[Any]:
+        if row.labels is None or self.all.labels is None:
+            return [None]
+        others = np.unique(self.all.labels[self.all.labels != row.labels[0]])
+        return [row.labels, *([others[-1:]] if others.size else [])]
+
+    @staticmethod
+    def _scaled(label: Any, scale: float) -> Any:
+        return label * scale if label.dtype.kind == "f" else label
+
+    def _effect(self, base: Batch, probe: Batch, seed: int, steps: int = 1) -> FloatArray | None:
+        """Updates with the probe less those without, (steps, d); None where the program fails."""
+        later = [self.none] * (steps - 1)
+        try:
+            with_it = self.observed([base + probe, *later], seed)
+        except Exception:  # noqa: BLE001 (a program may refuse a record that is far outside)
+            return None
+        if not np.isfinite(with_it).all():
+            return None
+        without = self.observed([base, *later], seed)
+        return with_it - without
+
+    def _effects(self) -> None:
+        probes = list(self._probes())
+        effects = [self._effect(self.base, probe, 1) for probe in probes]
+        kept = [(p, e) for p, e in zip(probes, effects, strict=True) if e is not None and e.any()]
+        if not kept:
+            self.notes.append("the effect of a record: no probe moved a step")
+            return
+        if not self._exact(*max(kept, key=lambda pair: self._size(pair[1]))):
+            self._unpaired([probe for probe, _ in kept])
+            return
+        mus = [self.noise.mu(effect, self.error) for _, effect in kept]
+        worst = int(np.argmax(mus))
+        probe, effect = kept[worst]
+        if self._exceeds(mus[worst]):
+            self._named_excess(probe, effects, [e for _, e in kept], mus[worst])
+            return
+        if self.base is self.none and self._exceeds(mu := self._repeated(probe)):
+            self._named_sequence(mu)
+            return
+        self._among_others(probe, effect)
+
+    def _size(self, effect: FloatArray) -> float:
+        return float(np.linalg.norm(effect))
+
+    def _exceeds(self, mu: float) -> bool:
+        self.seen.append(mu)
+        return mu > self.limit * (1 + _ROUNDING)
+
+    def _exact(self, probe: Batch, effect: FloatArray) -> bool:
+        """Whether the same noise is drawn with the record and without."""
+        if not self.paired:
+            return False
+        if self.runner.remade:
+            return True  # other initial parameters, and other effects, for another seed
+        again = self._effect(self.base, probe, 2)
+        return again is not None and self._size(again - effect) <= _ALIKE * self._size(effect)
+
+    def _repeated(self, probe: Batch) -> float:
+        effect = self._effect(self.none, probe, 1, _STEPS)
+        return 0.0 if effect is None else self.noise.mu(effect, self.error)
+
+    def _among_others(self, probe: Batch, alone: FloatArray) -> None:
+        """The record among others: with exact pairs, its effect must be what it is alone."""
+        effect = self._effect(self.usual, probe, 1)
+        if effect is None:
+            return
+        mu = self.crowded.mu(effect, self.error)
+        self.seen.append(mu)
+        if mu > self.limit * (1 + _ROUNDING):
+            self._named_crowd(probe, mu)
+
+    def _named_crowd(self, probe: Batch, mu: float) -> None:
+        if any(fault.kind in ("noise_by_count", "batch_norm") for fault in self.faults):
+            return
+        line = self.places.clip(after=True)
+        if self._whole(probe):
+            words = "the batch's gradient is clipped as a whole, and not each record's"
+            self.add("batch_clipped", f"{words}: {self._ratio(mu)}", line)
+            return
+        words = "what a record adds depends on how many others there are, and the noise does not"
+        counted = named(self.places.ran([self.usual + probe]), *COUNTS)
+        self.add("divided_by_count", f"{words}: {self._ratio(mu)}", counted or line)
+
+    def _whole(self, probe: Batch) -> bool:
+        """Whether the sum is clipped: a huge record takes the place of others, or many saturate."""
+        if self.base is not self.none:
+            return True
+        silence = self.observed([self.none], 1)[0]
+        batches = (self.usual + probe, probe, self.usual, self._crowd(probe))
+        huge, alone, others, many = (self.observed([b], 1)[0] - silence for b in batches)
+        if _cosine(huge, alone) > 1 - 1e-4 and _cosine(huge, others) < 1 - 1e-4:
+            return True
+        grown = self._size(many) / self._size(alone)
+        return bool(_CROWD**0.1 < grown < (1 - _ALIKE) * _CROWD)
+
+    @staticmethod
+    def _crowd(probe: Batch) -> Batch:
+        """Many copies of a record."""
+        return probe.take(np.zeros(_CROWD, dtype=np.intp))
+
+    def _named_excess(
+        self, probe: Batch, effects: list[FloatArray | None], kept: list[FloatArray], mu: float
+    ) -> None:
+        growing = self._growing(effects)
+        if growing:
+            parts = "" if len(growing) == len(self.runner.names) else f" ({', '.join(growing)})"
+            self.add(
+                "not_clipped",
+                f"a record moves a step the more the larger it is{parts}: no norm bounds it; "
+                f"{self._ratio(mu)}",
+                self.places.clip(),
+            )
+            return
+        if self._additive_fails(probe):
+            self._named_crowd(probe, mu)
+            return
+        smaller = self._quieter()
+        if smaller:
+            self.add(
+                "part_with_less_noise",
+                f"{', '.join(smaller)}: less noise than the rest; {self._ratio(mu)}",
+                self.places.noise(),
+            )
+            return
+        apart = self._apart(kept)
+        if apart:
+            self.add(
+                "parts_clipped_apart",
+                f"the clipping norm holds for parts of the gradient and not for all of it together "
+                f"({', '.join(apart)}); {self._ratio(mu)}",
+                self.places.clip(),
+            )
+            return
+        self.add(
+            "small_noise",
+            f"noise is too small for what a record moves: {self._ratio(mu)}",
+            self.places.noise(),
+        )
+
+    def _additive_fails(self, probe: Batch) -> bool:
+        if any(fault.kind in ("noise_by_count", "batch_norm") for fault in self.faults):
+            return True
+        one = self._effect(self.base, probe, 1)
+        for base in (self.usual, self._crowd(probe)):
+            more = self._effect(base, probe, 1)
+            if one is None or more is None:
+                continue
+            if self._size(one - more) > _ALIKE * self._size(one):
+                return True
+        return False
+
+    def _growing(self, effects: list[FloatArray | None]) -> list[str]:
+        """Parts that a record moves more the larger it is."""
+        count = len(_SCALES) if self.all.features.dtype.kind == "f" else 1
+        names: list[str] = []
+        for start in range(0, len(effects), count):
+            by_scale = effects[start : start + count]
+            if count < 2 or by_scale[-1] is None or by_scale[-2] is None:
+                continue
+            for name, span in zip(self.runner.names, self.runner.spans, strict=True):
+                large, small = self._size(by_scale[-1][:, span]), self._size(by_scale[-2][:, span])
+                scale = float(self.noise.deviation.max()) * self.limit
+                if large > _GROWN * small and large > scale and name not in names:
+                    names.append(name)
+        return names
+
+    def _quieter(self) -> list[str]:
+        """Parts whose noise is less than half of another's."""
+        deviation = self.noise.deviation
+        each = {
+            name: float(deviation[span][~self.noise.silent[span]].max(initial=0.0))
+            for name, span in zip(self.runner.names, self.runner.spans, strict=True)
+        }
+        most = max(each.values())
+        return [name for name, value in each.items() if 0 < value < 0.7 * most]
+
+    def _apart(self, kept: list[FloatArray]) -> list[str]:
+        """Parts of which some reach the clipping norm, and which exceed it only together."""
+        if len(self.runner.spans) < 2:
+            return []
+        limit = self.limit * float(np.median(self.noise.deviation[~self.noise.silent]))
+        sizes = np.array([[self._size(e[0, span]) for span in self.runner.spans] for e in kept])
+        largest = sizes.max(axis=0)
+        # Several records reach the same length: that part is clipped.
+        reached = (np.abs(sizes / np.maximum(largest, 1e-300) - 1) < 0.01).sum(axis=0) > 1
+        clipped = reached & (np.abs(largest / limit - 1) < 0.15)
+        if not clipped.any() or (largest > 0.2 * limit).sum() < 2:
+            return []
+        parts = zip(self.runner.names, largest > 0.2 * limit, strict=True)
+        return [name for name, is_over in parts if is_over]
+
+    def _named_sequence(self, mu: float) -> None:
+        first = self.noise.residuals[:, :2]
+        one, two = first[:, 0].ravel(), first[:, 1].ravel()
+        if abs(_cosine(one, two)) > 1 - 1e-4:
+            lines = [*self.places.ran([self.none]), *self.places.made()]
+            self.add(
+                "repeated_noise",
+                "the noise of one step is used again in the next, so that their difference shows "
+                "the records",
+                named(self.places.ran([self.none]), *SEEDS[:2])
+                or self.places.noise()
+                or named(lines, *SEEDS),
+            )
+            return
+        self.add(
+            "comes_back",
+            "a record of one step comes back in the next, as where gradients are not zeroed: "
+            f"{self._ratio(mu)}",
+            named(self.places.ran([self.usual]), *SUMS),
+        )
+
+    def _unpaired(self, probes: list[Batch]) -> None:
+        """Effects where each run draws other noise: from means, with a bound of their own."""
+        repeats = len(self.noise.residuals)
+        base = np.stack([self.observed([self.base], 5_000 + k)[0] for k in range(repeats)])
+        worst = 0.0
+        tried = probes[-2:]
+        for probe in tried:
+            moved = np.stack(
+                [self.observed([self.base + probe], 9_000 + k)[0] for k in range(repeats)]
+            )
+            worst = max(worst, _projected(moved - base, self.error / len(tried)))
+        if self._exceeds(worst):
+            self.add(
+                "small_noise",
+                f"noise is too small for what a record moves: {self._ratio(worst)}",
+                self.places.noise() or self.places.clip(),
+            )
+        self.notes.append(
+            "effects are means of runs with different noise, which are less sharp: noise does not "
+            "follow the seed, or the records decide how much is drawn"
+        )
+
+    # --- what lies outside of the batch ----------------------------------------------------------
+
+    def _outside(self) -> None:
+        """A record of the data that is in no batch must move nothing."""
+        if not self.paired:
+            return
+        last = len(self.data) - 1
+        huge = list(self._probes())[-1]
+        features = self.data.features.copy()
+        features[last] = huge.features[0]
+        labels = self.data.labels
+        if labels is not None and huge.labels is not None:
+            labels = labels.copy()
+            labels[last] = huge.labels[0]
+        changed = Data(features, labels)
+        try:
+            moved = self.observed([self.usual], 1, changed)
+        except Exception:  # noqa: BLE001 (of the program)
+            return
+        usual = self.observed([self.usual], 1)
+        if moved.shape == usual.shape and np.abs(moved - usual).max() <= (
+            MOVED * float(self.crowded.deviation.max(initial=0.0))
+        ):
+            return
+        self.seen.append(np.inf)
+        self.add(
+            "outside_the_batch",
+            "a step moves with a record that is not in its batch: all records are read before, "
+            "as for a mean, a vocabulary or weights of classes",
+            named(self.places.made(), *READS[:1])
+            or named(self.places.ran([self.usual]), *READS[:1])
+            or named(self.places.made(), *READS),
+        )
+
+    def _evaluated(self) -> None:
+        """In evaluation mode a step must refuse, or keep the same bound."""
+        if self.faults or not hasattr(self.runner.fresh(1), "evaluating"):
+            return
+        make = self.make
+
+        def evaluating(records: Data, rng: np.random.Generator) -> Training:
+            made: Any = make(records, rng)
+            made.evaluating()
+            training: Training = made
+            return training
+
+        other = Check(evaluating, self.data, self.multiplier, self.error, self.seed)
+        try:
+            other.runner.remade = self.runner.remade
+            other.base, other.paired = self.base, self.paired
+            other.noise = other._sampled([self.base])
+            if not other.noise.deviation.any():
+                other.seen.append(np.inf)
+            for probe in list(self._probes())[-1:]:
+                effect = other._effect(self.base, probe, 1)
+                if effect is not None and other.noise.deviation.any():
+                    other._exceeds(other.noise.mu(effect, self.error))
+        except Exception:  # noqa: BLE001 (a step that refuses is right)
+            return
+        self.runs += other.runs
+        mu = max([0.0, *other.seen])
+        if mu > self.limit * (1 + _ROUNDING):
+            self.add(
+                "evaluation_mode",
+                f"in evaluation mode a step is not private: {self._ratio(mu)}; call train() before",
+                named(self.places.ran([self.usual]), r"\.eval\(|\.train\(", *CLIPS),
+            )
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    def sampling(self, rate: float | None) -> None:
+        """Compare the batches of ``loader()`` with records drawn each by a coin."""
+        if batches_of(self.runner.fresh(1)) is None:
+            self.notes.append("how batches are drawn: the training has no loader()")
+            return
+        self.runner.remade = True
+
+        def lot(seed: int) -> Drawn:
+            return drawn(islice(self._loaded(seed), _LOADED), self.data)
+
+        found = first_failure(lambda: lot(1), "loader()")
+        said = faults(found, rate, self.error)
+        other = lot(2)
+        if not said and found.sizes == other.sizes and len(found.sizes) > 9:
+            same = found.rows is None or all(
+                np.array_equal(a, b) for a, b in zip(found.rows, other.rows or (), strict=False)
+            )
+            if same:
+                said = ["the batches are the same whatever the seed"]
+        if said:
+            lines = traced(lambda: list(islice(self._loaded(1), 3))).lines
+            words = "; ".join(said)
+            self.add("sampling", words, named(lines, *BATCHES))
+
+    def _loaded(self, seed: int) -> Iterator[Any]:
+        """Batches of one epoch after the other, until time is over."""
+        training = self.runner.fresh(seed)
+        started, given = time.perf_counter(), 0
+        while given < _LOADED and (given < 40 or time.perf_counter() - started < _LOADING):
+            before = given
+            for batch in batches_of(training) or ():
+                given += 1
+                yield batch
+            if given == before:
+                return
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def _parts(self, marked: Any) -> list[str]:
+        return [
+            name
+            for name, span in zip(self.runner.names, self.runner.spans, strict=True)
+            if marked[span].any()
+        ]
+
+    def _ratio(self, mu: float) -> str:
+        if not np.isfinite(mu):
+            return f"no noise hides it, and a multiplier of {self.multiplier:g} is declared"
+        return f"a noise multiplier of {1 / mu:.3g} at most, where {self.multiplier:g} is declared"
+
+
+def _cosine(one: FloatArray, other: FloatArray) -> float:
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / lengths if lengths else 0.0
+
+
+def _projected(differences: FloatArray, error: float) -> float:
+    """A lower bound on the mean's length in deviations of one run, (repeats, d) differences.
+
+    The direction is that of the first half's mean, in units of each coordinate's deviation; the
+    second half is projected on it.
+    """
+    half = len(differences) // 2
+    scale = differences[:half].std(axis=0)
+    scale[scale == 0] = 1.0
+    direction = differences[:half].mean(axis=0) / scale**2
+    direction /= np.linalg.norm(direction) or 1.0
+    along = differences[half:] @ direction
+    count, spread = len(along), float(along.std(ddof=1))
+    if spread == 0:
+        return np.inf if along.any() else 0.0
+    least = float(along.mean()) - float(t.isf(error / 2, count - 1)) * spread / np.sqrt(count)
+    most = spread * np.sqrt((count - 1) / float(chi2.ppf(error / 2, count - 1)))
+    # A difference of two runs has twice the variance of one.
+    return float(max(least, 0.0) / most * np.sqrt(2))

@@ -1,0 +1,346 @@
+"""Twenty private trainings with a wrong step, each a right one in which lines were replaced.
+
+A bug is a name, the replaced text, its replacement, and the kinds of fault that name it; the lines
+that a check has to name are those of the replacement.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpaudit.membership.data import Data
+
+NOISE, RATE = 1.1, 0.1
+
+NUMPY = """
+import numpy as np
+
+CLIP, NOISE, BATCH, RATE, LEARNING_RATE = 1.0, 1.1, 20, 0.1, 0.5
+
+
+class Logistic:
+    def __init__(self, records, rng):
+        self.features, self.labels = records.features, records.labels
+        self.center, self.width = 0.0, 1.0
+        self.rng = rng
+        self.weights = np.zeros(self.features.shape[1])
+        self.bias = np.zeros(1)
+
+    def parameters(self):
+        return {"weights": self.weights, "bias": self.bias}
+
+    def loader(self):
+        for _ in range(len(self.features) // BATCH):
+            chosen = self.rng.random(len(self.features)) < RATE
+            yield self.features[chosen], self.labels[chosen]
+
+    def step(self, features, labels):
+        inputs = (features - self.center) / self.width
+        errors = 1 / (1 + np.exp(-(inputs @ self.weights + self.bias))) - labels
+        gradients = np.column_stack([errors[:, None] * inputs, errors])
+        norms = np.linalg.norm(gradients, axis=1)
+        factors = np.minimum(1, CLIP / np.maximum(norms, 1e-12))
+        total = (factors[:, None] * gradients).sum(axis=0)
+        noise = self.rng.normal(0, NOISE * CLIP, total.size)
+        update = (total + noise) / BATCH
+        self.weights = self.weights - LEARNING_RATE * update[:-1]
+        self.bias = self.bias - LEARNING_RATE * update[-1]
+"""
+
+MOMENTUM = """
+import numpy as np
+
+C, SIGMA, LOT, ETA, BETA = 0.5, 1.1, 20, 0.05, 0.9
+
+
+def gradients(w, x, y):
+    return 2 * (x @ w - y)[:, None] * x
+
+
+def clipped(g):
+    return g / np.maximum(1, np.linalg.norm(g, axis=1, keepdims=True) / C)
+
+
+class Regression:
+    def __init__(self, records, rng):
+        self.w = rng.normal(0, 0.1, records.features.shape[1])
+        self.velocity = np.zeros_like(self.w)
+        self.total = np.zeros_like(self.w)
+        self.rng = rng
+
+    def parameters(self):
+        return self.w
+
+    def step(self, x, y):
+        self.total = np.zeros_like(self.w)
+        for start in range(0, len(x), 8):
+            part = gradients(self.w, x[start : start + 8], y[start : start + 8])
+            self.total += clipped(part).sum(axis=0)
+        noisy = self.total + SIGMA * C * self.rng.standard_normal(self.w.shape)
+        self.velocity = BETA * self.velocity + noisy / LOT
+        self.w = self.w - ETA * self.velocity
+"""
+
+TORCH = """
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from dpaudit.membership.step.adapters import TorchStep
+
+CLIP, SIGMA, BATCH = 1.0, 1.1, 20
+
+
+def make(records, rng):
+    torch.manual_seed(int(rng.integers(2**31)))
+    module = nn.Sequential(
+        nn.Linear(records.features.shape[1], 6),
+        nn.Tanh(),
+        nn.Linear(6, 2),
+    ).double()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+
+    def loss(parameters, x, y):
+        return nn.functional.cross_entropy(functional_call(module, parameters, (x[None],)), y[None])
+
+    def step(inputs, labels):
+        named = {name: p.detach() for name, p in module.named_parameters()}
+        optimizer.zero_grad()
+        each = {name: torch.zeros((0, *p.shape)) for name, p in named.items()}
+        if len(inputs):
+            each = vmap(grad(loss), (None, 0, 0))(named, inputs, labels)
+        squares = [part.flatten(1).square().sum(1) for part in each.values()]
+        norms = torch.stack(squares).sum(0).sqrt()
+        factors = (CLIP / norms.clamp(min=1e-12)).clamp(max=1.0)
+        for name, p in module.named_parameters():
+            summed = torch.einsum("n,n...->...", factors, each[name])
+            noise = torch.randn_like(p) * SIGMA * CLIP
+            p.grad = (summed + noise) / BATCH
+        optimizer.step()
+
+    def loader():
+        for _ in range(len(records.features) // BATCH):
+            chosen = torch.rand(len(records.features)) < 0.1
+            yield torch.as_tensor(records.features)[chosen], torch.as_tensor(records.labels)[chosen]
+
+    return TorchStep(module, step, loader)
+"""
+
+OPACUS = """
+import torch
+from opacus import PrivacyEngine
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from dpaudit.membership.step.adapters import TorchStep
+
+
+def make(records, rng):
+    torch.manual_seed(int(rng.integers(2**31)))
+    inputs = torch.as_tensor(records.features, dtype=torch.float32)
+    loader = DataLoader(TensorDataset(inputs, torch.as_tensor(records.labels)), batch_size=20)
+    module = nn.Sequential(nn.Linear(inputs.shape[1], 6), nn.ReLU(), nn.Linear(6, 2))
+    plain = torch.optim.Adam(module.parameters(), lr=0.01)
+    module, optimizer, loader = PrivacyEngine().make_private(
+        module=module, optimizer=plain, data_loader=loader,
+        noise_multiplier=1.1,
+        max_grad_norm=1.0,
+        poisson_sampling=True,
+    )
+    loss = nn.CrossEntropyLoss()
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss(module(x), y).backward()
+        optimizer.step()
+
+    return TorchStep(module, step, loader)
+"""
+
+GHOST = """
+import torch
+from opacus import PrivacyEngine
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from dpaudit.membership.step.adapters import TorchStep
+
+
+def make(records, rng):
+    torch.manual_seed(int(rng.integers(2**31)))
+    inputs = torch.as_tensor(records.features, dtype=torch.float32)
+    loader = DataLoader(TensorDataset(inputs, torch.as_tensor(records.labels)), batch_size=20)
+    module = nn.Sequential(nn.Linear(inputs.shape[1], 6), nn.ReLU(), nn.Linear(6, 2))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    module, optimizer, loss, loader = PrivacyEngine().make_private(
+        module=module, optimizer=optimizer, data_loader=loader, criterion=nn.CrossEntropyLoss(),
+        noise_multiplier=1.1, max_grad_norm=1.0, grad_sample_mode="ghost",
+    )
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss(module(x), y).backward()
+        optimizer.step()
+
+    return TorchStep(module, step, loader)
+"""
+
+
+class Planted(NamedTuple):
+    """A bug: what is replaced by what in which source, and the kinds of fault that name it."""
+
+    source: str
+    old: str
+    new: str
+    kinds: tuple[str, ...]
+    line: str | None = None  # text of the line to name, where a line is missing
+
+
+_CLIPPED = NUMPY[NUMPY.index("        norms = ") : NUMPY.index("        noise = ")]
+_TORCH_CLIPPED = TORCH[TORCH.index("        squares = ") : TORCH.index("        optimizer.step")]
+_SEEDED = "np.random.default_rng(7).normal(0, NOISE * CLIP, total.size)"
+BUGS: dict[str, Planted] = {
+    "NumPy: no clipping": Planted(
+        NUMPY, _CLIPPED, "        total = gradients.sum(axis=0)\n",
+        ("not_clipped",),
+    ),
+    "NumPy: clip of the mean": Planted(
+        NUMPY, _CLIPPED,
+        "        mean = gradients.sum(axis=0) / max(len(gradients), 1)\n"
+        "        total = BATCH * mean * min(1.0, CLIP / max(np.linalg.norm(mean), 1e-12))\n",
+        ("batch_clipped",),
+    ),
+    "NumPy: noise over the batch twice": Planted(
+        NUMPY, "self.rng.normal(0, NOISE * CLIP, total.size)",
+        "self.rng.normal(0, NOISE * CLIP, total.size) / BATCH", ("small_noise",),
+    ),
+    "NumPy: noise of one seed": Planted(
+        NUMPY, "self.rng.normal(0, NOISE * CLIP, total.size)", _SEEDED, ("fixed_noise",)
+    ),
+    "NumPy: bias not clipped": Planted(
+        NUMPY, _CLIPPED,
+        "        factors = np.minimum(1, CLIP / np.linalg.norm(gradients[:, :-1], axis=1))\n"
+        "        total = np.append(factors @ gradients[:, :-1], gradients[:, -1].sum())\n",
+        ("parts_clipped_apart", "not_clipped"),
+    ),
+    "NumPy: an empty batch is skipped": Planted(
+        NUMPY, "        inputs = (features - self.center) / self.width\n",
+        "        if len(features) == 0:\n            return\n"
+        "        inputs = (features - self.center) / self.width\n", ("skipped",),
+    ),
+    "NumPy: divided by the drawn batch": Planted(
+        NUMPY, "(total + noise) / BATCH", "(total + noise) / max(len(features), 1)",
+        ("noise_by_count",),
+    ),
+    "NumPy: shuffled batches": Planted(
+        NUMPY, "        for _ in range(len(self.features) // BATCH):\n"
+        "            chosen = self.rng.random(len(self.features)) < RATE\n",
+        "        order = self.rng.permutation(len(self.features))\n"
+        "        for chosen in np.array_split(order, len(order) // BATCH):\n", ("sampling",),
+    ),
+    "NumPy: private mean and deviation": Planted(
+        NUMPY, "self.center, self.width = 0.0, 1.0",
+        "self.center, self.width = self.features.mean(0), self.features.std(0)",
+        ("outside_the_batch",),
+    ),
+    "NumPy: gradients are not zeroed": Planted(
+        MOMENTUM, "        self.total = np.zeros_like(self.w)\n        for start",
+        "        for start", ("comes_back",), "self.total +=",
+    ),
+    "NumPy: one draw for all parameters": Planted(
+        MOMENTUM, "self.rng.standard_normal(self.w.shape)", "self.rng.standard_normal()",
+        ("shared_noise",),
+    ),
+    "PyTorch: clip_grad_norm_ of the batch": Planted(
+        TORCH, _TORCH_CLIPPED,
+        "        for name, p in module.named_parameters():\n"
+        "            p.grad = each[name].sum(0) / BATCH\n"
+        "        nn.utils.clip_grad_norm_(module.parameters(), CLIP)\n"
+        "        for p in module.parameters():\n"
+        "            p.grad += SIGMA * CLIP * torch.randn_like(p) / BATCH\n",
+        ("batch_clipped",), "nn.utils.clip_grad_norm_",
+    ),
+    "PyTorch: batch norm": Planted(
+        TORCH, "        nn.Tanh(),\n", "        nn.BatchNorm1d(6, track_running_stats=False),\n",
+        ("batch_norm",),
+    ),
+    "PyTorch: no noise on biases": Planted(
+        TORCH, "torch.randn_like(p) * SIGMA * CLIP",
+        "torch.randn_like(p) * SIGMA * CLIP * (p.dim() > 1)", ("part_without_noise",),
+    ),
+    "PyTorch: noise without its mean square": Planted(
+        TORCH, "torch.randn_like(p) * SIGMA * CLIP", "(torch.rand_like(p) - 0.5) * SIGMA * CLIP",
+        ("small_noise", "not_gaussian"),
+    ),
+    "PyTorch: each layer clipped alone": Planted(
+        TORCH, _TORCH_CLIPPED,
+        "        for name, p in module.named_parameters():\n"
+        "            norms = each[name].flatten(1).norm(dim=1).clamp(min=1e-12)\n"
+        "            factors = (CLIP / norms).clamp(max=1.0)\n"
+        '            summed = torch.einsum("n,n...->...", factors, each[name])\n'
+        "            noise = torch.randn_like(p) * SIGMA * CLIP\n"
+        "            p.grad = (summed + noise) / BATCH\n",
+        ("parts_clipped_apart",),
+    ),
+    "Opacus: a tenth of the noise": Planted(
+        OPACUS, "noise_multiplier=1.1", "noise_multiplier=0.11", ("small_noise",)
+    ),
+    "Opacus: the plain optimizer steps": Planted(
+        OPACUS, "        optimizer.step()\n", "        plain.step()\n", ("no_noise",)
+    ),
+    "Opacus: no Poisson sampling": Planted(
+        OPACUS, "poisson_sampling=True", "poisson_sampling=False", ("sampling",)
+    ),
+    "Opacus: ghost clipping, noise of one seed": Planted(
+        GHOST, 'grad_sample_mode="ghost",',
+        'grad_sample_mode="ghost", noise_generator=torch.Generator().manual_seed(3),',
+        ("fixed_noise",),
+    ),
+}  # fmt: skip
+
+
+def records(name: str = "") -> Data:
+    """200 records of 5 columns in two classes, or with a real label."""
+    rng = np.random.default_rng(5)
+    features = rng.normal(size=(200, 5))
+    margin = features @ rng.normal(size=5) + 0.3 * rng.normal(size=200)
+    return Data(features, margin if "regression" in name else (margin > 0).astype(int))
+
+
+def data_of(planted: Planted) -> Data:
+    return records("regression" if planted.source is MOMENTUM else "")
+
+
+def library(planted: Planted) -> str | None:
+    """The library that a training imports; None for NumPy alone."""
+    if "opacus" in planted.source:
+        return "opacus"
+    return "torch" if "torch" in planted.source else None
+
+
+def written(planted: Planted, folder: Path, *, right: bool) -> tuple[Callable[..., Any], range]:
+    """The function that makes the training, from a file of its own, and the lines of the bug."""
+    text = planted.source
+    if planted.old not in text:
+        raise ValueError(f"the source does not hold {planted.old!r}")
+    start = text[: text.index(planted.old)].count("\n") + 1
+    lines = range(start, start + max(1, planted.new.count("\n") + (planted.new[-1:] != "\n")))
+    if not right:
+        text = text.replace(planted.old, planted.new, 1)
+    if planted.line is not None and not right:
+        start = text[: text.index(planted.line)].count("\n") + 1
+        lines = range(start, start + 1)
+    name = f"step_{abs(hash((planted.new, right))) % 10**9}"
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    made = [getattr(module, n, None) for n in ("make", "Logistic", "Regression")]
+    return next(one for one in made if one is not None), lines
