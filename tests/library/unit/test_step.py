@@ -243,3 +243,13 @@ def test_a_check_leaves_the_global_generators_alone() -> None:
     before = np.random.get_state()  # noqa: NPY002
     dp.audit_step(Plain, records(), noise_multiplier=NOISE)
     assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_the_page_shows_every_planted_bug(checkout: Path) -> None:
+    page = (checkout / "docs" / "training.md").read_text("utf-8")
+    table = page.split("<!-- steps:")[1].split("<!-- end of steps")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[3:]]
+    assert [row[0] for row in rows] == list(BUGS)
+    for name, kinds, line, _, twins in rows:
+        assert set(kinds.split(", ")) & set(BUGS[name].kinds), name
+        assert (line, twins) == ("yes", "0 of 5"), name
