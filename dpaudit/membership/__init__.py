@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpaudit.membership.certificate import MembershipAudit
     from dpaudit.membership.data import Data, blind_baseline
     from dpaudit.membership.entry import audit_training
+    from dpaudit.membership.step.adapters import EstimatorStep, StateStep, TorchStep, opacus_step
     from dpaudit.membership.study import Study
     from dpaudit.membership.synthetic import SyntheticTarget
     from dpaudit.membership.targets import FunctionTarget, Released, SklearnTarget
@@ -41,6 +42,10 @@ _HOMES = {
     "Data": "data",
     "blind_baseline": "data",
     "MembershipAudit": "certificate",
+    "EstimatorStep": "step.adapters",
+    "StateStep": "step.adapters",
+    "TorchStep": "step.adapters",
+    "opacus_step": "step.adapters",
     "Study": "study",
     "audit_training": "entry",
     "SyntheticTarget": "synthetic",
@@ -54,12 +59,15 @@ __all__ = [
     "ATTACKS",
     "DPSGD",
     "Data",
+    "EstimatorStep",
     "FunctionTarget",
     "MembershipAudit",
     "Released",
     "SklearnTarget",
+    "StateStep",
     "Study",
     "SyntheticTarget",
+    "TorchStep",
     "TorchTarget",
     "adversarial",
     "audit_training",
@@ -67,6 +75,7 @@ __all__ = [
     "blind_baseline",
     "gradients_of",
     "mislabelled",
+    "opacus_step",
     "users_of_mislabelled",
 ]
 

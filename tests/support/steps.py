@@ -91,7 +91,7 @@ TORCH = """
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
-from dpaudit.membership.step.adapters import TorchStep
+from dpaudit.membership import TorchStep
 
 CLIP, SIGMA, BATCH = 1.0, 1.1, 20
 
@@ -136,7 +136,7 @@ import torch
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from dpaudit.membership.step.adapters import TorchStep
+from dpaudit.membership import TorchStep
 
 
 def make(records, rng):
@@ -166,7 +166,7 @@ import torch
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from dpaudit.membership.step.adapters import TorchStep
+from dpaudit.membership import TorchStep
 
 
 def make(records, rng):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
+from dpaudit.membership import EstimatorStep, StateStep
 from dpaudit.membership.data import Data
 from dpaudit.membership.step import check as checks
 from dpaudit.membership.step import drawn as draws
-from dpaudit.membership.step.adapters import EstimatorStep, StateStep
 from dpaudit.membership.step.noise import Noise
 from dpaudit.membership.step.result import StepAudit
 from tests.support.steps import BUGS, NOISE, RATE, Planted, data_of, library, records, written
