@@ -61,27 +61,25 @@ class Base:
     atoms: tuple[Mass, ...] = ()
 
 
+def normal_mass(low: Ball | None, high: Ball | None, mean: Ball) -> Ball:
+    """Of N(mean, 1) between two z; None is infinite.  The smaller tails are subtracted."""
+    root = ball(2).sqrt()
+    ends = [None if z is None else z - mean for z in (low, high)]
+    if ends[0] is not None and ends[0] > 0:
+        ends = [None if z is None else -z for z in reversed(ends)]
+    under = [ball(k) if z is None else (-z / root).erfc() / 2 for k, z in enumerate(ends)]
+    return under[1] - under[0]
+
+
 def _normal(shift: Number, tail: float) -> Base:
     mu = ball(shift)
     m = float(mu.mid())
     if not 1e-9 < m < 1e3:
         raise NotConfirmed(f"mu = {m}")
-    root = ball(2).sqrt()
-
-    def phi(z: Ball) -> Ball:
-        return (-z / root).erfc() / 2
-
-    def mass(low: Ball | None, high: Ball | None, mean: Ball) -> Ball:
-        """Of N(mean, 1) between two z; None is infinite.  The smaller tails are subtracted."""
-        ends = [None if z is None else z - mean for z in (low, high)]
-        if ends[0] is not None and ends[0] > 0:
-            ends = [None if z is None else -z for z in reversed(ends)]
-        under = [ball(k) if z is None else phi(z) for k, z in enumerate(ends)]
-        return under[1] - under[0]
 
     def between(low: Ball | None, high: Ball | None) -> Mass:
         z = [None if u is None else u / mu + mu / 2 for u in (low, high)]
-        return mass(z[0], z[1], mu), mass(z[0], z[1], ball(0))
+        return normal_mass(z[0], z[1], mu), normal_mass(z[0], z[1], ball(0))
 
     def inside(u: Floats, d: Floats, moved: Floats) -> tuple[Floats, Floats, Floats]:
         farthest = np.abs(u / m + m / 2) + d / m
@@ -89,7 +87,7 @@ def _normal(shift: Number, tail: float) -> Base:
         error += (2 + 2 * farthest / m) * moved
         wide = (farthest > FARTHEST) | (d > LARGEST_WIDTH) | (d > MOST_PARTS * WIDEST * m)
         up, down = np.zeros(len(u)), np.zeros(len(u))
-        for rule, part in _by_rule(np.where(wide, np.nan, np.maximum(d / m, d))):
+        for rule, part in by_rule(np.where(wide, np.nan, np.maximum(d / m, d))):
             up[part], down[part] = _quadrature(u[part], d[part], m, rule)
         return up, down, np.where(wide, np.inf, error)
 
@@ -97,7 +95,7 @@ def _normal(shift: Number, tail: float) -> Base:
     return Base(between, inside, (-m * (reach + m / 2), m * (reach + m / 2)))
 
 
-def _by_rule(widths: Floats) -> Iterator[tuple[tuple[int, int], Integers]]:
+def by_rule(widths: Floats) -> Iterator[tuple[tuple[int, int], Integers]]:
     """Cells by what their integrals take: points of a rule, and into how many parts they go."""
     below = -math.inf
     for points, widest in RULES:
@@ -175,8 +173,13 @@ def base_of(pair: Pair, tail: float) -> Base:
 
 
 def mixed_noise(pair: Pair, rate: Any, grid: Grid) -> Cells:
+    """Of normal or Laplace noise, in samples or not."""
+    return noise_cells(base_of(pair, grid.tail), rate, grid)
+
+
+def noise_cells(base: Base, rate: Any, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q): its P'/Q - x_i is r (e^u - w_i) with w_i = (x_i - 1 + r) / r."""
-    base, r = base_of(pair, grid.tail), ball(rate)
+    r = ball(rate)
     first, last = _nodes(base, float(r.mid()), grid)
     a, b, error = _in_floats(base, rate, first, last, grid)
     spilled = 0.0

@@ -19,7 +19,8 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.check.profile.clones import clones
-from dpaudit.check.profile.noise import has_base, mixed_noise
+from dpaudit.check.profile.noise import has_base, mixed_noise, noise_cells
+from dpaudit.check.profile.opposed import is_moderate, opposed
 from dpaudit.check.profile.tallied import tallied
 from dpaudit.pairs import (
     Mixed,
@@ -46,6 +47,8 @@ def _cells(pair: Pair, grid: Grid) -> Cells:
         return clones(pair.report, grid)
     if pair.tally is not None:
         return tallied(pair.tally, grid)
+    if pair.opposition is not None:
+        return noise_cells(opposed(pair.opposition, grid.tail), Fraction(1), grid)
     base, rate = pair.sample or (pair, Fraction(1))
     if has_outcomes(base):
         return mixed_atoms(base, ball(rate), grid)
@@ -62,6 +65,8 @@ def is_known(pair: Pair) -> bool:
         return all(p == q and is_known(base) for p, q, base in pair.seen)
     if pair.report is not None or pair.tally is not None:
         return True
+    if pair.opposition is not None:
+        return is_moderate(pair.opposition)
     base, _ = pair.sample or (pair, Fraction(1))
     return has_base(base) or has_outcomes(base)
 

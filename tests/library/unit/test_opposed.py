@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,11 @@ import flint
 import numpy as np
 import pytest
 
+from dpaudit.check.profile import closed, noise
+from dpaudit.check.profile import opposed as opposed_module
+from dpaudit.check.profile.cells import Grid
+from dpaudit.check.profile.opposed import opposed
+from dpaudit.pairs.core import Opposition
 from dpaudit.pairs.opposed import Opposed
 
 X = (0.2, 0.9, 1.0, 1.5, 3.0, 20.0)
@@ -97,3 +103,59 @@ def test_a_larger_rate_or_move_dominates() -> None:
         with flint.ctx.workprec(80):
             for x in X:
                 assert float(larger.delta(flint.arb(x))) >= float(small.delta(flint.arb(x)))
+
+
+# --- the checker's cells --------------------------------------------------------------------------
+
+
+def _wrong_cells(mu: str, rate: str, step: Fraction) -> int:
+    """Cells whose masses err by more than they state, against balls; and how they were found."""
+    record = Opposition(Fraction(mu), Fraction(rate))
+    grid = Grid(step, 2.0**-80)
+    with flint.ctx.workprec(512):
+        base = opposed(record, grid.tail)
+        first, last = (side * min(math.floor(base.span[1] / grid.h) + 1, 4000) for side in (-1, 1))
+        a, b, error = noise._in_floats(base, Fraction(1), first, last, grid)
+        # Of a step that is wide for the losses there are a few cells, all in balls.
+        assert np.isfinite(error).any() or step > STEPS[0]
+        wrong = 0
+        for k in (*range(0, last - first, max((last - first) // 24, 1)), -first - 1, -first):
+            if not np.isfinite(error[k]):
+                continue
+            own, other, spill = noise._in_arb(base, flint.arb(1), first + int(k), grid)
+            assert error[k] < 1e-7
+            if spill == 0:
+                wrong += abs(a[k] - own) > error[k] * own or abs(b[k] - other) > error[k] * other
+    return wrong
+
+
+MOVES_AND_RATES = [("0.01", "0.3"), ("1", "0.01"), ("1.25", "0.000000001"), ("6", "0.5")]
+STEPS = (Fraction(1, 2**16), Fraction(1, 300), Fraction(1, 12))
+
+
+@pytest.mark.parametrize(("mu", "rate"), MOVES_AND_RATES)
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_cells_in_floats_are_those_in_balls(mu: str, rate: str, step: Fraction) -> None:
+    assert _wrong_cells(mu, rate, step) == 0
+
+
+def test_cells_that_are_a_millionth_off_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = opposed_module._Cells._quadrature
+    monkeypatch.setattr(
+        opposed_module._Cells,
+        "_quadrature",
+        lambda *given: tuple((1 + 1e-6) * sums for sums in right(*given)),
+    )
+    assert _wrong_cells("1", "0.01", STEPS[1]) > 0
+
+
+@pytest.mark.parametrize(("mu", "rate"), MOVES_AND_RATES)
+def test_masses_between_losses_give_the_delta_of_a_searched_place(mu: str, rate: str) -> None:
+    record = Opposition(Fraction(mu), Fraction(rate))
+    with flint.ctx.workprec(256):
+        base = opposed(record, 1e-30)
+        for loss in (-2.0, -0.001, 0.0, 0.01, 1.0, 5.0):
+            x = flint.arb(loss).exp()
+            p, q = base.between(flint.arb(loss), None)
+            own = closed.delta_by(Opposed(record.mu, record.rate), x)
+            assert float(abs(p - x * q - own).upper()) < 1e-30 + 1e-15 * float(own.upper())

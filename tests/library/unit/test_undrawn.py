@@ -254,7 +254,7 @@ def test_the_checker_s_own_delta_is_the_pair_s(mu: Any, rate: Any) -> None:
 def test_the_checker_confirms_both_ends_and_no_smaller_epsilon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = dp.Repeat(sampled(rate="0.5"), 3)
+    run = dp.Repeat(sampled(rate="0.1"), 30)
     step = dp.account(run, REPLACE).converted("profile", F(1, 1000))
     value, epsilon = step.premises[0].value, step.value[0]
 
