@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-bugs bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -83,6 +83,9 @@ lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench-bugs: $(READY)  ## docs/bugs.md: which tools find which bugs, under one protocol (ten minutes; resumes)
+	$(BIN)/python -m benchmarks.bugs $(ARGS)
 
 PRV := build/prv
 PEERS := build/peers

@@ -85,13 +85,14 @@ class Others:
         delta: float,
         tools: Sequence[str],
         threshold: float | None = None,
+        error: float = ERROR,
     ) -> dict[str, dict[str, Any]]:
         """Answers by tool, ``bound`` and ``seconds``, or ``failed``; none without a process."""
         if self.child is None or not tools:
             return {}
         path = Path(self.folder.name) / "scores.npz"
         np.savez(path, alternative=sides[0], null=sides[1])
-        question = {"scores": str(path), "delta": delta, "error": ERROR, "threshold": threshold}
+        question = {"scores": str(path), "delta": delta, "error": error, "threshold": threshold}
         assert self.child.stdin is not None  # noqa: S101  (made with a pipe)
         assert self.child.stdout is not None  # noqa: S101
         self.child.stdin.write(json.dumps(question | {"tools": list(tools)}) + "\n")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 LONGEST_TEXT = 600
 INTERNAL = 70  # exit code of an unexpected error (EX_SOFTWARE of sysexits.h)
 _PACKAGE = str(Path(__file__).parent)
 _LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
+_NOT_FOR_USERS = ("dev", "docs")
+_IMPORTED_AS = {"scikit-learn": "sklearn"}  # where it is not the distribution's name
 TRACEBACK = "DPAUDIT_TRACEBACK"  # set it to see an unforeseen error whole, private data and all
 LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
 
@@ -56,6 +60,36 @@ def optional(
     except ImportError as missing:
         library = f" (missing: {missing.name})" if missing.name else ""
         raise error(f"{subject}: pip install 'dpaudit[{extra}]'{library}") from None
+
+
+def missing_extra(error: BaseException) -> str:
+    """How to get the missing library of an extra that an import failed for; else no text.
+
+    Whatever place imports it: a library that a command needs is never an unexpected error.
+    """
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    library = error.name.partition(".")[0]
+    extras = [f"pip install 'dpaudit[{extra}]'" for extra in _extras_of().get(library, ())]
+    return f"{library} is not installed: {' or '.join(extras)}" if extras else ""
+
+
+@cache
+def _extras_of() -> dict[str, tuple[str, ...]]:
+    """The extras that bring a library, by the name it is imported by."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("dpaudit") or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        asked = re.match(r"([\w.-]+).*; extra == ['\"]([\w-]+)['\"]", line)
+        if asked and asked[2] not in _NOT_FOR_USERS:
+            name = _IMPORTED_AS.get(asked[1].lower(), asked[1].lower().replace("-", "_"))
+            found[name] = (*found.get(name, ()), asked[2])
+    return found
 
 
 class UnknownTarget(DpauditError):
@@ -140,6 +174,8 @@ def exit_code(error: BaseException) -> int:
     """
     if isinstance(error, DpauditError | UnknownName):
         return error.exit_code
+    if missing_extra(error):
+        return DpauditError.exit_code
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_program(frame.filename):
             return DpauditError.exit_code
@@ -172,6 +208,8 @@ def described(error: Exception) -> str:
     if isinstance(error, DpauditError | UnknownName):
         text = " ".join(str(error).split())
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
+    if needed := missing_extra(error):
+        return needed
     frames = traceback.extract_tb(error.__traceback__)
     last = next((frame for frame in reversed(frames) if is_program(frame.filename)), frames[-1])
     text = f"{type(error).__name__} at {last.filename}:{last.lineno}"

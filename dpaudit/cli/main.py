@@ -25,7 +25,15 @@ from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.run_command import run
 from dpaudit.cli.verify import verify
-from dpaudit.errors import LEFT_OUT, TRACEBACK, DpauditError, UnknownName, described, exit_code
+from dpaudit.errors import (
+    LEFT_OUT,
+    TRACEBACK,
+    DpauditError,
+    UnknownName,
+    described,
+    exit_code,
+    missing_extra,
+)
 from dpaudit.version import __version__
 
 if TYPE_CHECKING:
@@ -56,7 +64,8 @@ class Interface(click.Group):
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            left_out = "" if isinstance(error, OSError | UnknownName) else f"; {LEFT_OUT}"
+            whole = isinstance(error, OSError | UnknownName) or missing_extra(error)
+            left_out = "" if whole else f"; {LEFT_OUT}"
             click.echo(f"dpaudit: {described(error)}{left_out}", err=True)
             ctx.exit(exit_code(error))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from dpaudit.errors import UnknownTarget
+from dpaudit.errors import UnknownTarget, missing_extra
 
 PACKAGES = ("mechanisms", "audits")
 EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
@@ -227,7 +227,7 @@ def _import(
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        cause = f"{type(error).__name__}: {_first_line(error)}"
+        cause = missing_extra(error) or f"{type(error).__name__}: {_first_line(error)}"
         raise UnknownTarget(
             f"{_place(error, name, root)}: {name} does not import: {cause}; {way_out}"
         ) from error

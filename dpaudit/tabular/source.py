@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.errors import DpauditError, InvalidParameter, missing_extra
 from dpaudit.storage.data import name_of, open_data
 from dpaudit.tabular.cells import TAKEN_AWAY
 from dpaudit.tabular.schema import Schema
@@ -251,6 +251,8 @@ def readable(data: Any) -> Iterator[None]:
     except DpauditError:
         raise
     except Exception as error:  # noqa: BLE001  (each library of frames has kinds of its own)
+        if needed := missing_extra(error):
+            raise InvalidParameter(f"{data}: {needed}") from None
         library = type(error).__module__.partition(".")[0].strip("_")
         raise InvalidParameter(
             f"{data}: it cannot be read ({library}, {type(error).__name__}); is it whole, of the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,10 +31,13 @@ def test_the_site_builds_and_holds_every_public_name(checkout: Path, tmp_path: P
     page = (tmp_path / "site" / "api" / "index.html").read_text("utf-8")
     missing = [n for n in public if n != "__version__" and f'id="dpaudit.{n}"' not in page]
     assert missing == []
+    assert "<blockquote>" not in page  # prompts outside of code
+    assert not re.findall(r":(?:func|class|meth|mod|attr|data|obj):", page)
+    assert page.count("highlight") >= len(public)
 
 
 def test_a_link_to_nowhere_stops_it(checkout: Path, tmp_path: Path) -> None:
-    for name in ("docs", "dpaudit"):
+    for name in ("docs", "dpaudit", "tools"):
         shutil.copytree(checkout / name, tmp_path / name, ignore=shutil.ignore_patterns("*.pyc"))
     shutil.copy(checkout / "mkdocs.yml", tmp_path)
     with (tmp_path / "docs" / "index.md").open("a", encoding="utf-8") as page:
