@@ -133,6 +133,7 @@ class Order:
     ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
     define it, where known.  ``draw``: runs it on data of its own, from the operating system's
     entropy, and gives the run's row: a release, whose records no program is handed.
+    ``suite_file``: the file of the implementation that defines the suite; empty where none does.
     """
 
     mechanism: Mechanism
@@ -142,6 +143,12 @@ class Order:
     fields: Mapping[str, list[str]] = field(default_factory=dict)
     place: tuple[str, int] | None = None
     draw: Callable[[], Json] | None = None
+    suite_file: str = ""
+
+    def source_of(self, suite: Suite) -> Json:
+        """The file of a suite of this order, with its digest, and the trials it asks for."""
+        digest = self.implementation.get(self.suite_file, "")
+        return {"file": self.suite_file, "sha256": digest, "trials": suite.trials}
 
 
 @dataclass(frozen=True)
@@ -547,6 +554,7 @@ def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str
         {d: raw(attacked, run.budget, d) for d in deltas(order.mechanism.claims)},
         prefix,
         differs,
+        None if index % SUITES >= FOUND_PAIRS else order.source_of(suite),
     )
 
 

@@ -59,6 +59,7 @@ class Attempt:
 
     ``prefix`` of its rows' names: empty for the audit whose bounds are printed as attacked.
     ``raws``: by delta.  ``differs``: the type, fields and kernels in which a stand-in is another.
+    ``source``: the suite's file and the trials it asks for; None for a pair that dpaudit found.
     """
 
     attacked: Attacked
@@ -66,6 +67,7 @@ class Attempt:
     raws: Mapping[Fraction | None, Lower | None]
     prefix: str = ""
     differs: tuple[str, ...] = ()
+    source: Json | None = None
 
     @property
     def about(self) -> str:
@@ -290,6 +292,7 @@ def _audit(
         "about": attempt.about,
         "program": program_text(suite.program),
         "differs": list(attempt.differs),
+        "suite": attempt.source,
         "threat_model": suite.threat_model,
         "attack": {"type": kind, "text": f"replayed log-likelihood ratio, {attacked.attack}"},
         "neighbours": list(suite.neighbours.digests),

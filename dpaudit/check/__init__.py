@@ -12,7 +12,7 @@ from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import curve_exceeds, rederive_bounds
-from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
+from dpaudit.check.claims import Case, attackers, check_claims, is_unconfirmed, powerless
 from dpaudit.check.conformance import check_conformance
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
@@ -59,8 +59,8 @@ class Confirmed:
 
     ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
     accounted epsilon of each claim of one, and its delta, by its text.  ``powerless``: claims that
-    no audit here could have refuted, with the reason.  ``unchecked``: the fields of the file that
-    may hold something else.
+    no audit here could have refuted, with the reason, and audits smaller than their suite asks for.
+    ``unchecked``: the fields of the file that may hold something else.
     """
 
     confirmed: tuple[str, ...]
@@ -153,7 +153,12 @@ def _check(certificate: Json) -> Confirmed:
             *([f"{len(likely)} lower bounds, from their likelihoods"] if likely else []),
             f"{len(predicate['claims'])} claims and the verdict",
         ),
-        on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),
+        on_trust=(
+            *(f"{name} ({status})" for name, status in known.items()),
+            *trusted,
+            *attackers(predicate),
+            *ON_TRUST,
+        ),
         unconfirmed=tuple(doubted),
         epsilons=tuple(
             (

@@ -91,6 +91,17 @@ def _one_audit(row: Json, first: Json, predicate: Json) -> None:
     own = row["seed"] == predicate["reproduce"]["root_seed"]
     require(own, "the audits have another root seed")
     require(row["roc"] == first["roc"], "the audits' curves differ")
+    suite = row.get("suite")
+    require(suite == first.get("suite"), "the audits' suites differ")
+    if suite and suite["file"]:
+        files = {one["name"]: one["digest"]["sha256"] for one in _files(predicate)}
+        own = files.get(suite["file"]) == suite["sha256"]
+        require(own, "an audit's suite is none of the implementation's files")
+
+
+def _files(predicate: Json) -> list[Json]:
+    files: list[Json] = predicate["mechanism"]["implementation"]
+    return files
 
 
 def audit_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -412,7 +412,9 @@ def _audits(claims: list[Stated], case: Case) -> None:
 
 
 def powerless(case: Case) -> tuple[str, ...]:
-    """Claims that no audit could have refuted: without one, or above the most that it could show.
+    """Claims that no audit could have refuted, and audits smaller than their suite asks for.
+
+    A claim without an audit, or above the most that its audit could show.
 
     The most is what no error in all its trials would show, at the decision error.
     """
@@ -424,4 +426,30 @@ def powerless(case: Case) -> tuple[str, ...]:
         elif not strongest(bound, claim.measure.from_rates) > enclose(claim.number):
             trials = bound.row["trials"]
             found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
-    return tuple(found)
+    return (*found, *dict.fromkeys(_fewer(case.predicate)))
+
+
+def _fewer(predicate: Json) -> Iterator[str]:
+    """The audits that ran with fewer trials than their suite asks for."""
+    for row in predicate["audits"]:
+        suite = row.get("suite")
+        if suite and row["trials"] < suite["trials"]:
+            yield (
+                f"{suite['file'] or 'a suite'} asks for {suite['trials']:,} trials a side, and "
+                f"{row['trials']:,} were run"
+            )
+
+
+def attackers(predicate: Json) -> tuple[str, ...]:
+    """Who attacked, by suite, file, digest and trials; one line an audit."""
+    return tuple(dict.fromkeys(map(_attacker, predicate["audits"])))
+
+
+def _attacker(row: Json) -> str:
+    suite = row.get("suite", {"file": "", "sha256": ""})
+    trials = f"{row['trials']:,} trials a side"
+    if suite is None:
+        return f"attacked on a pair that dpaudit found, by no suite: {trials}"
+    if not suite["file"]:
+        return f"attacked by a suite that names no file: {trials}"
+    return f"attacked by {suite['file']} (SHA-256 {suite['sha256'][:16]}): {trials}"

@@ -45,6 +45,7 @@ SIGNERS_WORD = (
     "audits threshold",
     "audits estimator",
     "audits program",
+    "audits suite",
     "conformance detail",
     "conformance tried",
     "examination",

@@ -290,7 +290,13 @@ def order_of(
     asks, for whom the catalogue's file does not speak.
     """
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, implementation, place, suite_of
+    from dpaudit.project.project import (
+        catalogue_root,
+        implementation,
+        place,
+        suite_file,
+        suite_of,
+    )
     from dpaudit.storage.fields import merged, stated_above, stated_in
 
     if target.endswith(".toml"):
@@ -310,7 +316,10 @@ def order_of(
         found = stated_in(resolved.project.root, resolved.project.mechanisms, Path.cwd())
     fields = merged(found.of(resolved.mechanism.name), stated or {})
     definition = place(resolved.project, resolved.mechanism)
-    return Order(resolved.mechanism, resolved.suite, root, files, fields, definition)
+    suite = suite_file(resolved.project, resolved.suite)
+    return Order(
+        resolved.mechanism, resolved.suite, root, files, fields, definition, suite_file=suite
+    )
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -382,6 +391,7 @@ def _every_order(
         implementation,
         load,
         place,
+        suite_file,
         suite_of,
     )
     from dpaudit.storage.fields import merged, stated_in
@@ -406,6 +416,7 @@ def _every_order(
             implementation(project, one, suite),
             merged(stated.of(one.name), given or {}),
             place(project, one),
+            suite_file=suite_file(project, suite),
         )
         for one, suite in pairs
     ]

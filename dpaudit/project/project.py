@@ -51,6 +51,7 @@ __all__ = [
     "resolve",
     "rows",
     "serve",
+    "suite_file",
     "suite_of",
 ]
 
@@ -77,7 +78,7 @@ class Project:
     """A root's mechanisms by name, and its suites by the name of the mechanism they attack.
 
     ``refused``: for each file that does not import, and each suite of an unknown mechanism, the
-    reason by its place; the rest of the project is loaded.
+    reason by its file (and line); the rest of the project is loaded.
     """
 
     root: Path
@@ -146,7 +147,7 @@ def load(root: Path) -> Project:
         try:
             _mechanism_of(suite, all_mechanisms, place)
         except UnknownTarget as error:
-            refused[place] = str(error)
+            refused[_written(root, suite, [*audits, *wrong])] = str(error)
     suites, planted = (
         {name: suite for name, suite in some.items() if suite.mechanism in all_mechanisms}
         for some in (suites, planted)
@@ -182,11 +183,7 @@ def suite_of(project: Project, mechanism: Mechanism) -> Suite | None:
     the mechanism's suite, and the default attack must not replace that silently.
     """
     suite = project.suites.get(mechanism.name)
-    unloaded = {
-        place: why
-        for place, why in project.refused.items()
-        if place.startswith(("audits/", "audits."))
-    }
+    unloaded = {place: why for place, why in project.refused.items() if place.startswith("audits/")}
     if suite is None and unloaded:
         place, why = next(iter(unloaded.items()))
         raise UnknownTarget(
@@ -206,6 +203,12 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
     if None in homes:
         return digests(project.root, sources(project.root))
     return digests(project.root, imported(project.root, [home for home in homes if home]))
+
+
+def suite_file(project: Project, suite: Suite | None) -> str:
+    """The file, relative to the root, that defines a suite; empty where none does."""
+    home = None if suite is None else _home(suite, import_each(project.root)[0], project.root)
+    return "" if home is None else home.relative_to(project.root).as_posix()
 
 
 def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
@@ -342,6 +345,20 @@ def _by_key(
 def _without(found: Mapping[str, Found], known: Mapping[str, Found]) -> dict[str, Found]:
     originals = {id(value) for value in known.values()}
     return {name: value for name, value in found.items() if id(value) not in originals}
+
+
+def _written(root: Path, suite: Suite, modules: Sequence[ModuleType]) -> str:
+    """Where a suite is defined: its file from the root, and the line that gives it a name."""
+    home = _home(suite, modules, root)
+    assert home is not None  # noqa: S101  (a module of the project holds it)
+    module = next(one for one in modules if one.__file__ == str(home))
+    names = {name for name, value in vars(module).items() if value is suite}
+    lines = [
+        node.lineno
+        for node in ast.walk(ast.parse(home.read_bytes()))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names
+    ]
+    return f"{home.relative_to(root).as_posix()}:{min(lines, default=1)}"
 
 
 def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> Mechanism:

@@ -80,6 +80,7 @@ def order_of(plan: Plan) -> Order:
         "project",
         digests,
         {name: list(lines) for name, lines in plan.release.fields.items()},
+        suite_file="plan",
     )
 
 

@@ -157,13 +157,33 @@ def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
                 say("The attacker {model}", model=say(model)),
                 audit["neighbours_text"],
                 *_stand_in(audit),
+                *_suite(audit),
             ),
         ),
-        Cell(grouped(audit["trials"]), (say("on each data set"),), "number"),
+        Cell(grouped(audit["trials"]), (say("on each data set"), *_fewer(audit)), "number"),
         _attacked(audit),
         _strongest(audit, predicate),
         Cell(word, (say("at error rate {rate}", rate=error),), colour),
     )
+
+
+def _suite(audit: Json) -> tuple[str, ...]:
+    """The suite that attacked, by its file and digest; certificates of before name none."""
+    if "suite" not in audit:
+        return ()
+    suite = audit["suite"]
+    if suite is None:
+        return (say("by dpaudit's own search: no suite attacked"),)
+    if not suite["file"]:
+        return (say("by a suite that no file defines"),)
+    return (say("by {file}, SHA-256 {digest}", file=suite["file"], digest=suite["sha256"][:16]),)
+
+
+def _fewer(audit: Json) -> tuple[str, ...]:
+    """That fewer trials were run than the suite asks for."""
+    asked = (audit.get("suite") or {"trials": 0})["trials"]
+    text = message("fewer than the {trials} that the suite asks for")
+    return (say(text, trials=asked),) if asked > audit["trials"] else ()
 
 
 def _stand_in(audit: Json) -> tuple[str, ...]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dpaudit.errors import TRACEBACK
+from dpaudit.certificate.certificate import statement
+from dpaudit.check import check
+from dpaudit.errors import TRACEBACK, CertificateRejected
 from dpaudit.project import project
 from tests.library.cli.conftest import Invoke
 
@@ -63,6 +69,8 @@ def test_a_suite_that_is_not_loaded_is_an_error(
         words = ["check", "reports"]
     result = dpaudit(*words, code=1 if command == "check" else 2)
     assert broken in result.stdout + result.stderr
+    shown = "".join((result.stdout + result.stderr).split())
+    assert re.search(r"audits/noisy_mean\.py:\d+", shown), shown
     assert not list(scratch.rglob("reports/*.json"))
 
 
@@ -138,3 +146,78 @@ def test_a_function_that_raises_is_named_by_its_line_and_shown_when_asked(
     monkeypatch.setattr("traceback.print_exception", shown.append)
     dpaudit(*command, code=2)
     assert "a text" in repr([one.__cause__ for one in shown])
+
+
+# --- which suite attacked -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def certified(
+    scratch: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
+    """The certificate of the scratch project, with some options."""
+    monkeypatch.chdir(scratch)
+
+    def certify(*options: object) -> Path:
+        dpaudit("certify", "noisy_mean", "--seed", 1, "--out", "out", *options)
+        return scratch / "out" / "noisy_mean.json"
+
+    return certify
+
+
+def audits_of(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["predicate"]["audits"]
+    return rows
+
+
+def test_a_certificate_says_which_suite_attacked_and_with_how_many_trials(
+    scratch: Path, dpaudit: Invoke, certified: Callable[..., Path]
+) -> None:
+    """By file and digest; an audit of dpaudit's own has none.  Page and verify say so."""
+    path = certified()
+    digest = sha256((scratch / "audits" / "noisy_mean.py").read_bytes()).hexdigest()
+    suites = {row["id"].partition(":")[0]: (row["suite"], row["trials"]) for row in audits_of(path)}
+    suite, trials = suites["lens"]
+    assert suite == {"file": "audits/noisy_mean.py", "sha256": digest, "trials": 400}
+    assert trials == 400
+    assert suites["found"][0] is None
+    page = path.with_suffix(".html").read_text("utf-8")
+    assert f"by audits/noisy_mean.py, SHA-256 {digest[:16]}" in page
+    said = " ".join(dpaudit("verify", path).stdout.split())
+    assert f"attacked by audits/noisy_mean.py (SHA-256 {digest[:16]}): 400 trials a side" in said
+    assert "attacked on a pair that dpaudit found, by no suite" in said
+
+
+def test_fewer_trials_than_a_suite_asks_for_fail_where_an_audit_is_required(
+    dpaudit: Invoke, certified: Callable[..., Path]
+) -> None:
+    path = certified("--trials", 300)
+    dpaudit("verify", path)
+    required = dpaudit("verify", path, "--require-audit", "--json", code=14)
+    (row,) = json.loads(required.stdout)
+    assert "audits/noisy_mean.py asks for 400 trials a side, and 300 were run" in row["missing"]
+    page = path.with_suffix(".html").read_text("utf-8")
+    assert "fewer than the 400 that the suite asks for" in page
+
+
+def test_a_suite_that_is_no_file_of_the_implementation_is_refused(
+    certified: Callable[..., Path],
+) -> None:
+    honest = json.loads(certified().read_text("utf-8"))["predicate"]
+    check(statement(honest))
+    for name, value in (("sha256", "0" * 64), ("file", "audits/other.py")):
+        forged = deepcopy(honest)
+        for row in forged["audits"]:
+            if row["suite"]:
+                row["suite"][name] = value
+        with pytest.raises(CertificateRejected, match="none of the implementation's files"):
+            check(statement(forged))
+
+
+def test_without_a_suite_dpaudits_own_search_attacks_and_is_named(
+    scratch: Path, certified: Callable[..., Path]
+) -> None:
+    (scratch / "audits" / "noisy_mean.py").unlink()
+    path = certified()
+    assert [row["suite"] for row in audits_of(path)] == [None] * len(audits_of(path))
+    assert "no suite attacked" in path.with_suffix(".html").read_text("utf-8")
