@@ -170,7 +170,7 @@ def test_a_broken_file_breaks_its_own_mechanisms_only(scratch: Path) -> None:
         "mechanisms/__init__.py",
         "mechanisms/noisy_mean.py",
     }
-    broken = ["audits/of_wrong.py", "mechanisms/wrong.py", "audits.of_nothing.lost"]
+    broken = ["audits/of_wrong.py", "mechanisms/wrong.py", "audits/of_nothing.py:5"]
     assert sorted(found.project.refused) == sorted(broken)
     shown = project.rows(found.project)
     assert [row.name for row in shown if not row.error] == ["noisy_mean"]
