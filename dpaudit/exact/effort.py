@@ -111,6 +111,11 @@ def route() -> Iterator[None]:
         yield
 
 
+def is_limited() -> bool:
+    """Whether a budget holds here."""
+    return _budget.get() is not None
+
+
 def spend(units: float = 1, part: str = "this declaration") -> None:
     """Take units of work off the budget, before they are worked.
 

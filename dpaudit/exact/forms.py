@@ -175,9 +175,17 @@ def unknowns(expression: Any) -> set[Any]:
 
 def canonical(value: Number) -> Number:
     """A rational SymPy number becomes a Fraction; everything else stays as it is."""
-    if is_symbolic(value) and value.is_Rational:
-        return Fraction(int(value.p), int(value.q))
-    return value
+    if not is_symbolic(value):
+        return value
+    _end_searches()
+    return Fraction(int(value.p), int(value.q)) if value.is_Rational else value
+
+
+@cache
+def _end_searches() -> None:
+    from dpaudit.exact.search import end_searches
+
+    end_searches()
 
 
 @lru_cache(maxsize=20_000)
@@ -213,6 +221,7 @@ def sympify(value: Number) -> Any:
     """The SymPy expression equal to an exact number."""
     import sympy
 
+    _end_searches()
     return sympy.Rational(value.numerator, value.denominator) if is_rational(value) else value
 
 
