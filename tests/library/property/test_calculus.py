@@ -163,7 +163,7 @@ def test_one_access_without_noise_spoils_everything(node: Node, random: Any) -> 
 
 def test_three_thousand_leaves_are_quick() -> None:
     """Numbers with thousands of digits are neither factored nor printed."""
-    start = time.perf_counter()
+    start = time.process_time()
     node = Compose(*(Gaussian("a", Fraction(1000 + 7 * i, 999)) for i in range(3000)))
     truth = math.fsum((999 / (1000 + 7 * i)) ** 2 for i in range(3000))
     value = GAUSSIAN.fold(node, SCOPE).value
@@ -171,4 +171,4 @@ def test_three_thousand_leaves_are_quick() -> None:
     epsilon = Account(node, SCOPE).approximate(1e-5)
     assert epsilon.attained
     assert len(str(epsilon.node.head)) < 100
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
