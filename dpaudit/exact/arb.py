@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.errors import InternalError, InvalidParameter
+from dpaudit.exact import search
 from dpaudit.exact.effort import spend
 from dpaudit.exact.forms import Number, head, is_arb, is_rational, size
 from dpaudit.exact.operations import CONSTANTS, ENCLOSURES, ball
@@ -87,6 +88,21 @@ def largest(items: list[Any]) -> list[Any]:
             balls = {v: _enclose(v, {}) for v in items}
         items = [v for v in items if not any(ball > balls[v] for ball in balls.values())]
     return items
+
+
+def sign(value: Number) -> int | None:
+    """1 for a number above 0, -1 for one below, None where its enclosure holds 0 or takes too long.
+
+    Errors: InvalidParameter for a function without an enclosure.
+    """
+    try:
+        enclosure = enclose(value)
+    except TooManyTerms:
+        return None
+    return 1 if enclosure > 0 else -1 if enclosure < 0 else None
+
+
+search.signs_from(sign)
 
 
 def _enclose(value: Number, symbols: Mapping[Any, Any]) -> Any:

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.search import end_searches
 
 Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
@@ -177,15 +178,8 @@ def canonical(value: Number) -> Number:
     """A rational SymPy number becomes a Fraction; everything else stays as it is."""
     if not is_symbolic(value):
         return value
-    _end_searches()
-    return Fraction(int(value.p), int(value.q)) if value.is_Rational else value
-
-
-@cache
-def _end_searches() -> None:
-    from dpaudit.exact.search import end_searches
-
     end_searches()
+    return Fraction(int(value.p), int(value.q)) if value.is_Rational else value
 
 
 @lru_cache(maxsize=20_000)
@@ -221,7 +215,7 @@ def sympify(value: Number) -> Any:
     """The SymPy expression equal to an exact number."""
     import sympy
 
-    _end_searches()
+    end_searches()
     return sympy.Rational(value.numerator, value.denominator) if is_rational(value) else value
 
 

@@ -33,6 +33,16 @@ class _Open(threading.local):
 
 
 _open = _Open()
+_sign: Callable[[Any], int | None] | None = None
+
+
+def signs_from(sign: Callable[[Any], int | None]) -> None:
+    """Take signs of numbers from this function: 1, -1, or None where it is not known.
+
+    It raises InvalidParameter for what is no real number that it knows.
+    """
+    global _sign
+    _sign = sign
 
 
 @cache
@@ -45,7 +55,7 @@ def end_searches() -> None:
     assumptions._ask = _ended(assumptions._ask)
     assumptions.shuffle = _sorted(assumptions.shuffle)
     expression: Any = sympy.Expr
-    expression._eval_is_extended_positive_negative = _enclosed(
+    expression._eval_is_extended_positive_negative = _by_enclosure(
         expression._eval_is_extended_positive_negative
     )
 
@@ -82,22 +92,18 @@ def _sorted(shuffle: Callable[[list[str]], None]) -> Callable[[list[str]], None]
     return ordered
 
 
-def _enclosed(evaluated: Callable[..., bool | None]) -> Callable[..., bool | None]:
+def _by_enclosure(evaluated: Callable[..., bool | None]) -> Callable[..., bool | None]:
     """Whether a number is above or below 0 by its enclosure, in the place of its decimals."""
 
-    def sign(expression: Any, *, positive: bool) -> bool | None:
-        if not effort.is_limited():
+    def is_of_sign(expression: Any, *, positive: bool) -> bool | None:
+        if not effort.is_limited() or _sign is None:
             return evaluated(expression, positive=positive)
         if not expression.is_number:
             return None
-        from dpaudit.exact.arb import TooManyTerms, enclose
-
         try:
-            ball = enclose(expression)
-        except TooManyTerms:
-            return None
+            sign = _sign(expression)
         except InvalidParameter:  # a function, or an imaginary number, that Arb does not enclose
             return evaluated(expression, positive=positive)
-        return positive if ball > 0 else not positive if ball < 0 else None
+        return None if sign is None else (sign > 0) == positive
 
-    return sign
+    return is_of_sign

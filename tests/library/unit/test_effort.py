@@ -17,10 +17,9 @@ import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import arb, maximum, replaced, search, total_over
+from dpaudit.exact import maximum, replaced, search, total_over
 from dpaudit.exact.arb import TooManyTerms
 from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
-from dpaudit.exact.operations import ball
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.batches.rules import chance_of_cut
@@ -262,7 +261,7 @@ def test_a_sign_is_that_of_the_enclosure_inside_a_budget_alone() -> None:
     with limited():
         assert (number.is_positive, (-number).is_positive, other.is_positive) == (True, False, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arb, "enclose", lambda _: ball("-1"))
+        patch.setattr(search, "_sign", lambda _: -1)
         with limited():
             assert (sympy.exp(-702) - sympy.exp(-703)).is_negative
         assert (sympy.exp(-704) - sympy.exp(-705)).is_positive
