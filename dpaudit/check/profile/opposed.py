@@ -30,6 +30,7 @@ from dpaudit.pairs.core import Opposition
 # Moves and rates of which floats are sure; others are found from delta at the nodes.
 MOVES, RATES = (1e-4, 20.0), (1e-12, 1 - 1e-6)
 LARGEST = 1e150
+SQRT2 = math.sqrt(2)
 
 
 def is_moderate(pair: Opposition) -> bool:
@@ -56,8 +57,7 @@ def opposed(pair: Opposition, tail: float) -> Base:
         return still + there, still + opposite
 
     cells = _Cells(float(mu.mid()), float(q.mid()), float(a.mid()))
-    reach = cells.mu + (math.sqrt(-2 * math.log(tail)) if tail > 0 else math.inf)
-    largest = cells.loss(reach)
+    largest = cells.loss(cells.reach(tail))
     return Base(between, cells.inside, (-largest, largest))
 
 
@@ -70,10 +70,21 @@ class _Cells:
         # Of a / b as a float.
         self.relative = UNIT * (16 + 4 * mu * mu + 2 * abs(self.log_ratio))
 
+    def reach(self, tail: float) -> float:
+        """About where P has mass ``tail`` beyond, as exactly as tilts of rare, large losses need.
+
+        Whatever is beyond is counted as infinite, so that any place is safe.
+        """
+        low, high = 0.0, FARTHEST + self.mu
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            beyond = math.erfc(middle / SQRT2), math.erfc((middle - self.mu) / SQRT2)
+            is_more = (1 - self.rate) * beyond[0] + self.rate * beyond[1] > 2 * tail
+            low, high = (middle, high) if is_more else (low, middle)
+        return high
+
     def loss(self, z: float) -> float:
         """The loss at z > 0."""
-        if math.isinf(z):
-            return math.inf
         up, down = (np.logaddexp(self.log_ratio, way * self.mu * z) for way in (1, -1))
         return float(up - down)
 

@@ -18,7 +18,7 @@ import dpaudit as dp
 from dpaudit.audit.examine import examine, study
 from dpaudit.audit.examine.examination import MOVED
 from dpaudit.check.derivation import own_bound
-from dpaudit.check.profile import closed
+from dpaudit.check.profile import closed, conversions, opposed
 from dpaudit.check.profile.conversions import confirm_conversion
 from dpaudit.crosscheck.consensus import cross_check
 from dpaudit.curator import curator as curator_module
@@ -270,6 +270,23 @@ def test_the_checker_confirms_both_ends_and_no_smaller_epsilon(
     monkeypatch.setattr(profile_theorem, "Opposed", lambda mu, rate: Opposed(2 * mu, rate))
     with pytest.raises(CertificateRejected):
         rederived(run, "replace_one", folded)
+
+
+def test_rare_large_losses_are_confirmed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tilt is large: what is left out has to be about as much as may be."""
+    run = dp.Repeat(sampled(dp.Gaussian("g", F(359, 500)), F(173, 25000)), 27)
+    step = dp.account(run, REPLACE).converted("profile", F(1, 10**6))
+
+    def confirmed() -> Any:
+        text = decimal_upper(step.value[0])
+        return confirm_conversion(step.premises[0].value, F(1, 10**6), text, step.witness)
+
+    assert confirmed().epsilon == step.value[0]
+    assert not confirmed().reached_doubted
+    conversions._cells.cache_clear()
+    monkeypatch.setattr(opposed._Cells, "reach", lambda cells, tail: 30.0)
+    assert confirmed() is None or confirmed().doubt
+    conversions._cells.cache_clear()
 
 
 # --- who runs it ----------------------------------------------------------------------------------
