@@ -1,4 +1,4 @@
-"""One-run bounds against claims that are whole curves: mu-GDP, rho-zCDP, Renyi-DP.
+"""One-run bounds against claims that are whole curves: mu-GDP, rho-zCDP, Renyi-DP, an account's.
 
 A claim allows p <= h(q) for the probabilities p, q of an event under neighbours, h concave.  Let
 R_j be the probability of at least j correct guesses of r, fixed beforehand, among m canaries.  For
@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpaudit.audit.bounds.estimators import MINIMUM_ERROR, _error_rate
 from dpaudit.audit.bounds.one_run import _guessed
@@ -36,6 +38,8 @@ Inverse = Callable[[float], float]
 MAXIMUM_MU = 50.0
 MAXIMUM_RHO = 1_250.0
 MAXIMUM_DIVERGENCE = 700.0
+MAXIMUM_MULTIPLE = 100.0  # of an account's privacy losses
+_MOST_PLANNED = 4_000  # guesses: the recursion takes time proportional to them
 # Every step of the recursion is taken down by more than its own rounding.
 _DOWN = 1 - 1e-12
 _EPSILONS: FloatArray = np.concatenate([[0.0], 0.01 * 1.06 ** np.arange(190)]).astype(np.float64)
@@ -100,6 +104,80 @@ def one_run_renyi_lower(
         return renyi_inverse(order, divergence)
 
     return _largest(correct, guesses, canaries, error, family, MAXIMUM_DIVERGENCE)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A privacy profile by upper bounds: ``deltas`` at ``epsilons``, of the same length.
+
+    Any points are valid; more points make a sharper test.
+    Errors: InvalidParameter for epsilons that are negative or not finite, or deltas outside [0, 1].
+    """
+
+    epsilons: FloatArray
+    deltas: FloatArray
+
+    def __post_init__(self) -> None:
+        inside = np.isfinite(self.epsilons) & (self.epsilons >= 0) & (self.epsilons <= 600)
+        if self.epsilons.shape != self.deltas.shape or not inside.all():
+            raise InvalidParameter("Curve.epsilons: expected numbers in [0, 600], one a delta")
+        if not ((self.deltas >= 0) & (self.deltas <= 1)).all():
+            raise InvalidParameter("Curve.deltas: expected numbers in [0, 1]")
+
+    def inverse(self, multiple: float) -> Inverse:
+        """As :func:`profile_inverse`, of losses that are ``multiple`` times as large."""
+        epsilons = np.minimum(self.epsilons * multiple, 600.0)
+        return profile_inverse(epsilons, self.deltas)
+
+
+def one_run_curve_p_value(correct: int, guesses: int, canaries: int, curve: Curve) -> float:
+    """P-value of "the mechanism has this privacy profile"; as :func:`one_run_mu_p_value`.
+
+    Errors: InvalidParameter for bad counts.
+    """
+    return _p_value(*_guessed(correct, guesses, canaries), canaries, curve.inverse(1.0))
+
+
+def one_run_curve_lower(
+    correct: int, guesses: int, canaries: int, curve: Curve, error: float
+) -> float:
+    """Lower bound on c, if the mechanism's privacy losses are c times those of the curve.
+
+    The largest c found that is refuted at ``error``; delta(epsilon / c) grows with c, so all below
+    it are refuted too.  Above 1, it refutes the curve itself whatever the family.  Rounded down; at
+    least 0, at most 100.
+    Errors: InvalidParameter for bad counts or a bad error rate.
+    """
+    return _largest(correct, guesses, canaries, error, curve.inverse, MAXIMUM_MULTIPLE)
+
+
+def planned_guesses(canaries: int, mu: float, error: float) -> int:
+    """How many guesses show most of a mu-GDP mechanism with one Gaussian score a canary.
+
+    It depends on nothing observed, so that bounds at fixed guesses hold.  Numbers from
+    sqrt(canaries) on, by factors of sqrt(2), are compared by the bound on mu at the expected count.
+    """
+    usual = 2 * math.isqrt(canaries)
+    if mu <= 0 or canaries < 16:
+        return min(canaries, max(1, usual))
+    grid = (usual * 2 ** (step / 2) for step in range(-2, 12))
+    most = min(canaries, max(usual, _MOST_PLANNED))
+    numbers = sorted({int(number) for number in grid if number <= most})
+    return max(numbers, key=lambda number: _expected_bound(number, canaries, mu, error))
+
+
+def _expected_bound(guesses: int, canaries: int, mu: float, error: float) -> float:
+    """The bound on mu where the largest absolute scores of N(+-mu/2, 1) are guessed by sign."""
+    half, share = mu / 2, guesses / canaries
+
+    def guessed(threshold: float) -> float:
+        return float(ndtr(half - threshold) + ndtr(-half - threshold))
+
+    threshold = 0.0
+    if share < 1:
+        threshold = float(brentq(lambda t: guessed(t) - share, 0.0, half + 40.0))
+    correct = int(guesses * float(ndtr(half - threshold)) / guessed(threshold))
+    return one_run_mu_lower(correct, guesses, canaries, error)
 
 
 def gaussian_inverse(mu: float) -> Inverse:

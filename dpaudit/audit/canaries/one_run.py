@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import isqrt
 from pathlib import Path
 
+import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 
-from dpaudit.audit.bounds.estimators import _scores
+from dpaudit.accountant.account import Account
+from dpaudit.audit.bounds.estimators import _scores, epsilon_of_gaussian
 from dpaudit.audit.bounds.guessing import FloatArray, Sealed, fixed_guesses, learned_guesses
 from dpaudit.audit.bounds.one_run import (
     MAXIMUM_CANARIES,
@@ -22,9 +24,13 @@ from dpaudit.audit.bounds.one_run import (
     one_run_epsilon_lower,
 )
 from dpaudit.audit.bounds.one_run_curves import (
+    MAXIMUM_MU,
+    Curve,
+    one_run_curve_lower,
     one_run_mu_lower,
     one_run_renyi_lower,
     one_run_rho_lower,
+    planned_guesses,
 )
 from dpaudit.audit.canaries.commitment import Labels, commit
 from dpaudit.audit.canaries.results import OneRunResult, judged
@@ -32,6 +38,8 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
 
 LEAST_TO_LEARN = 500
+_LEAST_MU = 1e-6  # below it every number of guesses shows nothing
+_POINTS = 120  # epsilons at which an account's profile is read
 Bound = Callable[[int, int, int, float], float]
 
 
@@ -40,12 +48,14 @@ class OneRunAudit:
     """One audit: :meth:`commit` before the run, :meth:`bound` after it, each once.
 
     ``guesses``: how many canaries to guess, fixed beforehand; None lets claims about epsilon with
-    500 canaries or more learn it, and means 2 sqrt(canaries) elsewhere.
+    500 canaries or more learn it, and elsewhere plans it for the claim.  ``curve``: an account's
+    profile and its epsilon at the claim's delta.
     """
 
     canaries: int
     terms: CanaryTerms
     guesses: int | None
+    curve: tuple[Curve, float] | None = None
     labels: Labels | None = field(default=None, repr=False)
     _spent: bool = field(default=False, repr=False)
 
@@ -98,14 +108,35 @@ class OneRunAudit:
     @property
     def _learns(self) -> bool:
         is_epsilon = self.terms.target.measure == "epsilon"
-        return self.guesses is None and is_epsilon and self.canaries >= LEAST_TO_LEARN
+        fixed = self.guesses is not None or self.curve is not None
+        return not fixed and is_epsilon and self.canaries >= LEAST_TO_LEARN
+
+    @property
+    def _mu(self) -> float:
+        """Of a Gaussian mechanism near the claim, for which guesses are planned."""
+        target = self.terms.target
+        if target.measure == "mu":
+            return target.claimed
+        if target.measure == "rho":
+            return float(np.sqrt(2 * target.claimed))
+        if target.measure == "renyi_epsilon":
+            return float(np.sqrt(2 * target.claimed / target.order))
+        if self.curve is None or target.delta == 0:
+            return 0.0
+
+        def above(mu: float) -> float:
+            return float(epsilon_of_gaussian(mu, target.delta)) - target.claimed
+
+        return (
+            float(brentq(above, 1e-6, MAXIMUM_MU)) if above(1e-6) < 0 < above(MAXIMUM_MU) else 0.0
+        )
 
     def _count(self, scores: FloatArray, labels: Labels, error: float) -> _Counted:
         sealed, target, seed = Sealed(labels.included), self.terms.target, self.terms.seed
         if self._learns:
             guesses = learned_guesses(scores, sealed, target.delta, error, seed)
         else:
-            number = self.guesses or min(self.canaries, max(1, 2 * isqrt(self.canaries)))
+            number = self.guesses or planned_guesses(self.canaries, self._mu, error)
             guesses = fixed_guesses(scores, number, seed)
         correct = sealed.count(guesses.places, guesses.guessed_in)
         opened = int(sealed.opened.sum())
@@ -122,7 +153,7 @@ class OneRunAudit:
         words = f"; all of {most:,} guesses correct would show {achievable:.4g}"
         return OneRunResult(
             **judged(target.claimed, reached, achievable, words, refuted=refuted),
-            claim=target.words,
+            claim=target.words + (", by an account whose curve is tested" if self.curve else ""),
             measure=target.measure,
             claimed=target.claimed,
             delta=target.delta,
@@ -149,6 +180,11 @@ class OneRunAudit:
 
     def _bound(self) -> Callable[[_Counted, float], float]:
         target = self.terms.target
+        if self.curve is not None:
+            profile, epsilon = self.curve
+            return lambda c, error: (
+                epsilon * one_run_curve_lower(c.correct, c.guesses, c.canaries, profile, error)
+            )
         if target.measure == "epsilon":
             return self._epsilon_lower()
         if target.measure == "renyi_epsilon":
@@ -176,6 +212,7 @@ def audit_one_run(
     refute_at: float | str = 1e-4,
     guesses: int | None = None,
     seed: int = 0,
+    account: Account | None = None,
 ) -> OneRunAudit:
     """An audit of one run with ``canaries`` canaries, each in the data by a fair coin of its own.
 
@@ -183,8 +220,14 @@ def audit_one_run(
     canary is one step.  No family is assumed: a bound on mu, say, is made for a claim of mu-GDP
     only.  ``seed`` breaks ties and draws the pilot; labels have their own randomness.
 
+    ``account``: the account behind a claim of ApproxDP, under an adjacency as above.  Its whole
+    curve is tested, which shows more than one point of it.  *refuted* then says that the mechanism
+    does not have this curve; ``lower`` bounds epsilon for mechanisms whose privacy losses are a
+    multiple of the account's; ``epsilon_lower`` presumes nothing.
+
     Errors: InvalidParameter for a claim of another kind, canaries outside [1, 1e7], guesses
-    outside [1, canaries], a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
+    outside [1, canaries], a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5), an
+    account of another claim or of a larger epsilon.
     Source: Steinke, Nasr and Jagielski (2023); the theorem in :mod:`dpaudit.audit.bounds.one_run`.
 
     >>> import dpaudit as dp, tempfile
@@ -200,4 +243,23 @@ def audit_one_run(
     if guesses is not None and (type(guesses) is not int or not 1 <= guesses <= canaries):
         raise InvalidParameter(f"guesses = {guesses!r}: expected from 1 to {canaries}, or None")
     terms = CanaryTerms.of(claim, confidence, refute_at, seed)
-    return OneRunAudit(canaries, terms, guesses)
+    curve = None if account is None else _curve(account, terms)
+    return OneRunAudit(canaries, terms, guesses, curve)
+
+
+def _curve(account: Account, terms: CanaryTerms) -> tuple[Curve, float]:
+    """The account's profile at some epsilons, rounded up, and its epsilon at the claim's delta.
+
+    Errors: InvalidParameter for a claim that is no (epsilon, delta) that the account shows.
+    """
+    target = terms.target
+    if target.measure != "epsilon" or target.delta == 0:
+        raise InvalidParameter(f"account: it is for a claim of ApproxDP, not for {target.words}")
+    epsilon = float(account.epsilon(target.delta).upper)
+    if not 0 < epsilon <= target.claimed * (1 + 1e-9):
+        raise InvalidParameter(
+            f"account: its epsilon is {epsilon:.6g} at delta {target.delta:g}; claim at least that"
+        )
+    grid = np.concatenate([[0.0], np.linspace(0.02, 3.0, _POINTS) * epsilon])
+    deltas = [float(bound.upper) for _, bound in account.profile_curve(grid.tolist())]
+    return Curve(grid, np.minimum(1.0, np.array(deltas) * (1 + 1e-12))), epsilon

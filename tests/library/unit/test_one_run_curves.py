@@ -11,16 +11,22 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import dpaudit as dp
+from dpaudit.audit.bounds.estimators import epsilon_of_gaussian
 from dpaudit.audit.bounds.one_run import one_run_p_value
 from dpaudit.audit.bounds.one_run_curves import (
+    Curve,
     _p_value,
     gaussian_inverse,
+    one_run_curve_lower,
+    one_run_curve_p_value,
     one_run_mu_lower,
     one_run_mu_p_value,
     one_run_renyi_lower,
     one_run_renyi_p_value,
     one_run_rho_lower,
     one_run_rho_p_value,
+    planned_guesses,
     profile_inverse,
     renyi_inverse,
     zcdp_inverse,
@@ -190,3 +196,67 @@ def test_bad_counts_and_errors_are_refused() -> None:
         for bound in (one_run_mu_lower, one_run_rho_lower):
             with pytest.raises(InvalidParameter):
                 bound(5, 10, 20, error)
+
+
+# --- an account's own curve, and guesses planned for a claim -------------------------------------
+
+
+def gaussian_curve(mu: float, points: int = 60) -> Curve:
+    epsilons = np.linspace(0, 3 * mu + mu**2, points)
+    return Curve(epsilons, np.array([gaussian_delta(mu, float(e)) for e in epsilons]) * (1 + 1e-12))
+
+
+def test_the_curve_of_a_gaussian_is_tested_nearly_as_sharply_as_mu() -> None:
+    for correct, guesses, canaries in ((48, 50, 400), (95, 100, 1_000), (30, 40, 40)):
+        exact = one_run_mu_p_value(correct, guesses, canaries, 1.0)
+        by_points = one_run_curve_p_value(correct, guesses, canaries, gaussian_curve(1.0))
+        assert exact <= by_points * (1 + 1e-6)
+        assert by_points <= max(2 * exact, 1e-9)
+
+
+def test_a_multiple_above_one_is_a_curve_refuted() -> None:
+    curve = gaussian_curve(1.0)
+    for correct in range(20, 51):
+        refuted = one_run_curve_p_value(correct, 50, 400, curve) <= 0.05
+        assert (one_run_curve_lower(correct, 50, 400, curve, 0.05) >= 1) == refuted
+
+
+@pytest.mark.parametrize(
+    ("mu", "epsilon", "aim"), [(0.9249308976669365, 4, 2.45), (1.6660305978457184, 8, 5.2)]
+)
+def test_planned_guesses_show_most_of_a_gaussian(mu: float, epsilon: float, aim: float) -> None:
+    """Mean bound at delta 1e-5 of 100 runs of 5,000 canaries: its standard error is below 0.06."""
+    assert abs(float(epsilon_of_gaussian(mu, 1e-5)) - epsilon) < 1e-6
+    rng, counts, guesses = np.random.default_rng(8), [], planned_guesses(5_000, mu, 0.05)
+    for _ in range(100):
+        included = rng.random(5_000) < 0.5
+        scores = rng.normal(size=5_000) + mu * (included - 0.5)
+        best = np.argsort(-np.abs(scores))[:guesses]
+        counts.append(int(np.count_nonzero((scores[best] > 0) == included[best])))
+    bounds = {c: one_run_mu_lower(c, guesses, 5_000, 0.05) for c in set(counts)}
+    shown = [float(epsilon_of_gaussian(bounds[c], 1e-5)) for c in counts]
+    assert aim <= np.mean(shown)
+    assert np.mean(np.array(shown) > epsilon) <= 0.12  # 5% by right, and three standard errors
+
+
+def test_an_account_is_tested_by_its_curve_and_must_show_the_claim(tmp_path: Any) -> None:
+    account = dp.account(dp.Gaussian("q", 1), dp.central("replace_one"))
+    epsilon = float(account.epsilon("1e-5").upper)
+    audit = dp.audit_one_run(
+        1_000, claim=dp.ApproxDP("4.4", "1e-5"), account=account, refute_at=0.01
+    )
+    labels = audit.commit(tmp_path / "commitment.json", seed=3)
+    found = audit.bound(labels.included.astype(float))
+    assert found.verdict is dp.Verdict.REFUTED
+    assert found.lower > epsilon > found.epsilon_lower
+    assert "an account whose curve is tested" in found.claim
+    with pytest.raises(InvalidParameter, match=r"its epsilon is 4\.37"):
+        dp.audit_one_run(400, claim=dp.ApproxDP(2, "1e-5"), account=account)
+    with pytest.raises(InvalidParameter, match="for a claim of ApproxDP"):
+        dp.audit_one_run(400, claim=dp.GDP(1), account=account)
+
+
+def test_points_that_are_no_curve_are_refused() -> None:
+    for epsilons, deltas in (([-1.0], [0.5]), ([1.0], [1.5]), ([1.0, 2.0], [0.5])):
+        with pytest.raises(InvalidParameter):
+            Curve(np.array(epsilons), np.array(deltas))
