@@ -34,7 +34,7 @@ from dpaudit.audit.examine.meter import Meter, TooLong
 from dpaudit.curator.curator import Batch, Program, Request
 from dpaudit.curator.proposal import Proposal, Proposer, Weighted
 from dpaudit.curator.uses import grouped
-from dpaudit.kernels.batches import draws_batches
+from dpaudit.kernels.batches import batches_of, draws_batches
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency, Scope
@@ -46,13 +46,15 @@ WORK = 300_000_000  # of one search, in the units of a meter
 RELEASE = 100_000  # the work of one release along a proposal, beside that of its query
 POOL = 64  # rows whose movement is looked at along one run
 NUMBERS = 2_000_000  # of the pool's vectors at one release; a smaller pool where they are longer
+NEAR = 0.7  # of the best so far, below which rows that do not improve are left
 BETTER = 1.005  # times the best so far, from which a pair takes its place
 # Along one transcript: releases that are looked at, generations of steps and of those that find
 # nothing, and steps from each row in a generation.
-MOST_ASKED, GENERATIONS, STUCK, MUTANTS = 40, 12, 3, 12
+MOST_ASKED, FEW_ASKED, GENERATIONS, STUCK, MUTANTS = 40, 12, 24, 6, 12
 DISCRETE_TRIALS, DISCRETE_SHIFT = 32, 50.0  # of runs where choices are released
 MOST_PARTS = 64  # of which records are told apart where releases share noise
 HELD = 20_000_000  # numbers that they may keep of earlier releases
+MOVING = 0.7  # of the work, after which random steps from the best pair are left
 PATIENCE, DISCRETE_PATIENCE = 40, 200  # steps that find nothing, after which a search ends
 ANGLES = (0.4, 0.8, 1.2, np.pi - 1.2, np.pi - 0.8, np.pi - 0.4)  # to a released direction
 FULL = 0.995  # of the squared distance that the declaration allows: nothing is left to find
@@ -63,6 +65,10 @@ LENGTHS = (10.0, 0.1, 100.0, 0.01, 1e4)
 SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the others that are no zeros
 STEP, LEAST_STEP, MOST_STEP = 0.5, 0.02, 2.0  # of a random step, as a share of a row's entries
 PLACES = 6
+HELD_AT = (1e2, 1e4)  # lengths of other records that hold an iterate between them
+# Lengths of other records that pull alike, shares of the parts after which they pull back; powers
+# of ten of the lengths of rows beside an iterate's way, and of their share along it.
+REACH, TURNS, OBLIQUE, SLANTS = (1.0, 10.0, 100.0), (0.25, 0.5), (-0.5, 2.0), (-2.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +91,19 @@ class AskedSum:
     """A release whose query is a sum over records: what one of a pool's rows would move it by.
 
     ``unit``: a row's weight over the noise scale, ``stated``: the sensitivity over it, (trials,);
-    0 where there is no noise.
+    0 where there is no noise.  ``times``: how many releases it stands for.
     """
 
     query: ClippedMean
     part: int | None
     unit: Array
     stated: Array
+    times: float = 1.0
+
+    @property
+    def allowed(self) -> float:
+        """The squared distance over the noise scale that is declared."""
+        return self.times * float(np.square(self.stated).mean())
 
     def apart(self, pool: Array) -> Array:
         """The squared distance over the noise scale of each two rows, and of each from no row.
@@ -113,19 +125,35 @@ class AskedSum:
                 np.linalg.norm(extended[:, :, None] - extended[:, None], ord=power, axis=-1)
             )
         found = np.square(self.unit)[:, None, None] * np.maximum(apart, 0.0)
-        return np.asarray(found.mean(axis=0))
+        return np.asarray(self.times * found.mean(axis=0))
+
+
+def _few(sums: Sequence[AskedSum], count: int) -> list[AskedSum]:
+    """So many of the sums at most, by what each is allowed to show: the loud ones surely."""
+    allowed = np.array([one.allowed for one in sums])
+    total = float(allowed.sum())
+    if len(sums) <= count or not total > 0:
+        return [*sums]
+    # Sorted, so that releases of one kind in turn with others are not passed over.
+    order = np.argsort(-allowed, kind="stable")
+    places = (np.arange(count) + 0.5) * total / count
+    reached = np.minimum(np.searchsorted(np.cumsum(allowed[order]), places), len(sums) - 1)
+    kept, often = np.unique(order[reached], return_counts=True)
+    return [
+        replace(sums[k], times=sums[k].times * n * total / (count * allowed[k]))
+        for k, n in zip(kept, often, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """The sums that a run asked for, or as many of them, evenly spread.
+    """The sums that a run asked for, or as many of them.
 
-    ``times``: how many releases each stands for.  ``seen``: by part, how much more of a movement
+    ``seen``: by part, how much more of a movement
     the noise that releases share lets be seen.
     """
 
     sums: Sequence[AskedSum]
-    times: float
     seen: Mapping[int | None, float]
     meter: Meter
 
@@ -142,16 +170,19 @@ class Asked:
         found: dict[int | None, Array] = {}
         for one in self.sums:
             self.meter.add(one.query, Records(pool), len(one.unit))
-            moved = self.times * self.seen.get(one.part, 1.0) * one.apart(pool)
+            moved = self.seen.get(one.part, 1.0) * one.apart(pool)
             found[one.part] = found.get(one.part, 0.0) + moved
         return _with_common(found)
+
+    def of_part(self, part: int | None) -> Asked:
+        """A few of the sums over the records of one part."""
+        return replace(self, sums=_few([a for a in self.sums if a.part in (part, None)], FEW_ASKED))
 
     def allowed(self) -> float:
         """The largest squared distance that the declaration allows."""
         found: dict[int | None, float] = {}
         for one in self.sums:
-            most = self.times * float(np.square(one.stated).mean())
-            found[one.part] = found.get(one.part, 0.0) + most
+            found[one.part] = found.get(one.part, 0.0) + one.allowed
         return float(max(_with_common(found).values()))
 
 
@@ -183,27 +214,39 @@ class Tried:
         return {} if self.asked is None else self.asked.apart(self.pool)
 
     @property
+    def square(self) -> float:
+        """The squared distance over the noise of the point's own rows, in the part they suit."""
+        two = len(self.pool) if self.point.two is None else 1
+        return max((float(matrix[0, two]) for matrix in self.promised.values()), default=0.0)
+
+    @property
     def full(self) -> bool:
         """Whether the pair moves every release as far as is declared, wherever its rows stand."""
         if self.asked is None or self.asked.seen or not self.complete:
             return False
-        two = len(self.pool) if self.point.two is None else 1
-        own = max((float(matrix[0, two]) for matrix in self.promised.values()), default=0.0)
-        return own >= FULL * self.asked.allowed()
+        return self.square >= FULL * self.asked.allowed()
 
 
 class Pooled(Proposer):
     """A proposal's runs that also note how far each two rows of a pool would move every release."""
 
     def __init__(
-        self, *arguments: Any, pool: Array, absent: bool, meter: Meter, **options: Any
+        self,
+        *arguments: Any,
+        pool: Array,
+        absent: bool,
+        meter: Meter,
+        seen: Mapping[int | None, float],
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
+        self.seen = seen
         self.pool, self.absent, self.meter = pool, absent, meter
         self.sums: list[AskedSum] = []
         self.continuous, self.releases = True, 0
         self.noise = np.zeros(self.trials)
         self._part: int | None = None
+        self._chance = 1.0
         # Where releases share noise: a session for a record of each part, what it would show so
         # far, and how far its own release moves.
         self._late: dict[tuple[Any, int], Any] = {}
@@ -214,6 +257,10 @@ class Pooled(Proposer):
         rows = options.get("rows")
         block = rows.part if isinstance(rows, Batch) else rows
         self._part = None if block is None else block.index
+        self._chance = 1.0
+        if isinstance(rows, Batch):
+            size = len(self._records) if block is None else block.stop - block.start
+            self._chance = batches_of(rows.sampling).share(size)
         return super().release(label, query, **options)
 
     def _answer(self, request: Request) -> Array:
@@ -242,7 +289,8 @@ class Pooled(Proposer):
             leaning.advance(leaned, scale)
             found = first.compared(second, calm, value, other, scale)[1]
             self.noise += np.where(request.mask & np.isfinite(found), loss - found, 0.0)
-            if self._part is not None and getattr(session, "memory", False):
+            unseen = self._part is not None and self._part not in self.seen
+            if unseen and getattr(session, "memory", False):
                 self._tell_parts(request, value)
         return log, loss
 
@@ -281,19 +329,27 @@ class Pooled(Proposer):
         noisy = request.mask & (request.scale > 0)
         scale = np.where(noisy, request.scale, 1.0)
         with np.errstate(all="ignore"):
-            unit, stated = (np.where(noisy, x / scale, 0.0) for x in (weight, request.sensitivity))
+            # A secret batch shows a record about as much as it is likely to hold it.
+            unit, stated = (
+                np.where(noisy, self._chance * x / scale, 0.0)
+                for x in (weight, request.sensitivity)
+            )
         self.sums.append(AskedSum(query, self._part, unit, stated))
 
     def asked(self) -> Asked | None:
         """The sums that were asked for; None where a query is something else."""
         if len(self.sums) < self.releases or not self.sums:
             return None
-        count = min(len(self.sums), MOST_ASKED)
-        kept = np.linspace(0, len(self.sums) - 1, count).round().astype(int)
-        seen: dict[int | None, float] = {
-            part: self.told[part] / moved for part, moved in self.rows_moved.items() if moved > 0
-        }
-        return Asked([self.sums[k] for k in kept], len(self.sums) / count, seen, self.meter)
+        seen = {**self.seen, **self.newly_seen()}
+        parts = {one.part for one in self.sums}
+        # What stands for other releases must not lack a part.
+        few = self.sums if len(parts) > 2 else _few(self.sums, MOST_ASKED)
+        return Asked(few, seen, self.meter)
+
+    def newly_seen(self) -> dict[int | None, float]:
+        """By part, how much more of a movement shared noise lets be seen: rows do not matter."""
+        moved = self.rows_moved.items()
+        return {part: self.told[part] / square for part, square in moved if square > 0}
 
 
 @dataclass(eq=False)
@@ -320,6 +376,8 @@ class PairSearch:
     shift: float = FIRST_SHIFT
     trials: int = TRIALS
     discrete: bool = False
+    share: float = MOVING
+    seen: dict[int | None, float] = field(default_factory=dict)
     _bases: list[tuple[Array, Records]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -374,7 +432,7 @@ class PairSearch:
             curator = Pooled(
                 self.declaration, self.scope, pair, rng=rng, trials=self.trials,
                 proposal=Proposal(self.shift, self.include, PLAIN), pool=pool,
-                absent=point.two is None, meter=self.meter,
+                absent=point.two is None, meter=self.meter, seen=self.seen,
             )  # fmt: skip
             with np.errstate(all="ignore"):
                 self.program.run(curator)
@@ -384,11 +442,13 @@ class PairSearch:
                     loss = self._counted(weighted, loss)
         except Exception:  # noqa: BLE001  (records like no other may make it fail: no pair to attack)
             return None
+        asked = curator.asked()
+        self.seen.update(curator.newly_seen())
         return Tried(
             point,
             loss,
             pool,
-            curator.asked(),
+            asked,
             _directions(curator.transcript, point.one.shape[-1]),
             complete=not unused_releases(curator),
         )
@@ -405,7 +465,7 @@ class PairSearch:
 
     def over(self) -> bool:
         """Whether the search ends: nothing is left to find, or to spend."""
-        return self.meter.after(1) or (self.best is not None and self.best.full)
+        return self.meter.after(self.share) or (self.best is not None and self.best.full)
 
     def consider(self, point: Point) -> bool:
         """Run a point, then what its pool promises as long as that is better; whether any was."""
@@ -436,13 +496,15 @@ class PairSearch:
             return None
         pool, moved = found.pool, found.promised
         most, one, two, part = self._furthest(pool, moved)
-        size, failed = STEP, 0
+        asked, size, failed = found.asked.of_part(part), STEP, 0
         for _ in range(GENERATIONS):
-            if failed == STUCK or self.meter.after(1) or most <= 0:
+            far = failed > 0 and self._worth(found, most) < NEAR
+            if failed == STUCK or far or self.meter.after(1) or most <= 0:
                 break
             rows = [one] if two is None else [one, two]
-            pool = np.stack(rows + [self._mutant(row, size) for row in rows * MUTANTS])
-            moved = found.asked.apart(pool)
+            near = [self._mutant(row, size) for row in rows * MUTANTS]
+            pool = np.stack([*rows, *near, *self._oblique(rows, found.directions)])
+            moved = asked.apart(pool)
             if not moved:
                 break
             better = self._furthest(pool, moved)
@@ -450,13 +512,23 @@ class PairSearch:
             size = size if better[0] > BETTER * most else max(size / 3, LEAST_STEP)
             if better[0] > most:
                 most, one, two, part = better
-        if not self.size**2 * most > BETTER * self._square:
+        if not self._worth(found, most) > BETTER:
             return None
         point = found.point
         start, stop = self.blocks.get(part, (0, len(point.others)))
         place = point.place if part is None or start <= point.place < stop else start
         place = min(place, len(point.others) - self.size)
         return replace(point, one=one, two=two, place=place)
+
+    def _worth(self, found: Tried, square: float) -> float:
+        """The loss that such a distance along a run promises, over that of the best pair."""
+        if self.best is None or not self.best.loss > 0:
+            return 0.0 if self.best is None else math.inf
+        loss = self.size**2 * square * (self.shift + 0.5)
+        # Where a pair is in one part of many, its rows' square is that of another.
+        if found.loss > 0 and found.square > 0 and len(found.promised) == 1:
+            loss = found.loss * square / found.square
+        return loss / self.best.loss
 
     def _furthest(
         self, pool: Array, moved: Mapping[int | None, Array]
@@ -496,7 +568,8 @@ class PairSearch:
         if self.best is None or self.best.full:
             return
         moves: list[Callable[[Point], Iterator[Point]]] = [
-            self._worlds, self._sides, self._against, self._places, self._fewer, self._lengths,
+            self._turning, self._worlds, self._sides, self._against, self._pulling, self._places,
+            self._fewer, self._lengths,
         ]  # fmt: skip
         while not self.over():
             better = False
@@ -508,6 +581,7 @@ class PairSearch:
             moves = [move for move in moves if move != self._worlds]
             if not better:
                 break
+        self.share = 1.0
         self._steps()
 
     def point_of(self, pair: tuple[Records, Records], text: str) -> Point | None:
@@ -568,6 +642,35 @@ class PairSearch:
             mixed = np.where(half.reshape(-1, *[1] * point.one.ndim), point.one, point.two)
             yield replace(point, others=mixed, text="others half and half")
 
+    def _turning(self, point: Point) -> Iterator[Point]:
+        """Other records that pull one way, and those of the later parts the other way.
+
+        Where records are read part by part, the record that differs so meets an iterate that moves
+        fast.
+        """
+        starts = sorted({start for start, _ in self.blocks.values()})
+        turns = [starts[int(share * len(starts))] for share in TURNS if len(starts) > 2]
+        unit = _unit(point.one)
+        for length in REACH if not self.assumed else ():
+            for turn in turns:
+                for sign in (1.0, -1.0):
+                    others = _all(_far(unit, sign * length), point.others)
+                    others[turn:] = _far(unit, -sign * length)
+                    text = f"others {length:g} long, turned from row {turn}"
+                    yield replace(point, others=others, text=_named(point.text, text))
+
+    def _pulling(self, point: Point) -> Iterator[Point]:
+        """Other records along one row, of which a third, turned around, holds the iterate.
+
+        It crosses the bend of the loss there and back, and gradients stay long.
+        """
+        unit = _unit(point.one)
+        for length in HELD_AT if not self.assumed else ():
+            others = _all(_far(unit, length), point.others)
+            others[::3] = _far(unit, -length)
+            text = f"others {length:g} long, a third opposed"
+            yield replace(point, others=others, text=_named(point.text, text))
+
     def _places(self, point: Point) -> Iterator[Point]:
         """The first and last places, and those where parts begin: some are read more often."""
         assert self.best is not None  # noqa: S101  (a search moves from its best point)
@@ -603,7 +706,9 @@ class PairSearch:
         patience = DISCRETE_PATIENCE if self.discrete else PATIENCE
         while self.best is not None and not self.over() and failed < patience:
             point, step = self.best.point, step + 1
-            if step % 4 == 0 and point.others.any() and not self.assumed:
+            if step % 4 == 2 and len(self.blocks) > 2 and not self.assumed:
+                better = self.consider(self._stretched(point))
+            elif step % 4 == 0 and point.others.any() and not self.assumed:
                 drawn = self._random(point.others[:1], size)
                 made = replace(point, others=point.others + drawn, text=_named(point.text, "steps"))
                 better = self.consider(made)
@@ -638,6 +743,16 @@ class PairSearch:
             text=_named(point.text, "rows at random"),
         )
 
+    def _stretched(self, point: Point) -> Point:
+        """The others of some parts in a row turned around, scaled, or as zeros."""
+        starts = sorted({start for start, _ in self.blocks.values()})
+        first, last = sorted(self.rng.choice([*starts, len(point.others)], 2, replace=False))
+        others = point.others.copy()
+        factor = float(self.rng.choice([-1.0, 0.0, 0.3, 3.0]))
+        others[first:last] = _far(others[first:last], factor)
+        text = f"others {factor:g} times from row {first} to {last}"
+        return replace(point, others=others, text=_named(point.text, text))
+
     def _stepped(self, point: Point) -> Point:
         if point.two is not None and self.rng.random() < 0.5:
             return replace(point, two=self._mutant(point.two))
@@ -666,6 +781,33 @@ class PairSearch:
         made = row + self._random(row, size)
         factor = 10.0 ** (2 * step * self.rng.normal())
         return _far(made, factor) if self.rng.random() < 0.5 else made
+
+    def _oblique(self, rows: Sequence[Array], directions: Sequence[Array]) -> list[Array]:
+        """Rows to either side of a direction, as long as a clip may just be reached with.
+
+        A long row is past the bend of its loss, and one along the iterates' way is soon fitted.
+        """
+        found: list[Array] = []
+        for _ in range(MUTANTS // 2 if rows[0].shape[-1] > 2 else 0):
+            width = rows[0].shape[-1] - 1
+            along = self.rng.standard_normal(width)
+            if directions and self.rng.random() < 0.8:
+                along = directions[int(self.rng.integers(len(directions)))]
+            width = len(along)
+            side = self.rng.standard_normal(width)
+            side -= (side @ along) * along / (along @ along)
+            nearly = float(self.rng.choice([-1.0, 1.0])) * 10.0 ** self.rng.uniform(*SLANTS)
+            length = 10.0 ** self.rng.uniform(*OBLIQUE)
+            label = self.rows[self.names[int(self.rng.integers(len(self.names)))]][..., -1]
+            for sign in (1.0, -1.0):
+                made = np.array(rows[0])
+                made[..., -1] = label
+                made[..., :width] = length * (
+                    nearly * along / np.linalg.norm(along)
+                    + sign * math.sqrt(1 - nearly**2) * side / np.linalg.norm(side)
+                )
+                found.append(made)
+        return found
 
     def _slanted(self, row: Array, direction: Array) -> list[Array]:
         """Rows at angles to what was released, on both sides of it, as long as a row and labelled.
@@ -721,6 +863,12 @@ def _far(rows: Array, factor: float) -> Array:
     if rows.shape[-1] > 1:
         found[..., -1] = rows[..., -1]
     return found
+
+
+def _unit(row: Array) -> Array:
+    """A row of length 1 in all columns but the last, which may be a label."""
+    length = float(np.linalg.norm(row[..., :-1] if row.shape[-1] > 1 else row))
+    return _far(row, 1 / length) if 0 < length < np.inf else row
 
 
 def _named(text: str, more: str) -> str:
