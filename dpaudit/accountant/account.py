@@ -54,6 +54,8 @@ Ends: TypeAlias = tuple[Any, Any]
 # The rule by which a record that is replaced in a Poisson sample is accounted for.
 IN_A_SAMPLE = "profile.replaced_in_a_sample"
 SHOWN = 6  # digits of a bound in a line of text, rounded outward
+SHOWN_RATES = 20  # steps of a curve that is drawn
+SHOWN_DELTA = "1e-9"  # a drawn profile ends at the epsilon of this delta
 
 
 @dataclass(frozen=True, repr=False)
@@ -544,6 +546,40 @@ class Account:
         """
         points = [_number(alpha, "alpha") for alpha in alphas]
         return [(point, self.tradeoff(point)) for point in points]
+
+    def plot(self, epsilons: Iterable[object] = (), alphas: Iterable[object] = ()) -> Any:
+        """The privacy profile and the trade-off curve as a Matplotlib figure.
+
+        Each curve is drawn as the band between its bounds; a notebook shows the figure, and
+        ``savefig`` writes it.  ``epsilons`` and ``alphas``: where they are computed; by default up
+        to the epsilon at delta = 1e-9, and at 21 rates.
+        Errors: as :meth:`delta`; Unsupported where the declaration has no bound at any delta.
+
+        >>> import dpaudit as dp
+        >>> figure = dp.account(dp.Gaussian("sum", 1), dp.central("replace_one")).plot([0, 1, 2])
+        >>> [axes.get_xlabel() for axes in figure.axes]
+        ['epsilon', 'false positive rate']
+        """
+        from dpaudit.report.curves import account_figure
+
+        chosen = list(epsilons) or self._shown_epsilons()
+        rates = list(alphas) or [Fraction(step, SHOWN_RATES) for step in range(SHOWN_RATES + 1)]
+        profile, tradeoff = self.profile_curve(chosen), self.tradeoff_curve(rates)
+        first, second = (
+            [(float(at), float(ends.lower), float(ends.upper)) for at, ends in curve]
+            for curve in (profile, tradeoff)
+        )
+        return account_figure(first, second, f"{self._head} under {self.scope.adjacency}")
+
+    def _shown_epsilons(self) -> list[Fraction]:
+        """Places from 0 to the epsilon at a small delta."""
+        top = self.epsilon(SHOWN_DELTA).upper
+        if not 0 < top < math.inf:
+            raise Unsupported(
+                f"{self._head}: epsilon at delta = {SHOWN_DELTA} is {float(top):g}; "
+                "give plot() the epsilons to draw"
+            )
+        return [Fraction(float(top)) * step / SHOWN_RATES for step in range(SHOWN_RATES + 1)]
 
 
 def _probability(delta: object) -> Any:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.report.say import localised
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK = "#24292f"
@@ -63,8 +62,11 @@ def standalone(svg: str) -> str:
 
 
 @contextmanager
-def drawing() -> Iterator[tuple[Figure, Axes]]:
-    """A figure and its axes in the report's style; the user's matplotlibrc is ignored."""
+def drawing(columns: int = 1) -> Iterator[tuple[Figure, Any]]:
+    """A figure and its axes in the report's style; the user's matplotlibrc is ignored.
+
+    ``columns``: how many axes beside each other; more than one come as an array.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -75,7 +77,7 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
     }
     with matplotlib.rc_context(defaults | _OURS):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
-        yield figure, figure.subplots()
+        yield figure, figure.subplots(ncols=columns)
 
 
 def element(figure: Figure, prefix: str, title: str, description: str) -> str:

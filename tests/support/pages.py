@@ -1,19 +1,21 @@
-"""Runs a page of the documentation as its reader would: writes its files, then runs its commands.
+"""Runs a page of the documentation as its reader would: its files first, then from top to end.
 
 A block with ``title="NAME"`` is a file.  A line of a block of ``sh`` is run, and ends as its
-comment says (``# exits with 1``, else 0); ``# not run here`` is left out, as is a line that needs a
-program that is not installed.  The prompts of Python blocks are run by doctest, in the same folder.
+comment says (``# exits with 1``, else 0); ``# not run here`` is left out, as are installations and
+a line that needs a program that is not installed.  The prompts of all Python blocks are run by
+doctest, in one session in the same folder.  All of it happens in a process of its own.
 """
 
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)
@@ -21,36 +23,66 @@ PROGRAMS = ("node", "Rscript")
 SECONDS = 120
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ran:
     """What of a page was run, and what was left out for want of a program."""
 
-    files: int
-    lines: int
-    prompts: int
-    left_out: tuple[str, ...]
+    files: int = 0
+    lines: int = 0
+    prompts: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 def run_page(page: Path, folder: Path, root: Path) -> Ran:
-    """Run a page in an empty folder; AssertionError where a command ends otherwise than it says."""
-    files, lines, left_out = 0, 0, []
+    """Run a page in an empty folder; AssertionError where a block ends otherwise than it says."""
+    command = [sys.executable, "-m", "tests.support.pages", str(page), str(folder), str(root)]
+    environment = os.environ | {"PYTHONPATH": str(root), "NO_COLOR": "1"}
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return Ran(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _here(page: Path, folder: Path, root: Path) -> Ran:
+    ran, session = Ran(), Session(page)
     environment = _environment(folder / ".bin", root)
-    for language, about, text in BLOCK.findall(page.read_text("utf-8")):
-        title = re.search(r'title="([^"]+)"', about)
-        if title:
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    for _, about, text in blocks:
+        if title := re.search(r'title="([^"]+)"', about):
             place = folder / title[1]
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, "utf-8")
-            files += 1
-        elif language == "sh":
+            ran.files += 1
+    for language, about, text in blocks:
+        if language == "sh" and "title=" not in about:
             for line in text.replace("\\\n", " ").splitlines():
                 missing = [p for p in PROGRAMS if p in line.split("#")[0] and not shutil.which(p)]
-                if missing or "# not run here" in line or not line.strip():
-                    left_out += missing
-                    continue
-                _run(line, folder, environment)
-                lines += 1
-    return Ran(files, lines, _prompts(page, folder), tuple(left_out))
+                ran.left_out += tuple(missing)
+                others = "# not run here" in line or line.startswith("pip install")
+                if not missing and not others and line.strip():
+                    _run(line, folder, environment)
+                    ran.lines += 1
+        elif text.startswith(">>> "):
+            ran.prompts += session.run(text)
+    return ran
+
+
+class Session:
+    """Prompts of many blocks, one after the other, with the same names."""
+
+    def __init__(self, page: Path) -> None:
+        self.page, self.names = page, {"__name__": "__main__"}
+
+    def run(self, block: str) -> int:
+        """How many prompts the block has; AssertionError where one says something else."""
+        test = doctest.DocTestParser().get_doctest(block, {}, self.page.name, str(self.page), 0)
+        test.globs = self.names
+        result = doctest.DocTestRunner().run(test, clear_globs=False)
+        assert result.failed == 0
+        return result.attempted
 
 
 def _run(line: str, folder: Path, environment: dict[str, str]) -> None:
@@ -67,19 +99,6 @@ def _run(line: str, folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == int(stated[1] if stated else 0), (line, done.stdout, done.stderr)
 
 
-def _prompts(page: Path, folder: Path) -> int:
-    before = Path.cwd()
-    os.chdir(folder)
-    sys.path.insert(0, str(folder))
-    try:
-        result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
-    finally:
-        sys.path.remove(str(folder))
-        os.chdir(before)
-    assert result.failed == 0
-    return result.attempted
-
-
 def _environment(programs: Path, root: Path) -> dict[str, str]:
     """``dpaudit`` and ``python`` are those of the checkout."""
     programs.mkdir()
@@ -88,3 +107,7 @@ def _environment(programs: Path, root: Path) -> dict[str, str]:
         (programs / name).chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"PATH": path, "PYTHONPATH": str(root), "NO_COLOR": "1"}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(asdict(_here(*map(Path, sys.argv[1:])))) + "\n")

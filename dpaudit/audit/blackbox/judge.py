@@ -98,6 +98,7 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
         reproducer=_reproducer(sampler, terms, shown, examined),
         seconds={"mechanism": sum(sampler.seconds), "total": seconds},
         log_e_value=_log_e_value(terms, examined),
+        region=target.region,
     )
 
 

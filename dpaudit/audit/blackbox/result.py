@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from dpaudit.audit.blackbox.claims import Tally
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.findings import EXPLANATIONS, Finding
+from dpaudit.audit.bounds.estimators import proportion_upper
 from dpaudit.audit.verdict import Verdict
+from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import Region
+
+EDGE_POINTS = 401  # of a figure
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class FunctionAudit:
     bound from likelihoods, where ``generator="recorded"`` asked for it.  ``log_e_value``: the
     natural logarithm of what bets against the claim end with, from 1; those of independent audits
     of a claim add up, and a sum of log(1 / error) refutes it at that error, whenever one looks.
+    ``region``: what the claim allows, which :meth:`plot` draws.
     """
 
     verdict: Verdict
@@ -97,6 +105,7 @@ class FunctionAudit:
     seconds: Mapping[str, float]
     recorded: Recorded | None = None
     log_e_value: float = 0.0
+    region: Region | None = None
 
     @property
     def event_text(self) -> str:
@@ -162,6 +171,39 @@ class FunctionAudit:
         if self.recorded is not None:
             rows.append(("recorded noise", self.recorded.words(self.measure)))
         return card(self.claim, [*rows, ("event", self.event_text)])
+
+    def plot(self) -> Any:
+        """The event's frequency on either data set, and what the claim allows, as a figure.
+
+        A Matplotlib figure; the event's confidence intervals are Clopper-Pearson's, each at half
+        of the audit's error.
+
+        >>> import dpaudit as dp
+        >>> def flip(data, rng, size):
+        ...     return rng.random(size) < (0.9 if data else 0.1)
+        >>> found = dp.audit_function(flip, 0, 1, claim=dp.PureDP(1), trials=2_000, seed=1)
+        >>> found.plot().axes[0].get_title()
+        'PureDP(epsilon=1): refuted'
+        """
+        from dpaudit.report.curves import event_figure
+
+        if self.region is None:
+            raise InvalidParameter("plot: this result was made without its claim's region")
+        places = np.linspace(0, 1, EDGE_POINTS)
+        edge = list(zip(places.tolist(), self.region.largest(places).tolist(), strict=True))
+        tally, error = self.tally, (1 - self.confidence) / 4
+        box = tuple(
+            (
+                hits / trials,
+                1 - proportion_upper(trials - hits, trials, error),
+                proportion_upper(hits, trials, error),
+            )
+            for hits, trials in (
+                (tally.other_hits, tally.other_trials),
+                (tally.hits, tally.trials),
+            )
+        )
+        return event_figure(edge, (box[0], box[1]), self.claim, f"{self.claim}: {self.verdict}")
 
     @property
     def details(self) -> str:

@@ -1,4 +1,4 @@
-"""The how-to pages run as they are printed."""
+"""The first page and the how-to pages run as they are printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from tests.support.pages import run_page
 
 ROOT = Path(__file__).parents[3]
-PAGES = {path.name: path for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))}
+DOCS = ROOT / "docs"
+PAGES = {path.name: path for path in (DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md")))}
 
 
 @pytest.mark.quality

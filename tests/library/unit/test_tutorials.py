@@ -30,7 +30,8 @@ def test_a_tutorial_runs_as_it_is_printed(name: str, checkout: Path) -> None:
 def test_the_first_page_runs_and_opens_a_door_for_each_reader(checkout: Path) -> None:
     path = checkout / "docs" / "index.md"
     result = doctest.testfile(str(path), module_relative=False, encoding="utf-8")
-    assert (result.attempted, result.failed) == (3, 0)
+    assert result.attempted >= 7
+    assert result.failed == 0
     text = path.read_text("utf-8")
     doors = re.findall(r"^\| \*\*(\w+) .*?\]\(([\w/]+\.md)\)", text, re.M)
     assert dict(doors).keys() == {"certify", "audit", "release", "verify"}

@@ -1,0 +1,79 @@
+"""Figures of one's own for notebooks and papers: curves between their bounds, and audited events.
+
+Each returns a Matplotlib figure in the report's style; notebooks show it, ``savefig`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpaudit.report.plots import ACCOUNTED, ATTACKED, CHANCE, CLAIMED
+from dpaudit.report.svg import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Ends = Sequence[tuple[float, float, float]]
+"""Rows of a curve: the argument, the lower and the upper end of the value."""
+FLOOR = 1e-15  # of a logarithmic axis of deltas
+WIDE = (8.4, 3.6)  # inches, of two curves beside each other
+
+
+def account_figure(profile: Ends, tradeoff: Ends, title: str) -> Figure:
+    """The privacy profile and the trade-off curve, each as the band that holds it.
+
+    ``profile``: (epsilon, delta) and ``tradeoff``: (false positive rate, false negative rate).
+    """
+    with drawing(columns=2) as (figure, axes):
+        figure.set_size_inches(*WIDE)
+        figure.suptitle(title)
+        left, right = axes
+        epsilons, lower, upper = (list(column) for column in zip(*profile, strict=True))
+        left.fill_between(
+            epsilons, [max(d, FLOOR) for d in lower], upper, color=ACCOUNTED, alpha=0.2
+        )
+        left.plot(epsilons, upper, color=ACCOUNTED, linewidth=2, label="at most")
+        left.set(xlabel="epsilon", ylabel="delta (logarithmic)", yscale="log")
+        left.set(xlim=(0, epsilons[-1]), ylim=(max(min(u for u in upper if u > 0), FLOOR), 1))
+        alphas, low, high = (list(column) for column in zip(*tradeoff, strict=True))
+        right.plot([0, 1], [1, 0], color=CHANCE, linestyle="-.", label="blind guessing")
+        right.fill_between(alphas, low, high, color=ACCOUNTED, alpha=0.2)
+        right.plot(alphas, low, color=ACCOUNTED, linewidth=2, label="at least")
+        right.set(xlabel="false positive rate", ylabel="false negative rate", xlim=(0, 1))
+        right.set(ylim=(0, 1))
+        for one in axes:
+            one.legend(loc="upper right")
+        return figure
+
+
+def event_figure(
+    edge: Sequence[tuple[float, float]],
+    box: tuple[tuple[float, float, float], tuple[float, float, float]],
+    claim: str,
+    title: str,
+) -> Figure:
+    """How often the event of an audit happens on either data set, and what the claim allows.
+
+    ``edge``: (q, the largest p) that the claim allows; ``box``: q and p, each with the lower and
+    the upper end of its confidence interval.
+    """
+    with drawing() as (figure, axes):
+        q, p = (list(column) for column in zip(*edge, strict=True))
+        axes.fill_between(q, p, color=CLAIMED, alpha=0.08, linewidth=0)
+        axes.plot(q, p, color=CLAIMED, linestyle=":", label=f"the most that {claim} allows")
+        axes.plot([0, 1], [0, 1], color=CHANCE, linestyle="-.", label="as often on both")
+        (at_q, low_q, high_q), (at_p, low_p, high_p) = box
+        axes.errorbar(
+            [at_q],
+            [at_p],
+            xerr=[[at_q - low_q], [high_q - at_q]],
+            yerr=[[at_p - low_p], [high_p - at_p]],
+            color=ATTACKED,
+            marker="^",
+            label="the event that was counted",
+        )
+        axes.set(xlabel="how often on one data set", ylabel="how often on the other", title=title)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        axes.legend(loc="lower right")
+        return figure
