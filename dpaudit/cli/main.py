@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpaudit.cli.archive_command import archive
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
@@ -265,6 +266,7 @@ for command in (
     *COMMANDS,
     *RELEASE_COMMANDS,
     diff,
+    archive,
     fields,
     mutate_command,
     run,

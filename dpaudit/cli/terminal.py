@@ -275,7 +275,7 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         if row["verified"] and row["missing"]:
             word = "verified, NOT as required"
         lines = [f"{row['file']}: {word} ({row['verdict'] or row['reason']})"]
-        lines += [f"  missing: {line}" for line in row["missing"] if row["verified"]]
+        lines += [f"  missing: {line}" for line in row["missing"] if line != row["reason"]]
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,9 @@ from dpaudit.cli.compliance_commands import (
     threshold_option,
 )
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
+
+if TYPE_CHECKING:
+    from dpaudit.certificate.archive import Archive
 
 # Weakest first: a certificate passes if its verdict is at least as strong as the required one.
 VERDICTS = (
@@ -144,7 +148,9 @@ def verify(
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
-    A separate process reads each file; it imports neither the accountant nor any rule.
+    A separate process reads each file; it imports neither the accountant nor any rule.  Of an
+    archive of `dpaudit archive` each file is compared with its digest, and each published table
+    with the certificate.
     """
     from dpaudit.certificate.policy import LEAST, read_policy
     from dpaudit.check.file import read
@@ -159,26 +165,43 @@ def verify(
     rules = None if policy is None else read_policy(policy)
     least = require or (LEAST if rules is None else VERDICTS[0])
     rows = []
-    for one in verify_files(list(map(read, files)), seconds):
+    unpacked = click.get_current_context().with_resource(ExitStack())
+    archives = {path: _archive(path, unpacked) for path in files}
+    places = {found.certificate: path for path, found in archives.items() if found is not None}
+    paths = [path if found is None else found.certificate for path, found in archives.items()]
+    for one in verify_files(list(map(read, paths)), seconds):
+        archive = archives.get(places.get(one.file.path, one.file.path))
         row = signed_row(one, signers, threshold, () if rules is None else rules.keys)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
         missing = _missing(row, least, limits, audit=require_audit, confirmed=no_unconfirmed)
+        if archive is not None:
+            row = {**row, "file": f"{places[one.file.path]}: {one.file.path.name}"}
+            missing += [("bytes", text) for text in archive.faults]
+        folder = published or (None if archive is None else archive.published)
         if row["verified"]:
             other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
-            if published is not None:
+            if folder is not None:
                 from dpaudit.releases.published import differences
 
-                found = differences(one.certificate, one.file.path, published)
+                found = differences(one.certificate, one.file.path, folder)
                 missing += [("required", text) for text in found]
             refused = [] if rules is None else rules.refusals(row, one.certificate)
             missing += [("policy", text) for text in refused]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
-        rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
+        kinds = {row["failure"], *(kind for kind, _ in missing)} - {""}
+        rows[-1]["failure"] = min(kinds, key=list(EXIT_CODES).index, default="")
     echo_json(rows) if as_json else terminal.verified(rows)
     sys.exit(_status(rows))
+
+
+def _archive(path: Path, unpacked: ExitStack) -> Archive | None:
+    """The archive in a file or folder, unpacked until the command ends; None for a certificate."""
+    from dpaudit.certificate.archive import is_archive, opened
+
+    return unpacked.enter_context(opened(path)) if is_archive(path) else None
 
 
 def _number(text: str | None, name: str) -> Fraction | None:

@@ -50,6 +50,15 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
     return [*missing, *changed, *tables, *_additional(folder, set(targets.values()), file)]
 
 
+def names_of(certificate: Mapping[str, Any]) -> list[str]:
+    """The files of an output: the one that the certificate names, and those made from it."""
+    name = str(certificate["predicate"]["run"]["output"]["name"])
+    if not _is_release(certificate):
+        return [name]
+    kinds = targets_of(Path(), Path(name).stem)
+    return [kinds[kind].name for kind in ("json", "csv", "parquet")]
+
+
 def _certified(path: Path, digest: str) -> bool:
     if not path.is_file():
         return False

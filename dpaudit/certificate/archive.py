@@ -1,0 +1,254 @@
+"""Archives: all that a certificate needs to be read and checked in ten years, in one ZIP file.
+
+``SHA256SUMS`` lists every other file with its digest, in the format of ``sha256sum``, and
+``README.txt`` says what each file is, and how to check it with and without dpaudit.  Nothing in an
+archive is run, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dpaudit.certificate.certify import environment
+from dpaudit.check.file import read
+from dpaudit.errors import CertificateRejected
+from dpaudit.report import render_html
+from dpaudit.report.say import LANGUAGES
+from dpaudit.sign import Signed, envelope_of
+from dpaudit.sign.bundle import bundle_of
+
+SUMS, README, SCHEMA = "SHA256SUMS", "README.txt", "certificate_schema.json"
+CERTIFICATE, PUBLISHED, PLAN, PAGES = "certificate", "published", "plan", "pages"  # folders
+MOST_FILES = 1_000
+LARGEST = 2 * 2**30  # bytes of all files of an archive together, unpacked
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a ZIP file can hold; the same in each
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\n\\]+)")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive that was opened: its certificate's file, and what is wrong with its files.
+
+    ``published``: the folder of the output's files; None where it has none.
+    """
+
+    certificate: Path
+    published: Path | None
+    faults: tuple[str, ...]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path is a ZIP file, or an unpacked archive."""
+    return (path / SUMS).is_file() if path.is_dir() else zipfile.is_zipfile(path)
+
+
+def archive_of(
+    file: Path,
+    certificate: Json,
+    signed: tuple[Signed, ...],
+    published: Mapping[str, bytes],
+    plan: tuple[str, bytes] | None,
+) -> bytes:
+    """The archive of a certificate that verifies, with its pages in every language.
+
+    ``file``: where it is; its signatures, time stamps and sigstore's bundle lie beside it.
+    ``signed``: the signatures, for the pages.  ``published``: the output's files, by name.
+    The same files give the same bytes.
+    Errors: CertificateRejected for a file that cannot be read, or another than was verified.
+    """
+    contents = {f"{CERTIFICATE}/{file.name}": read(file).content}
+    for beside in (envelope_of(file), bundle_of(file)):
+        if beside.is_file():
+            contents[f"{CERTIFICATE}/{beside.name}"] = beside.read_bytes()
+    for spoken in LANGUAGES:
+        page = render_html(certificate, signed, spoken=spoken)
+        contents[f"{PAGES}/{file.stem}.{spoken}.html"] = page.encode()
+    contents |= {f"{PUBLISHED}/{name}": content for name, content in published.items()}
+    if plan is not None:
+        contents[f"{PLAN}/{plan[0]}"] = plan[1]
+    schema = Path(__file__).parents[1] / SCHEMA
+    contents[SCHEMA] = schema.read_bytes()
+    contents[README] = _readme(file, certificate, sorted(contents)).encode()
+    sums = "".join(f"{sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
+    return _zipped({**contents, SUMS: sums.encode()})
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """An archive's files, unpacked into a folder of their own that is removed afterwards.
+
+    Errors: CertificateRejected for a ZIP file with paths that lead out of it, links, too many files
+    or bytes, or none or several certificates.
+    """
+    if path.is_dir():
+        yield _archive(path, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
+        _unpack(path, Path(folder))
+        yield _archive(path, Path(folder))
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as source:
+            entries = source.infolist()
+            names = [entry.filename for entry in entries]
+            if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST:
+                raise CertificateRejected(
+                    f"{path}: more than {MOST_FILES} files or {LARGEST} bytes"
+                )
+            for entry in entries:
+                if not _is_plain(entry) or names.count(entry.filename) > 1:
+                    raise CertificateRejected(f"{path}: {entry.filename[:80]!r} is no plain file")
+                target = folder / entry.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source.open(entry) as stream:
+                    content = stream.read(entry.file_size + 1)
+                if len(content) > entry.file_size:
+                    raise CertificateRejected(
+                        f"{path}: {entry.filename[:80]!r} is larger than said"
+                    )
+                target.write_bytes(content)
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        # RuntimeError: an encrypted entry.
+        raise CertificateRejected(f"{path}: not read as an archive ({error})") from None
+
+
+def _is_plain(entry: zipfile.ZipInfo) -> bool:
+    place = PurePosixPath(entry.filename)
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    inside = not place.is_absolute() and ".." not in place.parts and "\\" not in entry.filename
+    return inside and not entry.is_dir() and kind in (0, stat.S_IFREG)
+
+
+def _archive(path: Path, folder: Path) -> Archive:
+    found = sorted((folder / CERTIFICATE).glob("*.json"))
+    found = [one for one in found if not one.name.endswith(".sigstore.json")]
+    if len(found) != 1:
+        raise CertificateRejected(
+            f"{path}: {len(found)} certificates in {CERTIFICATE}/; expected an archive of one, "
+            "which `dpaudit archive` makes"
+        )
+    published = folder / PUBLISHED
+    return Archive(found[0], published if published.is_dir() else None, tuple(_faults(folder)))
+
+
+def _faults(folder: Path) -> Iterator[str]:
+    """The files that are not as ``SHA256SUMS`` says, one line each."""
+    try:
+        lines = (folder / SUMS).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        yield f"{SUMS}: missing, or no text"
+        return
+    listed = {}
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        if found is None:
+            yield f"{SUMS}: no line of a digest and a name: {line[:80]!r}"
+        else:
+            listed[found[2]] = found[1]
+    there = {
+        one.relative_to(folder).as_posix(): one
+        for one in sorted(folder.rglob("*"))
+        if not one.is_dir()
+    }
+    for name, digest in listed.items():
+        if name not in there:
+            yield f"{name}: missing from the archive"
+        elif sha256(there[name].read_bytes()).hexdigest() != digest:
+            yield f"{name}: altered since the archive was made (another SHA-256)"
+    for name in there.keys() - listed.keys() - {SUMS}:
+        yield f"{name}: not of this archive"
+
+
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, contents[name])
+    return target.getvalue()
+
+
+def _readme(file: Path, certificate: Json, names: list[str]) -> str:
+    predicate, now = certificate["predicate"], environment()
+    output = (predicate["run"] or {}).get("output")
+    folders = {name.partition("/")[0] for name in names}
+    what = {
+        PAGES: "pages in three languages: what was published, who is protected, how well",
+        CERTIFICATE: "the certificate (.json), which is decisive; signatures, time stamps (.dsse)",
+        PUBLISHED: "the files that were published",
+        PLAN: "the plan of the release: the table's schema, the budget and the items",
+    }
+    return _README.format(
+        title=predicate["scope"]["title"],
+        folders="\n".join(
+            f"  {one + '/':<14}{text}" for one, text in what.items() if one in folders
+        ),
+        output=f"\n{_OUTPUT.format(name=output['name'])}" if output else "",
+        dpaudit=now["dpaudit"],
+        python=now["python"],
+        platform=now["platform"],
+        packages=", ".join(f"{name} {version}" for name, version in now["packages"].items()),
+        name=file.name,
+        maker=predicate["environment"]["dpaudit"],
+        issued=predicate["issued"],
+        digest=certificate["subject"][0]["digest"]["sha256"],
+        files="\n".join(f"  {name}" for name in [*names, README, SUMS]),
+    )
+
+
+_OUTPUT = """\
+  3. predicate.run.output in the certificate has the SHA-256 of published/{name}."""
+_README = """\
+{title}
+
+This archive holds what somebody needs to read and to check the certificate of a differentially
+private release, without any other file and without a network.
+
+WHAT IS IN IT
+{folders}
+  certificate_schema.json   the form of a certificate, as JSON Schema
+  SHA256SUMS    the SHA-256 of every file here but of itself
+
+Begin with a page: open it in any browser. For paper or PDF, print it from there.
+
+HOW TO CHECK IT WITHOUT DPAUDIT
+  1. Unpack it and run `sha256sum -c SHA256SUMS` (macOS: `shasum -a 256 -c SHA256SUMS`). Every
+     file must be OK. Whoever can write an archive can also write its sums: compare the SHA-256
+     of the archive itself with one that was noted elsewhere, such as in a register.
+  2. In the certificate, subject[0].digest.sha256 is the SHA-256 of the value of `predicate`,
+     written as canonical JSON (RFC 8785).{output}
+
+HOW TO CHECK IT WITH DPAUDIT
+  pip install dpaudit=={dpaudit}   (or later)
+  dpaudit verify THIS-ARCHIVE.zip
+
+  It compares every file with its digest, derives every number of the certificate again from the
+  theorems that it names, and compares the published tables cell by cell. Nothing in the archive
+  is run. `--key NAME=FILE` asks for a signature, `--authority FILE` for a time stamp. Fields that
+  nobody can derive from the files are listed as "not checked".
+
+WITH WHAT IT WAS MADE
+  The archive and its pages: dpaudit {dpaudit}, Python {python}, {platform},
+  {packages}
+  The certificate {name}: dpaudit {maker}, issued {issued}, digest
+  {digest}
+
+FILES
+{files}
+"""
