@@ -1,0 +1,61 @@
+"""SARIF and JUnit files are read by tools that pipelines use, where these are installed.
+
+pip install sarif-tools junitparser
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dpaudit.cli.main import main
+from tests.library.unit.test_pytest_plugin import SUITE, session
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both formats of the committed certificates."""
+    folder = tmp_path_factory.mktemp("written")
+    certificates = [str(path) for path in sorted((ROOT / "reports").glob("*.json"))[:3]]
+    arguments = ["report", *certificates, "--format", "sarif,junit", "--out", str(folder)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_sarif_tools_reads_the_findings(written: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sarif.loader")
+    command = [sys.executable, "-m", "sarif", "csv", str(written / "report.sarif"), "-o", "out.csv"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    first, *rows = (tmp_path / "out.csv").read_text("utf-8").splitlines()
+    assert first == "Tool,Severity,Code,Description,Location,Line"
+    assert rows
+    assert all(row.startswith("dpaudit,") for row in rows)
+
+
+def suites(path: Path) -> Any:
+    junitparser = pytest.importorskip("junitparser")
+    return junitparser.JUnitXml.fromfile(str(path))
+
+
+def test_junitparser_reads_claims_as_tests(written: Path) -> None:
+    read = suites(written / "report.xml")
+    assert read.tests == sum(1 for suite in read for _ in suite) > 0
+    assert (read.failures, read.errors) == (0, 0)
+
+
+def test_junitparser_reads_bounds_of_a_session(tmp_path: Path) -> None:
+    junitparser = pytest.importorskip("junitparser")
+    session(tmp_path, SUITE, "-k", "wrong", "--junitxml=junit.xml")
+    (suite,) = suites(tmp_path / "junit.xml")
+    (case,) = suite
+    shown = {one.name: one.value for one in case.child(junitparser.Properties)}
+    assert shown["dp_verdict"] == "refuted"
+    assert float(shown["dp_log_e_value"]) > 10
