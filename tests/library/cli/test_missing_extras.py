@@ -83,6 +83,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ledger init": ("ledger", "init", "others", *LIMITS),
     "ledger show": ("ledger", "show", "--ledger", "ledger.sqlite"),
     "diff": ("diff", CERTIFICATE, CERTIFICATE),
+    "archive": ("archive", CERTIFICATE),
     "fields": ("fields", "--help"),
     "mutate": ("mutate", "held", "--help"),
 }

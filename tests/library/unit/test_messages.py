@@ -7,19 +7,24 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpaudit.certificate.certify import DISCARDED
+from dpaudit.certificate.evidence import LEFT_OUT
 from dpaudit.check import assumptions
+from dpaudit.check.conformance import EXAMINED, LABEL_CHECKS
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.targets import Released
+from dpaudit.releases.queries import Row
 from dpaudit.report import render_html, render_index, words
 from dpaudit.report.exports import render_csv
 from dpaudit.report.markdown import render_markdown
 from dpaudit.report.membership import render as render_measured
-from dpaudit.report.say import LANGUAGES, catalogue, language, say, speaking
+from dpaudit.report.say import LANGUAGES, catalogue, language, say, speaking, translated
 from dpaudit.scope import NOT_STATED
 
 Json = dict[str, Any]
@@ -181,3 +186,23 @@ def test_a_placeholder_beside_the_table_is_seen(monkeypatch: pytest.MonkeyPatch)
 def test_a_unit_that_nobody_names_is_the_kind_that_the_scope_says() -> None:
     assert "which of two versions of one record the data hold" in pages("en")["html"]
     assert "record (who that is, is not stated)" in pages("en")["html"]
+
+
+@pytest.mark.parametrize("spoken", ["de", "fr"])
+def test_checks_and_caveats_of_an_examination_are_said_in_each_language(spoken: str) -> None:
+    """As the examiner and the certificate write them, with whatever stands in their places."""
+    texts = [*EXAMINED, *LEFT_OUT.values(), words.UNCOMPARED, DISCARDED, *MARGINS]
+    texts += [f"{words.UNHEARD}, and a run on the data may: release 'x'"]
+    texts += [f"{kind} of gradient" for kind in LABEL_CHECKS]
+    with speaking(spoken):
+        assert [text for text in texts if translated(text) == text] == []
+        assert translated("what an author wrote") == "what an author wrote"
+
+
+# The texts of `Row.covers`, with and without processing, and with more that is not covered.
+MARGINS = tuple(
+    Row("n", (), "count", None, error, not_covered=more, processed=processed).covers
+    for error in (None, Fraction(1))
+    for more in ((), ("rows that were cut",))
+    for processed in (False, True)
+)
