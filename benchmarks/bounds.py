@@ -13,6 +13,7 @@ import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from benchmarks.side_by_side import (
     environment,
     timed,
 )
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.bounds.bands import score_band
 from dpaudit.audit.bounds.betting import bets_against, parameter_lower, play
 from dpaudit.audit.bounds.estimators import Counts, TestScores, count_errors
@@ -45,8 +47,14 @@ from dpaudit.audit.bounds.selection import (
     gaussian_tails,
 )
 from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
+from dpaudit.audit.likelihood import PILOT, likelihood_audit
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.measures.region import ApproxRegion
+from dpaudit.nodes import Node
+from dpaudit.scope import Scope, central
 
 SPLIT = (
     "jax Clopper-Pearson, all thresholds", "jax Clopper-Pearson, split",
@@ -59,7 +67,10 @@ FIXED = ("jax Clopper-Pearson, fixed event", "privacy-estimates beta, fixed even
 ONE_RUN = ("jax one run, all thresholds", "jax one run, split")
 # Measured at 4, 25 and 250 times the others' time: asked where that is bearable.
 SLOW = {"jax Clopper-Pearson, 100 splits": 10_000, "jax one run f-DP, split": 1_000}
-FULL = {10_000: 101, 100_000: 41, 1_000_000: 21}
+FULL = {1_000: 101, 10_000: 101, 100_000: 41, 1_000_000: 21}
+LIKELIHOODS = "dpaudit, likelihoods of as many runs"
+MOST_PILOTS = 16  # of one audit by likelihoods
+MOST_PROPOSED = 20_000  # runs of an audit by likelihoods, which more would hardly better
 CANARIES = {1_000: 21, 10_000: 11, 100_000: 5}
 
 
@@ -97,6 +108,7 @@ def gaussian_bounds(bench: Bench) -> list[dict[str, Any]]:
             event = choose_declared(tails, sizes, ERROR, epsilon_needed(delta))
             ours = score_bounds(sides, delta)
             ours["dpaudit, declared densities"] = declared(sides, tails, delta)
+            ours[LIKELIHOODS] = likelihoods(rng, mu, delta, 2 * size)
             tools = affordable([*SPLIT, *ESTIMATES, *FIXED], size)
             theirs = bench.others.ask(sides, delta, tools, event.threshold)
             bench.add(f"Gaussian (1, 1e-5), {size:,} a side", epsilon, ours, theirs)
@@ -112,6 +124,47 @@ def declared(sides: Sides, tails: Tails, delta: float) -> tuple[float, float]:
         return joint_epsilon_lower(count_errors(TestScores(*sides), event.threshold), delta, ERROR)
 
     return timed(bound)
+
+
+def likelihoods(
+    rng: np.random.Generator, mu: float, delta: float, runs: int
+) -> tuple[float, float]:
+    """The bound from likelihoods of at most so many runs, pilots among them, and its seconds.
+
+    The program adds the same noise to a query that one record moves by 1.
+    """
+    scope = central("zero_out")
+    program = Mean(repr(1 / mu))
+    there = np.array([True, False])
+    values = np.array([[1.0], [0.0]])
+    pair = Neighbours(Records(values), Records(values, ~there), scope.adjacency, "a record of 1")
+    claim = Claim(ApproxDP(1, delta), by="this benchmark")
+    counted = min(runs, MOST_PROPOSED) - MOST_PILOTS * PILOT
+
+    def bound() -> float:
+        found = likelihood_audit(
+            program, program.declaration(scope), scope, pair, [claim],
+            seed=int(rng.integers(2**31)), runs=counted, shown_error=ERROR, decisive_error=ERROR,
+        )  # fmt: skip
+        if found.pilots + counted > runs:
+            raise RuntimeError(f"{found.pilots} pilots and {counted} counted runs; {runs} allowed")
+        return max((one.shown for one in found.bounds), default=0.0)
+
+    return timed(bound)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The sum of clipped numbers, released once with Gaussian noise."""
+
+    noise_multiplier: str
+
+    def declaration(self, scope: Scope) -> Node:
+        return Gaussian("value", self.noise_multiplier)
+
+    def run(self, curator: Any) -> Any:
+        rows = ClippedMean(lambda values: values[None], 1.0, divisor=1.0)
+        return curator.release("value", rows)
 
 
 def gaussian_sides(rng: np.random.Generator, mu: float, size: int) -> Sides:
@@ -298,12 +351,13 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def of_limit(rows: Iterable[Row], limits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Our median bounds as shares of what an oracle would show."""
+    """Our median bounds as shares of what an oracle would show that counts draws of either side."""
     known = {row["setting"]: row["limit"] for row in limits}
     return [
         {"setting": row.setting, "tool": row.tool, "limit": round(known[row.setting], 4),
          "share": round(row.median / known[row.setting], 3)}
-        for row in rows if row.ours and row.setting in known
+        for row in rows
+        if row.ours and known.get(row.setting) and not row.tool.startswith(LIKELIHOODS)
     ]  # fmt: skip
 
 

@@ -253,9 +253,10 @@ def likelihood_lines(parts: Parts) -> list[str]:
         "finds by itself or that a suite names: bounds at 95% from exact likelihoods, which hold "
         "for the program with the declared noise, and of 500 plain runs a side. An accounted bound "
         "that is attained is reached by some pair of data sets, which a program's own loss need "
-        "not allow. Runs are those that were counted; seconds are of one core, of likelihoods and "
-        f"of plain runs. {len(parts)} entries are measured so far; "
-        '`make evidence ARGS="likelihoods"` adds the others.',
+        "not allow. A stand-in has the same declaration and the worst loss; its shares are not "
+        "counted. Runs are those that were counted; seconds are of one core, of likelihoods and of "
+        f"plain runs. {len(parts)} entries are measured so far, in {module('likelihoods').LIMIT:g} "
+        'processor seconds each; `make evidence ARGS="likelihoods"` adds the others.',
         "",
         *module("likelihoods").lines([row for rows in parts.values() for row in rows]),
     ]

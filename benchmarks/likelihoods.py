@@ -1,7 +1,7 @@
 """The share of the accounted bound that likelihoods of the program's own runs reach.
 
     python -m benchmarks.likelihoods                # the eight of `make certify`
-    python -m benchmarks.likelihoods NAME ... --stand-ins
+    python -m benchmarks.likelihoods NAME ... --seconds 60
     python -m benchmarks.evidence likelihoods       # every entry, kept in docs/evidence.json
 
 A row is one claim: what is accounted, the bound from likelihoods, the bound of plain runs, the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import statistics
 import sys
 import time
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination, examine, shape_like
 from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, likelihood_audit
@@ -41,9 +43,35 @@ EIGHT = (
 SEED, PLAIN = 1, 500
 COLUMNS = ("mechanism", "pair", "claim", "accounted", "likelihood", "plain", "share", "plain share",
            "runs", "seconds", "why not")  # fmt: skip
+FOUND, STAND_IN = "found", "stand-in"
 ATTAINED = " (attained)"  # after an accounted number that some pair of data sets reaches
 APART = 10_000  # keeps the draws of one program's pairs apart
 HIGH = 0.8  # a share that an audit's pair should reach
+LIMIT = 20.0  # processor seconds that one entry may take
+WORST = 10  # shares that are listed with their reasons
+NEARLY = 0.9  # of a stand-in's bound, from which the program's own bound says as much
+FULL_CLIP = 0.95  # of what is declared, below which the program's own queries limit an attack
+FEW_RUNS = 200  # below which a bound is a tenth or more below what its pair shows
+
+
+class Late(BaseException):
+    """One entry took its time; no program is to stop it."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """So many processor seconds for what is inside.  Errors: Late after them."""
+
+    def late(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def accounted(mechanism: Mechanism) -> list[tuple[float | None, bool]]:
@@ -100,23 +128,21 @@ def plain(
     return found, time.process_time() - began
 
 
-def rows_of(
-    mechanism: Mechanism, suite: Suite | None, index: int, *, stand_ins: bool = False
-) -> Iterator[list[str]]:
-    """One row a claim and pair: the examiner's, and the suite's where it is asked for.
+def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[list[str]]:
+    """One row a claim and pair: the examiner's, then the suite's, on a stand-in from likelihoods.
 
     ``index``: keeps the draws of programs apart.
     """
     shape = None if suite is None else shape_like(suite.neighbours.first)
     examination: Examination = examine(mechanism, seed=SEED, likely=shape)
     tried: list[tuple[str, Program, Neighbours]] = []
-    if suite is not None and not suite.kernels and (stand_ins or not stand_in(mechanism, suite)):
-        kind = "stand-in" if stand_in(mechanism, suite) else "suite"
-        tried.append((kind, suite.program, suite.neighbours))
     if examination.pair is not None:
-        tried.append(("found", mechanism.program, examination.pair))
-    if not tried:
-        yield [mechanism.name, *[""] * 9, examination.not_examined or "no pair"]
+        tried.append((FOUND, mechanism.program, examination.pair))
+    if suite is not None and not suite.kernels:
+        kind = STAND_IN if stand_in(mechanism, suite) else "suite"
+        tried.append((kind, suite.program, suite.neighbours))
+    if examination.pair is None:
+        yield [mechanism.name, *[""] * 9, examination.not_examined or "no pair was found"]
     uppers = accounted(mechanism)
     for number_of, (kind, program, neighbours) in enumerate(tried):
         apart = number_of * APART + index
@@ -128,13 +154,37 @@ def rows_of(
         for claim, (upper, attained), seen in zip(mechanism.claims, uppers, plainly, strict=True):
             bound = found.lower(claim)
             shown = None if bound is None else bound.shown
-            runs = "" if found.counted is None else str(len(found.counted))
+            runs = 0 if found.counted is None else len(found.counted)
+            why = found.why_not
+            if shown is not None and refuted(claim, shown):
+                why = "the bound refutes the claim"
+            elif not why and kind == FOUND and (not upper or (shown or 0.0) < HIGH * upper):
+                why = reason(examination, upper, runs, attained=attained)
             yield [
                 mechanism.name, kind, claim.text, number(upper) + ATTAINED * attained,
                 number(shown), number(seen),
-                share(shown, upper), share(seen, upper), runs, f"{seconds:.1f}+{more:.1f}",
-                found.why_not,
+                share(shown, upper), share(seen, upper), str(runs or ""),
+                f"{seconds:.1f}+{more:.1f}", why,
             ]  # fmt: skip
+
+
+def refuted(claim: Claim, shown: float) -> bool:
+    """Whether a bound is above the number that is claimed."""
+    value = claim.value
+    return not unknowns(value) and shown > float(enclose(value).mid())
+
+
+def reason(examination: Examination, upper: float | None, runs: int, *, attained: bool) -> str:
+    """The likeliest cause of a small share: the account, the program's own queries, or few runs."""
+    if not upper:
+        return "nothing finite is accounted"
+    if not attained:
+        return "the accounted bound is not known to be attained"
+    least = min(examination.reached, key=lambda one: one.displacement, default=None)
+    if least is not None and least.displacement < FULL_CLIP:
+        moved = max(least.displacement, 0)
+        return f"examined records moved {least.label!r} by {moved:.0%} of what is declared"
+    return f"{runs} runs" if runs < FEW_RUNS else "no better pair of data sets was found"
 
 
 def number(value: float | None) -> str:
@@ -152,55 +202,103 @@ def names() -> list[str]:
     return [*EIGHT, *sorted(set(load(Path.cwd()).mechanisms) - set(EIGHT))]
 
 
-def entry(name: str, *, stand_ins: bool = False) -> list[list[str]]:
-    """The rows of one entry; one that only says why, where it cannot be run.
+def entry(name: str, *, seconds: float = LIMIT) -> list[list[str]]:
+    """The rows of one entry, as many as can be made in so many processor seconds.
 
-    Errors: UnknownTarget for another name.
+    One row says why there are no more.  Errors: UnknownTarget for another name.
     """
     project = load(Path.cwd())
     if name not in project.mechanisms:
         raise UnknownTarget(f"{name}: no mechanism of the catalogue")
     index = sorted(project.mechanisms).index(name)
+    rows: list[list[str]] = []
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), at_most(seconds):
             mechanism, suite = project.mechanisms[name], project.suites.get(name)
-            return [*rows_of(mechanism, suite, index, stand_ins=stand_ins)]
+            for row in rows_of(mechanism, suite, index):
+                rows.append(row)
     except DpauditError as error:
-        return [[name, *[""] * 9, str(error)[:100]]]
+        rows.append([name, *[""] * 9, str(error)[:100]])
+    except Late:
+        rows.append([name, *[""] * 9, f"more took longer than {seconds:g} s"])
+    return rows
 
 
 def lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The table, and how much of the accounted bounds is reached on pairs that were found."""
-    shares, attained = (
-        [float(r[6]) for r in rows if r[1] == "found" and r[6] and r[3].endswith(ending)]
-        for ending in ("", ATTAINED)
-    )
-    table = [
+    """How much of the accounted bounds is reached on pairs that were found, and the table."""
+    # Claims of one measure are held against one bound.
+    own = list({(r[0], r[3], r[4]): r for r in reversed(rows) if r[1] == FOUND and r[6]}.values())[
+        ::-1
+    ]
+    found: list[str] = []
+    for kind, some in (
+        ("accounted bounds", own),
+        ("attained bounds", [row for row in own if row[3].endswith(ATTAINED)]),
+    ):
+        shares = [float(row[6]) for row in some]
+        if shares:
+            high = sum(share > HIGH for share in shares)
+            found.append(
+                f"On pairs that the tool found, the median share of {len(shares)} {kind} is "
+                f"{statistics.median(shares):.3f}; {high} shares are above {HIGH}."
+            )
+    smallest: dict[str, Sequence[str]] = {}
+    for row in sorted(own, key=lambda row: float(row[6])):
+        smallest.setdefault(row[0], row)
+    worst = list(smallest.values())[:WORST]
+    return [
+        *found,
+        *(["", "The smallest shares, and their likeliest causes:", ""] if worst else []),
+        *(f"- {row[0]}, {row[2]}: {row[6]}; {row[10]}" for row in worst),
+        "",
+        *of_stand_ins(rows),
         f"| {' | '.join(COLUMNS)} |",
         "|---" * len(COLUMNS) + "|",
         *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def of_stand_ins(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Which programs' own bounds reach nine tenths of their stand-ins', and why the others do not.
+
+    An entry's share is the smallest of its claims'.
+    """
+    near: list[str] = []
+    far: list[str] = []
+    for name in dict.fromkeys(row[0] for row in rows if row[1] == STAND_IN and row[6]):
+        here = [row for row in rows if row[0] == name and row[6]]
+        own = {row[2]: row for row in here if row[1] == FOUND}
+        parts = [
+            (float(own[row[2]][6]) / float(row[6]) if float(row[6]) else 1.0, own[row[2]][10])
+            for row in here
+            if row[1] == STAND_IN and row[2] in own
+        ]
+        if not parts:
+            continue
+        part, why = min(parts)
+        (near if part >= NEARLY else far).append(
+            name if part >= NEARLY else f"{name} ({part:.0%}; {why or 'its pair shows less'})"
+        )
+    if not near and not far:
+        return []
+    return [
+        f"Of {len(near) + len(far)} stand-ins, the program's own bound reaches {NEARLY:.0%} of the "
+        f"stand-in's for {len(near)}: {', '.join(near) or 'none'}. "
+        f"It reaches less for {len(far)}: {'; '.join(far) or 'none'}.",
         "",
     ]
-    for kind, some in (("accounted bounds", shares), ("attained bounds", attained)):
-        if some:
-            high = sum(share > HIGH for share in some)
-            table.append(
-                f"On pairs that the tool found, the median share of {len(some)} {kind} is "
-                f"{statistics.median(some):.3f}; {high} shares are above {HIGH}."
-            )
-    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--stand-ins", action="store_true", help="the suites of stand-ins too")
+    parser.add_argument("--seconds", type=float, default=LIMIT, help="of each entry")
     given = parser.parse_args(arguments)
     rows = []
     for name in given.names or EIGHT:
         sys.stderr.write(f"{name}\n")
-        rows += entry(name, stand_ins=given.stand_ins)
+        rows += entry(name, seconds=given.seconds)
     print("\n".join(lines(rows)))
 
 

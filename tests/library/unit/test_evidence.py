@@ -47,12 +47,46 @@ def test_shares_are_counted_on_pairs_that_were_found() -> None:
     """Those of stand-ins and of claims without a bound are shown, and not counted."""
     cases = (("found", "0.9", True), ("found", "0.5", False), ("suite", "0.1", True))
     rows = [
-        ["a", kind, "GDP(mu=1)", "1" + likelihoods.ATTAINED * attained, *["", "", share], *[""] * 4]
+        ["a", kind, "GDP(mu=1)", "1" + likelihoods.ATTAINED * attained, share, "", share, *[""] * 4]
         for kind, share, attained in (*cases, ("found", "", True))
     ]
-    every, attained = likelihoods.lines(rows)[-2:]
+    every, attained = likelihoods.lines(rows)[:2]
     assert "the median share of 2 accounted bounds is 0.700; 1 shares are above" in every
     assert "the median share of 1 attained bounds is 0.900" in attained
+
+
+def test_the_smallest_shares_come_first_and_say_why() -> None:
+    rows = [
+        [f"{k}", "found", "GDP(mu=1)", "1", "", "", f"0.{k:02}", "", "", "", f"reason {k}"]
+        for k in (50, 10, 90)
+    ]
+    listed = [line for line in likelihoods.lines(rows) if line.startswith("- ")]
+    assert [line.partition("; ")[2] for line in listed] == ["reason 10", "reason 50", "reason 90"]
+
+
+def test_stand_ins_are_told_by_what_the_program_itself_shows() -> None:
+    def row(name: str, kind: str, share: str, why: str = "") -> list[str]:
+        return [name, kind, "GDP(mu=1)", "1", "", "", share, "", "", "", why]
+
+    (text, _) = likelihoods.of_stand_ins(
+        [
+            row("a", "found", "0.91"), row("a", "stand-in", "0.99"),
+            row("b", "found", "0.45", "few runs"), row("b", "stand-in", "0.9"),
+            row("c", "found", "0.7"), row("d", "stand-in", "0.7"),
+        ]
+    )  # fmt: skip
+    assert "Of 2 stand-ins" in text
+    assert "for 1: a." in text
+    assert text.endswith("less for 1: b (50%; few runs).")
+
+
+def test_an_entry_that_takes_its_time_is_left() -> None:
+    def endless() -> None:
+        while True:
+            sum(range(1000))
+
+    with likelihoods.at_most(0.02), pytest.raises(likelihoods.Late):
+        endless()
 
 
 def test_an_audit_that_errs_too_often_shows_in_the_largest_share() -> None:

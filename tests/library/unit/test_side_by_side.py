@@ -103,3 +103,12 @@ def test_the_settings_are_what_they_say() -> None:
             assert abs(found - rate) < 5 * math.sqrt(rate * (1 - rate) / size)
     tails = bounds.laplace_tails()
     assert np.max(np.log(tails.rates / tails.other_rates)) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_likelihoods_of_a_thousand_runs_a_side_bound_a_gaussian_and_never_above_the_truth() -> None:
+    """Five audits at 5%: all are below, or the bound errs far more often than it says."""
+    mu, delta = bounds.gaussian_mu(1.0, 1e-5), 1e-5
+    rng = np.random.default_rng(4)
+    found = [bounds.likelihoods(rng, mu, delta, 2_000)[0] for _ in range(5)]
+    assert sum(bound > 1 for bound in found) <= 1
+    assert np.median(found) > 0.95
