@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -25,6 +25,7 @@ from dpaudit.membership.step.places import (
     BATCHES,
     CLIPS,
     COUNTS,
+    NOISES,
     READS,
     SEEDS,
     SUMS,
@@ -50,6 +51,7 @@ _SCALES = (1.0, 1e2, 1e4, 1e6)  # of a probe's features
 _PROBED = 2  # records from which probes are made
 _ROUNDING = 1e-3  # of a bound: how far single precision may pass it
 _ALIKE = 0.02  # relative difference of two effects that are the same but for rounding
+_ONE_DRAW = 0.95  # correlation of two steps whose noise is one
 _CROWD = 100  # copies of one record, to see whether their sum is clipped
 _GROWN = 5.0  # times a hundredfold record moves a step more: no norm bounds it
 _SINGLE = 4e-7  # of a parameter: the rounding of a difference in single precision
@@ -97,7 +99,7 @@ class Check:
         self._empty()
         if not self._seeded():
             return
-        self.noise = self._sampled([self.base] * (_STEPS if self.base is self.none else 1))
+        self.noise = self._sampled([self.base] * _STEPS)
         self._linear()
         if self._skipped() or self._shared():
             return
@@ -142,8 +144,8 @@ class Check:
         if not np.isfinite(found).all():
             self.base = self.all.take(slice(0, 1))
             self.notes.append(
-                f"a step on no records, which Poisson sampling may draw, {why}; whether noise is "
-                "fresh in each step and gradients are zeroed is not checked without it"
+                f"a step on no records, which Poisson sampling may draw, {why}; whether "
+                "gradients are zeroed after a step is not checked without it"
             )
 
     def _seeded(self) -> bool:
@@ -155,26 +157,15 @@ class Check:
         if not np.array_equal(one, two) or not np.array_equal(busy[0], busy[1]):
             return True
         self.runner.remade = True
+        one, two = (self._blank(seed) for seed in (1, 2))
         starts = [self.runner.start(seed) for seed in (1, 2)]
-        if np.array_equal(starts[0], starts[1]) or self.base is self.none:
-            one, two = (self.observed([self.base], seed) for seed in (1, 2))
-            rounding = _SINGLE * np.abs(starts).max(initial=1.0)
-            if np.abs(one - two).max() > rounding + _SAME * np.abs(one).max():
-                return True
-        else:
-            self.notes.append(
-                "noise: it cannot be told from random initial parameters without a step on no "
-                "records"
-            )
-            return False
-        steps = self.observed([self.base] * 2, 1)
-        self.runner.remade = False
-        start = self.runner.start(1)
-        if self._without_noise(steps[0], start):
-            self.seen.append(np.inf)
+        rounding = _SINGLE * np.abs(starts).max(initial=1.0)
+        if np.abs(one - two).max() > rounding + _SAME * np.abs(one).max():
+            return True
+        self.seen.append(np.inf)
+        if self._without_noise(one, starts[0], rounding):
             self.add("no_noise", "no noise is added to the update", self.places.noise(moved=True))
         else:
-            self.seen.append(np.inf)
             self.add(
                 "fixed_noise",
                 "the noise is the same whatever the seed: whoever knows it subtracts it",
@@ -182,14 +173,25 @@ class Check:
             )
         return False
 
-    def _without_noise(self, update: FloatArray, start: FloatArray) -> bool:
-        """Whether an update on ``base`` holds no noise: nothing, or weight decay alone."""
+    def _blank(self, seed: int) -> FloatArray:
+        """The update of a step on no records, or what a sum over records would make of it."""
+        if self.base is self.none:
+            update: FloatArray = self.observed([self.none], seed)[0]
+            return update
+        twice = self.observed([self.base + self.base], seed)[0]
+        return np.asarray(2 * self.observed([self.base], seed)[0] - twice)
+
+    def _without_noise(self, update: FloatArray, start: FloatArray, rounding: float) -> bool:
+        """Whether an update on no records holds no noise: nothing, or weight decay alone."""
+        if np.abs(update).max() <= rounding:
+            return True
         if self.base is not self.none:
-            return named(self.places.ran([self.base]), r"normal|randn|gauss|laplace") is None
+            lines = [*self.places.ran([self.base]), *self.places.made()]
+            return named(lines, *NOISES) is None
         if start.size != update.size or not start.any():
-            return not update.any()
+            return False
         factor = float(update @ start) / float(start @ start)
-        return bool(np.allclose(update, factor * start, atol=1e-9 * np.abs(start).max()))
+        return bool(np.abs(update - factor * start).max() <= rounding)
 
     # --- noise -----------------------------------------------------------------------------------
 
@@ -321,8 +323,17 @@ class Check:
         if self._exceeds(mus[worst]):
             self._named_excess(probe, effects, [e for _, e in kept], mus[worst])
             return
+        if self._reused():
+            return
         if self.base is self.none and self._exceeds(mu := self._repeated(probe)):
             self._named_sequence(mu)
+            return
+        if self._exceeds(mu := self._later(probe)):
+            self.add(
+                "later_noise",
+                f"noise of a later step is too small for what a record moves: {self._ratio(mu)}",
+                self.places.noise(),
+            )
             return
         self._among_others(probe, effect)
 
@@ -341,6 +352,18 @@ class Check:
             return True  # other initial parameters, and other effects, for another seed
         again = self._effect(self.base, probe, 2)
         return again is not None and self._size(again - effect) <= _ALIKE * self._size(effect)
+
+    def _later(self, probe: Batch) -> float:
+        """The bound on mu for a record in the last step alone: its noise may not be less."""
+        before = [self.base] * (_STEPS - 1)
+        try:
+            moved = self.observed([*before, self.base + probe], 1)[-1:]
+        except Exception:  # noqa: BLE001 (a program may refuse a record that is far outside)
+            return 0.0
+        effect = moved - self.observed([*before, self.base], 1)[-1:]
+        if not np.isfinite(effect).all():
+            return 0.0
+        return self.noise.last(self.runner.spans).mu(effect, self.error)
 
     def _repeated(self, probe: Batch) -> float:
         effect = self._effect(self.none, probe, 1, _STEPS)
@@ -361,7 +384,10 @@ class Check:
             return
         line = self.places.clip(after=True)
         if self._whole(probe):
-            words = "the batch's gradient is clipped as a whole, and not each record's"
+            words = (
+                "what a record adds depends on the others, as where the batch's gradient is "
+                "clipped and not each record's"
+            )
             self.add("batch_clipped", f"{words}: {self._ratio(mu)}", line)
             return
         words = "what a record adds depends on how many others there are, and the noise does not"
@@ -388,6 +414,7 @@ class Check:
     def _named_excess(
         self, probe: Batch, effects: list[FloatArray | None], kept: list[FloatArray], mu: float
     ) -> None:
+        self._farthest(effects)
         growing = self._growing(effects)
         if growing:
             parts = "" if len(growing) == len(self.runner.names) else f" ({', '.join(growing)})"
@@ -436,9 +463,21 @@ class Check:
                 return True
         return False
 
+    def _farthest(self, effects: list[FloatArray | None]) -> None:
+        """Look for lines with the record that moves a step most, and its largest multiple."""
+        sizes = [0.0 if effect is None else self._size(effect) for effect in effects]
+        start = int(np.argmax(sizes)) // self._scaled_count * self._scaled_count
+        probes = list(self._probes())[start : start + self._scaled_count]
+        if len(probes) > 1:
+            self.places = replace(self.places, far=[probes[0], probes[-1]])
+
+    @property
+    def _scaled_count(self) -> int:
+        return len(_SCALES) if self.all.features.dtype.kind == "f" else 1
+
     def _growing(self, effects: list[FloatArray | None]) -> list[str]:
         """Parts that a record moves more the larger it is."""
-        count = len(_SCALES) if self.all.features.dtype.kind == "f" else 1
+        count = self._scaled_count
         names: list[str] = []
         for start in range(0, len(effects), count):
             by_scale = effects[start : start + count]
@@ -468,6 +507,8 @@ class Check:
         limit = self.limit * float(np.median(self.noise.deviation[~self.noise.silent]))
         sizes = np.array([[self._size(e[0, span]) for span in self.runner.spans] for e in kept])
         largest = sizes.max(axis=0)
+        if _jointly(sizes):
+            return []
         # Several records reach the same length: that part is clipped.
         reached = (np.abs(sizes / np.maximum(largest, 1e-300) - 1) < 0.01).sum(axis=0) > 1
         clipped = reached & (np.abs(largest / limit - 1) < 0.15)
@@ -476,20 +517,22 @@ class Check:
         parts = zip(self.runner.names, largest > 0.2 * limit, strict=True)
         return [name for name, is_over in parts if is_over]
 
+    def _reused(self) -> bool:
+        """Whether two steps use one draw: momentum of .9 gives them a correlation of .67."""
+        one, two = (self.noise.residuals[:, step].ravel() for step in (0, 1))
+        if abs(_cosine(one, two)) < _ONE_DRAW:
+            return False
+        self.seen.append(np.inf)
+        ran, made = self.places.ran([self.usual]), self.places.made()
+        self.add(
+            "repeated_noise",
+            "the noise of one step is used again in the next, so that their difference shows the "
+            "records",
+            named(ran, *SEEDS[:2]) or named(made[::-1], SEEDS[-1]) or self.places.noise(),
+        )
+        return True
+
     def _named_sequence(self, mu: float) -> None:
-        first = self.noise.residuals[:, :2]
-        one, two = first[:, 0].ravel(), first[:, 1].ravel()
-        if abs(_cosine(one, two)) > 1 - 1e-4:
-            lines = [*self.places.ran([self.none]), *self.places.made()]
-            self.add(
-                "repeated_noise",
-                "the noise of one step is used again in the next, so that their difference shows "
-                "the records",
-                named(self.places.ran([self.none]), *SEEDS[:2])
-                or self.places.noise()
-                or named(lines, *SEEDS),
-            )
-            return
         self.add(
             "comes_back",
             "a record of one step comes back in the next, as where gradients are not zeroed: "
@@ -638,6 +681,13 @@ class Check:
         if not np.isfinite(mu):
             return f"no noise hides it, and a multiplier of {self.multiplier:g} is declared"
         return f"a noise multiplier of {1 / mu:.3g} at most, where {self.multiplier:g} is declared"
+
+
+def _jointly(sizes: FloatArray) -> bool:
+    """Whether records of unlike parts reach one common length, (records, parts): one clip."""
+    totals = np.linalg.norm(sizes, axis=1)
+    shares = sizes[totals > 0.99 * totals.max()] / totals.max()
+    return bool((shares.max(axis=0) - shares.min(axis=0)).max() > 0.05)
 
 
 def _cosine(one: FloatArray, other: FloatArray) -> float:

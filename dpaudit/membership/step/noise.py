@@ -49,6 +49,10 @@ class Noise:
         blocks = [block for block in blocks if block.size]
         return cls(residuals, tuple(_grouped(residuals[:, 0], blocks)), silent)
 
+    def last(self, spans: Sequence[slice]) -> Noise:
+        """The noise of the last step alone."""
+        return Noise.of(self.residuals[:, -1:], spans)
+
     @property
     def deviation(self) -> FloatArray:
         """Of every coordinate in the first step, (d,)."""

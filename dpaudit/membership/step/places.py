@@ -18,7 +18,7 @@ SEEDS = (
 )
 CLIPS = (
     r"max_grad_norm|make_private",
-    r"clip|CLIP|clamp|minimum\(|\bmin\(|maximum\(|\bmax\(",
+    r"clip|CLIP|clamp\((?!\s*(min=)?0\.?0?\))|minimum\(|\bmin\(|(maximum|\bmax)\((?!\s*0)",
     r"norm\(|linalg",
     r"grad|backward",
 )
@@ -43,7 +43,7 @@ BATCHES = (
 
 @dataclass(frozen=True)
 class Places:
-    """The lines of a training; ``usual``: a batch, ``far``: two records that are far outside."""
+    """The lines of a training; ``usual``: a batch, ``far``: two records that move a step."""
 
     runner: Runner
     usual: Batch
@@ -71,8 +71,8 @@ class Places:
     def clip(self, *, after: bool = False) -> Line | None:
         """The line that clips, up to the first sum over records, or from there on if ``after``.
 
-        A sum over records is the first array in the shape of parameters that moves with a record
-        that is far outside.
+        A sum over records is the first array in the shape of parameters that differs between
+        two records.
         """
         made = named(self.made(), CLIPS[0])
         if made:
@@ -83,11 +83,11 @@ class Places:
         lines = traces[0].lines
         summed = traces[0].first_apart(traces[1])
         if summed is None or summed not in lines:
-            return named(lines, *CLIPS) or (lines[0] if lines else None)
+            return named(lines[::-1], *CLIPS) or (lines[0] if lines else None)
         place = lines.index(summed)
         if after:
             return named(lines[place:], CLIPS[1], CLIPS[2]) or summed
-        return named(lines[: place + 1], CLIPS[1]) or summed
+        return named(lines[place::-1], CLIPS[1]) or summed
 
     def noise(self, *words: str, moved: bool = False) -> Line | None:
         """Where noise is declared, where it enters, or else where parameters move."""
@@ -97,13 +97,11 @@ class Places:
         if made:
             return made
         ran = self.ran([self.usual])
-        spoken = named(ran, *words) if words else None
-        if spoken:
-            return spoken
         if not moved:
             entered = self._trace([self.usual], 1).first_apart(self._trace([self.usual], 2))
             if entered:
-                return entered
+                later = ran[ran.index(entered) :] if entered in ran else ran
+                return (named(later, *words) if words else None) or entered
         spoken = named(ran if moved else [*ran, *self.made()], NOISES[1])
         if spoken:
             return spoken

@@ -253,3 +253,47 @@ def test_the_page_shows_every_planted_bug(checkout: Path) -> None:
     for name, kinds, line, _, twins in rows:
         assert set(kinds.split(", ")) & set(BUGS[name].kinds), name
         assert (line, twins) == ("yes", "0 of 5"), name
+
+
+class Decays(RefusesEmpty):
+    """Noise that falls with every step."""
+
+    count = 0
+
+    def gradient(self, features: Any) -> Any:
+        self.count += 1
+        rows = self.weights - features
+        norms = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
+        total = (np.minimum(1, 1 / norms)[:, None] * rows).sum(0)
+        return (total + self.rng.normal(0, NOISE / self.count, self.weights.size)) / 10
+
+
+class Cached(RefusesEmpty):
+    """One draw of noise for all steps, beside random initial parameters."""
+
+    def __init__(self, given: Data, rng: np.random.Generator) -> None:
+        super().__init__(given, rng)
+        self.weights = rng.normal(0, 0.1, 5)
+        self.noise = rng.normal(0, NOISE, 5)
+
+    def gradient(self, features: Any) -> Any:
+        rows = self.weights - features
+        norms = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
+        return ((np.minimum(1, 1 / norms)[:, None] * rows).sum(0) + self.noise) / 10
+
+
+class OfOneSeed(Cached):
+    def __init__(self, given: Data, rng: np.random.Generator) -> None:
+        super().__init__(given, rng)
+        self.noise = np.random.default_rng(4).normal(0, NOISE, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(Decays, "later_noise"), (Cached, "repeated_noise"), (OfOneSeed, "fixed_noise")],
+)
+def test_later_steps_and_hidden_noise_are_checked_without_a_step_on_no_records(
+    make: Any, kind: str
+) -> None:
+    found = dp.audit_step(make, records(), noise_multiplier=NOISE)
+    assert [fault.kind for fault in found.faults] == [kind], str(found)
