@@ -94,6 +94,7 @@ def test_the_hint_is_given_where_it_helps() -> None:
     assert "undrawn" not in dp.account(bare(sampled()), "add_remove").epsilon(DELTA).shortfall
 
 
+@pytest.mark.quality
 def test_independent_routes_meet_where_records_are_neutral() -> None:
     """dp-accounting takes them to be: of a bare declaration it says less than is true."""
     names = {route.name for route in cross_check(dp.Repeat(sampled(), 9), REPLACE, DELTA).routes}
