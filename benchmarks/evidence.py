@@ -34,7 +34,7 @@ ENVIRONMENTS = {
     "tumult": ("tmlt.analytics",),
 }
 DRAWS = 100_000  # of each side, in the audits of functions
-FALSE_ALARM_RUNS = 1_000  # of each kernel at each scale
+FALSE_ALARM_RUNS = 10_000  # of each kernel at each scale
 Parts = Mapping[str, Any]
 
 

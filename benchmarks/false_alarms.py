@@ -27,10 +27,13 @@ from dpaudit.families.discrete import TruncatedDiscreteLaplace
 from dpaudit.families.distributed import (
     DistributedGaussian,
     DistributedSkellam,
+    DistributedSkellamVector,
 )
 from dpaudit.families.events import ProposeTestRelease
-from dpaudit.families.selection import IntegerExponentialMechanism
-from dpaudit.families.stability import StableRelease
+from dpaudit.families.individual import IndividualGaussian
+from dpaudit.families.iterates import LastIterate
+from dpaudit.families.selection import IntegerExponentialMechanism, NoisyComparisons
+from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.kernels.base import exact_kernels, kernel_of
 
@@ -100,7 +103,30 @@ CASES: dict[str, Case] = {
     "tree of prefix sums": Case(
         lambda e: dp.CorrelatedGaussian("a", 1 / e, rounds=16, strategy="tree"), (0.5, 2.0)
     ),
+    "stable release on a grid": Case(
+        lambda e: StableRelease("a", min(e, 8), 2, 1 / e), (2.0, 1.0), exact=True
+    ),
+    "individual Gaussian": Case(lambda e: IndividualGaussian("a", 1 / e, e, 16), (0.5, -3.0)),
+    "distributed vector, exact": Case(
+        lambda e: dp.DistributedGaussianVector("a", _no_less(e), clients=3, modulus=16),
+        (7.0, -8.0),
+        exact=True,
+    ),
+    "distributed Skellam vector": Case(
+        lambda e: DistributedSkellamVector("a", _no_less(e), clients=3, modulus=16), (7.0, -8.0)
+    ),
+    # One point of two coordinates, that no coin chooses; one path of two, and what it probes.
+    "coupled Gaussian": Case(
+        lambda e: CoupledGaussian("a", 1 / e, 1, 1, Fraction(1, 10)), (1.0, 1.0, 0.5, -3.0)
+    ),
+    "last iterate": Case(
+        lambda e: LastIterate("a", 1 / e, 1), (1.0, 2.0, 1.0, 0.5, -3.0, 0.0, 0.0)
+    ),
+    "exponential mechanism, exact": Case(
+        lambda e: dp.ExponentialMechanism("a", e), (3.0, 2.0, 0.0), exact=True
+    ),
     # Without residuals: ties alone.
+    "noisy comparisons": Case(lambda e: NoisyComparisons("a", 2 / e, 4 / e, 1, answers=4), (0.25,)),
     "report noisy max": Case(lambda e: dp.ExponentialMechanism("a", e), (3.0, 2.0, 0.0)),
     "thresholded Laplace": Case(
         lambda e: ThresholdedDiscreteLaplace("a", 1 / e, threshold=3), (9.0, 3.0, 0.0)
