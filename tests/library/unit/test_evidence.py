@@ -177,7 +177,7 @@ def test_every_proof_that_a_mutant_breaks_nothing_is_in_words() -> None:
 
 
 def test_an_unsound_bound_of_another_tool_is_counted() -> None:
-    rows = {
+    rows: dict[str, dict[str, object]] = {
         "sound": {"ours": [1.0, 1.001], "theirs": 1.1, "seconds": [0.1, 0.2]},
         "unsound": {"ours": [1.0, 1.0001], "theirs": 0.9, "seconds": [0.3, 0.2]},
         "looser": {"ours": [1.0, 1.002], "theirs": 1.001, "seconds": [0.1, 0.2]},
