@@ -464,12 +464,13 @@ class Check:
         return False
 
     def _farthest(self, effects: list[FloatArray | None]) -> None:
-        """Look for lines with the record that moves a step most, and its largest multiple."""
+        """Look for lines with the record that moves a step most, and with another one."""
         sizes = [0.0 if effect is None else self._size(effect) for effect in effects]
         start = int(np.argmax(sizes)) // self._scaled_count * self._scaled_count
-        probes = list(self._probes())[start : start + self._scaled_count]
-        if len(probes) > 1:
-            self.places = replace(self.places, far=[probes[0], probes[-1]])
+        probes = list(self._probes())
+        last = start + self._scaled_count - 1
+        other = probes[(last + self._scaled_count) % len(probes)]
+        self.places = replace(self.places, far=[other, probes[last]])
 
     @property
     def _scaled_count(self) -> int:
