@@ -179,6 +179,9 @@ def evidence_caveats(
         )
     if examination.ran is not None and examination.ran.missed:
         found.append(_never_run(examination.ran))
+    if examination.unmet:
+        places = ", ".join(examination.unmet[:SHOWN])
+        found.append(f"conditions that no generated record met: {places}")
     found += [
         f"release {one.label!r}: one record moved its query by {100 * one.displacement:.3g}% of "
         f"what is stated; its author says that it reaches {one.reaches}"

@@ -85,6 +85,10 @@ class Records:
         made.__dict__["_changed"] = (self, row)
         return made
 
+    def traced(self, values: Array) -> Records:
+        """The same records with other arrays of the same numbers, of a class of the examiner's."""
+        return _viewed(values, self.present)
+
     def _distinct_of_changed(self) -> tuple[Array, NDArray[np.intp]] | None:
         """What :meth:`distinct` finds, kinds in another order; None where there are many."""
         before, row = self.__dict__["_changed"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -20,6 +20,7 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
+from dpaudit.audit.examine.conditions import Log, rows_that_meet, traced
 from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
 from dpaudit.audit.examine.held import KEPT, held_by
 from dpaudit.audit.examine.lines import (
@@ -77,6 +78,9 @@ TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+# Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
+BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
+LEARNED, ASKED, TRACED = 3, 12, 400_000
 # The search for a pair has this share of the seconds at least; so many runs must fit into it.
 SEARCHED, FEWEST_RUNS = 0.4, 20
 ITEMS = 3  # of one row, where a program takes rows of several
@@ -119,6 +123,7 @@ class Examination:
     how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
     on other records, 0 for all; ``ran``: which lines ran, None where another tracer
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
+    ``unmet``: lines of conditions on records that were true of none.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -132,6 +137,7 @@ class Examination:
     stopped: bool = False
     ran: Ran | None = None
     opened: frozenset[str] = frozenset()
+    unmet: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -285,17 +291,17 @@ class _Examiner:
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
         values = None if like is None else like.values
-        self.rows: Mapping[str, Array] = rows_of(
-            self.shape, rng, constants_of(self.program), values
-        )
+        made = rows_of(self.shape, rng, constants_of(self.program), values)
+        self.rows: dict[str, Array] = dict(made)
+        self.log = Log()
         self.worlds = worlds_of(self.shape, rng)
         # What is assumed of the data holds of those that the hook makes, and of no others.
         nodes = postorder(self.declaration)
         self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
             others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
-            made = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
-            self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
+            own = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
+            self.worlds = tuple(own) if self.assumed else (own[0], *self.worlds)
         self.rng = rng
 
     def _draw(self) -> Records:
@@ -325,12 +331,14 @@ class _Examiner:
         ``first``: until something is found; ``walked``: a run on the first world and its walks.
         """
         self.first = first
+        self._learn()
         short = (partial(self._study, STUDIED[0]), self._walks)
         for stage in short if walked else self._stages():
             with contextlib.nullcontext() if stage == self._draws else self.lines:
                 stage()
             if first and self.found:
                 return
+        self._look_again()
 
     @property
     def found(self) -> bool:
@@ -350,6 +358,42 @@ class _Examiner:
         if one_way(self.declaration):
             yield self._one_way
         yield from (self._walks, self._draws, self._trials, self._keeps, self._pair)
+
+    def _learn(self) -> None:
+        """Rows that meet the program's conditions, which rows made by chance seldom do."""
+        bases = {name: self.rows[name] for name in BASES}
+        for _ in range(LEARNED):
+            known = len(self.log.conditions)
+            self._trace(self.rows.values())
+            self.rows |= rows_that_meet(list(self.log.conditions), bases)
+            if len(self.log.conditions) == known:
+                return
+
+    def _look_again(self) -> None:
+        """Which conditions none of the rows that were made meets."""
+        if self.log.conditions:
+            self._trace(self.rows.values())
+
+    def _trace(self, rows: Iterable[Array]) -> None:
+        """One short run of a copy of the program on records whose numbers are traced."""
+        finite = [row for row in rows if np.isfinite(row).all()][::-1]
+        if self.shape.numbers > TRACED or self.late():
+            return
+        values = self.worlds[0].values.copy()
+        count = min(len(values), len(finite))
+        values[:count] = finite[:count]
+        sampler = Louder(
+            self.declaration,
+            self.scope,
+            traced(values, self.log),
+            rng=generator(self.seed, (STREAM, 400)),
+            most=ASKED,
+            meter=self.meter,
+        )
+        # What fails here fails on records without traces too, or is no finding.
+        with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
+            walks.own_copy(self.program).run(sampler)
+        walks.restore(self.shared)
 
     def _draws(self) -> None:
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
@@ -968,6 +1012,7 @@ class _Examiner:
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,
+            unmet=tuple(sorted(place for place, ever in self.log.ever.items() if not ever)),
         )
 
     def _too_long(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine.conditions import MEETS
 from dpaudit.audit.examine.displacement import (
     UNSOUND,
     Asking,
@@ -443,7 +444,10 @@ class Studied(Louder):
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         left = self.until - self.meter.used
         if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
-            kinds = {name: finite[name] for name in COUNTED if name in finite}
+            # Sums of the rows with the largest and the smallest entry are the first to overflow.
+            met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())
+            met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
+            kinds = {name: finite[name] for name in (*met, *COUNTED) if name in finite}
             try_counts(asking, moved, records.values, kinds, self.meter.used + SHARE * left)
             try_rarities(asking, moved, records, self.meter.used + SHARE * left)
         if asking.adjacency is not Adjacency.REPLACE_ONE:

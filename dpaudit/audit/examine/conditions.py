@@ -1,0 +1,336 @@
+"""Conditions of a program on its records: found by tracing comparisons, solved for rows that meet
+them.
+
+Queries are asked once on arrays that know from which entry of a record each number was computed,
+and how.  What such a number is compared with (``==``, ``<``, ``isin``, bins, the limits of integer
+types) is solved backwards for the entry, so that rows can be made which meet a condition that no
+row would by chance: a code among thousands, the 29th of February as yyyymmdd, a long list read from
+a file.  Several conditions are met one after another; inverses keep what they can of an entry, so
+that meeting the month keeps the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+
+from dpaudit.curator.locations import program_line
+from dpaudit.kernels.query import Array, Records
+
+MOST_CONSTANTS = 8  # of a list or of bins that one number is compared with
+MOST_CONDITIONS = 32  # of a program; more are not solved
+MEETS = " that meets "  # in the names of the rows
+ALONE_EACH, MOST_ROWS = 4, 64  # rows for each condition alone, and of a program
+Inverse = Callable[[Any, Any, Any], Any]  # of target, operand and what stood there before
+
+COMPARED = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal})
+JOINED = frozenset(
+    {np.logical_and, np.logical_or, np.logical_not, np.bitwise_and, np.bitwise_or, np.invert}
+)
+# Inverses where the traced number is the first operand, and where it is the second.
+FIRST: Mapping[Any, Inverse] = {
+    np.add: lambda t, c, x: t - c,
+    np.subtract: lambda t, c, x: t + c,
+    np.multiply: lambda t, c, x: t / c,
+    np.divide: lambda t, c, x: t * c,
+    np.floor_divide: lambda t, c, x: t * c + x % c,
+    np.remainder: lambda t, c, x: x - x % c + t,
+    np.fmod: lambda t, c, x: x - np.fmod(x, c) + t,
+    np.power: lambda t, c, x: np.sign(t) * abs(t) ** (1 / c),
+    np.maximum: lambda t, c, x: t,
+    np.minimum: lambda t, c, x: t,
+}
+SECOND: Mapping[Any, Inverse] = {
+    np.add: FIRST[np.add],
+    np.multiply: FIRST[np.multiply],
+    np.subtract: lambda t, c, x: c - t,
+    np.divide: lambda t, c, x: c / t,
+    np.maximum: FIRST[np.maximum],
+    np.minimum: FIRST[np.minimum],
+}
+ALONE: Mapping[Any, Callable[[Any], Any]] = {
+    np.negative: lambda t: -t,
+    np.square: lambda t: np.sqrt(abs(t)),
+    np.sqrt: lambda t: t * t,
+    np.exp: np.log,
+    np.log: np.exp,
+    np.log2: np.exp2,
+    np.log10: lambda t: 10.0**t,
+    np.log1p: np.expm1,
+    np.expm1: np.log1p,
+    **{
+        kept: lambda t: t
+        for kept in (np.positive, np.absolute, np.floor, np.ceil, np.rint, np.trunc)
+    },
+}
+Step = tuple[Any, Any, int]  # a function, its other operand, and the place of the traced one
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of a number that was computed from one entry of a row.
+
+    ``column``: which entry of the row; ``steps``: how the number was computed from it;
+    ``constants``: what it is compared with; ``even``: whether for equality; ``limit``: whether they
+    are the limits of an integer type, beyond which a number is another one.
+    """
+
+    place: str
+    column: int
+    steps: tuple[Step, ...]
+    constants: tuple[float, ...]
+    even: bool
+    limit: bool = False
+
+    def targets(self) -> Iterator[float]:
+        """The constants, then numbers on either side of them; the constants alone for equality."""
+        yield from self.constants
+        for sign in (-1, 1) if not self.even else ():
+            for constant in self.constants:
+                yield constant + sign * (1.0 if abs(constant) >= 1 else abs(constant) / 2 or 1e-3)
+
+    def met(self, row: Array, target: float) -> Array | None:
+        """A row with the entry changed so that the number is ``target``; None if none is found."""
+        number, values = float(row.reshape(-1)[self.column]), []
+        with np.errstate(all="ignore"):
+            for function, operand, place in self.steps:
+                values.append(number)
+                number = float(_applied(function, operand, place, number))
+            for (function, operand, place), before in zip(
+                reversed(self.steps), reversed(values), strict=True
+            ):
+                if place < 0:
+                    target = float(ALONE[function](target))
+                else:
+                    target = float((FIRST, SECOND)[place][function](target, operand, before))
+        if not np.isfinite(target):
+            return None
+        found = row.astype(np.float64, copy=True)
+        found.reshape(-1)[self.column] = target
+        return found
+
+
+def _applied(function: Any, operand: Any, place: int, number: float) -> Any:
+    if place < 0:
+        return function(number)
+    return function(number, operand) if place == 0 else function(operand, number)
+
+
+@dataclass
+class Log:
+    """What was compared, and at which lines a condition was ever true."""
+
+    conditions: dict[Condition, None] = field(default_factory=dict)
+    ever: dict[str, bool] = field(default_factory=dict)
+
+    def asked(self, found: Any) -> None:
+        """Note whether a condition holds anywhere."""
+        place = program_line()
+        if place and np.size(found):
+            self.ever[place] = self.ever.get(place, False) or bool(np.any(found))
+
+    def compared(self, traced: Traced, others: Any, *, even: bool, limit: bool = False) -> None:
+        """Note what a number is compared with."""
+        if traced.steps is None or len(self.conditions) >= MOST_CONDITIONS or not traced.ids.size:
+            return
+        numbers = np.asarray(others).reshape(-1)
+        if numbers.dtype.kind not in "biuf":
+            return
+        finite = np.unique(numbers[np.isfinite(numbers)].astype(np.float64))
+        some = finite[:: max(1, len(finite) // MOST_CONSTANTS)][:MOST_CONSTANTS]
+        first = [_of_first(operand) for _, operand, _ in traced.steps]
+        steps = tuple(
+            (function, one, place)
+            for (function, _, place), one in zip(traced.steps, first, strict=True)
+        )
+        column = int(traced.ids.reshape(-1)[0]) % traced.width
+        if len(some):
+            made = Condition(program_line(), column, steps, tuple(some.tolist()), even, limit)
+            self.conditions[made] = None
+
+
+def _of_first(operand: Any) -> Any:
+    return None if operand is None else float(np.asarray(operand).reshape(-1)[0])
+
+
+class Traced(np.ndarray[Any, Any]):
+    """Numbers of records; each knows the entry that it was computed from, and how.
+
+    ``ids``: row times ``width`` plus column, shaped as the numbers; ``steps``: how they were
+    computed, with operands shaped alike; None where they depend on more than one entry each.
+    """
+
+    ids: Any
+    steps: tuple[Step, ...] | None
+    log: Log
+    width: int
+
+    def __array_finalize__(self, made_from: Any) -> None:
+        self.ids, self.steps = None, None
+        self.log = getattr(made_from, "log", None) or Log()
+        self.width = getattr(made_from, "width", 1)
+
+    # --- entries that are taken out or put in another order -----------------------------------
+
+    def _moved(self, how: Callable[[Any], Any]) -> Any:
+        found = np.asarray(how(self.view(np.ndarray))).view(Traced)
+        found.log, found.width = self.log, self.width
+        if self.steps is not None:
+            found.ids = np.asarray(how(self.ids))
+            found.steps = tuple(
+                (f, None if c is None else np.asarray(how(np.broadcast_to(c, self.shape))), k)
+                for f, c, k in self.steps
+            )
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        plain = _plain(key)
+        return self._moved(lambda one: one[plain])
+
+    def __iter__(self) -> Any:
+        return (self[k] for k in range(len(self)))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.item())
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        return self._moved(lambda one: one.reshape(*shape, **options))
+
+    def ravel(self, order: Any = "C") -> Any:
+        return self._moved(lambda one: one.ravel(order))
+
+    flatten = ravel
+
+    def copy(self, order: Any = "C") -> Any:
+        return self._moved(lambda one: one.copy(order))
+
+    def transpose(self, *axes: Any) -> Any:
+        return self._moved(lambda one: one.transpose(*axes))
+
+    def squeeze(self, axis: Any = None) -> Any:
+        return self._moved(lambda one: one.squeeze(axis))
+
+    @property
+    def T(self) -> Any:
+        return self._moved(lambda one: one.T)
+
+    def astype(self, dtype: Any, *arguments: Any, **options: Any) -> Any:
+        kind = np.dtype(dtype)
+        found = self._after(self.view(np.ndarray).astype(kind), np.positive, None, -1)
+        if kind.kind in "iu":
+            found = self._after(found.view(np.ndarray), np.trunc, None, -1)
+        if kind.kind in "iu" and kind.itemsize < 8:
+            limits = np.iinfo(kind)
+            self.log.compared(self, [limits.max, limits.min], even=False, limit=True)
+        return found
+
+    def round(self, decimals: Any = 0, out: Any = None) -> Any:
+        return self._after(self.view(np.ndarray).round(decimals), np.positive, None, -1)
+
+    def _after(self, values: Any, function: Any, operand: Any, place: int) -> Any:
+        """Numbers that were computed from these."""
+        found = np.asarray(values).view(Traced)
+        found.log, found.width = self.log, self.width
+        if self.steps is not None and found.shape == self.shape:
+            found.ids, found.steps = self.ids, (*self.steps, (function, operand, place))
+        return found
+
+    # --- what is computed of them ---------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = tuple(_plain(one) for one in inputs)
+        options = {name: _plain(one) for name, one in options.items()}
+        found = getattr(ufunc, method)(*plain, **options)
+        if method != "__call__" or "out" in options or "where" in options:
+            return found
+        traced = next((k for k, one in enumerate(inputs) if isinstance(one, Traced)), 0)
+        own = cast("Traced", inputs[traced])
+        if ufunc in COMPARED:
+            other = plain[1 - traced]
+            self.log.compared(own, other, even=ufunc in (np.equal, np.not_equal))
+        if ufunc in COMPARED or ufunc in JOINED:
+            self.log.asked(found)
+            return own._after(found, None, None, -1)._untraced()
+        return own._computed(ufunc, plain, traced, found)
+
+    def _computed(self, ufunc: Any, plain: tuple[Any, ...], traced: int, found: Any) -> Any:
+        shape = np.shape(found)
+        if len(plain) == 1 and ufunc in ALONE:
+            return self._after(found, ufunc, None, -1)
+        if len(plain) == 2 and ufunc in (FIRST, SECOND)[traced] and self.steps is not None:
+            wide = self if shape == self.shape else self._broadcast(shape)
+            return wide._after(found, ufunc, plain[1 - traced], traced)
+        return found
+
+    def _broadcast(self, shape: tuple[int, ...]) -> Traced:
+        return cast("Traced", self._moved(lambda one: np.broadcast_to(one, shape)))
+
+    def _untraced(self) -> Traced:
+        self.ids, self.steps = None, None
+        return self
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        found = func(*_plain(list(args)), **_plain(kwargs))
+        first = args[0] if args else None
+        if func in (np.isin, np.searchsorted, np.digitize):
+            number, others = (args[1], first) if func is np.searchsorted else (first, args[1])
+            if isinstance(number, Traced):
+                number.log.compared(number, _plain(others), even=func is np.isin)
+            if func is np.isin:
+                self.log.asked(found)
+            return found
+        kept = first
+        if func is np.where and len(args) == 3:
+            kept = next((one for one in args[1:] if isinstance(one, Traced)), None)
+        elif func is np.clip and isinstance(first, Traced):
+            first.log.compared(first, [one for one in args[1:3] if np.ndim(one) == 0], even=False)
+        elif func not in (np.nan_to_num, np.round, np.around):
+            return found
+        if isinstance(kept, Traced) and np.shape(found) == kept.shape:
+            return kept._after(found, np.positive, None, -1)
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """The same without traces, inside lists, tuples and dictionaries too."""
+    if isinstance(value, Traced):
+        return value.view(np.ndarray)
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(one) for one in value)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value
+
+
+def traced(values: Array, log: Log) -> Records:
+    """Records whose numbers are traced."""
+    found = np.array(values).view(Traced)
+    found.log, found.width = log, int(np.prod(values.shape[1:]))
+    found.ids, found.steps = np.arange(values.size).reshape(values.shape), ()
+    return Records(values).traced(found)
+
+
+def rows_that_meet(conditions: Sequence[Condition], bases: Mapping[str, Array]) -> dict[str, Array]:
+    """Rows that meet all conditions one after another, and each alone, on either side of it."""
+    found: dict[str, Array] = {}
+    for side in range(MOST_CONSTANTS):
+        for name, base in bases.items():
+            row = base
+            for condition in (one for one in conditions if not one.limit):
+                targets = list(condition.targets())
+                changed = condition.met(row, targets[side % len(targets)])
+                row = row if changed is None else changed
+            found[f"{name}{MEETS}{len(conditions)} conditions, {side}"] = row
+    for condition in conditions:
+        for name, base in bases.items():
+            for side, target in enumerate(islice(condition.targets(), ALONE_EACH)):
+                row_or_none = condition.met(base, target)
+                if row_or_none is not None:
+                    text = f"{name}{MEETS}the condition of {condition.place}, {side}"
+                    found[f"{text} of column {condition.column}"] = row_or_none
+    unique = {row.tobytes(): name for name, row in reversed(found.items())}
+    return {name: found[name] for name in islice(reversed(unique.values()), MOST_ROWS)}

@@ -1,0 +1,167 @@
+"""Rows that meet a program's conditions: traced comparisons, solved for the entries of a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.audit.examine import examination, examine
+from dpaudit.audit.examine.conditions import Condition, Log, rows_that_meet, traced
+from dpaudit.audit.examine.examination import MOVED
+from dpaudit.certificate.evidence import evidence_caveats
+from dpaudit.kernels.query import Array
+from tests.support.examined import mechanism
+
+LISTED = tuple(range(30_011, 30_500, 37))
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """A noisy statistic of sensitivity 1; wrong where rows that meet a condition count more."""
+
+    statistic: Callable[[Any], Any]
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("count", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("count", dp.Statistic(self.statistic, sensitivity=1))
+
+
+def plain(rows: Any, hit: Any, weight: float) -> Any:
+    """How many rows have a positive third entry; those that are hit count ``weight``."""
+    return np.where(hit, weight, (rows[:, 2] > 0) * 1.0).sum()
+
+
+def conjunction(rows: Any, weight: float) -> Any:
+    return plain(rows, (rows[:, 0] == 3) & (rows[:, 1] == 12), weight)
+
+
+def area(rows: Any, weight: float) -> Any:
+    return plain(rows, np.isin(rows[:, 0] // 1000, [94_131, 10_001]), weight)
+
+
+def leap_day(rows: Any, weight: float) -> Any:
+    day = rows[:, 1].astype(int)
+    return plain(rows, (day % 100 == 29) & (day // 100 % 100 == 2), weight)
+
+
+def nested(rows: Any, weight: float) -> Any:
+    seventh = rows[rows[:, 0] == 7.25]
+    return plain(rows, False, 1) + (weight - 1) * (seventh[:, 1].round() == 4_321).sum()
+
+
+def one_by_one(rows: Any, weight: float) -> Any:
+    total = 0.0
+    for row in rows:
+        total += weight if row[0] == 17.5 and row[3] > 5_000.5 else float(row[2] > 0)
+    return total
+
+
+def listed(rows: Any, weight: float) -> Any:
+    return plain(rows, np.isin(rows[:, 0], LISTED), weight)
+
+
+def difference(rows: Any, weight: float) -> Any:
+    return plain(rows, np.floor(2 * (100.5 - rows[:, 0])) == -77, weight)
+
+
+CONDITIONS = (conjunction, area, leap_day, nested, one_by_one, listed, difference)
+
+
+def broken(statistic: Callable[[Any], Any], adjacency: str = "zero_out") -> list[str]:
+    found = examine(mechanism("counts", Counts(statistic), adjacency), seed=1)
+    assert not found.not_examined
+    return [finding.detail for finding in found.broken if finding.check == MOVED]
+
+
+@pytest.mark.parametrize("statistic", CONDITIONS)
+def test_a_row_that_meets_the_condition_is_made(statistic: Callable[[Any, float], Any]) -> None:
+    assert "moves the query by 20 times its stated" in " ".join(broken(lambda r: statistic(r, 20)))
+    assert broken(lambda r: statistic(r, 1)) == []
+
+
+@pytest.mark.parametrize("statistic", [area, leap_day, one_by_one, difference])
+def test_without_solved_rows_it_is_missed(
+    statistic: Callable[[Any, float], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "rows_that_meet", lambda conditions, bases: {})
+    assert broken(lambda r: statistic(r, 20)) == []
+
+
+def test_integers_that_wrap_at_a_named_bound_are_found() -> None:
+    def wraps(rows: Any, kind: Any) -> Any:
+        return np.clip(rows[:, 0], 0, 1e8).astype(kind).sum(dtype=kind) / 1e8
+
+    assert "21 and 22 rows" in " ".join(broken(lambda rows: wraps(rows, np.int32)))
+    assert broken(lambda rows: wraps(rows, np.int64)) == []
+
+
+def test_codes_of_a_file_are_met(tmp_path: Path) -> None:
+    path = tmp_path / "codes.json"
+    path.write_text(json.dumps([50_021, 77_003]))
+
+    def of_file(rows: Any) -> Any:
+        return plain(rows, np.isin(rows[:, 0], json.loads(path.read_text())), 30)
+
+    assert "moves the query by 30 times" in " ".join(broken(of_file))
+
+
+def test_a_condition_that_no_record_met_is_listed() -> None:
+    def never(rows: Any) -> Any:
+        return plain(rows, np.isin(rows.sum(axis=1) * 0 + rows[:, 0] ** 2, [-5.0]), 1)
+
+    found = examine(mechanism("never", Counts(never), "zero_out"), seed=1)
+    (line,) = found.unmet
+    assert any(
+        f"no generated record met: {line}" in text for text in evidence_caveats(found, [], "both")
+    )
+    assert line.startswith("tests/library/unit/test_examine_conditions.py:")
+    met = examine(mechanism("met", Counts(lambda rows: conjunction(rows, 1)), "zero_out"), seed=1)
+    assert met.unmet == ()
+
+
+# --- one condition -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_other_adjacencies_meet_them_too(adjacency: str) -> None:
+    assert broken(lambda rows: leap_day(rows, 20), adjacency)
+    assert broken(lambda rows: leap_day(rows, 1), adjacency) == []
+
+
+def test_inverses_keep_what_they_can_of_an_entry() -> None:
+    log = Log()
+    values = np.array([[20_230_817.0, 1.0], [20_221_105.0, 2.0]])
+    with np.errstate(all="ignore"):
+        day = traced(values, log).values[:, 0]
+        _ = (day % 100 == 29) | (day // 100 % 100 == 2)
+    rows = rows_that_meet(list(log.conditions), {"a row": values[0]})
+    assert 20_230_229.0 in {row[0] for row in rows.values()}
+
+
+@pytest.mark.parametrize(
+    ("compute", "entry"),
+    [
+        (lambda x: x * 4 - 2, 2.5),
+        (lambda x: 30 / x, 3.75),
+        (lambda x: np.exp(x), np.log(8)),
+        (lambda x: np.nan_to_num(-x).reshape(-1)[:1], -8.0),
+        (lambda x: np.abs(x).astype(np.float32), 8.0),
+    ],
+)
+def test_a_number_is_solved_for_its_entry(compute: Callable[[Any], Any], entry: float) -> None:
+    log = Log()
+    _ = compute(traced(np.array([[5.0, 0.3]]), log).values[:, 1]) == 8
+    (condition,) = log.conditions
+    assert isinstance(condition, Condition)
+    row = condition.met(np.array([5.0, 0.3]), 8.0)
+    assert row is not None
+    assert row.tolist() == [5.0, pytest.approx(entry)]
