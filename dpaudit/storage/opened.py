@@ -37,8 +37,8 @@ def opened() -> Iterator[set[str]]:
 def written() -> Iterator[list[bytes]]:
     """Put files that are opened for writing in this block back as they were before it.
 
-    Collects what they hold at its end, in the order in which they were opened first.  Code files
-    and files above 64 MB stay as they are.
+    Collects what they hold at its end, or what was appended, in the order in which they were opened
+    first.  Code files and files above 64 MB stay as they are.
     """
     _hook()
     before: dict[Path, bytes | None] = {}
@@ -50,7 +50,7 @@ def written() -> Iterator[list[bytes]]:
         _writing[:] = [held for held in _writing if held is not before]
         for path, held in before.items():
             now = path.read_bytes() if path.is_file() else None
-            contents += [] if now is None else [now]
+            contents += [] if now is None else [now.removeprefix(held or b"")]
             if held is None:
                 path.unlink(missing_ok=True)
             elif held != now:

@@ -29,6 +29,8 @@ RESTARTS = 3
 DRAWN_SETS, DRAWN_ROWS = 100, 64
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
+BRIDGED = 1.5  # times a number that code names: further apart than it, and half of it nearer
+GAPS = 4  # columns of which each has gaps of its own
 LEAST = 3  # data sets that even a slow query is tried on
 COUNTED, COUNTED_NUMBERS = 48, 400_000  # rows of one kind, one by one; and numbers in all, at most
 # Of each other kind where one is rare; the kinds there may be, and those that are made rare.
@@ -349,6 +351,51 @@ def _one_more(
     if adjacency is Adjacency.ZERO_OUT:
         return Records(values), Records(values, np.arange(len(values)) != count)
     return Records(values), Records(fewer)
+
+
+def try_bridges(
+    asking: Asking, moved: Moved, world: Records, rows: Mapping[str, Array], until: float
+) -> None:
+    """A row between two groups of rows that are further apart than a number that code names.
+
+    What chains records that are near each other, such as sessions, clusters or components, is one
+    group with the row and two without it.  ``until``: the work until which to try.  What the query
+    fails on is left out.
+    """
+    place = len(world) // 2
+    halves = (np.arange(len(world)) > place).reshape(-1, *[1] * (world.values.ndim - 1))
+    for name, row in rows.items():
+        for length in dict.fromkeys((1.0, row.size**-0.5)):
+            if asking.meter.beyond(until):
+                return
+            apart, between = Records(halves * (BRIDGED * length) * row), BRIDGED / 2 * length * row
+            made = {"between them": between, "zero": 0 * row}
+            with contextlib.suppress(Exception):
+                pairing = neighbours_at(apart, place, made, asking.adjacency)
+                text = f"others zero or {BRIDGED * length:.3g} times {name!r}"
+                try_rows(asking, moved, pairing, text)
+
+
+def try_gaps(
+    asking: Asking, moved: Moved, world: Records, rows: Mapping[str, Array], until: float
+) -> None:
+    """Rows beside others that are no numbers, whole or in one column.
+
+    What fills the gaps of other rows with a value from this one, forwards, by a mean or by the
+    largest, moves by many at once.  ``until``: the work until which to try.  What the query fails
+    on is left out.
+    """
+    columns = world.values.shape[-1]
+    for column in (None, *range(min(columns, GAPS))):
+        values = world.values.copy()
+        values[..., slice(None) if column is None else column] = np.nan
+        name = "others no numbers" if column is None else f"others no number in column {column}"
+        for place in (0, len(world) // 2):
+            if asking.meter.beyond(until):
+                return
+            with contextlib.suppress(Exception):
+                pairing = neighbours_at(Records(values), place, rows, asking.adjacency)
+                try_rows(asking, moved, pairing, name)
 
 
 def try_minorities(

@@ -257,10 +257,11 @@ def constants_of(program: Any) -> list[float]:
 
 
 def _numbers_of(value: Any) -> list[float]:
-    """A number, or the few that a tuple, a list or an array holds."""
+    """A number, or the few that a tuple, a list, a set, an array or a table's keys are."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         value = value.reshape(-1)[:MOST_CONSTANTS].tolist()
-    several = value if isinstance(value, list | tuple) else [value]
+    held = isinstance(value, list | tuple | set | frozenset | dict)
+    several = list(value) if held else [value]
     return [
         one
         for one in several[:MOST_CONSTANTS]

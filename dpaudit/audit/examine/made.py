@@ -15,6 +15,7 @@ from dpaudit.kernels.query import Array, Records
 
 KINDS = 6
 HUGE = 1e6
+NAMED = "all of the number "  # how the names of rows of a number that code names begin
 OTHERS = 4  # more random rows, ten and a hundred times as long
 LARGE, BEYOND = 100.0, 10.0
 
@@ -105,7 +106,7 @@ def rows_of(
         "whole numbers": np.arange(size, dtype=float).reshape(shape.row),
         "whole numbers from one": np.arange(1.0, size + 1).reshape(shape.row),
         **_mixed(shape.row, constants, like),
-        **{f"all {number:.6g}": np.full(shape.row, number) for number in named},
+        **{f"{NAMED}{number:.6g}": np.full(shape.row, number) for number in named},
     }
 
 

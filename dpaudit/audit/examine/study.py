@@ -20,14 +20,16 @@ from dpaudit.audit.examine.displacement import (
     Pairing,
     maximise,
     neighbours_at,
+    try_bridges,
     try_counts,
     try_draws,
+    try_gaps,
     try_minorities,
     try_rarities,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
-from dpaudit.audit.examine.made import FEW, across
+from dpaudit.audit.examine.made import FEW, NAMED, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Asked, Watched
@@ -449,6 +451,9 @@ class Studied(Louder):
             met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
             kinds = {name: finite[name] for name in (*met, *COUNTED) if name in finite}
             try_counts(asking, moved, records.values, kinds, self.meter.used + SHARE * left)
+            named = {name: row for name, row in finite.items() if name.startswith(NAMED)}
+            try_bridges(asking, moved, records, named, self.meter.used + SHARE * left)
+            try_gaps(asking, moved, records, kinds, self.meter.used + SHARE * left)
             try_rarities(asking, moved, records, self.meter.used + SHARE * left)
         if asking.adjacency is not Adjacency.REPLACE_ONE:
             kinds = {name: finite[name] for name in MANY if name in finite}

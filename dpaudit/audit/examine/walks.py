@@ -320,9 +320,11 @@ Shared = list[tuple[Any, Any]]
 
 
 def shared(program: Program) -> Shared:
-    """What the modules and classes of a program hold that can change, and what is in it now."""
+    """What a program and its modules and classes hold that can change, and what is in it now."""
     kinds = [kind for kind in type(program).__mro__ if _own(kind.__module__)]
     held = [value for one in (*_modules(program), *kinds) for value in vars(one).values()]
+    # A copy of a program shares the closures of its functions.
+    held += [value for _, value in reachable(program)]
     return [(one, copy.copy(one)) for one in held if isinstance(one, (list, dict, set))]
 
 
