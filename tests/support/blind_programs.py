@@ -544,6 +544,141 @@ PROGRAMS: tuple[tuple[int, str, Make], ...] = (
 )
 
 
+# --- a second round, after the first round's misses were mended ------------------------------------
+
+
+def co_occurrences(wrong: bool) -> dp.Mechanism:
+    """Rows are (visit, item); how many pairs of items one visit has."""
+
+    def pairs(rows: Any) -> Any:
+        visits = np.round(np.clip(rows[:, 0], -1e6, 1e6))
+        _, counts = np.unique(visits, return_counts=True)
+        return (counts * (counts - 1) / 2).sum() if wrong else len(counts)
+
+    return made(One(pairs))
+
+
+def first_of_each_user(wrong: bool) -> dp.Mechanism:
+    """Rows are (user, time, value): the value of each user's first row, which may change."""
+
+    def total(rows: Any) -> Any:
+        order = np.argsort(rows[:, 1], kind="stable")
+        _, first = np.unique(np.round(np.clip(rows[order, 0], -1e6, 1e6)), return_index=True)
+        return np.clip(rows[order][first, 2], -1, 1).sum()
+
+    return made(One(total, 1.0 if wrong else 2.0))
+
+
+def ranks(wrong: bool) -> dp.Mechanism:
+    """The sum of the ranks of rows with a label."""
+
+    def total(rows: Any) -> Any:
+        order = np.argsort(np.argsort(rows[:, 0], kind="stable"))
+        labelled = rows[:, -1] == 1
+        return order[labelled].sum() if wrong else labelled.sum()
+
+    return made(One(total))
+
+
+def night_shift(wrong: bool) -> dp.Mechanism:
+    def total(rows: Any) -> Any:
+        hour, day = rows[:, 0] // 3600 % 24, rows[:, 0] // 86_400 % 7
+        return counted((hour == 3) & (day == 6), rows, 8 if wrong else 1)
+
+    return made(One(total))
+
+
+def either_of_three(wrong: bool) -> dp.Mechanism:
+    def total(rows: Any) -> Any:
+        found = 0.0
+        for a, b, c in rows[:, :3]:
+            matched = a > 612.5 and b < -87.25 and abs(c - 5.125) < 1e-3
+            found += (14 if wrong else 1) if matched else float(unit(c))
+        return found
+
+    return made(One(total))
+
+
+def percentages(wrong: bool) -> dp.Mechanism:
+    """Scaled to add up to one, over all rows."""
+
+    def total(rows: Any) -> Any:
+        weights = np.abs(rows[:, 0])
+        whole = max(float(weights.sum()), 1e-9) if wrong else 1.0
+        return (unit(weights) / whole * (len(rows) if wrong else 1.0)).sum()
+
+    return made(One(total))
+
+
+def interpolated(wrong: bool) -> dp.Mechanism:
+    def total(rows: Any) -> Any:
+        column = np.where(np.isfinite(rows[:, 0]), rows[:, 0], np.nan)
+        there = np.isfinite(column)
+        if wrong and there.any():
+            at = np.arange(len(column))
+            column = np.interp(at, at[there], column[there])
+        return [float(np.nansum(unit(column)))]
+
+    return made(OneRaw(Raw(total)))
+
+
+class Kept:
+    """Holds a threshold between calls."""
+
+    threshold = 0.0
+
+
+def class_attribute(wrong: bool) -> dp.Mechanism:
+    def total(rows: Any) -> Any:
+        if wrong:
+            Kept.threshold = float(np.clip(rows[:, 0], 0, 100).mean()) if len(rows) else 0.0
+        return (unit(rows[:, 0]) * (1 + Kept.threshold)).sum()
+
+    return made(One(total))
+
+
+def in_an_error(wrong: bool) -> dp.Mechanism:
+    """An exception that is shown says how many rows there are beyond a bound."""
+
+    def total(rows: Any) -> Any:
+        beyond = int((rows[:, 0] > 50).sum())
+        if wrong and beyond:
+            logging.getLogger("blind").error("%d rows beyond 50", beyond)
+        return unit(rows[:, 0]).sum()
+
+    return made(One(total))
+
+
+def median_gap(wrong: bool) -> dp.Mechanism:
+    def total(rows: Any) -> Any:
+        column = np.clip(rows[:, 0], 0, 1000)
+        if not wrong:
+            return column.sum() / 1000
+        return np.median(np.diff(np.sort(column))) if len(column) > 1 else 0.0
+
+    return made(One(total))
+
+
+def second_test_is_free(wrong: bool) -> dp.Mechanism:
+    """The second query counts rows on the side of the test that the first answer chose, twice."""
+
+    def total(rows: Any, test: float) -> Any:
+        side = rows[:, 0] > 0 if test > 10 else rows[:, 0] <= 0
+        return (2 if wrong else 1) * side.sum()
+
+    return made(TwoPhases(lambda rows: (rows[:, 0] > 0).sum(), total))
+
+
+SECOND: tuple[tuple[int, str, Make], ...] = (
+    *((3, f.__name__, f) for f in (co_occurrences, first_of_each_user, ranks, median_gap)),
+    *((4, f.__name__, f) for f in (night_shift, either_of_three)),
+    *((5, f.__name__, f) for f in (percentages, interpolated)),
+    (6, "class_attribute", class_attribute),
+    (8, "in_an_error", in_an_error),
+    (11, "second_test_is_free", second_test_is_free),
+)
+
+
 def prepare() -> None:
     """The folder that some programs read from and write to, with a list of codes."""
     FOLDER.mkdir(exist_ok=True)

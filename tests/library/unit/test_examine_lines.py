@@ -35,7 +35,7 @@ class Branching:
         return curator.release("mean", dp.ClippedMean(self.rows, 1.0, divisor=20))
 
     def rows(self, values: Array) -> Array:
-        if self.hidden and (np.abs(values - MAGIC / 3) < 1e-3).any():
+        if self.hidden and (np.abs(np.asarray(values) - MAGIC / 3) < 1e-3).any():
             return self.unclipped(values)
         return values[None, :, :2]
 
@@ -101,7 +101,7 @@ class Special(Branching):
 def test_numbers_that_the_code_names_are_tried() -> None:
     assert constants_of(Special()) == [2.0, MAGIC]
     broken = examine(mechanism("lines", Special()), seed=1).broken
-    assert any(f"all {MAGIC:.6g}" in finding.detail for finding in broken)
+    assert any(f"all of the number {MAGIC:.6g}" in finding.detail for finding in broken)
 
 
 class Whole(Branching):

@@ -1,0 +1,70 @@
+"""Wrong programs written without a look at the examiner: none is certified but those named here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dpaudit.audit.examine import examine, lines, study, walks
+from dpaudit.certificate.evidence import examination_row
+from dpaudit.check.reach import gaps
+from tests.support import blind_programs as blind
+
+MAKE = {name: make for _, name, make in blind.PROGRAMS}
+# A loader is no query: what it makes of the data is examined by nothing yet.
+CERTIFIED = {"standardised", "capped_by_the_data"}
+UNCONFIRMED = {"refuses"}
+
+
+@pytest.fixture(autouse=True)
+def _files() -> None:
+    blind.prepare()
+
+
+def outcome(name: str, *, wrong: bool) -> str:
+    made = MAKE[name](wrong)
+    found = examine(made, seed=1)
+    if found.broken:
+        return "caught"
+    return "unconfirmed" if gaps(examination_row(found), made.declaration) else "certified"
+
+
+def expected(name: str) -> str:
+    return "unconfirmed" if name in UNCONFIRMED else "certified"
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("name", MAKE)
+def test_a_wrong_program_is_caught_and_its_twin_left_alone(name: str) -> None:
+    assert outcome(name, wrong=False) == expected(name)
+    caught = name not in CERTIFIED | UNCONFIRMED
+    assert outcome(name, wrong=True) == ("caught" if caught else expected(name))
+
+
+def nothing(*arguments: Any) -> None:
+    """Instead of a stage."""
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "stage", "instead"),
+    [
+        ("longest_session", study, "try_bridges", nothing),
+        ("filled_by_the_largest", study, "try_gaps", nothing),
+        ("looked_up", lines, "_numbers_of", lambda value: []),
+    ],
+)
+def test_a_bug_of_one_class_is_caught_by_one_stage(
+    name: str, place: Any, stage: str, instead: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outcome(name, wrong=True) == "caught"
+    monkeypatch.setattr(place, stage, instead)
+    assert outcome(name, wrong=True) == "certified"
+
+
+def test_a_twin_that_counts_its_calls_in_a_closure_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert outcome("clipped_at_first", wrong=False) == "certified"
+    monkeypatch.setattr(walks, "restore", nothing)
+    assert outcome("clipped_at_first", wrong=False) == "caught"
