@@ -544,7 +544,7 @@ PROGRAMS: tuple[tuple[int, str, Make], ...] = (
 )
 
 
-# --- a second round, after the first round's misses were mended ------------------------------------
+# --- a second round, after the first round's misses were mended -----------------------------------
 
 
 def co_occurrences(wrong: bool) -> dp.Mechanism:
