@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -90,12 +91,11 @@ class Statistic:
             raise InvalidParameter(
                 f"Statistic.columns: {len(self.columns)} names for rows of shape {rows.shape[1:]}"
             )
-        try:
-            library = import_module(self.frame)
-        except ImportError:
+        if find_spec(self.frame) is None:
             raise InvalidParameter(
                 f"Statistic: frame={self.frame!r} needs the library: pip install {self.frame}"
-            ) from None
+            )
+        library = import_module(self.frame)
         return library.DataFrame({name: rows[:, k] for k, name in enumerate(self.columns)})
 
 
