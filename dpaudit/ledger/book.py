@@ -49,7 +49,7 @@ class LedgerUnavailable(DpauditError):
 
 
 class LedgerRefused(DpauditError):
-    """A release that a ledger cannot take: of another unit or schema, or charged before."""
+    """A release that a ledger cannot take: of another unit or adjacency, or charged before."""
 
 
 class NoLedger(LedgerUnavailable):
@@ -184,7 +184,6 @@ class Ledger:
         cost: Amounts,
         release: str,
         title: str,
-        schema: str | None = None,
     ) -> Amounts:
         """Whether a charge would be taken now; nothing is written.
 
@@ -194,7 +193,7 @@ class Ledger:
         with self._reading() as connection:
             row = self._known(connection, name)
             balance = self._balance(connection, row)
-            self._check(connection, balance, (entity, scope, schema), release, title)
+            self._check(connection, balance, (entity, scope), release, title)
             return balance.terms.after(balance.spent, cost, f"{name}: {title}")
 
     def charge(
@@ -211,8 +210,10 @@ class Ledger:
         """Charge a release, durably, before its data are touched.
 
         ``release``: what names it for good, such as a digest of its plan; it is charged once.
-        Errors: BudgetExceeded where it does not fit; LedgerRefused where the data set, its unit,
-        its adjacency or its schema is another one, or the release was charged before;
+        ``schema``: the digest of its public schema, noted with the charge.  Every schema of a data
+        set shares its account, because a charge bounds what all rows of a unit can change.
+        Errors: BudgetExceeded where it does not fit; LedgerRefused where the data set, its unit or
+        its adjacency is another one, or the release was charged before;
         InvalidParameter for a cost that is no privacy loss; LedgerBroken where the entries so far
         do not add up; LedgerUnavailable where the database cannot be written.  Nothing is charged
         then.
@@ -221,7 +222,7 @@ class Ledger:
         with self._writing() as connection:
             row = self._known(connection, name, locked=True)
             balance = self._balance(connection, row)
-            self._check(connection, balance, (entity, scope, schema), release, title)
+            self._check(connection, balance, (entity, scope), release, title)
             spent = balance.terms.after(balance.spent, cost, f"{name}: {title}")
             body = {
                 "kind": CHARGED,
@@ -231,6 +232,7 @@ class Ledger:
                 "declaration": declaration,
                 "cost": [encode_number(a) for a in cost],
                 "spent": [encode_number(a) for a in spent],
+                **({} if schema is None else {"schema": schema}),
             }
             entry = self._append(connection, row, body, release, spent=_amounts(spent))
         self._walked[name] = State(
@@ -297,11 +299,11 @@ class Ledger:
         self,
         connection: Any,
         balance: State,
-        asked: tuple[str, Scope, str | None],
+        asked: tuple[str, Scope],
         release: str,
         title: str,
     ) -> None:
-        entity, scope, schema = asked
+        entity, scope = asked
         name, terms = balance.name, balance.terms
         if name_key(entity) != name_key(terms.entity) or scope.unit is not terms.scope.unit:
             raise LedgerRefused(
@@ -312,11 +314,6 @@ class Ledger:
             raise LedgerRefused(
                 f"{name}: its data sets differ by {terms.scope.adjacency}, the release's by "
                 f"{scope.adjacency}; losses under different adjacencies do not add up"
-            )
-        if terms.schema is not None and schema != terms.schema:
-            raise LedgerRefused(
-                f"{name}: the public schema is not the one this budget was opened for "
-                f"({terms.schema[:12]}, now {str(schema)[:12]}); open another account"
             )
         before = dict(self._of(connection, name, release))
         if RELEASED in before:

@@ -46,7 +46,8 @@ class Terms:
     ``entity``: what one unit is, in words; releases and ledger must name the same.  ``guarantee``:
     what the budget promises, None where it is only its caps (Renyi divergences at some orders).
     ``method``, ``orders``, ``caps``, ``units``: the sums, and the most that each may come to.
-    ``schema``: the digest of the public schema; None accepts any.
+    ``schema``: the digest of the public schema of the plan that opened the account, if one did;
+    releases of other schemas of the data set are charged here too.
     Errors: InvalidParameter for caps that are no privacy losses, or fewer or more than the sums.
     """
 

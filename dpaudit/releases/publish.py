@@ -554,7 +554,6 @@ def admitted(ledger: Ledger, plan: Plan) -> Amounts:
         cost_of(ledger, plan),
         release.digest,
         release.title,
-        release.schema.digest,
     )
 
 

@@ -322,14 +322,20 @@ def test_ledgers_that_are_missing_or_of_another_data_set_are_refused(folder: Pat
     assert "it has no account of 'people' (it has: houses)" in found.output
 
 
-def test_an_account_of_another_schema_refuses_a_changed_plan(folder: Path) -> None:
+def test_every_schema_of_a_data_set_is_charged_to_its_one_account(folder: Path) -> None:
+    """A cap of 2.5 takes two releases of epsilon 1, whatever form their schemas have."""
     cap = ("--epsilon", "2.5", "--delta", "1e-5", "--plan", str(folder / "plan.toml"))
     assert opened(folder, *cap).exit_code == 0
-    changed = PLAN.replace("upper = 100", "upper = 120")
-    (folder / "plan.toml").write_text(changed)
-    found = release(folder)
-    assert found.exit_code == 2
-    assert "the public schema is not the one this budget was opened for" in found.output
+    forms = [("upper = 100", "upper = 120"), ("rows = 2", "rows = 1"), ('["f", "m"]', '["m", "f"]')]
+    for year, form in enumerate(forms):
+        plan = PLAN.replace(*form).replace("2026", str(2027 + year))
+        (folder / "plan.toml").write_text(plan)
+        found = release(folder, f"out{year}")
+        assert found.exit_code == (0 if year < 2 else 2), found.output
+    assert "epsilon does not fit" in found.output
+    ledger = ledgers.open_ledger(folder / "ledger.sqlite")
+    charged = [entry.body["schema"] for entry in ledger.entries("people") if "cost" in entry.body]
+    assert len(set(charged)) == 2
 
 
 def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
