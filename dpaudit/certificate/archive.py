@@ -11,6 +11,7 @@ import io
 import re
 import stat
 import tempfile
+import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +21,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dpaudit.certificate.certify import environment
-from dpaudit.check.file import read
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html
 from dpaudit.report.say import LANGUAGES
 from dpaudit.sign import Signed, envelope_of
 from dpaudit.sign.bundle import bundle_of
+from dpaudit.storage.evidence import Evidence
 
 SUMS, README, SCHEMA = "SHA256SUMS", "README.txt", "certificate_schema.json"
 CERTIFICATE, PUBLISHED, PLAN, PAGES = "certificate", "published", "plan", "pages"  # folders
@@ -44,9 +45,27 @@ class Archive:
     ``published``: the folder of the output's files; None where it has none.
     """
 
+    folder: Path
     certificate: Path
     published: Path | None
     faults: tuple[str, ...]
+
+    def compared(
+        self, certificate: Json, signed: tuple[Signed, ...]
+    ) -> tuple[list[str], list[str]]:
+        """The names of the files that follow from the certificate, and of those that do not.
+
+        ``signed``: the signatures, which pages show.  Pages of another version do not follow.
+        """
+        made = _rendered(self.certificate.stem, certificate, signed)
+        same: list[str] = []
+        other: list[str] = []
+        for path in _files(self.folder):
+            name = path.relative_to(self.folder).as_posix()
+            if name.startswith((f"{CERTIFICATE}/", f"{PUBLISHED}/")) or name == SUMS:
+                continue
+            (same if made.get(name) == path.read_bytes() else other).append(name)
+        return same, other
 
 
 def is_archive(path: Path) -> bool:
@@ -55,7 +74,7 @@ def is_archive(path: Path) -> bool:
 
 
 def archive_of(
-    file: Path,
+    file: Evidence,
     certificate: Json,
     signed: tuple[Signed, ...],
     published: Mapping[str, bytes],
@@ -63,26 +82,30 @@ def archive_of(
 ) -> bytes:
     """The archive of a certificate that verifies, with its pages in every language.
 
-    ``file``: where it is; its signatures, time stamps and sigstore's bundle lie beside it.
+    ``file``: as it was verified; its signatures, time stamps and sigstore's bundle lie beside it.
     ``signed``: the signatures, for the pages.  ``published``: the output's files, by name.
     The same files give the same bytes.
-    Errors: CertificateRejected for a file that cannot be read, or another than was verified.
     """
-    contents = {f"{CERTIFICATE}/{file.name}": read(file).content}
-    for beside in (envelope_of(file), bundle_of(file)):
+    contents = {f"{CERTIFICATE}/{file.path.name}": file.content}
+    for beside in (envelope_of(file.path), bundle_of(file.path)):
         if beside.is_file():
             contents[f"{CERTIFICATE}/{beside.name}"] = beside.read_bytes()
-    for spoken in LANGUAGES:
-        page = render_html(certificate, signed, spoken=spoken)
-        contents[f"{PAGES}/{file.stem}.{spoken}.html"] = page.encode()
+    contents |= _rendered(file.path.stem, certificate, signed)
     contents |= {f"{PUBLISHED}/{name}": content for name, content in published.items()}
     if plan is not None:
         contents[f"{PLAN}/{plan[0]}"] = plan[1]
-    schema = Path(__file__).parents[1] / SCHEMA
-    contents[SCHEMA] = schema.read_bytes()
-    contents[README] = _readme(file, certificate, sorted(contents)).encode()
+    contents[README] = _readme(file.path, certificate, sorted(contents)).encode()
     sums = "".join(f"{sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
     return _zipped({**contents, SUMS: sums.encode()})
+
+
+def _rendered(stem: str, certificate: Json, signed: tuple[Signed, ...]) -> dict[str, bytes]:
+    """The files of an archive that follow from its certificate: the pages, and the schema."""
+    pages = {
+        f"{PAGES}/{stem}.{spoken}.html": render_html(certificate, signed, spoken=spoken).encode()
+        for spoken in LANGUAGES
+    }
+    return {**pages, SCHEMA: (Path(__file__).parents[1] / SCHEMA).read_bytes()}
 
 
 @contextmanager
@@ -104,14 +127,19 @@ def _unpack(path: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(path) as source:
             entries = source.infolist()
-            names = [entry.filename for entry in entries]
+            taken: set[str] = set()
             if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST:
                 raise CertificateRejected(
                     f"{path}: more than {MOST_FILES} files or {LARGEST} bytes"
                 )
             for entry in entries:
-                if not _is_plain(entry) or names.count(entry.filename) > 1:
-                    raise CertificateRejected(f"{path}: {entry.filename[:80]!r} is no plain file")
+                # Some file systems and programs take names for one that differ in case alone.
+                name = unicodedata.normalize("NFKC", entry.filename).casefold()
+                if not _is_plain(entry) or name in taken:
+                    raise CertificateRejected(
+                        f"{path}: {entry.filename[:80]!r} is no plain file of a name of its own"
+                    )
+                taken.add(name)
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(entry) as stream:
@@ -121,16 +149,21 @@ def _unpack(path: Path, folder: Path) -> None:
                         f"{path}: {entry.filename[:80]!r} is larger than said"
                     )
                 target.write_bytes(content)
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        # RuntimeError: an encrypted entry.
-        raise CertificateRejected(f"{path}: not read as an archive ({error})") from None
+    except CertificateRejected:
+        raise
+    except Exception as error:  # noqa: BLE001  (each method of compression has errors of its own)
+        raise CertificateRejected(
+            f"{path}: not read as an archive ({type(error).__name__}); ask for it again"
+        ) from None
 
 
 def _is_plain(entry: zipfile.ZipInfo) -> bool:
     place = PurePosixPath(entry.filename)
     kind = stat.S_IFMT(entry.external_attr >> 16)
     inside = not place.is_absolute() and ".." not in place.parts and "\\" not in entry.filename
-    return inside and not entry.is_dir() and kind in (0, stat.S_IFREG)
+    # "a//b" and "a/./b" are names of the file a/b too.
+    spelled = str(place) == entry.filename and entry.filename.isprintable()
+    return inside and spelled and not entry.is_dir() and kind in (0, stat.S_IFREG)
 
 
 def _archive(path: Path, folder: Path) -> Archive:
@@ -142,7 +175,9 @@ def _archive(path: Path, folder: Path) -> Archive:
             "which `dpaudit archive` makes"
         )
     published = folder / PUBLISHED
-    return Archive(found[0], published if published.is_dir() else None, tuple(_faults(folder)))
+    return Archive(
+        folder, found[0], published if published.is_dir() else None, tuple(_faults(folder))
+    )
 
 
 def _faults(folder: Path) -> Iterator[str]:
@@ -159,11 +194,7 @@ def _faults(folder: Path) -> Iterator[str]:
             yield f"{SUMS}: no line of a digest and a name: {line[:80]!r}"
         else:
             listed[found[2]] = found[1]
-    there = {
-        one.relative_to(folder).as_posix(): one
-        for one in sorted(folder.rglob("*"))
-        if not one.is_dir()
-    }
+    there = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     for name, digest in listed.items():
         if name not in there:
             yield f"{name}: missing from the archive"
@@ -171,6 +202,10 @@ def _faults(folder: Path) -> Iterator[str]:
             yield f"{name}: altered since the archive was made (another SHA-256)"
     for name in there.keys() - listed.keys() - {SUMS}:
         yield f"{name}: not of this archive"
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
 
 
 def _zipped(contents: Mapping[str, bytes]) -> bytes:
@@ -241,7 +276,8 @@ HOW TO CHECK IT WITH DPAUDIT
   It compares every file with its digest, derives every number of the certificate again from the
   theorems that it names, and compares the published tables cell by cell. Nothing in the archive
   is run. `--key NAME=FILE` asks for a signature, `--authority FILE` for a time stamp. Fields that
-  nobody can derive from the files are listed as "not checked".
+  nobody can derive from the files are listed as "not checked". Files that it cannot make again
+  from the certificate, such as pages of another version, are listed as "on trust".
 
 WITH WHAT IT WAS MADE
   The archive and its pages: dpaudit {dpaudit}, Python {python}, {platform},

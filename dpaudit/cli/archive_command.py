@@ -52,7 +52,7 @@ def archive(
     from dpaudit.certificate.rendering import signed_by
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import write_new
 
     (one,) = verify_files([read(file)])
     certificate = one.certificate
@@ -60,8 +60,14 @@ def archive(
     outputs = _outputs(file, certificate, published)
     planned = None if plan is None else (plan.name, _plan(plan, certificate))
     target = out or file.with_suffix(".zip")
-    content = archive_of(file, certificate, signed, outputs, planned)
-    write_atomically(target, content)
+    content = archive_of(one.file, certificate, signed, outputs, planned)
+    try:
+        write_new(target, content)
+    except FileExistsError:
+        if not target.is_file() or target.read_bytes() != content:
+            raise InvalidParameter(
+                f"{target}: there is another file of this name; give another with --out"
+            ) from None
     digest = sha256(content).hexdigest()
     if as_json:
         echo_json({"file": str(target), "sha256": digest, "published": sorted(outputs)})

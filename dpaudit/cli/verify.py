@@ -23,6 +23,8 @@ from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 if TYPE_CHECKING:
     from dpaudit.certificate.archive import Archive
+    from dpaudit.certificate.rendering import Signers
+    from dpaudit.check.process import Verified
 
 # Weakest first: a certificate passes if its verdict is at least as strong as the required one.
 VERDICTS = (
@@ -188,6 +190,9 @@ def verify(
 
                 found = differences(one.certificate, one.file.path, folder)
                 missing += [("required", text) for text in found]
+            if archive is not None:
+                row, lacking = _of_archive(row, archive, one, signers, compared=folder is not None)
+                missing += [("required", text) for text in lacking]
             refused = [] if rules is None else rules.refusals(row, one.certificate)
             missing += [("policy", text) for text in refused]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
@@ -202,6 +207,32 @@ def _archive(path: Path, unpacked: ExitStack) -> Archive | None:
     from dpaudit.certificate.archive import is_archive, opened
 
     return unpacked.enter_context(opened(path)) if is_archive(path) else None
+
+
+def _of_archive(
+    row: Mapping[str, Any],
+    archive: Archive,
+    one: Verified,
+    signers: Signers,
+    *,
+    compared: bool,
+) -> tuple[dict[str, Any], list[str]]:
+    """The row with what an archive's other files are worth, and the files that it lacks.
+
+    ``compared``: whether published files were compared.
+    """
+    from dpaudit.certificate.rendering import signed_by
+
+    run = one.certificate["predicate"]["run"]
+    output = None if run is None else run["output"]
+    lacking = [] if output is None or compared else [f"{output['name'][:80]!r}: not in the archive"]
+    same, other = archive.compared(one.certificate, signed_by(one.file, signers, one.certificate))
+    confirmed = [*row["confirmed"], *([f"made of the certificate: {', '.join(same)}"] * bool(same))]
+    trusted = [
+        f"{name}: by its digest in the archive alone, which whoever made the archive chose"
+        for name in other
+    ]
+    return {**row, "confirmed": confirmed, "on_trust": [*row["on_trust"], *trusted]}, lacking
 
 
 def _number(text: str | None, name: str) -> Fraction | None:

@@ -171,6 +171,89 @@ def test_new_sums_do_not_hide_another_output(
     assert verified(path)["missing"] == []
 
 
+def summed(contents: dict[str, bytes]) -> None:
+    """Sums of the contents, as whoever alters an archive can make them."""
+    del contents[SUMS]
+    lines = [f"{sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents)]
+    contents[SUMS] = "".join(lines).encode()
+
+
+def test_a_page_that_says_something_else_is_not_confirmed(made: Path, tmp_path: Path) -> None:
+    """Although its digest is in the sums; nor is a README, which nobody can make again."""
+
+    def forge(contents: dict[str, bytes]) -> None:
+        contents["pages/model.en.html"] = b"<h1>epsilon = 0.001</h1>"
+        summed(contents)
+
+    key = ("--key", f"Ann={made / 'key.pub'}")
+    (same,) = (text for text in verified(made / "model.zip", *key)["confirmed"] if "pages/" in text)
+    assert same.count(".html") == 3
+    row = verified(changed(made / "model.zip", tmp_path / "a.zip", forge), *key)
+    trusted = [text.partition(":")[0] for text in row["on_trust"] if "by its digest" in text]
+    assert trusted == ["README.txt", "pages/model.en.html"]
+    assert not any("model.en.html" in text for text in row["confirmed"])
+
+
+def test_an_archive_without_the_output_of_its_certificate_is_refused(
+    made: Path, tmp_path: Path
+) -> None:
+    def strip(contents: dict[str, bytes]) -> None:
+        del contents["published/model.npz"]
+        summed(contents)
+
+    path = changed(made / "model.zip", tmp_path / "a.zip", strip)
+    assert verified(path, code=14)["missing"] == ["'model.npz': not in the archive"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "model.npz").write_bytes(b"a model")
+    assert verified(path, "--published", tmp_path / "out")["passed"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("certificate//model.json", "certificate/./model.json", "./certificate/model.json"),
+        *("Certificate/Model.JSON", "pages/\x1b[2J", "pages/a\nb", "pages/\u202elmth", ""),
+    ],
+)
+def test_a_file_has_one_name_that_can_be_read(name: str, made: Path, tmp_path: Path) -> None:
+    """A second name of a file would be read instead of it by dpaudit, or by another program."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(made / "model.zip") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for each, content in [*contents.items(), (name, contents["certificate/model.json"])]:
+            archive.writestr(zipfile.ZipInfo(each), content)
+    found = run("verify", path)
+    assert (found.exit_code, "no plain file" in found.output) == (1, True), found.output
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_bytes_are_refused(method: int, made: Path, tmp_path: Path) -> None:
+    """By every method of compression, each of which has errors of its own."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("certificate/model.json", (made / "model.json").read_bytes())
+    content = bytearray(path.read_bytes())
+    content[60:100] = bytes(byte ^ 0xFF for byte in content[60:100])
+    path.write_bytes(content)
+    found = run("verify", path)
+    assert (found.exit_code, "not read as an archive" in found.output) == (1, True), found.output
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.json.dsse", "model.npz", "other.zip"])
+def test_an_archive_replaces_no_other_file(name: str, made: Path, tmp_path: Path) -> None:
+    """Neither the certificate that it is made of, nor anything else; itself it may."""
+    for each in ("model.json", "model.json.dsse", "model.npz"):
+        shutil.copy(made / each, tmp_path)
+    (tmp_path / "other.zip").write_bytes(b"an earlier one")
+    before = (tmp_path / name).read_bytes()
+    command = ("archive", tmp_path / "model.json", "--out")
+    found = run(*command, tmp_path / name)
+    assert (found.exit_code, "there is another file" in found.output) == (2, True), found.output
+    assert (tmp_path / name).read_bytes() == before
+    assert [run(*command, tmp_path / "new.zip").exit_code for _ in range(2)] == [0, 0]
+
+
 @pytest.mark.parametrize(
     "name", ["../outside", "/outside", "a/../../outside", "back\\slash", "folder/"]
 )
