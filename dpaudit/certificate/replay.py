@@ -21,13 +21,15 @@ COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "ro
 class Command:
     """What a certificate says made it; ``targets`` is empty for every mechanism of a project.
 
-    ``shape``: of the records that the mechanism was made for, if not for its own.
+    ``shape``: of the records that the mechanism was made for, if not for its own; ``values``: what
+    its free parameters were set to, as ``KEY=VALUE``.
     """
 
     targets: tuple[str, ...]
     seed: int
     trials: int | None
     shape: str | None = None
+    values: tuple[str, ...] = ()
 
     @property
     def planned(self) -> bool:
@@ -53,18 +55,27 @@ def command_of(certificate: Mapping[str, Any]) -> Command:
     except (ValueError, IndexError):
         raise refused from None
     targets = words[: words.index("--seed")] if "--seed" in words else []
-    shape = None
-    if "--shape" in targets:
-        *targets, option, shape = targets
-        if option != "--shape":
-            raise refused
+    targets, shape, values = _made_for(targets, refused)
     names = [] if targets == ["--all"] else targets
     plain = all(name.removeprefix("catalogue:").isidentifier() for name in names)
     plain |= len(names) == 1 and names[0].endswith(PLAN)
     seed = options["--seed"]
     if (program, verb) != ("dpaudit", "certify") or not (targets and plain) or seed is None:
         raise refused
-    return Command(tuple(names), seed, options["--trials"], shape)
+    return Command(tuple(names), seed, options["--trials"], shape, values)
+
+
+def _made_for(
+    words: list[str], refused: CertificateRejected
+) -> tuple[list[str], str | None, tuple[str, ...]]:
+    """The targets of a command, ``--shape`` and the values of ``--set``, which stand at its end."""
+    if "--shape" not in words:
+        return words, None, ()
+    place = words.index("--shape")
+    shape, *rest = words[place + 1 :] or [""]
+    if not shape or len(rest) % 2 or set(rest[::2]) - {"--set"}:
+        raise refused
+    return words[:place], shape, tuple(rest[1::2])
 
 
 def differences(

@@ -34,6 +34,7 @@ from dpaudit.check.file import read
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.parameters import in_words, shown
 from dpaudit.errors import (
     Disagreement,
     DpauditError,
@@ -91,8 +92,12 @@ class Written:
     head: str | None
 
 
-def for_records(order: Order, records: Records, name: str) -> Order:
+def for_records(
+    order: Order, records: Records, name: str, values: Mapping[str, Any] | None = None
+) -> Order:
     """The order for these records, of which its declaration knows the shape alone.
+
+    ``values``: of its free parameters, the others as they ship.
 
     Their number too is left out under add_remove.  A suite made for the mechanism's own data goes
     where the program changes.  Nothing is evaluated: its own held-out rows say nothing here.
@@ -102,7 +107,7 @@ def for_records(order: Order, records: Records, name: str) -> Order:
     """
     count = None if order.mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
     row = tuple(records.values.shape[1:])
-    made = order if order.mechanism.for_shape is None else of_shape(order, count, row)
+    made = order if order.mechanism.for_shape is None else of_shape(order, count, row, values)
     setting = replace(made.mechanism.setting, data=name)
     if order.root == "catalogue":
         notes = (f"{AUTHORS}: {text}" for text in setting.uncovered)
@@ -115,9 +120,15 @@ def for_records(order: Order, records: Records, name: str) -> Order:
     return replace(made, mechanism=mechanism)
 
 
-def of_shape(order: Order, count: int | None, row: tuple[int, ...]) -> Order:
-    """The order for other records of this shape, without data.
+def of_shape(
+    order: Order,
+    count: int | None,
+    row: tuple[int, ...],
+    values: Mapping[str, Any] | None = None,
+) -> Order:
+    """The order for other records of this shape, without data, at values of its free parameters.
 
+    Its certificate states the value of every free parameter.
     Errors: InvalidParameter for a mechanism that says nothing of other shapes; those of its hook.
     """
     hook = order.mechanism.for_shape
@@ -125,7 +136,15 @@ def of_shape(order: Order, count: int | None, row: tuple[int, ...]) -> Order:
         raise InvalidParameter(
             f"{order.mechanism.name}: it has no for_shape, so it is the same for every shape"
         )
-    return replace(order, mechanism=replace(hook(count, row), records=None), suite=None)
+    made = hook(count, row, **(values or {}))
+    stated = in_words(hook, values or {})
+    setting = replace(made.setting, notes=(*made.setting.notes, *([stated] if stated else [])))
+    return replace(order, mechanism=replace(made, records=None, setting=setting), suite=None)
+
+
+def set_words(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words of a command that set these values."""
+    return tuple(word for key in values for word in ("--set", f"{key}={shown(values[key])}"))
 
 
 def read_shape(text: str) -> tuple[int | None, tuple[int, ...]]:
@@ -143,9 +162,16 @@ def shape_text(mechanism: Mechanism, records: Records) -> str:
 
 
 def train(
-    order: Order, records: Records, out: Path, options: Options, account: Account | None = None
+    order: Order,
+    records: Records,
+    out: Path,
+    options: Options,
+    account: Account | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Written:
     """Run an order's mechanism once on these records; ``out`` is the .npz file of its output.
+
+    ``values``: of the mechanism's free parameters; the others are as they ship.
 
     ``options`` must have no seed: the noise is the operating system's.  The audits' seed is drawn
     once, and kept beside ``out`` until all is written.
@@ -157,13 +183,14 @@ def train(
     """
     if options.seed is not None:
         raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
-    made = for_records(order, records, out.stem)
+    values = values or {}
+    made = for_records(order, records, out.stem, values)
     rehearse(made.mechanism, records)
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
     if order.mechanism.for_shape is not None:
-        targets = (*targets, "--shape", shape)
-    run = _Run(made.mechanism, out, account, shape)
+        targets = (*targets, "--shape", shape, *set_words(values))
+    run = _Run(made.mechanism, out, account, " ".join([shape, *set_words(values)]))
     seed = run.begin()
     if not run.certified():
         store = out.with_name(f".{out.stem}.audits")
@@ -251,7 +278,7 @@ class _Run:
 
     @property
     def identity(self) -> str:
-        """A digest of what is run and on records of which shape; nothing of the records."""
+        """A digest of what is run, at which values, on which shape; nothing of the records."""
         return digest(
             {
                 "name": self.mechanism.name,

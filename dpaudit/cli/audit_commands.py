@@ -21,6 +21,7 @@ from dpaudit.cli.commands import (
     field_option,
     quiet,
     resolve_target,
+    set_option,
 )
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
@@ -125,6 +126,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     "--shape",
     help="Certify TARGETS for records of this shape, such as 500,11, without a run on data.",
 )
+@set_option("With --shape: a free parameter's value; `dpaudit show` lists them.  May be repeated.")
 @field_option
 @as_json_option
 def certify(
@@ -133,6 +135,7 @@ def certify(
     everything: bool,
     out: Path,
     shape: str | None,
+    values: tuple[str, ...],
     stated: tuple[str, ...],
     as_json: bool,
     **given: Any,
@@ -166,13 +169,12 @@ def certify(
         _certify_all(given, out, fields_given(stated), as_json=as_json)
     ordered = partial(order_of, stated=fields_given(stated))
     make: Callable[[str], Order] = ordered
+    if values and shape is None:
+        raise click.UsageError("--set: give --shape too, the records that it is certified for.")
     if shape is not None:
-        from dpaudit.certificate.training import of_shape, read_shape
-
-        made_for = read_shape(shape)
 
         def make(target: str) -> Order:
-            return of_shape(ordered(target), *made_for)
+            return shaped(ordered(target), shape, values)
 
     given["keep"] = publish.keeper(out)
     with terminal.progress() as report_progress, quiet():
@@ -180,7 +182,8 @@ def certify(
         _raise_alone(targets, failed)
         _distinct(orders)
         writable(out)
-        named = targets if shape is None else (*targets, "--shape", shape)
+        words = tuple(word for text in values for word in ("--set", text))
+        named = targets if shape is None else (*targets, "--shape", shape, *words)
         run = plan(orders, _options(named, given, out / ".audits", report_progress))
         results = [*publish.certify_each(run, out, keep=False), *failed]
     done = [one for one in results if isinstance(one, publish.Finished)]
@@ -369,6 +372,19 @@ def _certify_all(
     else:
         _show_all(results, index)
     sys.exit(_exit_code(results))
+
+
+def shaped(order: Order, shape: str, given: Sequence[str]) -> Order:
+    """The order for records of a shape, as text, at values ``KEY=VALUE`` of free parameters.
+
+    Errors: InvalidParameter for a shape or a value that the mechanism does not have.
+    """
+    from dpaudit.certificate.training import of_shape, read_shape
+    from dpaudit.curator.parameters import read_values
+
+    mechanism = order.mechanism
+    values = read_values(mechanism.name, mechanism.for_shape, given)
+    return of_shape(order, *read_shape(shape), values)
 
 
 def orders_of(targets: Sequence[str]) -> list[Order]:

@@ -28,6 +28,13 @@ field_option = click.option(
     help="A statement for the certificate, before dpaudit.toml; repeat it for more. "
     "`dpaudit fields` lists the names.",
 )
+
+
+def set_option(help_text: str) -> Callable[[Any], Any]:
+    """``--set KEY=VALUE``, as ``values``: of a mechanism's free parameters."""
+    return click.option("--set", "values", multiple=True, metavar="KEY=VALUE", help=help_text)
+
+
 adjacency_option = click.option(
     "--adjacency",
     type=click.Choice(ADJACENCIES),

@@ -132,9 +132,10 @@ def _holds(row: Row, words: tuple[str, ...]) -> bool:
 @click.option("--calculus", help="pure, approx, zcdp, rdp or gdp; all that apply by default.")
 @as_json_option
 def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> None:
-    """Declaration and derivation of TARGET, each line with its source."""
+    """Declaration and derivation of TARGET, each line with its source, and its free parameters."""
     from dpaudit.accountant.account import Account
     from dpaudit.cli import terminal
+    from dpaudit.curator.parameters import parameters
     from dpaudit.measures.show import latex_document, show_latex, show_text
 
     mechanism = resolve_target(target).mechanism
@@ -149,7 +150,17 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
     derivations = {name: text(step) for name, step in steps.items()}
     if as_json:
         declaration = repr(mechanism.declaration)
-        echo_json({"declaration": declaration, "derivations": derivations, "claims": checks})
+        rows = [
+            {
+                "name": one.name,
+                "default": one.default_text,
+                "unit": one.free.unit,
+                "cost": one.free.cost.value,
+            }
+            for one in parameters(mechanism.for_shape)
+        ]
+        shown = {"declaration": declaration, "derivations": derivations, "claims": checks}
+        echo_json(shown | {"parameters": rows})
     else:
         terminal.derivation(mechanism, derivations, checks)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, field_option, quiet
+from dpaudit.cli.commands import as_json_option, echo_json, field_option, quiet, set_option
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("run")
 @click.argument("target")
+@click.argument("further", nargs=-1, metavar="[KEY=VALUE]...")
+@set_option("A free parameter's value; `dpaudit show TARGET` lists them.  Several may follow.")
 @click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
 @click.option("--out", type=FILE, required=True, help="The .npz file for the output.")
 @click.option(
@@ -42,7 +44,15 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @field_option
 @as_json_option
 def run(
-    target: str, *, data: Path, out: Path, stated: tuple[str, ...], as_json: bool, **given: Any
+    target: str,
+    *,
+    further: tuple[str, ...],
+    values: tuple[str, ...],
+    data: Path,
+    out: Path,
+    stated: tuple[str, ...],
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run TARGET once on the records in --data, and save its output and certificate.
 
@@ -57,6 +67,7 @@ def run(
     from dpaudit.cli.audit_commands import order_of
     from dpaudit.cli.terminal import progress, verdicts
     from dpaudit.curator.files import read_records
+    from dpaudit.curator.parameters import read_values
     from dpaudit.storage.fields import fields_given
     from dpaudit.storage.files import writable
 
@@ -65,6 +76,8 @@ def run(
     account = _account(given)
     writable(out.parent)
     order = order_of(target, fields_given(stated), own_data=True)
+    mechanism = order.mechanism
+    set_to = read_values(mechanism.name, mechanism.for_shape, (*values, *further))
     records = read_records(data, label=given["label"], unit=given["unit"], rows=given["rows"])
     with progress() as report, quiet():
         options = Options(
@@ -74,7 +87,7 @@ def run(
             targets=(target,),
             progress=report,
         )
-        written = train(order, records, out, options, account)
+        written = train(order, records, out, options, account, set_to)
     files = [str(path) for path in (written.output, written.files.certificate, written.files.page)]
     verdict = written.certificate["predicate"]["verdict"]
     if as_json:

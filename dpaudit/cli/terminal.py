@@ -96,10 +96,18 @@ def _claimed(claim: Mapping[str, str]) -> str:
 
 
 def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]) -> None:
-    """Print declaration, derivations and claims as plain text."""
+    """Print declaration, derivations, claims and free parameters as plain text."""
+    from dpaudit.curator.parameters import parameters
+
     blocks = [repr(mechanism.declaration), f"under {mechanism.scope}"]
     blocks += [f"{name}:\n{text}" for name, text in derivations.items()]
     blocks += ["claims:\n" + "\n".join(f"  {check}" for check in checks)]
+    free = [
+        f"  {one.name} = {one.default_text}: {one.free.unit}; {one.free.cost.value}"
+        for one in parameters(mechanism.for_shape)
+    ]
+    if free:
+        blocks += ["free parameters, for `dpaudit run --set KEY=VALUE`:\n" + "\n".join(free)]
     _console().print("\n\n".join(blocks), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -287,8 +287,7 @@ def _otherwise(
         implementation_in,
         refuted_afresh,
     )
-    from dpaudit.certificate.training import of_shape, read_shape
-    from dpaudit.cli.audit_commands import orders_of
+    from dpaudit.cli.audit_commands import orders_of, shaped
     from dpaudit.cli.commands import quiet
 
     differing = [] if folder is None else implementation_in(certificate, folder)
@@ -301,7 +300,7 @@ def _otherwise(
             with quiet():
                 orders = orders_of(command.targets if plan is None else [str(plan)])
                 if command.shape is not None:
-                    orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
+                    orders = [shaped(order, command.shape, command.values) for order in orders]
                 if replay:
                     differing += differences(certificate, orders, command)
                 if fresh:

@@ -6,23 +6,36 @@ Source: Murata and Suzuki 2023, Algorithms 1 to 4, Propositions 4.1 and 5.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.curator.parameters import Cost, Free
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, sqrt
+from dpaudit.exact.domains import above_one
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, central
 from mechanisms.papers.common import randhie
+from mechanisms.papers.common.free import (
+    Build,
+    Clip,
+    ClipAt,
+    Delta,
+    Epsilon,
+    Rounds,
+    StepAt,
+    StepSize,
+    at,
+    on_rows,
+)
 from mechanisms.papers.common.losses import (
     Logistic,
     Loss,
@@ -32,7 +45,7 @@ from mechanisms.papers.common.losses import (
 )
 from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.papers.diff2.framework import Diff2, LocalDescent, Trained, schedule, smallest_total
-from mechanisms.papers.diff2.noise import Noise, calibration_of
+from mechanisms.papers.diff2.noise import Noise, calibration_of, printed_order
 from mechanisms.papers.diff2.shares import SharedDiff2, shares_for
 
 PAPER = "Murata and Suzuki 2023"
@@ -79,7 +92,7 @@ def diff2_gd_program(
 
 # --- the catalogue: RAND Health Insurance Experiment data ----------------------------------------
 
-EPSILON, DELTA = 3, Fraction(1, 10**5)
+EPSILON, DELTA = Fraction(3), Fraction(1, 10**5)
 CLIENTS = 10
 BLOCK = 1615
 REPLACE_ONE = central("replace_one")
@@ -125,9 +138,6 @@ def _covered(program: Diff2) -> tuple[str, ...]:
     return server, f"{local} noisy local gradient differences on secret batches, one client a round"
 
 
-Build: TypeAlias = Callable[[int, tuple[int, ...]], Diff2]
-
-
 def _mechanism(
     name: str,
     title: str,
@@ -147,47 +157,48 @@ def _mechanism(
         invariants=("the number of records and each client's number of records",),
         notes=(*randhie.CAVEATS, "step size, radii and rounds were chosen without the data"),
     )
+    source = f"{PAPER}, Algorithms {_algorithms(program)}"
     return Mechanism(
         name=name,
         title=title,
-        source=f"{PAPER}, Algorithms {_algorithms(program)}",
+        source=source,
         program=program,
         scope=REPLACE_ONE,
         claims=claims,
         setting=setting,
         records=partial(records, target, intercept),
         evaluate=partial(evaluate, program.loss, target, intercept),
-        for_shape=None if build is None else partial(on_rows, build, name, title, claims),
+        for_shape=None if build is None else on_rows(build, name, title, source, REPLACE_ONE),
     )
 
 
-def on_rows(
-    build: Build,
-    name: str,
-    title: str,
-    claims: tuple[Claim, ...],
-    count: int | None,
-    row: tuple[int, ...],
-) -> Mechanism:
-    """The mechanism for ``count`` rows of somebody's data, features and a target, at one client.
+def _entry(name: str, title: str, build: Build, target: str, intercept: str) -> Mechanism:
+    """The program of ``build`` on the RAND data, at the default of every free parameter."""
+    features = 10 if intercept == "ones" else 9
+    program, claims, _ = build(features, BLOCK * CLIENTS, clients=CLIENTS)
+    return _mechanism(name, title, program, tuple(claims), target, intercept, build)
 
-    Logistic regression takes features in [-1, 1] and a target of 0 or 1: longer rows are clipped.
-    Errors: InvalidParameter for records that are no rows of two numbers or more.
-    """
-    if count is None or len(row) != 1 or row[0] < 2:
-        raise InvalidParameter(
-            f"{name}: records of shape {row}; expected rows of features, then a target"
-        )
-    program = build(row[0] - 1, (count,))
-    setting = Setting(
+
+def rows_setting(covered: tuple[str, ...], clients: int) -> Setting:
+    """The setting of somebody's rows, cut into blocks of clients in the order of the file."""
+    counts = " and each client's number of records" if clients > 1 else ""
+    return Setting(
         unit_entity="row of the data",
         unit_bound="one row",
-        covered=_covered(program),
-        invariants=("the number of records",),
+        covered=covered,
+        invariants=(f"the number of records{counts}",),
         notes=("step size, radii and rounds were chosen without the data",),
     )
-    source = f"{PAPER}, Algorithms {_algorithms(program)}"
-    return Mechanism(name, title, source, program, REPLACE_ONE, claims, setting)
+
+
+def client_sizes(count: int, clients: int) -> tuple[int, ...]:
+    """``count`` rows in blocks that differ by one row at most, one a client.
+
+    Errors: InvalidParameter for more clients than rows.
+    """
+    if clients > count:
+        raise InvalidParameter(f"clients = {clients} of {count} rows: a client would have none")
+    return tuple(count // clients + (k < count % clients) for k in range(clients))
 
 
 OWN = (BLOCK,) * CLIENTS
@@ -199,39 +210,176 @@ def _logistic(
     u: object,
     features: int = 10,
     client_sizes: tuple[int, ...] = OWN,
+    *,
+    epsilon: Fraction = EPSILON,
+    delta: Fraction = DELTA,
+    rounds: int = 100,
+    clip: float | None = None,
+    difference_clip: float | None = None,
+    step_size: float | None = None,
 ) -> Diff2:
     """Logistic regression: ||x|| <= sqrt(k), so C1 never clips, and smoothness <= k/4 = C2."""
     return diff2_gd_program(
         Logistic(),
         features,
         client_sizes,
-        rounds=100,
+        rounds=rounds,
         restart_every=restart_every,
-        epsilon=EPSILON,
-        delta=DELTA,
+        epsilon=epsilon,
+        delta=delta,
         calibration=calibration,
         u=u,
-        gradient_radius=math.sqrt(features),
-        difference_radius=features / 4,
-        step_size=4 / features,
+        gradient_radius=math.sqrt(features) if clip is None else clip,
+        difference_radius=features / 4 if difference_clip is None else difference_clip,
+        step_size=4 / features if step_size is None else step_size,
     )
 
 
-def _network(features: int = 9, client_sizes: tuple[int, ...] = OWN) -> Diff2:
-    """Softplus network: no smoothness constant exists, so C1 and C2 do clip."""
-    return diff2_gd_program(
-        SoftplusNetwork(hidden=10),
+PROPOSITION = (
+    "Proposition 4.1 states (epsilon, delta) for every order alpha > 1; the paper's experiments "
+    "take epsilon in {3, 5}, delta = 1e-5"
+)
+
+
+def claims_of(calibration: str, epsilon: Fraction, delta: Fraction) -> tuple[Claim, Claim]:
+    """(epsilon, delta), and the exact mu of the same noise: of printed or of tight constants."""
+    guarantee = ApproxDP(epsilon, delta)
+    if calibration == "paper":
+        order = printed_order(epsilon, delta)
+        return (
+            Claim(guarantee, by=f"{PAPER}, Proposition 4.1", states=PROPOSITION),
+            Claim(
+                GDP(sqrt(Fraction(epsilon) / order)),
+                by="the same constants, exactly composed: mu = sqrt(epsilon / alpha), "
+                f"alpha = {order}",
+            ),
+        )
+    return (
+        Claim(guarantee, by="calibrated by the accountant"),
+        Claim(
+            GDP(gaussian_mu(Fraction(epsilon), delta)),
+            by=f"the largest mu that is {at(epsilon, delta)}-DP (Balle and Wang 2018, Theorem 8)",
+        ),
+    )
+
+
+STATED, PAPER_MU = claims_of("paper", EPSILON, DELTA)
+CALIBRATED, TIGHT_MU = claims_of("tight", EPSILON, DELTA)
+
+
+Clients = Annotated[
+    int,
+    Free(
+        "clients, each with a block of rows in the order of the file",
+        Cost.NOISE,
+    ),
+]
+RestartEvery = Annotated[int, Free("rounds from one full gradient to the next, T", Cost.NOISE)]
+Share = Annotated[
+    Fraction,
+    Free("how the budget is shared: u_1 of full gradients, above 1", Cost.NOISE, above_one),
+]
+DifferenceClip = Annotated[
+    float | None,
+    Free(
+        "l2 norm of one record's gradient difference over the step, to which it is clipped",
+        Cost.SCALE,
+        default="features / 4, the smoothness",
+    ),
+]
+
+
+def diff2_rows(
+    calibration: str,
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 100,
+    restart_every: RestartEvery = 10,
+    share: Share = Fraction(5, 4),
+    clients: Clients = 1,
+    clip: Clip = None,
+    difference_clip: DifferenceClip = None,
+    step_size: StepSize = None,
+) -> tuple[Diff2, tuple[Claim, ...], Setting]:
+    """DIFF2-GD, logistic regression, with its claims at these values."""
+    program = _logistic(
+        restart_every,
+        calibration,
+        share,
         features,
-        client_sizes,
-        rounds=100,
-        restart_every=10,
-        epsilon=EPSILON,
-        delta=DELTA,
-        calibration="paper",
-        gradient_radius=3.0,
-        difference_radius=10.0,
-        step_size=0.05,
+        client_sizes(count, clients),
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        clip=clip,
+        difference_clip=difference_clip,
+        step_size=step_size,
     )
+    return program, claims_of(calibration, epsilon, delta), rows_setting(_covered(program), clients)
+
+
+def dp_gd_rows(
+    calibration: str,
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 100,
+    clients: Clients = 1,
+    clip: Clip = None,
+    step_size: StepSize = None,
+) -> tuple[Diff2, tuple[Claim, ...], Setting]:
+    """DP-GD, logistic regression, with its claims at these values."""
+    program = _logistic(
+        1,
+        calibration,
+        1,
+        features,
+        client_sizes(count, clients),
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        clip=clip,
+        step_size=step_size,
+    )
+    return program, claims_of(calibration, epsilon, delta), rows_setting(_covered(program), clients)
+
+
+def network_rows(
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 100,
+    restart_every: RestartEvery = 10,
+    share: Share = Fraction(5, 4),
+    clients: Clients = 1,
+    hidden: Annotated[int, Free("hidden units", Cost.NOTHING)] = 10,
+    clip: ClipAt = 3.0,
+    difference_clip: ClipAt = 10.0,
+    step_size: StepAt = 0.05,
+) -> tuple[Diff2, tuple[Claim, ...], Setting]:
+    """DIFF2-GD on a softplus network: no smoothness constant exists, so C1 and C2 do clip."""
+    program = diff2_gd_program(
+        SoftplusNetwork(hidden=hidden),
+        features,
+        client_sizes(count, clients),
+        rounds=rounds,
+        restart_every=restart_every,
+        epsilon=epsilon,
+        delta=delta,
+        calibration="paper",
+        u=share,
+        gradient_radius=clip,
+        difference_radius=difference_clip,
+        step_size=step_size,
+    )
+    return program, claims_of("paper", epsilon, delta), rows_setting(_covered(program), clients)
 
 
 # Batches of 13 are the most that the printed closed form allows here.
@@ -276,11 +424,6 @@ def _clients_program() -> Diff2:
     )
 
 
-PROPOSITION = (
-    "Proposition 4.1 states (epsilon, delta) for every order alpha > 1; the paper's experiments "
-    "take epsilon in {3, 5}, delta = 1e-5"
-)
-STATED = Claim(ApproxDP(EPSILON, DELTA), by=f"{PAPER}, Proposition 4.1", states=PROPOSITION)
 STATED_LOCAL = Claim(
     ApproxDP(EPSILON, DELTA),
     by=f"{PAPER}, Propositions 5.1 and E.2",
@@ -293,60 +436,41 @@ STATED_CLIENTS = Claim(
     states="footnote 6 calls client level a straightforward extension and states no constants; "
     "those of Proposition 4.1 with N = P, the number of clients, were chosen here",
 )
-CALIBRATED = Claim(ApproxDP(EPSILON, DELTA), by="calibrated by the accountant")
-PAPER_MU = Claim(
-    GDP(sqrt(Fraction(EPSILON, 9))),
-    by="the same constants, exactly composed: mu = sqrt(epsilon / alpha), alpha = 9",
-)
-TIGHT_MU = Claim(
-    GDP(gaussian_mu(Fraction(EPSILON), DELTA)),
-    by="the largest mu that is (3, 1e-5)-DP (Balle and Wang 2018, Theorem 8)",
-)
 
-diff2_gd = _mechanism(
+diff2_gd = _entry(
     "diff2_gd",
     "DIFF2-GD, logistic regression, constants as printed",
-    _logistic(10, "paper", Fraction(5, 4)),
-    (STATED, PAPER_MU),
+    partial(diff2_rows, "paper"),
     "any_visit",
     "ones",
-    partial(_logistic, 10, "paper", Fraction(5, 4)),
 )
-diff2_gd_tight = _mechanism(
+diff2_gd_tight = _entry(
     "diff2_gd_tight",
     "DIFF2-GD, logistic regression, tight constants",
-    _logistic(10, "tight", Fraction(5, 4)),
-    (CALIBRATED, TIGHT_MU),
+    partial(diff2_rows, "tight"),
     "any_visit",
     "ones",
-    partial(_logistic, 10, "tight", Fraction(5, 4)),
 )
-dp_gd = _mechanism(
+dp_gd = _entry(
     "dp_gd",
     "DP-GD (DIFF2 with T = 1), logistic regression, constants as printed",
-    _logistic(1, "paper", 1),
-    (STATED, PAPER_MU),
+    partial(dp_gd_rows, "paper"),
     "any_visit",
     "ones",
-    partial(_logistic, 1, "paper", 1),
 )
-dp_gd_tight = _mechanism(
+dp_gd_tight = _entry(
     "dp_gd_tight",
     "DP-GD (DIFF2 with T = 1), logistic regression, tight constants",
-    _logistic(1, "tight", 1),
-    (CALIBRATED, TIGHT_MU),
+    partial(dp_gd_rows, "tight"),
     "any_visit",
     "ones",
-    partial(_logistic, 1, "tight", 1),
 )
-diff2_gd_network = _mechanism(
+diff2_gd_network = _entry(
     "diff2_gd_network",
     "DIFF2-GD, one-hidden-layer softplus network, constants as printed",
-    _network(),
-    (STATED, PAPER_MU),
+    network_rows,
     "visits",
     "none",
-    _network,
 )
 
 diff2_bvr_local_sgd = _mechanism(

@@ -40,11 +40,21 @@ def diff2_noise_paper(
     Source: Murata and Suzuki 2023, Proposition 4.1.
     """
     budget, share = epsilon_delta(epsilon, delta), _share(u, differences)
+    order = Fraction(printed_order(*budget))
+    unit = 4 * order / (Fraction(smallest_total) ** 2 * budget[0])
+    return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
+
+
+def printed_order(epsilon: object, delta: object) -> int:
+    """alpha = 1 + ceil(2 log(1/delta) / epsilon) of Proposition 4.1.
+
+    Errors: InvalidParameter for a budget outside its domain.
+    """
+    budget = epsilon_delta(epsilon, delta)
     exponent = upper_fraction(enclose(2 * log(1 / budget[1]) / budget[0]))
     if exponent is None:
         raise InvalidParameter(f"({epsilon}, {delta}): no finite order of the Renyi divergence")
-    unit = 4 * Fraction(1 + math.ceil(exponent)) / (Fraction(smallest_total) ** 2 * budget[0])
-    return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
+    return 1 + math.ceil(exponent)
 
 
 def diff2_noise_tight(

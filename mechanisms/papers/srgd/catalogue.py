@@ -7,13 +7,18 @@ Source: Choquette-Choo, Ganesh, Thakurta 2024, Algorithm 1, Lemma 5.9 and Sectio
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
+from typing import Annotated
 
 from dpaudit.accountant.claim import Claim
+from dpaudit.curator.mechanism import Setting
+from dpaudit.curator.parameters import Cost, Free
 from dpaudit.exact import sqrt
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.nodes import Status
+from mechanisms.papers.common.free import Delta, Epsilon, Radius, at
 from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
 from mechanisms.papers.srgd.constants import Constants, preset_constrained, preset_unconstrained
 from mechanisms.papers.srgd.entries import (
@@ -27,7 +32,9 @@ from mechanisms.papers.srgd.entries import (
     SMOOTHNESS,
     accelerated,
     entry,
+    entry_of,
     gradient,
+    rows_setting,
 )
 from mechanisms.papers.srgd.printed import (
     accelerated_dp_srgd_corollary_5_7,
@@ -43,58 +50,80 @@ from mechanisms.papers.srgd.printed import (
 from mechanisms.papers.srgd.rows import WorstCase
 from mechanisms.papers.srgd.sensitivity import Conditions, srg_sensitivity_bound
 
-CALIBRATED = (
-    Claim(ApproxDP(EPSILON, DELTA), by="calibrated: the least noise of this strategy"),
-    Claim(
-        GDP(gaussian_mu(EPSILON, DELTA)),
-        by="the largest mu that is (1, 1e-6)-DP (Balle and Wang 2018, Theorem 8)",
+Rounds = Annotated[
+    int | None,
+    Free("rounds, one batch each, T", Cost.NOISE, default="4 n^(1/4), n the number of rows"),
+]
+Beta = Annotated[
+    float | None,
+    Free("inverse step size, beta", Cost.NOTHING, default="features, 4 times the smoothness"),
+]
+RowClip = Annotated[
+    float | None,
+    Free(
+        "l2 norm to which a term of one record is clipped, C",
+        Cost.SCALE,
+        default="4 sqrt(features), 4 times the Lipschitz constant",
     ),
-)
+]
 
 
-def _preset(strategy: Factorisation, size: int = SIZE, features: int = FEATURES) -> Constants:
-    """T, B, beta and the least noise; logistic loss of features in [-1, 1]."""
-    constants = sqrt(Fraction(features)), Fraction(features, 4)
-    return preset_unconstrained(size, *constants, EPSILON, DELTA, strategy=strategy)
+def claims_of(epsilon: Fraction, delta: Fraction) -> tuple[Claim, Claim]:
+    """(epsilon, delta) of the least noise, and the mu that it is."""
+    return (
+        Claim(ApproxDP(epsilon, delta), by="calibrated: the least noise of this strategy"),
+        Claim(
+            GDP(gaussian_mu(epsilon, delta)),
+            by=f"the largest mu that is {at(epsilon, delta)}-DP (Balle and Wang 2018, Theorem 8)",
+        ),
+    )
 
 
-def _tree(size: int = SIZE, features: int = FEATURES) -> AcceleratedDPSRGD:
-    estimator = gradient(_preset(Factorisation.TREE, size, features), size, features)
-    return AcceleratedDPSRGD(estimator, radius=float(RADIUS))
+def of_rows(
+    algorithm: type[AcceleratedDPSRGD | DPSRGD],
+    strategy: Factorisation,
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = None,
+    beta: Beta = None,
+    clip: RowClip = None,
+    radius: Radius = float(RADIUS),
+) -> tuple[AcceleratedDPSRGD | DPSRGD, tuple[Claim, ...], Setting]:
+    """The algorithm with the least noise; logistic loss of features in [-1, 1]."""
+    constants = preset_unconstrained(
+        count,
+        sqrt(Fraction(features)),
+        Fraction(features, 4),
+        epsilon,
+        delta,
+        rounds=rounds,
+        beta=beta,
+        clip=clip,
+        strategy=strategy,
+    )
+    estimator = gradient(constants, count, features, strategy=strategy)
+    program = algorithm(estimator, radius=radius)
+    return program, claims_of(epsilon, delta), rows_setting(estimator)
 
 
-def _root(size: int = SIZE, features: int = FEATURES) -> AcceleratedDPSRGD:
-    strategy = Factorisation.SQRT_TOEPLITZ
-    made = gradient(_preset(strategy, size, features), size, features, strategy=strategy)
-    return AcceleratedDPSRGD(made, radius=float(RADIUS))
-
-
-def _plain(size: int = SIZE, features: int = FEATURES) -> DPSRGD:
-    estimator = gradient(_preset(Factorisation.TREE, size, features), size, features)
-    return DPSRGD(estimator, radius=float(RADIUS))
-
-
-accelerated_dp_srgd = entry(
+accelerated_dp_srgd = entry_of(
     "accelerated_dp_srgd",
     "Accelerated-DP-SRGD, logistic regression, tree, least noise",
-    _tree(),
-    CALIBRATED,
-    build=_tree,
+    partial(of_rows, AcceleratedDPSRGD, Factorisation.TREE),
 )
-accelerated_dp_srgd_sqrt_toeplitz = entry(
+accelerated_dp_srgd_sqrt_toeplitz = entry_of(
     "accelerated_dp_srgd_sqrt_toeplitz",
     "Accelerated-DP-SRGD, logistic regression, square-root factorisation, least noise",
-    _root(),
-    CALIBRATED,
-    build=_root,
+    partial(of_rows, AcceleratedDPSRGD, Factorisation.SQRT_TOEPLITZ),
 )
-dp_srgd = entry(
+dp_srgd = entry_of(
     "dp_srgd",
     "DP-SRGD (not accelerated), logistic regression, tree, least noise",
-    _plain(),
-    CALIBRATED,
+    partial(of_rows, DPSRGD, Factorisation.TREE),
     "Section 4.3",
-    build=_plain,
 )
 
 # --- without clipping -----------------------------------------------------------------------------

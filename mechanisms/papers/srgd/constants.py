@@ -174,13 +174,21 @@ def preset_unconstrained(
     epsilon: object,
     delta: object,
     *,
+    rounds: int | None = None,
+    beta: Any = None,
     clip: Any = None,
     strategy: Strategy = Factorisation.TREE,
     constants: str = "corrected",
 ) -> Constants:
-    """T = 4 n^(1/4), beta = 4 M, C_clip = 4 L: for a minimiser that lies inside the ball."""
-    rounds = max(1, min(size, round(4 * whole(size, "size") ** 0.25)))
-    beta = 4 * exact(smoothness, "smoothness")
+    """T = 4 n^(1/4), beta = 4 M, C_clip = 4 L: for a minimiser that lies inside the ball.
+
+    Each may be given instead.  Errors: InvalidParameter for more rounds than records.
+    """
+    if rounds is None:
+        rounds = max(1, min(size, round(4 * whole(size, "size") ** 0.25)))
+    elif rounds > size:
+        raise InvalidParameter(f"rounds = {rounds} of {size} records: a batch would be empty")
+    beta = 4 * exact(smoothness, "smoothness") if beta is None else beta
     norm = 4 * exact(lipschitz, "lipschitz") if clip is None else clip
     multiplier = _calibration(constants)(epsilon, delta, rounds, strategy)
     return noised(rounds, size // rounds, beta, norm, multiplier)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism, Metric, Setting
-from dpaudit.errors import InvalidParameter
 from dpaudit.exact import sqrt
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.scope import central
+from mechanisms.papers.common.free import Build, on_rows
 from mechanisms.papers.common.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
 from mechanisms.papers.srgd.constants import Constants
@@ -24,7 +23,7 @@ from mechanisms.papers.srgd.gradient import StochasticRecursiveGradient, of_cons
 from mechanisms.papers.srgd.problem import BoundedLogistic, Solution
 
 PAPER = "Choquette-Choo, Ganesh and Thakurta 2024"
-EPSILON, DELTA = 1, Fraction(1, 10**6)
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 SIZE = 16_150
 FEATURES = 10
 RADIUS = 2
@@ -34,9 +33,6 @@ ZERO_OUT = central("zero_out")
 # Below sqrt(10), so that no rounding leads above it.
 LOSS = BoundedLogistic(norm=3.1622776)  # as bounded_loss(10) makes it
 REGULAR = "the loss scales every row to norm sqrt(10) at most and cuts targets to [0, 1]"
-
-
-Build: TypeAlias = Callable[[int, int], AcceleratedDPSRGD | DPSRGD]
 
 
 def bounded_loss(features: int) -> BoundedLogistic:
@@ -87,10 +83,9 @@ def entry(
     source: str = "Algorithm 1",
     expected: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-    build: Build | None = None,
     unexamined: str = "",
 ) -> Mechanism:
-    """One entry that runs on the RAND data; ``build`` makes its program for other records."""
+    """One entry that runs on the RAND data."""
     return Mechanism(
         name=name,
         title=title,
@@ -102,39 +97,27 @@ def entry(
         records=records,
         evaluate=_evaluate,
         expected=expected,
-        for_shape=None if build is None else partial(on_rows, build, name, title, claims, source),
         unexamined=unexamined,
     )
 
 
-def on_rows(
-    build: Build,
-    name: str,
-    title: str,
-    claims: tuple[Claim, ...],
-    source: str,
-    count: int | None,
-    row: tuple[int, ...],
-) -> Mechanism:
-    """The mechanism for ``count`` rows of somebody's data: features in [-1, 1], a target of 0 or 1.
+def entry_of(name: str, title: str, build: Build, source: str = "Algorithm 1") -> Mechanism:
+    """The program of ``build`` on the RAND data, at the default of every free parameter."""
+    program, claims, _ = build(FEATURES, SIZE)
 
-    What lies outside is scaled back or cut by the loss.
-    Errors: InvalidParameter for records that are no rows of two numbers or more.
-    """
-    if count is None or len(row) != 1 or row[0] < 2:
-        raise InvalidParameter(
-            f"{name}: records of shape {row}; expected rows of features, then a target"
-        )
-    program = build(count, row[0] - 1)
-    estimator = program.gradient
-    setting = Setting(
+    made_for = on_rows(build, name, title, f"{PAPER}, {source}", ZERO_OUT)
+    return replace(entry(name, title, program, tuple(claims), source), for_shape=made_for)
+
+
+def rows_setting(estimator: StochasticRecursiveGradient) -> Setting:
+    """The setting of somebody's rows."""
+    return Setting(
         unit_entity="row of the data",
         unit_bound="one row",
         covered=(_covered(estimator),),
         invariants=("the number of records and the order of the batches",),
         notes=_chosen(estimator),
     )
-    return Mechanism(name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting)
 
 
 def declared_only(

@@ -1,0 +1,79 @@
+"""Free parameters of the catalogue: each changes of privacy what it says it does, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dpaudit.accountant.claim import Outcome
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values
+from dpaudit.errors import InvalidParameter
+from dpaudit.scope import Adjacency
+from mechanisms.papers.diff2 import catalogue as diff2
+from mechanisms.papers.srgd import catalogue as srgd
+
+MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
+    (mechanism, (200, 6))
+    for mechanism in (
+        diff2.diff2_gd, diff2.diff2_gd_tight, diff2.dp_gd, diff2.dp_gd_tight,
+        diff2.diff2_gd_network, srgd.accelerated_dp_srgd,
+        srgd.accelerated_dp_srgd_sqrt_toeplitz, srgd.dp_srgd,
+    )
+)  # fmt: skip
+# Another value of each parameter, by its name.
+OTHER = {
+    "epsilon": "2", "delta": "1e-7", "rounds": "12", "beta": "9", "clip": "1.5", "radius": "3",
+    "restart_every": "4", "share": "1.5", "clients": "7", "difference_clip": "1.75",
+    "step_size": "0.1", "hidden": "3",
+}  # fmt: skip
+
+
+def made_for(mechanism: Mechanism, shape: tuple[int, ...], **values: Any) -> Mechanism:
+    assert mechanism.for_shape is not None
+    count, *row = shape
+    hidden = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    return mechanism.for_shape(None if hidden else count, tuple(row), **values)
+
+
+def cases() -> Iterator[Any]:
+    for mechanism, shape in MECHANISMS:
+        for parameter in parameters(mechanism.for_shape):
+            name = f"{mechanism.name}-{parameter.name}"
+            yield pytest.param(mechanism, shape, parameter, id=name)
+
+
+@pytest.mark.parametrize(("mechanism", "shape", "parameter"), list(cases()))
+def test_a_parameter_costs_what_it_states(
+    mechanism: Mechanism, shape: tuple[int, ...], parameter: Parameter
+) -> None:
+    """Claims move with CLAIM alone, the declaration also with NOISE; claims are proved."""
+    text = f"{parameter.name}={OTHER[parameter.name]}"
+    values = read_values(mechanism.name, mechanism.for_shape, [text])
+    before, after = made_for(mechanism, shape), made_for(mechanism, shape, **values)
+    assert repr(before.program) != repr(after.program)
+    claims = [claim.text for claim in before.claims] == [claim.text for claim in after.claims]
+    declared = before.declaration.digest == after.declaration.digest
+    assert claims is (parameter.free.cost is not Cost.CLAIM)
+    if parameter.free.cost in (Cost.SCALE, Cost.NOTHING):
+        assert declared
+    else:
+        assert not declared or parameter.name == "clients"  # equal blocks need the same noise
+    for claim in after.claims:
+        assert claim.check(after.declaration, after.scope).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize(("mechanism", "shape"), MECHANISMS, ids=lambda v: getattr(v, "name", ""))
+def test_the_defaults_are_the_shipped_program(mechanism: Mechanism, shape: tuple[int, ...]) -> None:
+    made = made_for(mechanism, shape)
+    assert [claim.text for claim in made.claims] == [claim.text for claim in mechanism.claims]
+    assert [claim.by for claim in made.claims] == [claim.by for claim in mechanism.claims]
+
+
+def test_more_clients_than_rows_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="a client would have none"):
+        made_for(diff2.diff2_gd, (5, 6), clients=6)
+    with pytest.raises(InvalidParameter, match="a batch would be empty"):
+        made_for(srgd.dp_srgd, (5, 6), rounds=6)
