@@ -199,7 +199,9 @@ def _show_plan(table: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--data", required=True, type=click.Path(path_type=Path), help=".csv or .parquet")
+@click.option(
+    "--data", required=True, type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet"
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -239,7 +241,14 @@ def release(
     ledger = NO_LEDGER if no_ledger else _ledger(planned.release, url)
     with progress() as report, _advised(planned.release, file, url):
         published = publish(
-            planned, data, out, ledger=ledger, file=file.name, trials=trials, progress=report
+            planned,
+            data,
+            out,
+            ledger=ledger,
+            file=file.name,
+            trials=trials,
+            progress=report,
+            notice=_notice,
         )
     files, verdict = [str(path) for path in published.files], published.verdict
     if as_json:
@@ -249,6 +258,14 @@ def release(
     click.echo(f"{verdict.replace('_', ' ')}: {published.reason}")
     if published.head is not None:
         click.echo(f"ledger head: {published.head}")
+
+
+def _notice(changes: Mapping[str, int]) -> None:
+    """Tell the operator, apart from all output, which rows the schema's policies change."""
+    from dpaudit.tabular import in_rows
+
+    said = "; ".join(in_rows(text, count) for text, count in changes.items())
+    click.echo(f"not private, for you alone (publish it nowhere): {said}", err=True)
 
 
 # --- the ledger -----------------------------------------------------------------------------------

@@ -293,12 +293,14 @@ def publish(
     file: str = PLAN,
     trials: int = TRIALS,
     progress: Progress | None = None,
+    notice: Callable[[Mapping[str, int]], None] | None = None,
 ) -> Published:
     """Run a plan once on private data, and write its certificate beside what is published.
 
     ``ledger``: where it is charged; None is the ledger that the plan names, and NO_LEDGER none at
     all, of a plan that names none.  ``file``: what the plan is called in the command that makes the
-    certificate again.
+    certificate again.  ``notice``: hears, before the charge, how many rows the schema's policies
+    leave out or count with another value; that is not private, and is published nowhere.
 
     In this order: the folder, whether the ledger would take it, the types of the columns, values
     that the schema declares to be errors (told to the caller, published nowhere), a rehearsal of
@@ -322,6 +324,8 @@ def publish(
                 admitted(book, plan)
             table = Table(release.schema, data).opened(release.digest)
             table.check()
+            if notice is not None and (changes := table.changes()):
+                notice(changes)
             rehearse(plan, targets)
         once = _Once(plan, table, targets, book, before)
         if not trials:

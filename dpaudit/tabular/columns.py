@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import InvalidParameter, optional
-from dpaudit.storage.data import open_data
+from dpaudit.storage.data import decoded, open_data
 from dpaudit.storage.evidence import strict_json
 from dpaudit.tabular.cells import spelled
 from dpaudit.tabular.source import native_frame, readable
@@ -424,11 +424,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
 
 def _decoded(path: Path) -> str:
     with open_data(path) as stream:
-        content = stream.read()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidParameter(f"{path}: expected text in UTF-8") from None
+        return "".join(decoded(stream, path))
 
 
 def _separator(path: Path, text: str) -> str:

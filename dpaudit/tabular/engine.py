@@ -10,7 +10,7 @@ the other units.  So a unit that comes or goes changes no other unit's part of a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,18 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled_sql, trimmed_sql
-from dpaudit.tabular.schema import CUT, ERROR, Category, Column, Number, Schema, Text
+from dpaudit.tabular.schema import (
+    COUNT,
+    CUT,
+    DROP,
+    ERROR,
+    NEAREST,
+    Category,
+    Column,
+    Number,
+    Schema,
+    Text,
+)
 from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
@@ -156,11 +167,22 @@ class OpenTable:
             for counts in self._source.each(self._work.refused):
                 said.update(counts)
         if said:
-            told = "; ".join(f"{text} in {count} rows" for text, count in said.items())
+            told = "; ".join(in_rows(text, count) for text, count in said.items())
             raise DataRefused(
                 f"{self.schema.name}: {told}; mend the data, or declare in the schema "
                 "what such a row does (this is not private: publish it nowhere). Nothing was spent"
             )
+
+    def changes(self) -> dict[str, int]:
+        """How many rows are left out, or count with another value, by what the schema declares.
+
+        That is for the holder of the data alone, is not private, and is published nowhere.
+        """
+        changed = Counter[str]()
+        with readable(self.schema.name):
+            for counts in self._source.each(self._work.changed):
+                changed.update(counts)
+        return dict(changed)
 
     def totals(self, asked: Sequence[Total]) -> list[list[Keys]]:
         """The totals, one list of terms each: whole numbers by place of the group, or by its text.
@@ -201,20 +223,32 @@ class _Work:
 
     def refused(self, part: Any) -> dict[str, int]:
         """How many rows hold what the schema declares an error, in words."""
-        types = self.types or _types(self.schema, part)
-        tests = list(_tests(self.schema, types))
         counts = {} if self.schema.excess == CUT else self._excess(part)
+        return counts | self._tested(part, lambda test: test.does == ERROR)
+
+    def changed(self, part: Any) -> dict[str, int]:
+        """How many rows are left out, or count with another value, in words."""
+        cut = self._excess(part) if self.schema.excess == CUT else {}
+        counts = {f"{text} (the others are left out)": count for text, count in cut.items()}
+        return counts | self._tested(part, lambda test: test.does != ERROR)
+
+    def _tested(self, part: Any, wanted: Callable[[_Test], bool]) -> dict[str, int]:
+        """How many rows meet the wanted tests, without those that none meets."""
+        types = self.types or _types(self.schema, part)
+        tests = list(filter(wanted, _tests(self.schema, types)))
         if not tests:
-            return counts
-        asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
+            return {}
+        asked = ", ".join(f"count(*) FILTER (WHERE {test.condition})" for test in tests)
         with _registered(part, _keys(self.schema)):
             view = _joined(self.schema, types)
             (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
-        return counts | {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
+        return {test.text: int(n) for test, n in zip(tests, found, strict=True) if n}
 
     def _excess(self, part: Any) -> dict[str, int]:
         """How many rows of units lie beyond the schema's limit."""
         schema = self.schema
+        if schema.unit is None:
+            return {}
         view = _spelled(schema, self.types or _types(schema, part))
         sizes = f"SELECT count(*) AS n FROM {view} GROUP BY {_unit(schema)}"
         more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
@@ -473,10 +507,31 @@ def _spelled(schema: Schema, types: Mapping[str, str]) -> str:
             text = value
         elif kind not in INTEGERS:
             text, named = trimmed_sql(text), spelled_sql(value, unit=unit)
+        if not unit:
+            named = _without_codes(schema.columns[name], value, named, kind)
         trimmed.append(f"{text} AS {value}")
         cells.append(f"{named} AS {value}")
     # Two steps, so that a text is trimmed once.
     return f"(SELECT {', '.join(cells)} FROM (SELECT {', '.join(trimmed)} FROM {VIEW}))"
+
+
+def _without_codes(column: Column, value: str, named: str, kind: str) -> str:
+    """A trimmed cell in its spelling; NULL where it is one of the codes for a missing value."""
+    codes = column.missing_codes
+    if not codes:
+        return named
+    if not isinstance(column, Number):
+        conditions = [_among(named if kind not in INTEGERS else f"CAST({value} AS VARCHAR)", codes)]
+    else:
+        numbers = ", ".join(f"{float(code)!r}::DOUBLE" for code in column.missing_values)
+        conditions = [f"{_number(value, kind)} IN ({numbers})"] if numbers else []
+        if kind == "VARCHAR":
+            conditions.append(_among(spelled_sql(value), codes))
+    return f"CASE WHEN {' OR '.join(conditions) or 'false'} THEN NULL ELSE {named} END"
+
+
+def _among(value: str, texts: Sequence[str]) -> str:
+    return f"{value} IN ({', '.join(map(_text, texts))})"
 
 
 def _keys(schema: Schema) -> dict[str, Any]:
@@ -568,34 +623,59 @@ def _number_code(column: Number, value: str) -> str:
     )
 
 
-def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What the schema declares an error, in words and in SQL."""
+@dataclass(frozen=True)
+class _Test:
+    """A condition on rows, in words and in SQL, and what the schema declares that such a row does.
+
+    ``does``: ``error``, ``drop``, ``nearest``, or the key that the value counts as.
+    """
+
+    fact: str
+    condition: str
+    does: str = ERROR
+
+    @property
+    def text(self) -> str:
+        """The fact, and its consequence unless it is an error."""
+        said = {ERROR: "", DROP: " (left out)", NEAREST: " (counted as the nearest)"}
+        return self.fact + said.get(self.does, f" (counted as {self.does!r})")
+
+
+def in_rows(fact: str, count: int) -> str:
+    """How many rows a fact holds for, in words."""
+    return f"{fact} in {count} rows"
+
+
+def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:
+    """The rows that the schema declares an error, leaves out, or counts with another value."""
     for number, name in enumerate(schema.read):
         if types[name] in ("FLOAT", "DOUBLE") and not isinstance(schema.columns.get(name), Number):
             said = "holds numbers that are spelled in several ways; convert them to texts"
-            yield f"column {name!r} {said}", f"contains({cell(number)}, 'e')"
+            yield _Test(f"column {name!r} {said}", f"contains({cell(number)}, 'e')")
     if schema.unit is not None:
-        yield f"column {schema.unit!r} has no unit", f"{_unit(schema)} IS NULL"
+        yield _Test(f"column {schema.unit!r} has no unit", f"{_unit(schema)} IS NULL")
     for number, (name, column) in enumerate(schema.columns.items()):
         value, empty = _read(column, cell(number), types[name]), f"{cell(number)} IS NULL"
         if isinstance(column, Number):
             read = _number(cell(number), types[name])
-            yield (
+            yield _Test(
                 f"column {name!r} holds text where numbers are declared",
                 f"NOT ({empty}) AND {read} IS NULL",
             )
             empty = f"{empty} OR isnan({read})"
-        if column.missing == ERROR:
-            yield f"column {name!r} has no value", empty
-        if isinstance(column, Number) and column.outside == ERROR:
+        if column.missing != COUNT:
+            yield _Test(f"column {name!r} has no value", empty, column.missing)
+        if isinstance(column, Number):
             step = f"({value} / {float(column.step)!r}::DOUBLE)"
             off = f"abs({step} - round({step})) > {OFF_GRID} + abs({step}) * {ROUNDING}"
             low, high = float(column.lower), float(column.upper)
             outside = f"{value} NOT BETWEEN {low!r}::DOUBLE AND {high!r}::DOUBLE OR {off}"
-            yield f"column {name!r} holds values outside its bounds, or between its steps", outside
-        if isinstance(column, Category) and column.other == ERROR:
+            said = f"column {name!r} holds values outside its bounds, or between its steps"
+            yield _Test(said, outside, column.outside)
+        if isinstance(column, Category):
             unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
-            yield f"column {name!r} holds a key that is not in the schema", unknown
+            said = f"column {name!r} holds a key that is not in the schema"
+            yield _Test(said, unknown, column.other)
 
 
 def columns_of(total: Total) -> Iterator[str]:

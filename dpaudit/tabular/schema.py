@@ -6,6 +6,7 @@ one that was made by looking is listed in ``read_off_data``, and every page of a
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
+from dpaudit.storage.data import UTF8
 from dpaudit.tabular.cells import spelled
 
 ERROR, DROP, COUNT = "error", "drop", "count"
@@ -35,7 +37,8 @@ class Number:
     ``missing``: what an empty value or a NaN does: ``error`` stops the release before anything is
     spent, ``drop`` leaves the row out of every item that needs the column.  ``outside``: what a
     value outside the bounds or between the steps does: it counts as the ``nearest`` one, or is an
-    ``error``; then margins cover all that the column can be off.
+    ``error``; then margins cover all that the column can be off.  ``missing_codes``: numbers and
+    texts that stand for a missing value, such as -99.
     Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
     """
 
@@ -44,6 +47,7 @@ class Number:
     step: Fraction = Fraction(1)
     missing: str = ERROR
     outside: str = NEAREST
+    missing_codes: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -65,6 +69,19 @@ class Number:
             raise InvalidParameter("Number: over 2^52 steps from 0; choose a larger step")
         _policy(self.missing, "Number.missing", (ERROR, DROP))
         _policy(self.outside, "Number.outside", (NEAREST, ERROR))
+        given = _codes_of(self.missing_codes, "Number.missing_codes")
+        object.__setattr__(self, "missing_codes", given)
+
+    @cached_property
+    def missing_values(self) -> tuple[Fraction, ...]:
+        """The missing codes that are numbers, which count in every spelling."""
+        return tuple(v for v in map(self._value_of, self.missing_codes) if v is not None)
+
+    def _value_of(self, code: str) -> Fraction | None:
+        try:
+            return number(code, "")
+        except InvalidParameter:
+            return None
 
     @cached_property
     def low(self) -> int:
@@ -81,6 +98,7 @@ class Number:
         numbers = {k: str(getattr(self, k)) for k in ("lower", "upper", "step")}
         # A policy that is the default is left out: accounts name schemas by their digest.
         policy = {} if self.outside == NEAREST else {"outside": self.outside}
+        policy |= _codes_row(self.missing_codes)
         return {"kind": "number", **numbers, "missing": self.missing, **policy}
 
 
@@ -90,12 +108,15 @@ class Category:
 
     ``missing``: ``error``, ``drop``, or ``count`` for a key of its own, "(missing)".  ``other``:
     what a value does that is none of the keys: ``error``, ``drop``, or the key it counts as.
-    Errors: InvalidParameter for no key, a key twice, or an ``other`` that is none of these.
+    ``missing_codes``: texts that stand for a missing value.
+    Errors: InvalidParameter for no key, a key twice, an ``other`` that is none of these, or a
+    missing code that is a key.
     """
 
     keys: tuple[str, ...]
     missing: str = ERROR
     other: str = ERROR
+    missing_codes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given: Any = self.keys
@@ -116,6 +137,12 @@ class Category:
             raise InvalidParameter(
                 f"Category.other = {self.other!r}: expected error, drop, or one of the keys"
             )
+        codes = _codes_of(self.missing_codes, "Category.missing_codes")
+        object.__setattr__(self, "missing_codes", codes)
+        if both := sorted(set(map(spelled, codes)) & set(self.spelled), key=str):
+            raise InvalidParameter(
+                f"Category.missing_codes: {both[0]} is a key; a value is a key or missing"
+            )
 
     @cached_property
     def spelled(self) -> tuple[str | None, ...]:
@@ -134,6 +161,7 @@ class Category:
             "keys": list(self.keys),
             "missing": self.missing,
             "other": self.other,
+            **_codes_row(self.missing_codes),
         }
 
 
@@ -141,17 +169,20 @@ class Category:
 class Text:
     """A column whose keys are not known in advance; only thresholded counts may use it.
 
-    ``missing``: ``error`` or ``drop``.
+    ``missing``: ``error`` or ``drop``.  ``missing_codes``: texts that stand for a missing value.
     """
 
     missing: str = ERROR
+    missing_codes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _policy(self.missing, "Text.missing", (ERROR, DROP))
+        codes = _codes_of(self.missing_codes, "Text.missing_codes")
+        object.__setattr__(self, "missing_codes", codes)
 
     def row(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"kind": "text", "missing": self.missing}
+        return {"kind": "text", "missing": self.missing, **_codes_row(self.missing_codes)}
 
 
 Column: TypeAlias = Number | Category | Text
@@ -171,7 +202,7 @@ class Schema:
     is, in words.  ``rows``: how many rows of one unit are used.  ``excess``: what further ones do:
     they are ``cut`` (left out), or an ``error``, which stops the release before it is charged.
     ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
-    therefore not private.
+    therefore not private.  ``encoding``: of a file of text, by its name in Python.
     Errors: InvalidParameter for anything that does not fit.
     """
 
@@ -182,8 +213,10 @@ class Schema:
     rows: int = 1
     read_off_data: tuple[str, ...] = field(default=())
     excess: str = CUT
+    encoding: str = UTF8
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "encoding", _encoding(self.encoding))
         object.__setattr__(self, "columns", dict(self.columns))
         object.__setattr__(self, "read_off_data", tuple(self.read_off_data))
         _named(self.name, "Schema.name")
@@ -261,6 +294,7 @@ class Schema:
             "columns": [{"name": name, **column.row()} for name, column in self.columns.items()],
             "read_off_data": list(self.read_off_data),
             **({} if self.excess == CUT else {"excess": self.excess}),
+            **({} if self.encoding == UTF8 else {"encoding": self.encoding}),
         }
 
     @property
@@ -274,7 +308,7 @@ def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
 
     Errors: InvalidParameter naming the key.
     """
-    known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess"}
+    known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
     refuse_unknown(table, known, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:
@@ -350,6 +384,36 @@ def _named(value: Any, place: str) -> None:
 def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{place} = {value!r}: expected one of {', '.join(known)}")
+
+
+def _encoding(name: Any) -> str:
+    """The canonical name of an encoding of text.  Errors: InvalidParameter."""
+    try:
+        found = codecs.lookup(name)
+        "".encode(found.name)  # refuses codecs of bytes, such as base64
+    except (LookupError, TypeError, ValueError):
+        raise InvalidParameter(
+            f"Schema.encoding = {str(name)[:40]!r}: no encoding of text; expected utf-8, cp1252, "
+            "iso8859-15, utf-16, ..."
+        ) from None
+    return str(found.name)
+
+
+def _codes_of(given: Any, place: str) -> tuple[str, ...]:
+    """Missing codes as text, each once.  Errors: InvalidParameter."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidParameter(f"{place}: expected a list, such as [-99]")
+    for code in given:
+        if isinstance(code, bool) or not isinstance(code, int | float | str | Fraction):
+            raise InvalidParameter(f"{place}: {str(code)[:40]!r} is neither a number nor a text")
+    codes = [spelled(str(code)) for code in given]
+    if None in codes:
+        raise InvalidParameter(f"{place}: a blank and NaN are always missing; leave them out")
+    return tuple(dict.fromkeys(str(code) for code in codes))
+
+
+def _codes_row(codes: Sequence[str]) -> dict[str, Any]:
+    return {"missing_codes": list(codes)} if codes else {}
 
 
 def _key(value: object) -> str:

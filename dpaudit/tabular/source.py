@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dpaudit.errors import DpauditError, InvalidParameter, missing_extra
-from dpaudit.storage.data import name_of, open_data
+from dpaudit.storage.data import PACKED, name_of, open_data, readable_text
 from dpaudit.tabular.cells import TAKEN_AWAY
 from dpaudit.tabular.schema import Schema
 
@@ -74,7 +74,7 @@ def _here(parts: Callable[[], Iterator[Any]]) -> Source:
 
 
 def open_source(data: Any, schema: Schema) -> Source:
-    """The source of a path (``.csv``, ``.parquet``), a frame or a relation.
+    """The source of a path (``.csv``, ``.csv.gz``, ``.parquet``), a frame or a relation.
 
     CSV columns are read as text: no type is guessed from the rows.
     Errors: InvalidParameter for a file that is not there or of another kind, for an object that
@@ -123,9 +123,11 @@ def places_of(
 class _Held:
     """A file that stays open as long as somebody may ask for its rows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: str, encoding: str) -> None:
         self.path = path
         self.stream = open_data(path)
+        if kind == ".csv":
+            self.stream = readable_text(self.stream, path, encoding)
         weakref.finalize(self, self.stream.close)
         self.size = os.fstat(self.stream.fileno()).st_size
 
@@ -165,7 +167,7 @@ class _Held:
     def _header(self) -> tuple[str, list[str]]:
         """The separator and the columns' names, from the first line alone.
 
-        Errors: InvalidParameter for a line that is not UTF-8.
+        Errors: InvalidParameter for a line that is no CSV.
         """
         self.stream.seek(0)
         lines = io.TextIOWrapper(self.stream, encoding="utf-8-sig", newline="")
@@ -173,9 +175,9 @@ class _Held:
             first = next(lines, "")
             separator = max(SEPARATORS, key=first.count)
             cells = next(csv.reader(itertools.chain([first], lines), delimiter=separator), [])
-        except (UnicodeDecodeError, csv.Error):
+        except csv.Error:
             raise InvalidParameter(
-                f"{self.path}: line 1 is no line of names in UTF-8; save the table as CSV in UTF-8"
+                f"{self.path}: line 1 is no line of names; save the table as CSV"
             ) from None
         finally:
             lines.detach()
@@ -216,10 +218,11 @@ def refuse_twice(data: Any, names: Sequence[str]) -> None:
 
 
 def _file(path: Path, schema: Schema) -> Source:
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise InvalidParameter(f"{path}: expected a .csv or .parquet file")
-    held = _Held(path)
+    packed = path.suffix.lower() == PACKED
+    kind = Path(path.stem if packed else path.name).suffix.lower()
+    if kind not in ([".csv"] if packed else [".csv", ".parquet"]):
+        raise InvalidParameter(f"{path}: expected a .csv, .csv.gz or .parquet file")
+    held = _Held(path, kind, schema.encoding)
     if not held.size:
         raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
     reader = held.reader(kind, schema)

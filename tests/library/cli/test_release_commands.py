@@ -322,6 +322,25 @@ def test_ledgers_that_are_missing_or_of_another_data_set_are_refused(folder: Pat
     assert "it has no account of 'people' (it has: houses)" in found.output
 
 
+def test_the_operator_alone_is_told_how_many_values_were_changed(folder: Path) -> None:
+    opened(folder)
+    table = (folder / "people.csv").read_text()
+    (folder / "people.csv").write_text(table + "7001,-99,f\n7002,999,m\n7003,,m\n")
+    plan = PLAN.replace('missing = "drop"', 'missing = "drop", missing_codes = [-99]')
+    (folder / "plan.toml").write_text(plan)
+    found = release(folder, "out", "--json")
+    assert found.exit_code == 0, found.output
+    told = [line for line in found.stderr.splitlines() if "not private" in line]
+    assert told == [
+        "not private, for you alone (publish it nowhere): column 'age' has no value (left out) in "
+        "2 rows; column 'age' holds values outside its bounds, or between its steps "
+        "(counted as the nearest) in 1 rows"
+    ]
+    assert "not private, for" not in found.stdout
+    for path in (folder / "out").rglob("*.*"):
+        assert b"in 2 rows" not in path.read_bytes(), path
+
+
 def test_every_schema_of_a_data_set_is_charged_to_its_one_account(folder: Path) -> None:
     """A cap of 2.5 takes two releases of epsilon 1, whatever form their schemas have."""
     cap = ("--epsilon", "2.5", "--delta", "1e-5", "--plan", str(folder / "plan.toml"))

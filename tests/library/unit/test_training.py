@@ -329,7 +329,7 @@ def test_what_is_no_array_of_numbers_is_named_and_not_quoted(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "No such file"), (b"a,b\n1,\xff\n", "expected text in UTF-8")]
+    ("content", "said"), [(None, "No such file"), (b"a,b\n1,\xff\n", "line 2 holds a byte")]
 )
 def test_a_table_that_cannot_be_read_is_named(
     tmp_path: Path, content: bytes | None, said: str
