@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,8 @@ def alike(first: _Kept, second: _Kept) -> tuple[_Kept, _Kept]:
 
 def text_code(text: object) -> int:
     """The 56-bit digest that stands for a text among the values."""
-    return int.from_bytes(blake2b(str(text).encode(), digest_size=7).digest(), "big")
+    content = str(text).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(content, digest_size=7).digest(), "big")
 
 
 def row_codes(values: Array) -> npt.NDArray[np.int64]:
@@ -158,12 +160,23 @@ def _objects(table: Array) -> Array:
         if all(-(2**63) <= int(value) < 2**63 for value in table.flat):
             return table.astype(np.int64)
         return _coded(table)
-    if all(issubclass(kind, (int, float, np.number, np.bool_, type(None))) for kind in found):
-        return np.where(table == None, np.nan, table).astype(np.float64)  # noqa: E711 (elementwise)
+    numbers = (int, float, np.integer, np.floating, np.bool_, type(None))
+    if all(issubclass(kind, numbers) for kind in found):
+        cells = [_float(value) for value in table.flat]
+        return np.array(cells, dtype=np.float64).reshape(table.shape)
     return _coded(table)
 
 
+def _float(value: Any) -> float:
+    """A number or None as a float; a whole number beyond all floats is infinite."""
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _coded(table: Array) -> Array:
-    texts, inverse = np.unique(table.astype(str), return_inverse=True)
-    codes = np.array([text_code(text) for text in texts], dtype=np.int64)
-    return codes[inverse].reshape(table.shape)
+    # Texts of Python: those of NumPy lose the zero characters at their end.
+    texts = [str(value) for value in table.flat]
+    codes = {text: text_code(text) for text in set(texts)}
+    return np.array([codes[text] for text in texts], dtype=np.int64).reshape(table.shape)

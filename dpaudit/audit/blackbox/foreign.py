@@ -10,8 +10,9 @@ line: a number, numbers separated by commas, or a JSON value (``read_outputs``).
 - ``Database`` (module ``sql``): the data set is a database; the answer is the rows of a query.
 
 An exit code, and a status of 400 and above, is an output, as an exception of a Python function is.
-An answer that is late, cut short or unreadable ends the audit with ``Unanswered``: no bound is made
-of trials that the program did not finish.
+Statuses of a server that is busy or out of reach, and redirections, are none: they say nothing of
+the data.  An answer that is late, cut short or unreadable ends the audit with ``Unanswered``: no
+bound is made of trials that the program did not finish.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import http.client
 import json
 import math
 import os
+import selectors
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +47,9 @@ LONGEST_LIMIT = 86_400.0
 RESTARTS = 3  # of all calls of an audit, so that few draws can depend on which calls crashed
 BYTES_PER_OUTPUT = 4_096  # an answer beyond this, and LEAST_ANSWER, is a program out of control
 LEAST_ANSWER = 1 << 20
+# Statuses of a server that limits its requests, or does not reach the mechanism: of no data set.
+BUSY = (429, 502, 503, 504)
+CHUNK = 1 << 16  # bytes that are read at once
 SEED_BITS = 53  # whole numbers that a double holds, and so JavaScript and R
 
 
@@ -152,7 +158,7 @@ class Command(Foreign):
             )
             with process, deadline(self.time_limit, lambda: _end(process)) as late:
                 try:
-                    answer = process.stdout.read(_longest(size) + 1) if process.stdout else b""
+                    answer = _answer(process, _longest(size), late)
                     if len(answer) <= _longest(size):
                         process.wait()
                 finally:
@@ -170,7 +176,7 @@ class Command(Foreign):
         if len(answer) > _longest(size):
             raise Unanswered(_too_long(place, size))
         if status < 0:
-            raise _Crashed(ProgramFailed(f"ended by {signal.Signals(-status).name}", words))
+            raise _Crashed(ProgramFailed(f"ended by {_signal(-status)}", words))
         if status:
             raise ProgramFailed(f"exit code {status}", words)
         return read_outputs(answer, size, place)
@@ -202,10 +208,17 @@ class Endpoint(Foreign):
             self.url, body, {"Content-Type": "application/json"}, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.time_limit) as reply:  # noqa: S310
-                answer = reply.read(_longest(size) + 1)
+            with _OPENER.open(request, timeout=self.time_limit) as reply:
+                answer = self._body(reply, _longest(size))
                 stated = reply.headers.get("Content-Length")
         except urllib.error.HTTPError as error:
+            if error.code < 400:
+                raise Unanswered(
+                    f"{place} answers from another address (HTTP status {error.code}); give that"
+                ) from None
+            if error.code in BUSY:
+                busy = Unanswered(f"{place} is busy or out of reach (HTTP status {error.code})")
+                raise _Crashed(busy) from None
             raise ProgramFailed(f"HTTP status {error.code}") from None
         except TimeoutError:
             raise Unanswered(
@@ -220,9 +233,28 @@ class Endpoint(Foreign):
             raise _Crashed(unreachable) from None
         if len(answer) > _longest(size):
             raise Unanswered(_too_long(place, size))
-        if stated is not None and int(stated) != len(answer):
-            raise Unanswered(f"{place} sent {len(answer)} of {stated} bytes of its answer")
+        if stated is not None and stated.strip() != str(len(answer)):
+            raise Unanswered(f"{place} sent {len(answer)} bytes, not all bytes of its answer")
         return read_outputs(answer, size, place)
+
+    def _body(self, reply: Any, most: int) -> bytes:
+        """The body, of which each part may not be late, nor all together.  Errors: TimeoutError."""
+        end, body = time.monotonic() + self.time_limit, b""
+        while len(body) <= most and (part := reply.read1(CHUNK)):
+            body += part
+            if time.monotonic() > end:
+                raise TimeoutError
+        return body
+
+
+class _Here(urllib.request.HTTPRedirectHandler):
+    """No redirection is followed: a request without the data set would be sent there."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_Here)
 
 
 class _Crashed(Exception):
@@ -283,7 +315,7 @@ def read_outputs(answer: bytes, size: int, place: str) -> Any:
 def _document(text: str, place: str) -> list[Any]:
     try:
         outputs = json.loads(text)["outputs"]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         outputs = None
     if not isinstance(outputs, list):
         raise Unanswered(f'{place}: expected JSON, whole, as in {{"outputs": [1.5, 2.5]}}')
@@ -293,7 +325,7 @@ def _document(text: str, place: str) -> list[Any]:
 def _line(line: str, number: int, place: str) -> Any:
     if not line.strip():
         raise Unanswered(f"{place}: line {number} of its answer is blank; write NaN for no output")
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         value = json.loads(line)
         return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
     try:
@@ -373,6 +405,33 @@ def deadline(seconds: float, stop: Callable[[], None]) -> Iterator[threading.Eve
         yield late
     finally:
         clock.cancel()
+
+
+def _answer(process: subprocess.Popen[bytes], most: int, late: threading.Event) -> bytes:
+    """Standard output, of which one byte more than ``most`` is enough; until ``late``.
+
+    What a program started may keep its output open after it has ended.
+    """
+    answer = b""
+    with selectors.DefaultSelector() as ready:
+        stream = process.stdout
+        assert stream is not None  # noqa: S101  (it is a pipe)
+        ready.register(stream, selectors.EVENT_READ)
+        while len(answer) <= most and not late.is_set():
+            if ready.select(timeout=0.1):
+                part = os.read(stream.fileno(), CHUNK)
+                if not part:
+                    break
+                answer += part
+    return answer
+
+
+def _signal(number: int) -> str:
+    """A signal's name; those of real time have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

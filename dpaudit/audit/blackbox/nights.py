@@ -23,20 +23,24 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
+from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import write_atomically
 
 DAYS = 366  # of a year, at most
 ERROR = 0.01  # of a year and project
 FORMAT = 1
+COMMIT = re.compile(r"[0-9A-Za-z]*")  # it stands in a command that people copy
+_Kind = TypeVar("_Kind", "Night", "Evidence", "Year")
 ROUNDING = 1e-9  # of sums of a year's logarithms, many times over
 
 
@@ -159,6 +163,8 @@ class Nights:
 
     def add(self, name: str, night: Night, log_e_value: float, trials: int) -> Year:
         """Add a night of one audit and write the file; the year after it."""
+        if not COMMIT.fullmatch(night.commit):
+            night = Night(night.day)
         with self._locked():
             year = self.read(date.fromisoformat(night.day))
             year = year.with_night(name, night, log_e_value, trials)
@@ -182,18 +188,22 @@ class Nights:
 
     def _kept(self) -> Year | None:
         try:
-            text = self.path.read_text("utf-8")
+            content = self.path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise InvalidParameter(f"{self.path}: {error.strerror}; give another file") from None
         try:
-            table = json.loads(text)
+            # NaN is refused below; an audit may have lost all its wealth, whose log is -Infinity.
+            table = strict_json(content, nan=True)
             if table.pop("format") != FORMAT:
                 raise ValueError
             claims = {name: _evidence(row) for name, row in table.pop("claims").items()}
-            return Year(**table, claims=claims)
+            return _consistent(_typed(Year, {**table, "claims": claims}))
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidParameter(
-                f"{self.path}: no evidence of nights that this version reads; give another file"
+                f"{self.path}: no evidence of nights that this version reads; restore it, or give "
+                "another file"
             ) from None
 
     def _write(self, year: Year) -> None:
@@ -202,7 +212,47 @@ class Nights:
 
 
 def _evidence(row: dict[str, Any]) -> Evidence:
-    return Evidence(**row | {name: Night(**row[name]) for name in ("last", "before", "since")})
+    nights = {name: _typed(Night, row[name]) for name in ("last", "before", "since")}
+    for night in nights.values():
+        if night.day:
+            date.fromisoformat(night.day)
+        if not COMMIT.fullmatch(night.commit):
+            raise ValueError
+    return _typed(Evidence, row | nights)
+
+
+def _typed(kind: type[_Kind], row: dict[str, Any]) -> _Kind:
+    """A record of a file.  Errors: ValueError unless all fields are there, of the stated types."""
+    hints = get_type_hints(kind)
+    if hints.keys() != row.keys():
+        raise ValueError
+    for name, hint in hints.items():
+        value = row[name]
+        right = type(value) is hint or (hint is float and type(value) is int)
+        if not (right or name == "claims") or value != value:  # NaN alone differs from itself
+            raise ValueError
+    return kind(**row)
+
+
+def _consistent(year: Year) -> Year:
+    """Errors: ValueError for numbers that no nights give; the bars would not add up to the error.
+
+    Two claims of one number come about where two files are merged.
+    """
+    rows = year.claims.values()
+    counts = [count for row in rows for count in (row.days, row.nights, row.trials)]
+    numbers = [row.number for row in rows]
+    if not (
+        0 < year.error < 1
+        and date.min.year <= year.year <= date.max.year
+        and len(set(numbers)) == len(numbers)
+        and all(0 < number <= year.used for number in numbers)
+        and year.used >= 0
+        and all(count >= 0 for count in counts)
+        and all(row.days <= min(DAYS, row.nights) for row in rows)
+    ):
+        raise ValueError
+    return year
 
 
 def _log_sum(first: float, second: float) -> float:

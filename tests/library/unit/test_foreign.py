@@ -22,6 +22,7 @@ from click.testing import CliRunner
 import dpaudit as dp
 from dpaudit.audit import Command, Database, Endpoint, FunctionAudit, audit_function
 from dpaudit.audit.blackbox import foreign
+from dpaudit.audit.blackbox.draws import read_output
 from dpaudit.audit.blackbox.findings import Finding
 from dpaudit.audit.blackbox.foreign import Unanswered, read_outputs
 from dpaudit.cli.main import main
@@ -211,6 +212,47 @@ def test_bad_commands(arguments: list[str], said: str) -> None:
     assert said in done.output
 
 
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        (['"\\ud800"', '"a"'], 2),
+        (["1" + "0" * 400, "-1" + "0" * 400, "1.5"], [np.inf, -np.inf, 1.5]),
+        (["[" * 100_000, "1.5"], 2),
+        (['"a"', '"a\\u0000"'], 2),
+    ],
+    ids=["half of a character", "beyond floats", "deep", "zero character"],
+)
+def test_every_line_is_an_output(lines: list[str], values: Any) -> None:
+    """Whatever a program prints, reading it raises nothing of dpaudit's own."""
+    answer = "\n".join(lines).encode()
+    drawn = read_output(read_outputs(answer, len(lines), "it"), len(lines), "it").values[:, 0]
+    if isinstance(values, int):
+        assert len(set(drawn.tolist())) == values
+    else:
+        assert drawn.tolist() == values
+
+
+def test_a_document_that_is_nested_deeply_is_refused() -> None:
+    with pytest.raises(Unanswered, match="expected JSON"):
+        read_outputs(b'{"outputs":' + b"[" * 100_000, 1, "it")
+
+
+def test_a_signal_without_a_name_is_an_output() -> None:
+    with pytest.raises(foreign.ProgramFailed, match="ended by signal 40"):
+        Command(program("os.kill(os.getpid(), 40)"))([], np.random.default_rng(1), 1)
+
+
+def test_what_a_program_leaves_running_does_not_hold_an_audit() -> None:
+    """A child in a session of its own keeps the output open; the time limit holds."""
+    left = "subprocess.Popen(['sleep', '5'], start_new_session=True)"
+    started = time.monotonic()
+    with pytest.raises(Unanswered, match=r"did not answer within 0\.5 seconds"):
+        Command(program(f"import subprocess; {left}"), time_limit=0.5)(
+            [], np.random.default_rng(1), 1
+        )
+    assert time.monotonic() - started < 4
+
+
 # --- endpoints ------------------------------------------------------------------------------------
 
 
@@ -226,12 +268,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.dumps({"outputs": drawn.tolist()}).encode()
         if self.path == "/slow":
             time.sleep(0.6)
+        if self.path == "/drip":
+            self.send_response(200)
+            self.end_headers()
+            for _ in range(20):
+                self.wfile.write(b" ")
+                time.sleep(0.05)
         if self.path == "/once" and not Handler.dropped:
             Handler.dropped = True
             self.close_connection = True
             return
-        self.send_response(500 if self.path == "/error" else 200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response({"/error": 500, "/busy": 503, "/moved": 302}.get(self.path, 200))
+        self.send_header("Location", "/")
+        self.send_header("Content-Length", "no number" if self.path == "/odd" else str(len(body)))
         self.end_headers()
         self.wfile.write(body[:40] if self.path == "/part" else body)
 
@@ -262,6 +311,10 @@ def test_an_endpoint_is_audited(address: str) -> None:
     [
         ("/part", Unanswered, "part of its answer|of its answer"),
         ("/slow", Unanswered, "did not answer within 0.2 seconds"),
+        ("/drip", Unanswered, "did not answer within 0.2 seconds"),
+        ("/busy", Unanswered, "is busy or out of reach"),
+        ("/moved", Unanswered, "answers from another address"),
+        ("/odd", Unanswered, "not all bytes of its answer"),
         ("/error", InvalidParameter, "HTTP status 500, and so did every other call"),
     ],
 )

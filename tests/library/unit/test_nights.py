@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import date
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,63 @@ def test_a_year_has_a_budget_and_a_mended_bug_is_a_further_audit(tmp_path: Path)
     file.path.write_text("[]")
     with pytest.raises(InvalidParameter, match="no evidence of nights"):
         file.read(date(2026, 3, 4))
+
+
+EDITS: list[dict[str, Any]] = [
+    {"year": "2026"},
+    {"year": 2026.5},
+    {"error": "0.01"},
+    {"error": 5},
+    {"error": math.nan},
+    {"used": 0},
+    {"used": "1"},
+    {"claims": []},
+    {"claims": {"a": {"log_started": math.nan}}},
+    {"claims": {"a": {"number": 0}}},
+    {"claims": {"a": {"number": "1"}}},
+    {"claims": {"a": {"days": -1000}}},
+    {"claims": {"a": {"red": "no"}}},
+    {"claims": {"a": {"rise": None}}},
+    {"claims": {"a": {"since": {"day": "yesterday", "commit": ""}}}},
+    {"claims": {"a": {"since": {"day": "2026-03-01", "commit": "x; rm"}}}},
+    {"claims": {"b": {}}},
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=str)
+def test_an_edited_file_is_refused(edit: dict[str, Any], tmp_path: Path) -> None:
+    """NaN would never be red, and two claims of one number would overspend the error."""
+    file = Nights(tmp_path / "nights.json")
+    file.add("a", DAY, 0.5, 100)
+    table = json.loads(file.path.read_text())
+    claims = edit.get("claims")
+    if isinstance(claims, dict):
+        edit = {"claims": {k: table["claims"]["a"] | row for k, row in {"a": {}, **claims}.items()}}
+    file.path.write_text(json.dumps(table | edit))
+    with pytest.raises(InvalidParameter, match="no evidence of nights"):
+        file.read(date(2026, 3, 4))
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\xff\xfe", b'{"format": 1'])
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "nights.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidParameter, match="no evidence of nights"):
+        Nights(path).add("a", DAY, 0.5, 100)
+    assert path.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InvalidParameter, match="Is a directory"):
+        Nights(path).read(date(2026, 3, 4))
+
+
+def test_all_that_is_written_can_be_read(tmp_path: Path) -> None:
+    """Wealth that is lost or infinite, and a commit that is no name of one, as from a pipeline."""
+    file = Nights(tmp_path / "nights.json")
+    for name, log in (("lost", -math.inf), ("infinite", math.inf)):
+        year = file.add(name, Night("2026-03-01", "$(reboot)"), log, 100)
+        assert file.read(date(2026, 3, 1)) == year
+        assert year.of(name).since.commit == ""
 
 
 def add_many(path: Path, name: str) -> None:
