@@ -69,8 +69,11 @@ class Archive:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a path is a ZIP file, or an unpacked archive."""
-    return (path / SUMS).is_file() if path.is_dir() else zipfile.is_zipfile(path)
+    """Whether a path is that of a ZIP file, by its name, or of an unpacked archive.
+
+    The file is not opened: what is checked is read once, by whoever reads it.
+    """
+    return (path / SUMS).is_file() if path.is_dir() else path.suffix.lower() == ".zip"
 
 
 def archive_of(

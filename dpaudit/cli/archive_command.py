@@ -54,6 +54,8 @@ def archive(
     from dpaudit.check.process import verify_files
     from dpaudit.storage.files import write_new
 
+    if out is not None and out.suffix.lower() != ".zip":
+        raise InvalidParameter(f"--out {out}: expected a name that ends in .zip")
     (one,) = verify_files([read(file)])
     certificate = one.certificate
     signed = signed_by(one.file, known_signers(**given), certificate)

@@ -23,7 +23,7 @@ from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
 from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
 from dpaudit.curator.locations import at, line_of_error
-from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter
+from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter, missing_extra
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import (
@@ -105,6 +105,8 @@ class Training:
         same shapes, types and classes raises the same.
         """
         error = _error_of(self, model) if seconds < _REPEATED else None
+        if error is not None and (missing := missing_extra(error)):
+            return f"fit: {missing}"
         if error is None:
             return f"fit: the first {FIRST} trainings failed ({LEFT_OUT})"
         alike = replace(

@@ -142,7 +142,7 @@ def add_many(path: Path, name: str) -> None:
 
 def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "nights.json"
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=add_many, args=(path, name)) for name in "ab"]
     for worker in workers:
         worker.start()
