@@ -21,8 +21,8 @@ def timeline_svg(
     with drawing() as (figure, axes):
         days, values = [day for day, _ in finite], [value for _, value in finite]
         label = say("all releases so far: at most")
-        axes.step(days, values, where="post", color=ACCOUNTED, linewidth=2, label=label)  # type: ignore[arg-type]
-        axes.plot(days, values, "o", color=ACCOUNTED, markersize=4.5)  # type: ignore[arg-type]
+        axes.step(days, values, where="post", color=ACCOUNTED, linewidth=2, label=label)
+        axes.plot(days, values, "o", color=ACCOUNTED, markersize=4.5)
         if budget is not None:
             axes.axhline(budget, color=ATTACKED, linestyle="--", label=say("budget"))
         axes.set(ylabel=say("ε at δ = {delta}", delta=delta))
