@@ -255,6 +255,11 @@ def test_a_record_that_changes_another_records_vector_is_found() -> None:
     assert not ClippedMean(lambda z: rows(np.tanh(z)), 1.0).mixes_records(data)
     assert ClippedMean(lambda z: rows(z - z.mean(axis=0)), 1.0).mixes_records(data)
     assert ClippedMean(lambda z: rows(z / np.abs(z).max()), 1.0).mixes_records(data)
+    # Functions that count change at some number of rows, which halves of the rows may both exceed.
+    many = Records(np.linspace(0.1, 0.9, 40)[:, None])
+    for most in (1, 2, 12, 19):
+        counting = ClippedMean(lambda z, most=most: rows(z * (len(z) > most)), 1.0)
+        assert counting.mixes_records(many), most
     assert not ClippedMean(lambda z: rows(z - z.mean()), 1.0).mixes_records(
         Records(np.ones((4, 1)))
     )
