@@ -35,7 +35,7 @@ def catalogue_root() -> Path:
     """The shipped catalogue: ``dpaudit/catalogue`` in a wheel, the checkout when editable."""
     package = Path(__file__).resolve().parent.parent
     shipped = package / "catalogue"
-    return shipped if shipped.is_dir() else package.parent
+    return shipped if (shipped / PACKAGES[0]).is_dir() else package.parent
 
 
 def is_root(folder: Path) -> bool:
@@ -185,7 +185,8 @@ def code_digest() -> str:
     total = hashlib.sha256()
     for path in sorted(package.rglob("*")):
         place = path.relative_to(package)
-        if path.is_file() and not {"catalogue", "__pycache__"} & set(place.parts):
+        shipped = place.parts[0] == "catalogue" and place.as_posix() != "catalogue/__init__.py"
+        if path.is_file() and not shipped and "__pycache__" not in place.parts:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{place.as_posix()}\0{content}\n".encode())
     return total.hexdigest()

@@ -13,6 +13,8 @@ from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values
 from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Adjacency
 from mechanisms.papers.diff2 import catalogue as diff2
+from mechanisms.papers.srgd import baselines_catalogue as baselines
+from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
 
 MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
@@ -21,13 +23,18 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
         diff2.diff2_gd, diff2.diff2_gd_tight, diff2.dp_gd, diff2.dp_gd_tight,
         diff2.diff2_gd_network, srgd.accelerated_dp_srgd,
         srgd.accelerated_dp_srgd_sqrt_toeplitz, srgd.dp_srgd,
+        baselines.accelerated_dp_sgd, baselines.dp_sgd_one_pass, baselines.dp_sgd_poisson,
+        baselines.dp_ftrl, baselines.dp_online_to_batch, baselines.phased_sgd,
+        baselines.phased_erm, baselines.localized_accelerated_dp_sgd,
+        batches.phased_erm_in_batches,
     )
 )  # fmt: skip
 # Another value of each parameter, by its name.
 OTHER = {
     "epsilon": "2", "delta": "1e-7", "rounds": "12", "beta": "9", "clip": "1.5", "radius": "3",
     "restart_every": "4", "share": "1.5", "clients": "7", "difference_clip": "1.75",
-    "step_size": "0.1", "hidden": "3",
+    "step_size": "0.1", "hidden": "3", "expected_records": "300", "rate": "0.1", "phases": "2",
+    "ridge": "0.1",
 }  # fmt: skip
 
 

@@ -62,3 +62,17 @@ def test_an_empty_folder_serves_the_catalogue(installation: Installation, tmp_pa
 def test_importing_dpaudit_imports_no_catalogue(installation: Installation, tmp_path: Path) -> None:
     result = installation.python("-c", SHADOWS, cwd=tmp_path)
     assert result.stdout.strip() == "set()", result.stderr
+
+
+def test_papers_import_beside_a_mechanisms_folder(from_wheel: Installation, tmp_path: Path) -> None:
+    (tmp_path / "mechanisms").mkdir()
+    (tmp_path / "mechanisms" / "__init__.py").touch()
+    result = from_wheel.python(
+        "-c",
+        "import mechanisms; from dpaudit.catalogue.papers import srgd, diff2, kl, user_level, "
+        "stable_erm; print(srgd.catalogue.dp_srgd.name, mechanisms.__file__, srgd.__file__)",
+        cwd=tmp_path,
+    )
+    name, own, shipped = result.stdout.split() or ["", "", result.stderr]
+    assert (name, own) == ("dp_srgd", str(tmp_path / "mechanisms" / "__init__.py")), shipped
+    assert Path(shipped).is_relative_to(from_wheel.catalogue / "mechanisms")
