@@ -8,7 +8,9 @@ after its output was written, it goes on to write the certificate of that output
 from __future__ import annotations
 
 import json
+import math
 import secrets
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,7 +33,7 @@ from dpaudit.certificate.publish import (
     write_one,
 )
 from dpaudit.check.file import read
-from dpaudit.curator.curator import Sampler
+from dpaudit.curator.curator import Request, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.parameters import in_words, shown
@@ -44,7 +46,7 @@ from dpaudit.errors import (
     Undeclared,
 )
 from dpaudit.exact.wire import digest
-from dpaudit.kernels.query import Records
+from dpaudit.kernels.query import Array, Records
 from dpaudit.ledger import Ledger
 from dpaudit.scope import NOT_STATED, Adjacency, name_key
 from dpaudit.storage.files import write_atomically
@@ -168,10 +170,12 @@ def train(
     options: Options,
     account: Account | None = None,
     values: Mapping[str, Any] | None = None,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> Written:
     """Run an order's mechanism once on these records; ``out`` is the .npz file of its output.
 
-    ``values``: of the mechanism's free parameters; the others are as they ship.
+    ``values``: of the mechanism's free parameters; the others are as they ship.  ``warn`` is told,
+    before anything is charged, where the noise exceeds what the records can contribute.
 
     ``options`` must have no seed: the noise is the operating system's.  The audits' seed is drawn
     once, and kept beside ``out`` until all is written.
@@ -185,7 +189,13 @@ def train(
         raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
     values = values or {}
     made = for_records(order, records, out.stem, values)
-    rehearse(made.mechanism, records)
+    share = rehearse(made.mechanism, records)
+    if share > 1:
+        warn(
+            f"{made.mechanism.name}: noise exceeds the signal: over the whole run it is about "
+            f"{share:.3g} times the most that {_number_of(made.mechanism, records)} can "
+            "contribute, so that the output is noise; use more records, a larger epsilon or fewer rounds"
+        )
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
     if order.mechanism.for_shape is not None:
@@ -216,15 +226,43 @@ def train(
 REHEARSED = 100
 
 
-def rehearse(mechanism: Mechanism, records: Records) -> None:
+class _Weighed(Sampler):
+    """Adds up the noise of additive l2 releases, and the most that records can contribute.
+
+    The sum of the values of n records moves by n sensitivities at most; noises are independent.
+    """
+
+    signal = 0.0
+    variance = 0.0
+
+    def _answer(self, request: Request) -> Array:
+        on = bool(request.mask[0])
+        if on and request.query.norm == "l2":
+            chosen = request.first_draw
+            count = len(request.records) if chosen is None else int(chosen[0].sum())
+            released = self._dimensions[request.label]
+            self.signal += count * float(request.sensitivity[0])
+            self.variance += released * float(request.scale[0]) ** 2
+        return super()._answer(request)
+
+
+def _number_of(mechanism: Mechanism, records: Records) -> str:
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
+        return f"{REHEARSED} records"
+    return f"{len(records):,} record{'s' if len(records) != 1 else ''}"
+
+
+def rehearse(mechanism: Mechanism, records: Records) -> float:
     """One run on zeros in the shape of the records: what does not fit is refused before a draw.
 
-    Where the number of records is private there are ``REHEARSED`` of them.
+    Where the number of records is private there are ``REHEARSED`` of them.  Returns the standard
+    deviation of the sum of all noise over the most that the records can contribute to that sum: 0
+    for a program whose noise is not added in l2.
     Errors: InvalidParameter where the mechanism refuses that shape, or fails on zeros.
     """
     private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     shape = (REHEARSED if private else len(records), *records.values.shape[1:])
-    sampler = Sampler(
+    sampler = _Weighed(
         mechanism.declaration,
         mechanism.scope,
         Records(np.zeros(shape)),
@@ -232,7 +270,7 @@ def rehearse(mechanism: Mechanism, records: Records) -> None:
     )
     try:
         mechanism.program.run(sampler)
-        return
+        return math.sqrt(sampler.variance) / sampler.signal if sampler.signal > 0 else 0.0
     except InvalidParameter as error:
         said = str(error)
     except DpauditError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,9 @@ def run(
     order = order_of(target, fields_given(stated), own_data=True)
     mechanism = order.mechanism
     set_to = read_values(mechanism.name, mechanism.for_shape, (*values, *further))
-    records = read_records(data, label=given["label"], unit=given["unit"], rows=given["rows"])
+    warn = partial(click.echo, err=True)
+    columns = {name: given[name] for name in ("label", "unit", "rows")}
+    records = read_records(data, warn=warn, **columns)
     with progress() as report, quiet():
         options = Options(
             trials=given["trials"],
@@ -87,7 +90,7 @@ def run(
             targets=(target,),
             progress=report,
         )
-        written = train(order, records, out, options, account, set_to)
+        written = train(order, records, out, options, account, set_to, warn)
     files = [str(path) for path in (written.output, written.files.certificate, written.files.page)]
     verdict = written.certificate["predicate"]["verdict"]
     if as_json:

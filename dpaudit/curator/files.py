@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,12 @@ PARTS = {"features": ("features", "X"), "labels": ("labels", "y"), "units": ("un
 
 
 def read_records(
-    path: Path, *, label: str | None = None, unit: str | None = None, rows: int | None = None
+    path: Path,
+    *,
+    label: str | None = None,
+    unit: str | None = None,
+    rows: int | None = None,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> Records:
     """The records of a file, (n, columns); of a .npy or .npz file in whatever shape they have.
 
@@ -33,7 +40,7 @@ def read_records(
     the column that says whose row it is; then a record is one unit, (units, ``rows``, columns): the
     first ``rows`` rows of each, in the order of the file, and where it has fewer its own again from
     the first.  So a record is a function of its unit alone, and ``rows`` is public.  Units come as
-    they first appear.
+    they first appear.  ``warn`` is told how many rows of the table no record holds.
     An .npz file has one array, or ``features`` and ``labels``.  In an array of units, (units,
     items, columns), an item that is NaN in all columns is one that its unit does not have.
     Errors: InvalidParameter for a file that cannot be read as such or holds what is no finite
@@ -56,6 +63,14 @@ def read_records(
     if len(inverse) != len(table):
         raise InvalidParameter(f"{path}: {unit!r} and the other columns are of different lengths")
     places = [np.flatnonzero(inverse == k) for k in np.argsort(first)]
+    left_out = sum(max(0, len(own) - rows) for own in places)
+    if left_out:
+        longer = sum(len(own) > rows for own in places)
+        warn(
+            f"{path}: {left_out:,} of {len(table):,} rows are left out: {longer:,} of "
+            f"{len(places):,} units have more than {rows}, and the first {rows} of each count; "
+            "raise the number of rows of a unit to use more"
+        )
     return Records(np.stack([table[np.resize(own, rows)] for own in places]))
 
 

@@ -236,6 +236,7 @@ ENTRIES = (
     "dpaudit",
     "dpaudit.__main__",
     "dpaudit.audit",
+    "dpaudit.catalogue",
     "dpaudit.check.__main__",
     "dpaudit.cli.main",
     "dpaudit.crosscheck.consensus",

@@ -77,7 +77,7 @@ def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
     with pytest.raises(InvalidParameter, match=said):
         train(order(fixed), ROWS, out, OPTIONS)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(training, "rehearse", lambda *_: None)
+    monkeypatch.setattr(training, "rehearse", lambda *_: 0.0)
     with pytest.raises(ReleaseInterrupted, match="budget as spent"):
         train(order(fixed), ROWS, out, OPTIONS)
 
@@ -365,3 +365,34 @@ def test_a_guarantee_for_another_unit_is_not_charged(setting: dp.Setting, said: 
         refuse_other_unit(found, "person")
     refuse_other_unit(replace(found, setting=dp.Setting(unit_entity=" Person")), "person")
     refuse_other_unit(replace(found, setting=dp.Setting()), "person")
+
+
+def test_rows_of_a_unit_that_do_not_count_are_said(tmp_path: Path) -> None:
+    text = "who,a\n" + "".join(f"x,{k}\n" for k in range(7)) + "z,90\n"
+    said: list[str] = []
+    path = written(tmp_path / "a.csv", text)
+    read_records(path, unit="who", rows=5, warn=said.append)
+    assert len(said) == 1
+    assert "2 of 8 rows are left out: 1 of 2 units have more than 5" in said[0]
+    read_records(path, unit="who", rows=7, warn=said.append)
+    assert len(said) == 1
+
+
+def test_noise_above_the_signal_is_said_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row of 3 numbers moves the mean by 2 at most, and noise of norm 4 sqrt(3) is added."""
+    said: list[str] = []
+
+    def stopped(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "plan", stopped)
+    one = dp.Records(ROWS.values[:1])
+    for records in (one, ROWS):
+        out = tmp_path / f"{len(records)}.npz"
+        with pytest.raises(KeyboardInterrupt):
+            train(order(mean()), records, out, OPTIONS, warn=said.append)
+    assert len(said) == 1
+    assert "noise exceeds the signal" in said[0]
+    assert "3.46 times the most that 1 record can contribute" in said[0]
