@@ -194,7 +194,7 @@ def train(
         warn(
             f"{made.mechanism.name}: noise exceeds the signal: over the whole run it is about "
             f"{share:.3g} times the most that {_number_of(made.mechanism, records)} can "
-            "contribute, so that the output is noise; use more records, a larger epsilon or fewer rounds"
+            "contribute; use more records, a larger epsilon or fewer rounds"
         )
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
