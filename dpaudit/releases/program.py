@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -23,7 +24,7 @@ from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
 from dpaudit.releases.queries import Choice, Declared, Exact, Part, Thresholded, Vector
 from dpaudit.releases.runs import Runs
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tabular import Category, Number, OpenTable, Schema, Table, Text
+from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
 
 Values: TypeAlias = Mapping[str, Exact]
 LISTED = 256  # codes of a column of which many are candidates, in either part of its list
@@ -242,7 +243,9 @@ class GeneratedTables:
         columns[schema.unit or GENERATED_UNIT] = pa.array(units, pa.int64())
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
             found = values[units, rows, place]
-            if isinstance(column, Number):
+            if isinstance(column, Period):
+                columns[name] = pa.array(self._days(name, column, found), pa.date32())
+            elif isinstance(column, Number):
                 columns[name] = pa.array(self._numbers(name, column, found), pa.float64())
             else:
                 columns[name] = pa.array(self._texts(name, column, found), pa.string())
@@ -255,6 +258,15 @@ class GeneratedTables:
         inside = np.clip(np.nan_to_num(found), float(column.lower), float(column.upper))
         listed = self._below(name, np.rint(inside / step) - column.low)
         return np.where(np.isnan(found), np.nan, (listed + column.low) * step)
+
+    def _days(self, name: str, column: Period, found: Array) -> list[date | None]:
+        numbers = self._numbers(name, column, found)
+        inside = np.clip(np.rint(np.nan_to_num(numbers)), column.low, column.high).astype(np.int64)
+        there = np.isfinite(numbers)
+        return [
+            column.calendar.first_day(code) if known else None
+            for code, known in zip(inside.tolist(), there.tolist(), strict=True)
+        ]
 
     def _texts(self, name: str, column: Category | Text, found: Array) -> list[str | None]:
         keys = self.texts if isinstance(column, Text) else column.keys

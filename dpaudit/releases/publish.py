@@ -646,7 +646,7 @@ def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path
 
 
 def _row(row: Row) -> dict[str, Any]:
-    value, exact = ("", True) if row.value is None else text_of(row.value)
+    value, exact = (row.text, True) if row.value is None else text_of(row.value)
     return {
         "item": row.item,
         "keys": row.keys,
@@ -677,10 +677,18 @@ def _parquet(table: list[dict[str, Any]]) -> bytes:
 
     columns = {name: [row[name] for row in table] for name in COLUMNS if name != "keys"}
     columns["keys"] = [row["keys"] for row in table]
-    columns["number"] = [float(row["value"]) if row["value"] else None for row in table]
+    columns["number"] = [_number(row["value"]) for row in table]
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)
     return sink.getvalue()
+
+
+def _number(value: str) -> float | None:
+    """A published value as a number; None for a date, and for none."""
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def thresholds(plan: Plan) -> dict[str, tuple[int, int]]:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import date
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
@@ -32,6 +33,7 @@ from dpaudit.tabular import (
     Counted,
     Keys,
     Number,
+    Period,
     Schema,
     Term,
     Text,
@@ -271,11 +273,13 @@ class Item(ABC):
                 does = "are left out" if column.other == DROP else f"count as {column.other}"
                 said.append(f"values of {name} that are no key {does}")
             if isinstance(column, Number) and column.outside == NEAREST:
-                ends = " to ".join(text_of(end)[0] for end in (column.lower, column.upper))
-                said.append(
-                    f"values of {name} outside {ends} count as the nearest bound, and others as "
-                    f"the nearest multiple of {text_of(column.step)[0]}"
+                ends = " to ".join(shown_in(column, end) for end in (column.lower, column.upper))
+                steps = (
+                    ""
+                    if isinstance(column, Period)
+                    else f", and others as the nearest multiple of {text_of(column.step)[0]}"
                 )
+                said.append(f"values of {name} outside {ends} count as the nearest bound{steps}")
         return tuple(dict.fromkeys(said))
 
     @property
@@ -301,7 +305,8 @@ class Row:
     """One published number: ``value`` exact, ``error`` its 95% margin, ``note`` what it is.
 
     ``not_covered``: what may make it wrong beyond its margin, in words.  ``processed``: whether a
-    step of post-processing changed it; its margin then holds for the changed number.
+    step of post-processing changed it; its margin then holds for the changed number.  ``text``: a
+    published date, whose ``value`` is None.
     """
 
     item: str
@@ -312,6 +317,7 @@ class Row:
     note: str = ""
     not_covered: tuple[str, ...] = ()
     processed: bool = False
+    text: str = ""
 
     @property
     def covers(self) -> str:
@@ -351,13 +357,21 @@ def on_grid(column: Number, value: Any, place: str) -> int:
 
     Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
     """
-    steps = number(value, place) / column.step
+    steps = column.value(value, place) / column.step
     if steps.denominator != 1 or not column.low <= steps <= column.high:
         raise InvalidParameter(
-            f"{place}: {value} is not on the column's grid from {column.lower} to {column.upper} "
-            f"by {column.step}"
+            f"{place}: {value} is not on the column's grid from {shown_in(column, column.lower)} "
+            f"to {shown_in(column, column.upper)} by "
+            f"{column.every if isinstance(column, Period) else column.step}"
         )
     return int(steps)
+
+
+def shown_in(column: Number, value: Fraction | int) -> str:
+    """A value of a column, as it is published."""
+    if isinstance(column, Period):
+        return column.text(value)
+    return text_of(Fraction(value))[0]
 
 
 # --- counts, sums, means and variances, by group --------------------------------------------------
@@ -394,6 +408,8 @@ class Grouped(Item):
         if isinstance(column, Text):
             raise InvalidParameter(f"{place}: the keys of {name!r} are not public; use groups")
         if name not in self.edges:
+            if isinstance(column, Period):
+                return name
             raise InvalidParameter(f"{place}: {name!r} holds numbers; give edges.{name}")
         return _bins(name, column, tuple(self.edges[name]), f"item {self.name!r}: edges.{name}")
 
@@ -451,11 +467,14 @@ def _bins(name: str, column: Number, edges: tuple[Any, ...], place: str) -> Bins
 
 def _labels(schema: Schema, key: str | Bins) -> list[tuple[str, str]]:
     if isinstance(key, Bins):
-        column = schema.number(key.column, "by")
-        edges = [text_of(edge * column.step)[0] for edge in key.edges]
+        column = schema.ordered(key.column, "by")
+        edges = [shown_in(column, edge * column.step) for edge in key.edges]
         first, last = f"below {edges[0]}", f"{edges[-1]} and above"
         between = [f"{a} to below {b}" for a, b in pairwise(edges)]
         return [(key.column, label) for label in (first, *between, last)]
+    period = schema.columns[key]
+    if isinstance(period, Period):
+        return [(key, period.text(code)) for code in range(period.low, period.high + 1)]
     return [(key, label) for label in schema.category(key, "by").domain]
 
 
@@ -740,7 +759,7 @@ class Quantiles(Item):
         return [(f"{self.name}/{q.numerator}of{q.denominator}", q) for q in self.at]
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
-        column = schema.number(self.column, f"item {self.name!r}")
+        column = schema.ordered(self.column, f"item {self.name!r}")
         share = Fraction(1, len(self.at))
         return tuple(
             Choice(
@@ -766,19 +785,22 @@ class Quantiles(Item):
         return {label: rank_scores(counted, q) for label, q in self._labels()}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
-        column = schema.number(self.column, "")
+        column = schema.ordered(self.column, "")
         rows = []
         for (label, q), part in zip(self._labels(), self.parts(schema), strict=True):
             assert isinstance(part, Choice)  # noqa: S101  (what its parts are)
             (place,) = released[label]
+            value = (column.low + place) * column.step
+            dated = isinstance(column, Period)
             rows.append(
                 Row(
                     self.name,
                     (),
                     f"quantile {text_of(q)[0]} of {self.column}",
-                    (column.low + place) * column.step,
+                    None if dated else value,
                     None,
                     f"its rank is within {part.within(margins)} rows of the best point's, at 95%",
+                    text=shown_in(column, value) if dated else "",
                 )
             )
         return rows
@@ -906,7 +928,7 @@ class Ranges(Item):
         self.noise_of(self.noise)
 
     def _bins(self, schema: Schema) -> Bins:
-        column = schema.number(self.column, f"item {self.name!r}")
+        column = schema.ordered(self.column, f"item {self.name!r}")
         return _bins(self.column, column, self.edges, f"item {self.name!r}: edges")
 
     def levels(self, schema: Schema) -> list[int]:
@@ -1179,7 +1201,7 @@ def text_of(value: Fraction) -> tuple[str, bool]:
 
 def _plain(value: Any) -> Any:
     """A setting as JSON without numbers, so that its digest does not depend on how they print."""
-    if isinstance(value, Fraction | int) and not isinstance(value, bool):
+    if isinstance(value, Fraction | int | date) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
         return str(Fraction(str(value)))

@@ -19,7 +19,7 @@ from dpaudit.tabular.engine import (
     rounded,
     sizes_of,
 )
-from dpaudit.tabular.schema import Category, Number, Schema, Text, schema_of
+from dpaudit.tabular.schema import Category, Date, Number, Period, Schema, Text, schema_of
 
 __all__ = [
     "MOST_CELLS",
@@ -28,9 +28,11 @@ __all__ = [
     "Category",
     "Counted",
     "DataRefused",
+    "Date",
     "Keys",
     "Number",
     "OpenTable",
+    "Period",
     "Schema",
     "Table",
     "Term",

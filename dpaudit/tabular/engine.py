@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled_sql, trimmed_sql
+from dpaudit.tabular.dates import YEAR
 from dpaudit.tabular.schema import (
     COUNT,
     CUT,
@@ -32,6 +33,7 @@ from dpaudit.tabular.schema import (
     Category,
     Column,
     Number,
+    Period,
     Schema,
     Text,
 )
@@ -39,7 +41,9 @@ from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
 INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
-NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", '"NULL"')
+UNTYPED = ("VARCHAR", '"NULL"')
+NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", *UNTYPED)
+DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")
 LARGEST_TERM = 2**62
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
@@ -501,7 +505,12 @@ def _spelled(schema: Schema, types: Mapping[str, str]) -> str:
     for number, name in enumerate(schema.read):
         value, unit, kind = cell(number), name == schema.unit, types[name]
         text, named = f"CAST({value} AS VARCHAR)", value
-        if isinstance(schema.columns.get(name), Number):
+        column = schema.columns.get(name)
+        if isinstance(column, Period):
+            typed = kind in DATES
+            text = trimmed_sql(column.calendar.spelled_sql(value) if typed else text)
+            named = spelled_sql(value)
+        elif isinstance(column, Number):
             text = trimmed_sql(value) if kind == "VARCHAR" else value
         elif unit and kind in WHOLE:
             text = value
@@ -524,8 +533,8 @@ def _without_codes(column: Column, value: str, named: str, kind: str) -> str:
         conditions = [_among(named if kind not in INTEGERS else f"CAST({value} AS VARCHAR)", codes)]
     else:
         numbers = ", ".join(f"{float(code)!r}::DOUBLE" for code in column.missing_values)
-        conditions = [f"{_number(value, kind)} IN ({numbers})"] if numbers else []
-        if kind == "VARCHAR":
+        conditions = [f"{_number(column, named, kind)} IN ({numbers})"] if numbers else []
+        if kind == "VARCHAR" or isinstance(column, Period):
             conditions.append(_among(spelled_sql(value), codes))
     return f"CASE WHEN {' OR '.join(conditions) or 'false'} THEN NULL ELSE {named} END"
 
@@ -562,13 +571,15 @@ def _check_types(schema: Schema, types: Mapping[str, str]) -> None:
     Elsewhere for a type that libraries write in several ways, such as times, bytes and lists.
     """
     for name in schema.read:
-        kind, is_number = types[name], isinstance(schema.columns.get(name), Number)
-        if kind.partition("(")[0] not in (NUMBERS if is_number else TEXTS):
-            declared = (
-                "where the schema declares numbers; convert it"
-                if is_number
-                else "which is spelled in several ways; convert it to dates or texts"
-            )
+        kind, column = types[name], schema.columns.get(name)
+        known: tuple[str, ...] = TEXTS
+        declared = "which is spelled in several ways; convert it to dates or texts"
+        if isinstance(column, Period):
+            known = (*DATES, *(NUMBERS if column.every == YEAR else UNTYPED))
+            declared = "where the schema declares dates; convert it to dates, or to texts"
+        elif isinstance(column, Number):
+            known, declared = NUMBERS, "where the schema declares numbers; convert it"
+        if kind.partition("(")[0] not in known:
             raise InvalidParameter(f"{schema.name}: column {name!r} holds {kind}, {declared}")
 
 
@@ -576,15 +587,17 @@ def _read(column: Column, name: str, kind: str) -> str:
     """A value, NULL where it is missing."""
     if not isinstance(column, Number):
         return name
-    value = _number(name, kind)
+    value = _number(column, name, kind)
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
-def _number(name: str, kind: str) -> str:
+def _number(column: Number, name: str, kind: str) -> str:
     """A number, NULL where a text is none; DuckDB would read 1_5 as 15, other readers as a text.
 
     Numbers that are no floats of 64 bits are read by their digits, as they stand in a text.
     """
+    if isinstance(column, Period):
+        return f"CAST({column.calendar.code_sql(name)} AS DOUBLE)"
     if kind in WHOLE or kind == "DOUBLE":
         return f"CAST({name} AS DOUBLE)"
     return f"TRY_CAST(replace(CAST({name} AS VARCHAR), '_', '?') AS DOUBLE)"
@@ -657,9 +670,10 @@ def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:
     for number, (name, column) in enumerate(schema.columns.items()):
         value, empty = _read(column, cell(number), types[name]), f"{cell(number)} IS NULL"
         if isinstance(column, Number):
-            read = _number(cell(number), types[name])
+            read = _number(column, cell(number), types[name])
+            declared = "dates" if isinstance(column, Period) else "numbers"
             yield _Test(
-                f"column {name!r} holds text where numbers are declared",
+                f"column {name!r} holds text where {declared} are declared",
                 f"NOT ({empty}) AND {read} IS NULL",
             )
             empty = f"{empty} OR isnan({read})"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
 from dpaudit.storage.data import UTF8
 from dpaudit.tabular.cells import spelled
+from dpaudit.tabular.dates import DAY, Calendar
 
 ERROR, DROP, COUNT = "error", "drop", "count"
 NEAREST, CUT = "nearest", "cut"
@@ -51,7 +53,7 @@ class Number:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
-            object.__setattr__(self, name, number(getattr(self, name), f"Number.{name}"))
+            object.__setattr__(self, name, self.value(getattr(self, name), f"Number.{name}"))
         if self.step <= 0:
             raise InvalidParameter(f"Number.step = {self.step}: expected a positive number")
         if not self.lower < self.upper:
@@ -83,6 +85,10 @@ class Number:
         except InvalidParameter:
             return None
 
+    def value(self, given: Any, place: str) -> Fraction:
+        """A value of a plan as a number.  Errors: InvalidParameter."""
+        return number(given, place)
+
     @cached_property
     def low(self) -> int:
         """The lower bound in steps."""
@@ -100,6 +106,70 @@ class Number:
         policy = {} if self.outside == NEAREST else {"outside": self.outside}
         policy |= _codes_row(self.missing_codes)
         return {"kind": "number", **numbers, "missing": self.missing, **policy}
+
+
+@dataclass(frozen=True)
+class Period(Number):
+    """A column of months, quarters or years, or of dates that are read as their period.
+
+    ``lower`` and ``upper``: the first and the last period that counts.  ``every``: day, month,
+    quarter or year.  ``format``: of the cells, such as ``%d.%m.%Y``; "" for ISO 8601.
+    Its numbers are those of :mod:`dpaudit.tabular.dates`.
+    Errors: InvalidParameter as :class:`Number`, and for bounds that name no period.
+    """
+
+    step: Fraction = field(default=Fraction(1), init=False)
+    every: str = field(default="", kw_only=True)
+    format: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        Calendar(self.every, self.format)  # refuses what is none before a bound is read
+        super().__post_init__()
+
+    @cached_property
+    def calendar(self) -> Calendar:
+        """How its cells are read."""
+        return Calendar(self.every, self.format)
+
+    def value(self, given: Any, place: str) -> Fraction:
+        """A date or text of a plan, always in ISO 8601, as a number.
+
+        Errors: InvalidParameter.
+        """
+        if isinstance(given, Fraction):
+            return given
+        code = None
+        if isinstance(given, date) and not isinstance(given, datetime):
+            code = self.calendar.of(given)
+        elif isinstance(given, str | int):
+            code = Calendar(self.every).code(str(given).strip())
+        if code is None:
+            raise InvalidParameter(
+                f"{place} = {str(given)[:40]!r}: expected a {self.every}, such as "
+                f"{Calendar(self.every).text(Calendar(self.every).of(date(2026, 3, 5)))}"
+            )
+        return Fraction(code)
+
+    def text(self, code: Fraction | int) -> str:
+        """The name of a period."""
+        return self.calendar.text(int(code))
+
+    def _value_of(self, code: str) -> Fraction | None:
+        number_of = self.calendar.code(code)
+        return None if number_of is None else Fraction(number_of)
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        ends = {"lower": self.text(self.lower), "upper": self.text(self.upper)}
+        named = {"format": self.format} if self.format else {}
+        return super().row() | {"kind": "period", "every": self.every, **ends, **named}
+
+
+@dataclass(frozen=True)
+class Date(Period):
+    """A column of dates; a :class:`Period` of days."""
+
+    every: str = field(default=DAY, init=False)
 
 
 @dataclass(frozen=True)
@@ -186,8 +256,10 @@ class Text:
 
 
 Column: TypeAlias = Number | Category | Text
-KINDS: dict[str, type[Number] | type[Category] | type[Text]] = {
+KINDS: dict[str, type[Column]] = {
     "number": Number,
+    "date": Date,
+    "period": Period,
     "category": Category,
     "text": Text,
 }
@@ -272,6 +344,15 @@ class Schema:
 
     def number(self, name: str, place: str) -> Number:
         """A column of numbers; errors: InvalidParameter where it is none."""
+        found = self.ordered(name, place)
+        if isinstance(found, Period):
+            raise InvalidParameter(
+                f"{place}: column {name!r} holds dates; count by them, or ask for their quantiles"
+            )
+        return found
+
+    def ordered(self, name: str, place: str) -> Number:
+        """A column of numbers or dates; errors: InvalidParameter where it is none."""
         found = self.column(name, place)
         if not isinstance(found, Number):
             raise InvalidParameter(f"{place}: column {name!r} holds no numbers")
@@ -337,11 +418,11 @@ def _column_of(row: Any, place: str) -> Column:
             f"{place}.kind = {row.get('kind')!r}: expected one of {', '.join(KINDS)}"
         )
     given = {key: value for key, value in row.items() if key != "kind"}
-    refuse_unknown(given, set(kind.__dataclass_fields__), place)
+    refuse_unknown(given, {known.name for known in fields(kind) if known.init}, place)
     try:
         return kind(**given)
     except TypeError:
-        needed = {Number: "lower and upper", Category: "keys"}.get(kind, "nothing")
+        needed = "keys" if kind is Category else "lower and upper"
         raise InvalidParameter(f"{place}: expected {needed}") from None
     except InvalidParameter as error:
         raise InvalidParameter(f"{place}: {error}") from None
