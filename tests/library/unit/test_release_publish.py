@@ -264,7 +264,7 @@ BAD = {
         DataRefused,
     ),
     "a file that is not there": (lambda d: "nowhere.csv", "No such file", InvalidParameter),
-    "another kind of file": (lambda d: "people.xlsx", "expected a .csv, .csv.gz or", InvalidParameter),
+    "another kind of file": (lambda d: "people.xlsx", ".csv.gz or .parquet file", InvalidParameter),
     "no table at all": (lambda d: 7, "is no table", InvalidParameter),
 }
 
