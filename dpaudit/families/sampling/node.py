@@ -8,12 +8,20 @@ from typing import ClassVar
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
-from dpaudit.nodes.core import Node
+from dpaudit.nodes.core import Assumption, Node, Status
 from dpaudit.nodes.records import Counts, Sees
 from dpaudit.scope import shown
 
 # What a record that is not drawn adds to queries that are declared so.
 ZERO = "zero"
+ADDS_ZERO = Assumption(
+    "undrawn_records",
+    "A record that is not drawn adds zero to every query of its sample, and one that is drawn adds "
+    "at most half of the query's sensitivity.",
+    Status.DECLARED,
+    "A curator refuses queries that do not state it; where the program was examined, batches with "
+    "and without a record were compared.",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,6 +62,11 @@ class PoissonSampled(Node):
             raise InvalidParameter(
                 f"{self.name}.undrawn = {shown(self.undrawn)}: expected {ZERO!r}, or None"
             )
+
+    @property
+    def assumption(self) -> Assumption | None:
+        """That absent records add zero, where it is declared."""
+        return ADDS_ZERO if self.undrawn == ZERO else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import dpaudit as dp
 from dpaudit.audit.examine import examine, study
 from dpaudit.audit.examine.examination import MOVED
+from dpaudit.certificate.certificate import statement
 from dpaudit.check.derivation import own_bound
 from dpaudit.check.profile import closed, conversions, opposed
 from dpaudit.check.profile.conversions import confirm_conversion
@@ -28,7 +29,7 @@ from dpaudit.families.events import EventSlack
 from dpaudit.families.sampling import profile_theorem
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.profile import PROFILE
-from dpaudit.nodes import Status
+from dpaudit.nodes import Status, rests_on
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.pairs import Losses, Normal, Opposed
 from dpaudit.scope import Adjacency, central
@@ -378,3 +379,17 @@ def test_an_examination_finds_a_query_that_says_it_is_neutral_and_is_not(
     assert any("by more than half" in detail for detail in found(Own(True, more=3)))
     monkeypatch.setattr(study.Studied, "_without", lambda *given: None)
     assert not found(Own(True, more=3))
+
+
+def test_a_certificate_says_that_it_rests_on_absent_records_adding_zero() -> None:
+    """The checker refuses one that leaves it out."""
+    zero = mechanism("undrawn", Program(Own(True)), "replace_one")
+    certificate = dp.certify(zero, seed=1).content
+    rows = {row["id"]: row for row in certificate["predicate"]["assumptions"]}
+    assert rows["undrawn_records"]["status"] == "declared"
+    assert dp.verify(certificate).on_trust.count("undrawn_records (declared)") == 1
+    predicate = json.loads(json.dumps(certificate["predicate"]))
+    predicate["assumptions"] = [row for name, row in rows.items() if name != "undrawn_records"]
+    with pytest.raises(CertificateRejected):
+        dp.verify(statement(predicate))
+    assert rests_on(bare(sampled(G))) is None
