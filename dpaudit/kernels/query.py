@@ -332,11 +332,7 @@ class ClippedMean:
         Among every second row, and among few: a function that counts may change at any number.
         """
         values, _ = records.distinct()
-        parts, size, larger = [], 1, 2
-        while size < len(values):
-            parts.append(slice(size))
-            size, larger = larger, size + larger
-        parts += [slice(k, None, 2) for k in range(min(2, len(values)))]
+        parts = [*few_rows(len(values)), *(slice(k, None, 2) for k in range(min(2, len(values))))]
         apart = [(part, self._clipped(values[part])) for part in parts]
         # Last, so that a function that keeps what it saw has seen all rows, as in a run.
         among = self._clipped(values)
@@ -373,6 +369,15 @@ class ClippedMean:
             largest = self._heaviest(size) * self.radius
             # The bound on the sum is free of the number of records, which can be private.
             return np.where(np.isfinite(largest * MOST_RECORDS), factor * largest, np.inf)
+
+
+def few_rows(count: int) -> list[slice]:
+    """The first 1, 2, 3, 5, 8, ... of ``count`` rows."""
+    parts, size, larger = [], 1, 2
+    while size < count:
+        parts.append(slice(size))
+        size, larger = larger, size + larger
+    return parts
 
 
 def _members(chosen: NDArray[np.bool_], kinds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:

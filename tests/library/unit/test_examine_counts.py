@@ -163,6 +163,9 @@ def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(study, "CROWD", 3)
     assert not told(Once(ClippedMean(centred_when_many, radius=1)), "replace_one")
     monkeypatch.setattr("dpaudit.audit.examine.examination.constants_of", lambda program: [])
+    # Few rows, without the largest, find it too.
+    assert told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
+    monkeypatch.setattr("dpaudit.kernels.query.few_rows", lambda count: [])
     assert not told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
 
 
