@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.effort import spend
 from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import (
     Discrete,
@@ -23,6 +24,8 @@ from dpaudit.grids.masses import Outcomes, as_rate, cells_from
 from dpaudit.grids.noise import finite, mixed_losses, rounded_rest
 
 MOST_NODES = 2**13
+# Products of two masses, and masses added up exactly, in a unit of work (a microsecond).
+PRODUCTS, SUMMED = 500, 20
 # A pair's profile on a grid, from one side.
 Profile = Callable[[Grid, Side], Discrete]
 
@@ -66,7 +69,9 @@ def _power(discrete: Discrete, times: int, tail: float, side: Side) -> Discrete:
 
 def convolved(first: Discrete, second: Discrete, tail: float, side: Side) -> Discrete:
     """The product of two independent measures."""
-    size = min(len(first.masses), len(second.masses))
+    sizes = len(first.masses), len(second.masses)
+    size = min(sizes)
+    spend(math.prod(sizes) / PRODUCTS + sum(sizes) / SUMMED, "a product of grids")
     masses = np.convolve(first.masses, second.masses)
     totals = [math.fsum(d.masses) for d in (first, second)]
     infinite = first.infinite * (totals[1] + second.infinite) + totals[0] * second.infinite

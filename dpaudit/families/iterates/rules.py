@@ -58,6 +58,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import Number, enclose, log, sqrt, tanh, unknowns
+from dpaudit.exact.effort import spend
 from dpaudit.families.iterates import LastIterate, SampledLastIterate
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
@@ -79,6 +80,9 @@ APPROX.absent(
     LastIterate,
     reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
 )
+
+# Units of work (microseconds) of one power, which SymPy builds.
+POWER = 2_000
 
 
 def squared(contraction: Number, steps: Number, distance: Number) -> Number:
@@ -121,6 +125,7 @@ def window(node: LastIterate) -> int:
 
 def power(base: Number, times: Number) -> Number:
     """base^times, which is not written out: (1 - u) / (1 + u), u = tanh(times log(1/base) / 2)."""
+    spend(POWER, "a power of the contraction")
     turn = tanh(times * log(1 / base) / 2)
     return (1 - turn) / (1 + turn)
 
