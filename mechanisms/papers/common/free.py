@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import wraps
 from typing import Annotated, Any, TypeAlias
@@ -36,6 +37,10 @@ ClipAt = Annotated[float, Free("l2 norm to which a term of one record is clipped
 Build: TypeAlias = Callable[..., tuple[Any, Sequence[Claim], Setting]]
 
 
+# Two neighbouring data sets have these in common, unless records may come and go.
+IN_ORDER = ("the number and the order of the records",)
+
+
 def on_rows(
     build: Build, name: str, title: str, source: str, scope: Scope
 ) -> Callable[..., Mechanism]:
@@ -56,6 +61,8 @@ def on_rows(
                 f"{name}: records of shape {row}; expected rows of features, then a target"
             )
         program, claims, setting = build(row[0] - 1, count, **values)
+        if not (hidden or setting.invariants):
+            setting = replace(setting, invariants=IN_ORDER)
         return Mechanism(name, title, source, program, scope, tuple(claims), setting)
 
     return made

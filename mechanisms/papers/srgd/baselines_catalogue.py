@@ -21,6 +21,7 @@ from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms.papers.common.free import (
+    IN_ORDER,
     Build,
     Clip,
     Delta,
@@ -81,7 +82,7 @@ def entry(
     title = f"{title}, logistic regression"
     hidden = scope == ADD_REMOVE
     program, claims, setting = build(FEATURES, None if hidden else SIZE, **constants)
-    invariants: tuple[str, ...] = () if hidden else ("the number and the order of the records",)
+    invariants: tuple[str, ...] = () if hidden else IN_ORDER
     return Mechanism(
         name=name,
         title=title,

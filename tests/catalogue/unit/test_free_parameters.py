@@ -79,6 +79,14 @@ def test_the_defaults_are_the_shipped_program(mechanism: Mechanism, shape: tuple
     assert [claim.by for claim in made.claims] == [claim.by for claim in mechanism.claims]
 
 
+@pytest.mark.parametrize(("mechanism", "shape"), MECHANISMS, ids=lambda v: getattr(v, "name", ""))
+def test_a_visible_number_of_rows_is_an_invariant(
+    mechanism: Mechanism, shape: tuple[int, ...]
+) -> None:
+    hidden = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    assert bool(made_for(mechanism, shape).setting.invariants) is not hidden
+
+
 def test_more_clients_than_rows_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="a client would have none"):
         made_for(diff2.diff2_gd, (5, 6), clients=6)
