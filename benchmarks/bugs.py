@@ -238,7 +238,7 @@ def _counts_refute(question: Question, hits: int, others: int, trials: int) -> b
 
 
 def question_of(case: Case, draws: int, seed: int) -> Question:
-    """What a tool is asked about a case."""
+    """The question that every tool is asked about a case."""
     parameters = case.claim.parameters
     if isinstance(case.claim, (dp.PureDP, dp.ApproxDP)):
         epsilon, delta = float(parameters["epsilon"]), float(parameters.get("delta", 0.0))
@@ -277,7 +277,7 @@ def ask(name: str, tool: Tool, case: Case, draws: int, seed: int) -> Answer:
 
 
 def digest(tool: Tool) -> str:
-    """Of the cases, and of the tool's own source."""
+    """SHA-256 over the cases and the tool's own source, as hex."""
     found = hashlib.sha256()
     folders = ["audits/blackbox"] + ["dpaudit/audit"] * (tool in (dpaudit, dpaudit_bits))
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):

@@ -282,8 +282,8 @@ def of_stand_ins(rows: Sequence[Sequence[str]]) -> list[str]:
     if not near and not far:
         return []
     return [
-        f"Of {len(near) + len(far)} stand-ins, the program's own bound reaches {NEARLY:.0%} of the "
-        f"stand-in's for {len(near)}: {', '.join(near) or 'none'}. "
+        f"The program's own bound reaches {NEARLY:.0%} of its stand-in's for {len(near)} of "
+        f"{len(near) + len(far)} programs: {', '.join(near) or 'none'}. "
         f"It reaches less for {len(far)}: {'; '.join(far) or 'none'}.",
         "",
     ]

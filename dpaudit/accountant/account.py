@@ -151,7 +151,7 @@ class Bound:
 
     @property
     def _undrawn(self) -> str:
-        """What to declare where replaced records of Gaussian samples may add zero."""
+        """How to declare that undrawn records of Gaussian samples add zero; else no text."""
         steps = self.step.walk() if self.step else []
         samples = (
             s for s in steps if s.rule == IN_A_SAMPLE and s.node.parameters["undrawn"] is None

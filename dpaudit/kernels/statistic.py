@@ -54,10 +54,13 @@ class Statistic:
         columns: Sequence[str] = (),
         given: Any = None,
     ) -> None:
-        stated = np.array(sensitivity, dtype=np.float64)
+        try:
+            stated = np.array(sensitivity, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            stated = np.array(np.nan)
         if stated.ndim > 1 or not (np.isfinite(stated) & (stated >= 0)).all():
             raise InvalidParameter(
-                "Statistic.sensitivity: expected a finite number, not negative, or one a trial"
+                "Statistic.sensitivity: expected a finite number of at least 0, or one a trial"
             )
         _chosen("Statistic.norm", norm, ("l1", "l2", "linf"))
         _chosen("Statistic.frame", frame, FRAMES)

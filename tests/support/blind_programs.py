@@ -1,4 +1,4 @@
-"""Wrong programs and right twins that were written without a look at the examiner.
+"""Wrong programs and right twins of the classes that an examiner misses.
 
 Each entry has a class of bug, a name, and a function of ``wrong`` that makes a mechanism.  A right
 twin states a true sensitivity; a wrong program states one that some pair of neighbours exceeds, or
@@ -23,7 +23,9 @@ import numpy as np
 import dpaudit as dp
 from dpaudit.kernels.query import Array
 
-FOLDER = Path(tempfile.gettempdir()) / "dpaudit-blind-programs"
+# Of this process, which removes it at its end.
+_MADE = tempfile.TemporaryDirectory(prefix="dpaudit-blind-programs-")
+FOLDER = Path(_MADE.name)
 CODES = FOLDER / "codes.json"
 Make = Callable[[bool], Any]
 

@@ -71,7 +71,7 @@ class ProgramFailed(DpauditError):
 
 @dataclass(frozen=True, eq=False)
 class Foreign:
-    """What the kinds of mechanisms have in common: ``mechanism(data, rng, size)``.
+    """A mechanism outside of this process, called as ``mechanism(data, rng, size)``.
 
     ``time_limit``: seconds a call.  ``restarts``: calls that crashed and were asked again with the
     same seed, of at most ``RESTARTS``; the audit reports them.

@@ -36,6 +36,7 @@ from dpaudit.audit.canaries.commitment import Labels, commit
 from dpaudit.audit.canaries.results import OneRunResult, judged
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
+from dpaudit.scope import Adjacency
 
 LEAST_TO_LEARN = 500
 _LEAST_MU = 1e-6  # below it every number of guesses shows nothing
@@ -227,7 +228,7 @@ def audit_one_run(
 
     Errors: InvalidParameter for a claim of another kind, canaries outside [1, 1e7], guesses
     outside [1, canaries], a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5), an
-    account of another claim or of a larger epsilon.
+    account under replace_one, of another claim or of a larger epsilon.
     Source: Steinke, Nasr and Jagielski (2023); the theorem in :mod:`dpaudit.audit.bounds.one_run`.
 
     >>> import dpaudit as dp, tempfile
@@ -253,6 +254,11 @@ def _curve(account: Account, terms: CanaryTerms) -> tuple[Curve, float]:
     Errors: InvalidParameter for a claim that is no (epsilon, delta) that the account shows.
     """
     target = terms.target
+    if account.scope.adjacency is Adjacency.REPLACE_ONE:
+        raise InvalidParameter(
+            "account: under replace_one, to include a canary is no step between neighbours; "
+            "account under add_remove or zero_out"
+        )
     if target.measure != "epsilon" or target.delta == 0:
         raise InvalidParameter(f"account: it is for a claim of ApproxDP, not for {target.words}")
     epsilon = float(account.epsilon(target.delta).upper)

@@ -240,7 +240,7 @@ def test_planned_guesses_show_most_of_a_gaussian(mu: float, epsilon: float, aim:
 
 
 def test_an_account_is_tested_by_its_curve_and_must_show_the_claim(tmp_path: Any) -> None:
-    account = dp.account(dp.Gaussian("q", 1), dp.central("replace_one"))
+    account = dp.account(dp.Gaussian("q", 1), dp.central("zero_out"))
     epsilon = float(account.epsilon("1e-5").upper)
     audit = dp.audit_one_run(
         1_000, claim=dp.ApproxDP("4.4", "1e-5"), account=account, refute_at=0.01
@@ -252,6 +252,9 @@ def test_an_account_is_tested_by_its_curve_and_must_show_the_claim(tmp_path: Any
     assert "an account whose curve is tested" in found.claim
     with pytest.raises(InvalidParameter, match=r"its epsilon is 4\.37"):
         dp.audit_one_run(400, claim=dp.ApproxDP(2, "1e-5"), account=account)
+    replaced = dp.account(dp.Gaussian("q", 1), dp.central("replace_one"))
+    with pytest.raises(InvalidParameter, match="to include a canary is no step"):
+        dp.audit_one_run(400, claim=dp.ApproxDP(5, "1e-5"), account=replaced)
     with pytest.raises(InvalidParameter, match="for a claim of ApproxDP"):
         dp.audit_one_run(400, claim=dp.GDP(1), account=account)
 

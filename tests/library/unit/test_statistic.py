@@ -74,6 +74,9 @@ def test_a_function_that_writes_into_its_rows_changes_no_record() -> None:
     [
         (lambda: dp.Statistic(len, -1), "Statistic.sensitivity: expected a finite number"),
         (lambda: dp.Statistic(len, np.inf), "Statistic.sensitivity: expected a finite number"),
+        (lambda: dp.Statistic(len, "x"), "Statistic.sensitivity: expected a finite number"),
+        (lambda: dp.Statistic(len, 1j), "Statistic.sensitivity: expected a finite number"),
+        (lambda: dp.Statistic(len, 10**400), "Statistic.sensitivity: expected a finite number"),
         (lambda: dp.Statistic(len, 1, "l3"), "Statistic.norm = 'l3': expected one of l1, l2"),  # type: ignore[arg-type]
         (lambda: dp.Statistic(len, 1, frame="arrow"), "Statistic.frame = 'arrow': expected"),  # type: ignore[arg-type]
         (lambda: dp.Statistic(len, 1, frame="pandas"), "needs columns=, the names of a row"),
