@@ -50,6 +50,7 @@ FEWEST_ROWS, KINDS = 12, 128
 COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
 DRAWN = 0.3  # of the work that is left, for data sets of the hook
 MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
+ALIKE = 12  # rows of the hook for a query that it is late for
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
@@ -393,8 +394,14 @@ class Studied(Louder):
         row: int,
         left: float,
     ) -> None:
-        """The first kinds of rows, in a row and in the first, in a share of the work left."""
+        """Rows of the hook, then the first kinds, in two rows, in a share of the work left.
+
+        A query may answer on few rows but the hook's, such as those that meet its conditions.
+        """
         few = dict(list({**across(records.values), **self.made}.items())[:FEW])
+        if self.draw is not None:
+            alike = enumerate(self.draw().values[:ALIKE])
+            few = {**{f"row {number} of the hook": row for number, row in alike}, **few}
         for place in dict.fromkeys((row, 0)):
             pairing = self._pairing(records, part, place, few)
             try_rows(asking, moved, pairing, self.world, self.until + BRIEFLY * left)
