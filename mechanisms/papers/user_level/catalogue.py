@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.families.opaque import PureDP
+from mechanisms.papers.common.free import Delta, Epsilon, Rounds
 from mechanisms.papers.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.batches import (
@@ -109,16 +111,15 @@ outlier_removed_mean_random = entry(
 # --- Algorithm 1 ----------------------------------------------------------------------------------
 
 
-def _of_groups(problem: Problem) -> UserLevelPhasedSGD:
-    return phased_sgd_of(problem, WEIGHTED, SMOOTHNESS)
+def _of_groups(problem: Problem) -> tuple[UserLevelPhasedSGD, tuple[Claim, ...]]:
+    return phased_sgd_of(problem, WEIGHTED, SMOOTHNESS), (ours(1),)
 
 
 user_level_phased_sgd = entry(
     "user_level_phased_sgd",
     "Phased SGD whose outlier iterates are removed; weighted inliers, calibrated constants",
     f"{PAPER}, Algorithm 1; calibrated: {OURS}",
-    _of_groups(PROBLEM),
-    (ours(1),),
+    *_of_groups(PROBLEM),
     "a noisy mean of iterates a phase, on disjoint users",
     INERT,
     columns="logistic",
@@ -155,20 +156,26 @@ user_level_phased_sgd_paper = entry(
 ROUNDS = 20
 
 
-def _tested(problem: Problem) -> UserLevelAcceleratedSGD:
-    constants = calibrate_batches(FOUR, DELTA, problem.users, ROUNDS)
-    return UserLevelAcceleratedSGD(
-        problem, constants, 1.0, 0.3, one_stage(ROUNDS, SMOOTHNESS + 0.3)
+def _tested(
+    problem: Problem,
+    *,
+    epsilon: Epsilon = FOUR,
+    delta: Delta = DELTA,
+    rounds: Rounds = ROUNDS,
+) -> tuple[UserLevelAcceleratedSGD, tuple[Claim, ...]]:
+    constants = calibrate_batches(epsilon, delta, problem.users, rounds)
+    program = UserLevelAcceleratedSGD(
+        problem, constants, 1.0, 0.3, one_stage(rounds, SMOOTHNESS + 0.3)
     )
+    return program, (ours(epsilon, delta),)
 
 
 user_level_accelerated_sgd = entry(
     "user_level_accelerated_sgd",
     "Accelerated SGD with a threshold test in every round, all users in every batch",
     f"{PAPER}, Algorithm 2; calibrated, weighted inliers: {OURS}",
-    _tested(PROBLEM),
-    (ours(4),),
-    f"{ROUNDS} answers of the test, and noisy mean gradients",
+    *_tested(PROBLEM),
+    "an answer of the test in every round, and noisy mean gradients",
     columns="logistic",
     build=_tested,
     unexamined=UNREACHED,
@@ -237,16 +244,18 @@ user_level_accelerated_sgd_secret_batches = entry(
 )
 
 
-def _in_phases(problem: Problem) -> UserLevelPhasedERM:
-    return calibrated_phased_erm(problem, FOUR, DELTA, SMOOTHNESS)
+def _in_phases(
+    problem: Problem, *, epsilon: Epsilon = FOUR, delta: Delta = DELTA
+) -> tuple[UserLevelPhasedERM, tuple[Claim, ...]]:
+    program = calibrated_phased_erm(problem, epsilon, delta, SMOOTHNESS)
+    return program, (ours(epsilon, delta),)
 
 
 user_level_phased_erm = entry(
     "user_level_phased_erm",
     "Phases of accelerated SGD on disjoint users, calibrated constants",
     f"{PAPER}, Algorithm 3; calibrated, weighted inliers: {OURS}",
-    _in_phases(PROBLEM),
-    (ours(4),),
+    *_in_phases(PROBLEM),
     "answers of a test, and noisy mean gradients, in two phases on disjoint users",
     columns="logistic",
     build=_in_phases,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ LIPSCHITZ, SMOOTHNESS, RADIUS = 3.1622776, 2.5, 2.0
 LOSS = BoundedLogistic(norm=LIPSCHITZ)
 PROBLEM = Problem(LOSS, USERS_OF_RAND, ITEMS, FEATURES, RADIUS, LIPSCHITZ)
 DELTA = Fraction(1, 10**6)
+# Program and claims for a problem, at keyword arguments.
+Build: TypeAlias = Callable[..., tuple[Program, tuple[Claim, ...]]]
 HALTING = "whether a run halts is released, and depends on the data; it then gives the start"
 # Why no generated records reach some programs, whose claims then stay unconfirmed.
 UNREACHED = (
@@ -84,12 +86,13 @@ def entry(
     users: int = USERS_OF_RAND,
     items: int = ITEMS,
     expected: tuple[str, ...] = (),
-    build: Callable[[Problem], Program] | None = None,
+    build: Build | None = None,
     **options: Any,
 ) -> Mechanism:
     """A mechanism under replace_one of a user; ``columns`` of the RAND rows, or declared only.
 
-    ``build`` makes its program for other users, with the same claims.
+    ``build`` makes program and claims for other users; its annotated keyword arguments are the
+    free parameters.
     """
     setting = Setting(
         controller="the person who runs this command" if columns else "nobody: declared only",
@@ -105,43 +108,42 @@ def entry(
     evaluate = halted_share if columns and "evaluate" not in options else None
     made = {"records": records, "evaluate": evaluate, "scope": USERS, **options}
     if build is not None:
-        made["for_shape"] = partial(on_users, build, name, title, source, claims, covered)
+        made["for_shape"] = on_users(build, name, title, source, covered)
     return Mechanism(
         name, title, source, program, claims=claims, setting=setting, expected=expected, **made
     )
 
 
 def on_users(
-    build: Callable[[Problem], Program],
-    name: str,
-    title: str,
-    source: str,
-    claims: tuple[Claim, ...],
-    covered: str,
-    count: int | None,
-    row: tuple[int, ...],
-) -> Mechanism:
-    """The mechanism for ``count`` users of somebody's data: items of features, then a target.
+    build: Build, name: str, title: str, source: str, covered: str
+) -> Callable[..., Mechanism]:
+    """The ``for_shape`` of a program of users: items of features, then a target.
 
     Rows that are no number anywhere are items that a user does not have.
-    Errors: InvalidParameter for records of another shape, and for too few users.
+    Errors of what it returns: InvalidParameter for records of another shape, and for too few users.
     """
-    if count is None or len(row) != 2 or row[1] < 2:
-        raise InvalidParameter(
-            f"{name}: records of shape {row}; expected users of items, (items, features and a "
-            "target): --unit names the column of the user, --rows how many items of each count"
+
+    @wraps(build)
+    def made(count: int | None, row: tuple[int, ...], **values: Any) -> Mechanism:
+        if count is None or len(row) != 2 or row[1] < 2:
+            raise InvalidParameter(
+                f"{name}: records of shape {row}; expected users of items, (items, features and a "
+                "target): --unit names the column of the user, --rows how many items of each count"
+            )
+        items, features = row[0], row[1] - 1
+        problem = UnequalProblem(LOSS, count, items, features, RADIUS, LIPSCHITZ, items)
+        program, claims = build(problem, **values)
+        setting = Setting(
+            unit_entity="user (all items of one)",
+            unit_bound="one row of the records, of one user",
+            covered=(covered,),
+            uncovered=(TIMING,),
+            invariants=("the number and the order of the users, and the most items that one has",),
+            notes=(HALTING, "radii, rounds and steps were chosen without the data"),
         )
-    items, features = row[0], row[1] - 1
-    program = build(UnequalProblem(LOSS, count, items, features, RADIUS, LIPSCHITZ, items))
-    setting = Setting(
-        unit_entity="user (all items of one)",
-        unit_bound="one row of the records, of one user",
-        covered=(covered,),
-        uncovered=(TIMING,),
-        invariants=("the number and the order of the users, and the most items that one has",),
-        notes=(HALTING, "radii, rounds and steps were chosen without the data"),
-    )
-    return Mechanism(name, title, source, program, USERS, claims, setting)
+        return Mechanism(name, title, source, program, USERS, claims, setting)
+
+    return made
 
 
 def halted_share(output: Solution) -> tuple[Metric, ...]:

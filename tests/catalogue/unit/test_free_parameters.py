@@ -16,6 +16,7 @@ from mechanisms.papers.diff2 import catalogue as diff2
 from mechanisms.papers.srgd import baselines_catalogue as baselines
 from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
+from mechanisms.papers.user_level import catalogue as user_level
 
 MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
     (mechanism, (200, 6))
@@ -28,6 +29,9 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
         baselines.phased_erm, baselines.localized_accelerated_dp_sgd,
         batches.phased_erm_in_batches,
     )
+) + tuple(
+    (mechanism, (3_000, 3, 5))
+    for mechanism in (user_level.user_level_accelerated_sgd, user_level.user_level_phased_erm)
 )  # fmt: skip
 # Another value of each parameter, by its name.
 OTHER = {
