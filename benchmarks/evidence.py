@@ -382,6 +382,12 @@ SECTIONS = {
     "functions": Section(
         "Wrong functions that audits refute", lambda: ("pair",), detected, detection_lines,
     ),
+    "trainings": Section(
+        "Wrong trainings that the default audit refutes",
+        lambda: module("training_bugs").parts(),
+        lambda name: module("training_bugs").measured(name),
+        lambda parts: module("training_bugs").lines(parts),
+    ),
     "written": Section(
         "Bugs written by hand, and `certify`",
         lambda: module("planted").shapes(),

@@ -26,10 +26,21 @@ if TYPE_CHECKING:
     from dpaudit.membership.certificate import MembershipAudit
     from dpaudit.membership.data import Data, blind_baseline
     from dpaudit.membership.entry import audit_training
+    from dpaudit.membership.reconstruction import (
+        allowed_rate,
+        audit_reconstruction,
+        with_values,
+    )
     from dpaudit.membership.step.adapters import EstimatorStep, StateStep, TorchStep, opacus_step
     from dpaudit.membership.study import Study
     from dpaudit.membership.synthetic import SyntheticTarget
     from dpaudit.membership.targets import FunctionTarget, Released, SklearnTarget
+    from dpaudit.membership.text import (
+        TokenTraining,
+        new_token_canaries,
+        secret_exposure,
+        token_windows,
+    )
     from dpaudit.membership.torch_target import DPSGD, TorchTarget
 
 _HOMES = {
@@ -42,6 +53,9 @@ _HOMES = {
     "Data": "data",
     "blind_baseline": "data",
     "MembershipAudit": "certificate",
+    "allowed_rate": "reconstruction",
+    "audit_reconstruction": "reconstruction",
+    "with_values": "reconstruction",
     "EstimatorStep": "step.adapters",
     "StateStep": "step.adapters",
     "TorchStep": "step.adapters",
@@ -52,6 +66,10 @@ _HOMES = {
     "FunctionTarget": "targets",
     "Released": "targets",
     "SklearnTarget": "targets",
+    "TokenTraining": "text",
+    "new_token_canaries": "text",
+    "secret_exposure": "text",
+    "token_windows": "text",
     "DPSGD": "torch_target",
     "TorchTarget": "torch_target",
 }
@@ -67,16 +85,23 @@ __all__ = [
     "StateStep",
     "Study",
     "SyntheticTarget",
+    "TokenTraining",
     "TorchStep",
     "TorchTarget",
     "adversarial",
+    "allowed_rate",
+    "audit_reconstruction",
     "audit_training",
     "blank",
     "blind_baseline",
     "gradients_of",
     "mislabelled",
+    "new_token_canaries",
     "opacus_step",
+    "secret_exposure",
+    "token_windows",
     "users_of_mislabelled",
+    "with_values",
 ]
 
 

@@ -204,6 +204,34 @@ def _rare_class(data: Data, count: int, rng: np.random.Generator) -> Canaries | 
     return Canaries(made[0], (made[1],))
 
 
+def _mixed(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
+    """Records of which every column, or every word of a text, is that of another record."""
+    labels = _unexpected(data, 2 * count)
+    table = Table.of(data)
+    if table is not None:
+        drawn = rng.integers(len(data), size=(2 * count, table.rows.shape[1]))
+        made: Data | None = table.records(table.rows[drawn, np.arange(table.rows.shape[1])], labels)
+    else:
+        made = _mixed_words(data, 2 * count, labels, rng)
+    if made is None:
+        return None
+    first, second = np.arange(count), np.arange(count, 2 * count)
+    return Canaries(made.take(first), (made.take(second),))
+
+
+def _mixed_words(data: Data, count: int, labels: Any, rng: np.random.Generator) -> Data | None:
+    """Texts as long as those of the data, of words drawn from all of them."""
+    if data.features.ndim != 1 or data.features.dtype.kind not in "OU":
+        return None
+    texts = [str(text).split() for text in data.features]
+    words = [word for text in texts for word in text]
+    if len(set(words)) < 2:
+        return None
+    lengths = [len(texts[row]) for row in rng.integers(len(texts), size=count)]
+    made = [" ".join(words[place] for place in rng.integers(len(words), size=n)) for n in lengths]
+    return Data(np.array(made, dtype=data.features.dtype.kind), labels)
+
+
 def _far_label(size: float) -> Kind:
     """Records with a real label ``size`` deviations above the mean."""
 
@@ -239,6 +267,7 @@ KINDS: dict[str, tuple[str, Kind]] = {
         _changed(_spike(1e6), _unexpected),
     ),
     "short_spike": ("one column 3 widths from its middle", _changed(_spike(3), _unexpected)),
+    "mixed": ("every column, or word of a text, from another record", _mixed),
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -61,7 +60,7 @@ class Choice:
 
 
 class Promise(NamedTuple):
-    """Bounds that studies of several sizes would show, and the seconds that a model takes."""
+    """Bounds that studies of several sizes would show, and the seconds that a model takes alone."""
 
     shown: list[float]
     seconds: float
@@ -160,10 +159,10 @@ class Pilot:
 
         Errors: InvalidParameter where the data can have none of the canaries, or nothing trains.
         """
-        started, refused = time.perf_counter(), []
+        refused = []
         tried: dict[Choice, Promise] = {}
         for choice in (Choice(k, b, FEW) for k in self.kinds for b in (QUIET, AS_GIVEN)):
-            spent = time.perf_counter() - started
+            spent = FIRST_MODELS * sum(promise.seconds for promise in tried.values())
             if tried and len(tried) * FIRST_MODELS >= self.models and spent > CHEAP:
                 break
             try:

@@ -443,6 +443,9 @@ class Study:
     ) -> tuple[list[Known], float]:
         """Scores by each attack and all coins, of a study that is not counted; seconds a model.
 
+        The seconds are those of the fastest training: others wait while the machine is busy, and
+        how many models are planned should not depend on that.
+
         Errors: InvalidParameter for models that show nothing; whatever :meth:`train` raises.
         """
         trained = self.train(jobs=jobs, repeated=False)
@@ -451,7 +454,7 @@ class Study:
         names = applicable(chosen_attacks(attacks), shown, references=self.models, population=0)
         everyone, unit_of = np.arange(self.models), self.audited.unit_of
         scores = (_by_unit(self._crossed(trained, name, everyone), unit_of) for name in names)
-        return [Known(each, trained.included) for each in scores], float(trained.seconds.mean())
+        return [Known(each, trained.included) for each in scores], float(trained.seconds.min())
 
     def _noise(self, trained: Trained, *, jobs: int, claimed: bool) -> list[Finding]:
         first, again, other = trained.raw

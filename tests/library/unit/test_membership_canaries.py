@@ -56,7 +56,7 @@ def test_every_kind_of_data_can_have_canaries() -> None:
         name: {kind for kind in KINDS if crafted(kind, data, 8, np.random.default_rng(1))}
         for name, data in SETS.items()
     }
-    assert able["texts"] == {"fresh_value", "mislabelled", "rare_class"}
+    assert able["texts"] == {"fresh_value", "mislabelled", "mixed", "rare_class"}
     assert able["cells"] == {"fresh_value"}
     assert {"spike", "blank", "fresh_value"} <= able["no labels"]
     assert {"far_label", "farthest_label"} <= able["real labels"]
