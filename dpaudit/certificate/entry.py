@@ -18,7 +18,7 @@ from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.report import SummaryRow, render_html, summary_rows
-from dpaudit.storage.files import writable, write_together
+from dpaudit.storage.files import writable, write_made
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,9 +67,9 @@ class Certificate:
         Errors: OutputNotWritable.
         """
         out = Path(folder)
-        writable(out)
         page, path = out / f"{self.name}.html", out / f"{self.name}.json"
-        write_together({page: self.page().encode(), path: file_bytes(self.content)})
+        writable(out, (page.name, path.name))
+        write_made({page: self.page().encode(), path: file_bytes(self.content)})
         return path
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ from dpaudit.errors import (
 )
 from dpaudit.report import render_html, render_index
 from dpaudit.storage.evidence import Evidence
-from dpaudit.storage.files import write_atomically, write_new, write_together
+from dpaudit.storage.files import writable, write_made, write_new, write_together
 
 Result = TypeVar("Result")
 
@@ -85,6 +85,15 @@ def finished(name: str, out: Path) -> None:
                 "runs now. Its budget is spent; to draw anew, which spends again, move it away"
             )
         files, number = files_of(f"{name}-{number}", out), number + 1
+
+
+def places_for(names: Iterable[str], out: Path) -> None:
+    """Make the folder, before any work, and test that files of these names may be written there.
+
+    Errors: OutputNotWritable, also where somebody else made a file of one of the names.
+    """
+    files = [path for name in names for path in vars(unused(name, out)).values()]
+    writable(out, [path.name for path in files] + ["index.html"])
 
 
 def _is_release(path: Path) -> bool:
@@ -231,7 +240,7 @@ def index_of(out: Path) -> Path:
         if path.with_suffix(".html").exists() and not is_empirical(certificate):
             certificates[f"{path.stem}.html"] = certificate
     page = out / "index.html"
-    write_atomically(page, render_index(certificates).encode())
+    write_made({page: render_index(certificates).encode()})
     return page
 
 
@@ -253,7 +262,7 @@ def write_one(
     page = render_html(result.certificate).encode()
     contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
     try:
-        write_together(contents)
+        write_made(contents)
     except OutputNotWritable as error:
         if kept is None:
             raise
@@ -347,7 +356,7 @@ def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
     made = {one.files.page.name: one.certificate for one in finished if isinstance(one, Finished)}
     failed = {one.name: described(one.error) for one in finished if isinstance(one, Failed)}
     page = out / "index.html"
-    write_atomically(page, render_index(made, failed).encode())
+    write_made({page: render_index(made, failed).encode()})
     return page
 
 

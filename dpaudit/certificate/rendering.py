@@ -38,7 +38,7 @@ from dpaudit.sign import (
     signatures,
 )
 from dpaudit.storage.evidence import Evidence
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_made
 
 # One file a certificate, and one over all that are given.
 EACH = {
@@ -106,7 +106,7 @@ class _Job:
         self.faults.append((text if str(path) in text else f"{path}: {text}", code))
 
     def write(self, path: Path, content: bytes) -> None:
-        write_atomically(path, content)
+        write_made({path: content})
         self.files.append(path)
 
 

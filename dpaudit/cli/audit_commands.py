@@ -154,7 +154,6 @@ def certify(
     from dpaudit.certificate.certify import plan
     from dpaudit.cli import terminal
     from dpaudit.storage.fields import fields_given
-    from dpaudit.storage.files import writable
 
     if everything == bool(targets) or (everything and shape):
         said = (
@@ -181,7 +180,7 @@ def certify(
         orders, failed = _orders(targets, make)
         _raise_alone(targets, failed)
         _distinct(orders)
-        writable(out)
+        publish.places_for([order.mechanism.name for order in orders], out)
         words = tuple(word for text in values for word in ("--set", text))
         named = targets if shape is None else (*targets, "--shape", shape, *words)
         run = plan(orders, _options(named, given, out / ".audits", report_progress))
@@ -358,11 +357,10 @@ def _certify_all(
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
     from dpaudit.cli.terminal import progress
-    from dpaudit.storage.files import writable
 
     with progress() as report_progress, quiet():
         orders, refused = _every_order(stated)
-        writable(out)
+        publish.places_for([order.mechanism.name for order in orders], out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
         results = sorted([*_each(run, out), *refused], key=lambda one: one.name)

@@ -71,7 +71,7 @@ def sign(
     )
     from dpaudit.sign import sign as signed
     from dpaudit.sign import timestamp_query as query_of
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import own_or_absent, write_made
 
     if (key is None) == (new_key is None) or not (files or new_key):
         raise click.UsageError("give FILES and either --key or --new-key; --new-key needs no FILES")
@@ -83,10 +83,13 @@ def sign(
     written = []
     for verified in list(verify_files(list(map(read, files)))):
         certificate, target = verified.certificate, envelope_of(verified.file.path)
+        query = query_of(signature_of(certificate, private)) if timestamp_query else b""
+        if timestamp_query is not None:
+            own_or_absent(timestamp_query, query)
         write_envelope(signed(certificate, private, read_envelope(target), token), target)
         written.append(str(target))
         if timestamp_query is not None:
-            write_atomically(timestamp_query, query_of(signature_of(certificate, private)))
+            write_made({timestamp_query: query})
             written.append(str(timestamp_query))
     if as_json:
         echo_json({"keys": made, "signatures": written})
@@ -411,14 +414,14 @@ def _total_row(total: Total) -> dict[str, Any]:
 
 def _timelines(found: Sequence[Total], folder: Path) -> None:
     from dpaudit.report.timeline import timeline_svg
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import write_made
 
     for number, total in enumerate(found, start=1):
         if total.rows:
             points = [(row.entry.day, float(row.together)) for row in total.rows]
             limit = (total.budget or {}).get("epsilon")
             svg = timeline_svg(total.data, points, total.delta, float(limit) if limit else None)
-            write_atomically(folder / f"budget-{number}.svg", svg.encode())
+            write_made({folder / f"budget-{number}.svg": svg.encode()})
 
 
 @click.command()
@@ -438,7 +441,7 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
     from dpaudit.cli.gate import check_project
     from dpaudit.project.project import find_root, load
     from dpaudit.report.exports import RULES, Finding, render_sarif
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import write_made
 
     allowed = {name.strip() for name in allow.split(",") if name.strip()}
     if unknown := sorted(allowed - set(RULES)):
@@ -450,7 +453,7 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
     checked = check_project(project, folder)
     if sarif is not None:
         extra = [(one.place, Finding(one.kind, one.text)) for one in checked.of_the_gate]
-        write_atomically(sarif, render_sarif(checked.certificates, extra).encode())
+        write_made({sarif: render_sarif(checked.certificates, extra).encode()})
     failing = [problem for problem in checked.problems if problem.kind not in allowed]
     if as_json:
         echo_json([vars(problem) | {"fails": problem in failing} for problem in checked.problems])

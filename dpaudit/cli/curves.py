@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import decimal_lower, decimal_upper
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_made
 
 if TYPE_CHECKING:
     from dpaudit.nodes import Node
@@ -83,4 +83,4 @@ def _drawn(path: Path, rows: list[dict[str, Any]], axes: tuple[str, str], keys: 
     upper = [(float(row[keys[0]]), float(row[keys[1]])) for row in rows]
     lower = [(float(r["steps"]), float(r["epsilon_lower"])) for r in rows if "steps" in r]
     svg = curve_svg(lower, upper, axes, f"{axes[1]} over {axes[0]}")
-    write_atomically(path, standalone(svg).encode())
+    write_made({path: standalone(svg).encode()})

@@ -266,10 +266,10 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.membership.entry import NONE, POPULATION, audit_training
     from dpaudit.membership.targets import named_target
     from dpaudit.report.membership import render
-    from dpaudit.storage.files import writable, write_atomically
+    from dpaudit.storage.files import writable, write_made
 
     if given["out"] is not None:
-        writable(given["out"])
+        writable(given["out"], ("membership.json", "membership.html"))
     with quiet():
         trained = named_target(target)
         claim, population = claim_of(given["claim"]), given["population"]
@@ -292,7 +292,7 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     certificate = statement(result)
     if given["out"] is not None:
         save(certificate, given["out"] / "membership.json")
-        write_atomically(given["out"] / "membership.html", render(certificate).encode())
+        write_made({given["out"] / "membership.html": render(certificate).encode()})
     echo_json(certificate["predicate"]) if as_json else click.echo(str(result))
     _exit(result.verdict, asked=given["claim"] is not None or result.bound is None)
 

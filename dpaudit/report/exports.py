@@ -17,6 +17,7 @@ from dpaudit.report.say import message, say
 from dpaudit.report.view import MALFORMED
 from dpaudit.report.words import Json
 from dpaudit.storage.csv_text import csv_text
+from dpaudit.storage.files import MADE
 
 Certificates = Mapping[str, Mapping[str, Any]]
 
@@ -361,7 +362,7 @@ def render_badge(certificate: Mapping[str, Any]) -> str:
         f'<path d="M{left:.0f} 0h{right - 3:.0f}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{right - 3:.0f}z" '
         f'fill="{_COLOURS[tone]}"/><g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" '
         f'font-size="11"><text x="5" y="14">{html.escape(label)}</text>'
-        f'<text x="{left + 5:.0f}" y="14">{html.escape(shown)}</text></g></svg>\n'
+        f'<text x="{left + 5:.0f}" y="14">{html.escape(shown)}</text></g></svg>\n{MADE}\n'
     )
 
 

@@ -11,6 +11,7 @@ from dpaudit.report import view
 from dpaudit.report.say import say, speaking
 from dpaudit.report.summary import summary_rows
 from dpaudit.sign import Signed
+from dpaudit.storage.files import MADE
 
 _LONGEST = 600
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@])")
@@ -36,7 +37,8 @@ def render_markdown(
             say("Attacked (at least)"),
             say("Verdict"),
         )
-        lines = [f"## {say('Differential privacy report')}", "", _row(head), _row(["---"] * 5)]
+        title = f"## {say('Differential privacy report')}"
+        lines = [MADE, title, "", _row(head), _row(["---"] * 5)]
         for row in summary_rows(certificates.values()):
             cells = list(map(_plain, (row.title, row.claim, row.accounted, row.attacked)))
             lines.append(_row([*cells, f"**{_plain(row.verdict)}**"]))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.say import localised
+from dpaudit.storage.files import MADE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +59,8 @@ def standalone(svg: str) -> str:
     """An ``<svg>`` element as a file of its own, in the light scheme."""
     for colour, variable in _THEMED.items():
         svg = svg.replace(f"var(--{variable})", colour)
-    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    named = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return f"{named.rstrip()}\n{MADE}\n"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,19 @@ from dpaudit.errors import OutputNotWritable
 
 PROBE = 2**16  # bytes that a folder must have space for before work begins
 _TEMPORARY = ".dpaudit.tmp"
+MADE = "<!-- made by dpaudit -->"  # a line of every Markdown and SVG file of ours
+# Each kind of file that is written for people and programs holds one of these, and no other file.
+MARKS = (
+    MADE.encode(),
+    b"""content="default-src 'none'; style-src 'unsafe-inline'">\n<meta name="viewport\"""",
+    b'"predicateType":"https://dpaudit.dev/',
+    b'<testsuites name="dpaudit">',
+    b'"name": "dpaudit",\n',
+    b"certificate,layer,statement,status,evidence",
+    b'"status": "Draft",\n  "tier": ',
+    # A request for a time stamp (RFC 3161): version 1, and a SHA-256 digest.
+    bytes.fromhex("0201013031300d0609608648016503040201"),
+)
 # Errors of file systems that lack an operation (hard links, fsync of folders).  A failing disk
 # gives other errors.
 _UNABLE = frozenset({errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EMLINK})
@@ -34,11 +47,45 @@ def write_atomically(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
-def writable(folder: Path) -> None:
+def write_made(contents: Mapping[Path, bytes]) -> None:
+    """Write files for people and programs, in the place of none or of earlier ones of dpaudit.
+
+    An existing file is replaced only if it and the new one hold the same mark (``MARKS``).
+    Errors: OutputNotWritable naming a file that somebody else made, before anything is written.
+    """
+    for path, content in contents.items():
+        own_or_absent(path, content)
+    write_together(contents)
+
+
+def own_or_absent(path: Path, content: bytes | None = None) -> None:
+    """That no file of somebody else lies at ``path``.
+
+    ``content``: the bytes that will be written there, if they are known; a file that holds them, or
+    the same mark, may stay or be replaced.
+    Errors: OutputNotWritable naming the file.
+    """
+    try:
+        existing = path.read_bytes()
+    except OSError:  # none, or one that cannot be read, which the writer says
+        return
+    made = any(mark in existing and (content is None or mark in content) for mark in MARKS)
+    if not made and existing != content:
+        raise OutputNotWritable(
+            f"{path}: there is a file of this name that dpaudit did not make; move it, or choose "
+            "another name"
+        )
+
+
+def writable(folder: Path, names: Iterable[str] = ()) -> None:
     """Make the folder and test that it can be written, before any work is done.
 
-    Errors: OutputNotWritable, with the reason, if it cannot be written or the disk is full.
+    ``names``: the files that will be written there.
+    Errors: OutputNotWritable, with the reason, if it cannot be written, the disk is full, or
+    somebody else made a file of one of the names.
     """
+    for name in names:
+        own_or_absent(folder / name)
     with _reasoned(folder, "choose another with --out"):
         _make(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
