@@ -114,6 +114,8 @@ def all_in_batches(program: Any) -> InBatches:
 
 accelerated_dp_sgd = suite(catalogue.accelerated_dp_sgd, 20)
 dp_sgd_one_pass = suite(catalogue.dp_sgd_one_pass, 20)
+dp_sgd_one_pass_replace_one = suite(catalogue.dp_sgd_one_pass_replace_one, 20)
+dp_gd_projected = suite(catalogue.dp_gd_projected, 2)
 dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
 dp_ftrl = suite(catalogue.dp_ftrl, 32)
 dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
@@ -131,6 +133,8 @@ localized_accelerated_dp_sgd = in_every_phase(
 suites = [
     accelerated_dp_sgd,
     dp_sgd_one_pass,
+    dp_sgd_one_pass_replace_one,
+    dp_gd_projected,
     dp_sgd_poisson,
     dp_ftrl,
     dp_online_to_batch,

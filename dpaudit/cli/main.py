@@ -19,6 +19,7 @@ import click
 from dpaudit.cli.archive_command import archive
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.compare_command import compare_command
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.diff_command import diff
 from dpaudit.cli.fields_command import fields
@@ -281,5 +282,6 @@ for command in (
     fields,
     mutate_command,
     run,
+    compare_command,
 ):
     main.add_command(command)

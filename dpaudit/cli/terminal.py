@@ -300,6 +300,18 @@ def _signature(one: Mapping[str, Any]) -> str:
     return f"{one['state']}, {name}key {one['key_id'][:16]}{stamp}"
 
 
+def comparison(columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
+    """Print a comparison of methods: losses and verdicts; the settings are on its page."""
+    shown = [
+        index for index, name in enumerate(columns) if name not in ("chosen", "settings tried")
+    ]
+    table = _table("Methods, each searched alike", *(columns[index] for index in shown))
+    for row in rows:
+        table.add_row(*(escape(plain(row[index])) for index in shown))
+    _print(table)
+    _console().print("\n".join(map(plain, notes)), markup=False, highlight=False, soft_wrap=True)
+
+
 Report = Callable[[str, int, int], None]
 
 

@@ -44,13 +44,16 @@ class Free:
     """An annotation that makes a keyword argument of ``for_shape`` a free parameter.
 
     ``unit``: the quantity and its unit.  ``domain`` refuses values outside; counts are whole
-    numbers from 1 on.  ``default``: in words, where None stands for a value made from the shape.
+    numbers from 1 on.  ``default``: in words, where None stands for a value made from the shape;
+    ``start``: that value, where a search begins, of the parameters by name with ``count`` and
+    ``features``.
     """
 
     unit: str
     cost: Cost
     domain: Domain = above_zero
     default: str = ""
+    start: Callable[[Mapping[str, Any]], float] | None = None
 
 
 @dataclass(frozen=True)

@@ -296,11 +296,13 @@ class ClippedMean:
         """The sum over a batch: of few kinds of rows, each with a total, or of its rows."""
         values, origin = records.distinct()
         if len(values) > FEW_KINDS:
-            if len(chosen) > 1 or not chosen.any():
-                return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
-            members = np.flatnonzero(chosen[0])
+            members = np.flatnonzero(chosen.any(axis=0))
+            if not len(members):
+                members = np.arange(len(records))
             rows = self._clipped(records.values[members])
-            return _total("n,tnd->td", weights[members], rows)
+            if len(chosen) == 1:
+                return _total("n,tnd->td", weights[members] * chosen[0, members], rows)
+            return _total("tn,tnd->td", weights[members] * chosen[:, members], rows)
         kinds = [np.flatnonzero((origin == k) & records.present) for k in range(len(values))]
         if self.weights is None and records.present.all():
             totals = weights[0] * _members(chosen, kinds)

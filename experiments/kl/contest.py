@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.compare.search import Axis, Protocol
 from experiments.kl.problem import Landscape, power, replicas, sampler
 from experiments.lab.fits import fit_power_law, mean_and_error
 from experiments.lab.learning import Learnt, learning_checks, learning_table
@@ -25,7 +26,6 @@ from experiments.lab.model import (
     Experiment,
     Findings,
     Panel,
-    Protocol,
     Results,
     Series,
     Size,
@@ -37,7 +37,6 @@ from experiments.lab.protocol import (
     NOTHING,
     ONE_PASS,
     OPTIMUM,
-    Free,
     beside,
     contest_table,
     protocol_note,
@@ -90,18 +89,18 @@ def cells(size: Size) -> list[Cell]:
     ]
 
 
-def free(method: str) -> tuple[Free, ...]:
+def free(method: str) -> tuple[Axis, ...]:
     """A method's free parameters, from the printed values where there are such."""
     if method in REFERENCES:
         return ()
     if method == SPIDER:
         return (
-            Free("contraction", 64.0, 1.0),
-            Free("floor", 32.0),
-            Free("step", 0.25),
-            Free("stop", 0.875, most=0.99),
+            Axis("contraction", 64.0, 1.0),
+            Axis("floor", 32.0),
+            Axis("step", 0.25),
+            Axis("stop", 0.875, most=0.99),
         )
-    return (Free("step", 1.0), Free("steps", 20, 1, whole=True))
+    return (Axis("step", 1.0), Axis("steps", 20, 1, whole=True))
 
 
 def program(setting: Setting, method: str, n: int, chosen: Mapping[str, float]) -> Any:

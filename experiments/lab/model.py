@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
 import numpy as np
 
+from dpaudit.compare.search import Protocol
 from dpaudit.errors import InvalidParameter
 
 Parameter: TypeAlias = str | int | float
@@ -34,29 +35,6 @@ class Status(StrEnum):
     MISSED = "missed"
     INCONCLUSIVE = "inconclusive"
     WITHHELD = "not judged"
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How methods are compared: settings tried for each, seeds that choose, seeds that judge.
-
-    Errors: InvalidParameter for no setting, no choosing seed, or fewer than two judging ones.
-    """
-
-    budget: int
-    choosing: int
-    judging: int
-
-    def __post_init__(self) -> None:
-        if self.budget < 1 or self.choosing < 1 or self.judging < 2:
-            raise InvalidParameter(
-                f"{self}: expected at least 1 setting, 1 choosing seed and 2 judging seeds"
-            )
-
-    @property
-    def stamp(self) -> dict[str, int]:
-        """Its fields as a result records them."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from scipy.special import expit
 from sympy import Symbol
 
 from dpaudit.accountant.calibrate import calibrate
+from dpaudit.compare.search import Axis, Protocol
 from dpaudit.curator.curator import Sampler
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
@@ -41,7 +42,6 @@ from experiments.lab.model import (
     Experiment,
     Findings,
     Panel,
-    Protocol,
     Results,
     Series,
     Size,
@@ -52,7 +52,6 @@ from experiments.lab.protocol import (
     NOTHING,
     ONE_PASS,
     OPTIMUM,
-    Free,
     beside,
     contest_table,
     protocol_note,
@@ -133,19 +132,19 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     return {**values, "batch_steps": steps.get("taken", 0)}
 
 
-def free(method: str, n: int) -> tuple[Free, ...]:
+def free(method: str, n: int) -> tuple[Axis, ...]:
     """A method's free parameters: lengths of steps in units of 1 / M, clips in units of L."""
-    step, clip = Free("step size", 1.0), Free("clip", 1.0)
+    step, clip = Axis("step size", 1.0), Axis("clip", 1.0)
     if method in REFERENCES:
         return ()
     if method == PHASED:
         return (step,)
     if method == LOCALIZED:
-        return (step, Free("ridge", 1.0), clip)
+        return (step, Axis("ridge", 1.0), clip)
     if method in (TREE_FEW, PLAIN_FEW):
         return (step, clip)
     start = 8 if method == FULL_BATCH else math.isqrt(n) // 2
-    return (step, clip, Free("steps", start, 1, n, whole=True))
+    return (step, clip, Axis("steps", start, 1, n, whole=True))
 
 
 def taken(program: Any) -> int:

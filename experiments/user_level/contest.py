@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpaudit.compare.search import Axis, Protocol
 from dpaudit.kernels.query import Array, clip_rows
 from dpaudit.measures.convert import gaussian_mu
 from experiments.lab.fits import mean_and_error
@@ -24,7 +25,6 @@ from experiments.lab.model import (
     Experiment,
     Findings,
     Panel,
-    Protocol,
     Results,
     Series,
     Size,
@@ -35,7 +35,6 @@ from experiments.lab.protocol import (
     NOTHING,
     ONE_PASS,
     OPTIMUM,
-    Free,
     beside,
     contest_table,
     protocol_note,
@@ -64,13 +63,13 @@ def cells(size: Size) -> list[Cell]:
     ]
 
 
-def free(method: str) -> tuple[Free, ...]:
+def free(method: str) -> tuple[Axis, ...]:
     """A method's free parameters."""
     if method in REFERENCES:
         return ()
     if method == OURS:
-        return (Free("tau", 1.0), Free("step", 1.0))
-    return (Free("clip", 1.0), Free("step", 1.0), Free("steps", 4, 1, whole=True))
+        return (Axis("tau", 1.0), Axis("step", 1.0))
+    return (Axis("clip", 1.0), Axis("step", 1.0), Axis("steps", 4, 1, whole=True))
 
 
 def descend(

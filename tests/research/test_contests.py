@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.accountant.account import Account
+from dpaudit.compare.search import Axis
 from experiments.kl import contest as kl
 from experiments.kl.problem import SCOPE
 from experiments.lab.found import load
@@ -22,7 +23,6 @@ from experiments.lab.protocol import (
     ONE_PASS,
     OPTIMUM,
     REQUIRED,
-    Free,
     judged,
 )
 from experiments.lab.running import distinct
@@ -34,7 +34,7 @@ from experiments.user_level import problem as users
 CONTESTS = {"srgd_contest": srgd, "kl_contest": kl, "user_level_contest": user_level}
 
 
-def setting(free: tuple[Free, ...]) -> dict[str, float]:
+def setting(free: tuple[Axis, ...]) -> dict[str, float]:
     return {one.name: one.start for one in free}
 
 

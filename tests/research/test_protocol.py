@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpaudit.compare.search import Axis, Protocol, search
 from dpaudit.errors import InvalidParameter
 from experiments.lab import pages, turned
 from experiments.lab.learning import BAND
@@ -20,7 +21,6 @@ from experiments.lab.model import (
     Experiment,
     Findings,
     Panel,
-    Protocol,
     Result,
     Results,
     Size,
@@ -33,12 +33,10 @@ from experiments.lab.protocol import (
     END,
     PREDATES,
     REQUIRED,
-    Free,
     at_ends,
     beside,
     contest_table,
     judged,
-    search,
     tuned,
 )
 from experiments.lab.running import Order
@@ -53,7 +51,7 @@ def bowl(setting: tuple[float, ...]) -> float:
 
 
 def test_a_search_finds_the_least_inside_its_budget() -> None:
-    free = (Free("steps", 1, 1, 1000, whole=True), Free("step size", 1.0))
+    free = (Axis("steps", 1, 1, 1000, whole=True), Axis("step size", 1.0))
     found = search(free, bowl, 40)
     assert len(found.tried) <= 40
     assert bowl(found.best) < 0.2
@@ -61,10 +59,10 @@ def test_a_search_finds_the_least_inside_its_budget() -> None:
 
 
 def test_a_best_value_with_nothing_tried_beyond_it_is_at_the_end() -> None:
-    far = search((Free("clip", 1.0),), lambda setting: -setting[0], 5)
+    far = search((Axis("clip", 1.0),), lambda setting: -setting[0], 5)
     assert far.at_end(0)
     # A limit of the method itself is no end of a grid: no value lies beyond it.
-    limited = search((Free("clip", 1.0, most=4.0),), lambda setting: -setting[0], 8)
+    limited = search((Axis("clip", 1.0, most=4.0),), lambda setting: -setting[0], 8)
     assert limited.best == (4.0,)
     assert not limited.at_end(0)
 
@@ -72,7 +70,7 @@ def test_a_best_value_with_nothing_tried_beyond_it_is_at_the_end() -> None:
 def run(cell: Cell, rng: np.random.Generator) -> Values:
     """Every method has the same loss; the required rows have nothing to choose."""
     method = cell.text("method")
-    free = () if method in REQUIRED[:2] else (Free("step size", 0.3),)
+    free = () if method in REQUIRED[:2] else (Axis("step size", 0.3),)
 
     def loss(setting: Mapping[str, float], draws: np.random.Generator) -> float:
         gap = math.log(setting.get("step size", 1.0)) ** 2
@@ -98,7 +96,7 @@ def test_settings_are_chosen_on_some_seeds_and_judged_on_others() -> None:
         seen.append(draws.random())
         return abs(math.log(setting["clip"]))
 
-    values = tuned(PROTOCOL, (Free("clip", 2.0),), loss, np.random.default_rng(0))
+    values = tuned(PROTOCOL, (Axis("clip", 2.0),), loss, np.random.default_rng(0))
     assert len(values["judged"]) == PROTOCOL.judging  # type: ignore[arg-type]
     choosing, judging = seen[: -PROTOCOL.judging], seen[-PROTOCOL.judging :]
     assert len(set(choosing)) == PROTOCOL.choosing  # the same for every setting
@@ -111,7 +109,7 @@ def test_a_setting_that_a_method_refuses_is_not_chosen() -> None:
             raise InvalidParameter("too large")
         return 1.0 - 0.1 * setting["clip"]
 
-    values = tuned(PROTOCOL, (Free("clip", 2.0),), loss, np.random.default_rng(0))
+    values = tuned(PROTOCOL, (Axis("clip", 2.0),), loss, np.random.default_rng(0))
     assert values["setting of clip"] <= 1  # type: ignore[operator]
 
 

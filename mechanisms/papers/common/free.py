@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +20,13 @@ Epsilon = Annotated[Fraction, Free("epsilon of the claim", Cost.CLAIM)]
 Delta = Annotated[Fraction, Free("delta of the claim, a probability", Cost.CLAIM, in_unit_interval)]
 Rounds = Annotated[int, Free("rounds, noisy releases", Cost.NOISE)]
 StepSize = Annotated[
-    float | None, Free("step size of a gradient step", Cost.NOTHING, default="from the smoothness")
+    float | None,
+    Free(
+        "step size of a gradient step",
+        Cost.NOTHING,
+        default="from the smoothness",
+        start=lambda of: 4 / of["features"],
+    ),
 ]
 StepAt = Annotated[float, Free("step size of a gradient step", Cost.NOTHING)]
 Radius = Annotated[float, Free("l2 radius of the set of models, around 0", Cost.NOTHING)]
@@ -29,6 +36,7 @@ Clip = Annotated[
         "l2 norm to which the gradient of one record is clipped",
         Cost.SCALE,
         default="sqrt(features), the Lipschitz constant",
+        start=lambda of: math.sqrt(of["features"]),
     ),
 ]
 ClipAt = Annotated[float, Free("l2 norm to which a term of one record is clipped", Cost.SCALE)]

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Annotated, Any
 
 import numpy as np
+from sympy import Symbol
 
+from dpaudit.accountant.calibrate import calibrate
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.curator.parameters import Cost, Free
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, sqrt
 from dpaudit.exact.domains import positive
@@ -29,6 +32,7 @@ from dpaudit.measures.convert import gaussian_mu
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
 from mechanisms.papers.common import randhie
+from mechanisms.papers.common.free import Build, Clip, Delta, Epsilon, Rounds, StepAt, on_rows
 from mechanisms.papers.common.losses import Logistic, Loss
 from mechanisms.papers.diff2 import catalogue as diff2
 from mechanisms.papers.diff2.framework import Trained
@@ -127,28 +131,145 @@ class DpSrm:
 
 BATCH = 500
 ROUNDS = 50
+SHARE = 32  # of the rows of somebody's data, one in a batch
 # The least, to five digits, that the accountant proves (3, 1e-5) for: batches of 500 of 16,150.
 NOISE_MULTIPLIER = Fraction("0.80711")
 
 
-def _program(momentum: float, step_size: float) -> DpSrm:
+def _program(
+    momentum: float,
+    step_size: float,
+    features: int = 10,
+    size: int = diff2.BLOCK * diff2.CLIENTS,
+    batch: int = BATCH,
+    rounds: int = ROUNDS,
+    clip: float | None = None,
+    difference_clip: float | None = None,
+    noise: Number = NOISE_MULTIPLIER,
+) -> DpSrm:
     return DpSrm(
         loss=Logistic(),
-        features=10,
-        size=diff2.BLOCK * diff2.CLIENTS,
-        batch_size=BATCH,
-        rounds=ROUNDS,
-        gradient_radius=math.sqrt(10),
-        difference_radius=2.5,
+        features=features,
+        size=size,
+        batch_size=batch,
+        rounds=rounds,
+        gradient_radius=math.sqrt(features) if clip is None else clip,
+        difference_radius=features / 4 if difference_clip is None else difference_clip,
         step_size=step_size,
-        noise_multiplier=NOISE_MULTIPLIER,
+        noise_multiplier=noise,
         momentum=momentum,
     )
 
 
+@lru_cache(maxsize=256)
+def least_noise(epsilon: Fraction, delta: Fraction, batch: int, size: int, rounds: int) -> Number:
+    """The least multiplier, to three digits, that the accountant proves (epsilon, delta) for."""
+    noise = Gaussian("gradient", Symbol("noise_multiplier", positive=True))
+    declared = Repeat(SampledWithoutReplacement(noise, batch, size), rounds)
+    return calibrate(declared, central("replace_one"), ApproxDP(epsilon, delta), digits=3).value
+
+
+BatchRows = Annotated[
+    int | None,
+    Free(
+        "rows of a batch",
+        Cost.NOISE,
+        default="a 32nd of the rows",
+        start=lambda of: max(1, of["count"] // SHARE),
+    ),
+]
+
+
+def sgd_rows(
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = diff2.EPSILON,
+    delta: Delta = diff2.DELTA,
+    rounds: Rounds = ROUNDS,
+    batch_rows: BatchRows = None,
+    clip: Clip = None,
+    step_size: StepAt = 0.2,
+) -> tuple[DpSrm, tuple[Claim, ...], Setting]:
+    """DP-SGD on secret batches without replacement, with the least noise."""
+    batch = max(1, count // SHARE) if batch_rows is None else batch_rows
+    noise = least_noise(epsilon, delta, batch, count, rounds)
+    program = _program(1.0, step_size, features, count, batch, rounds, clip, None, noise)
+    return program, (_calibrated(epsilon, delta),), diff2.rows_setting((_batches(program),), 1)
+
+
+def srm_rows(
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = diff2.EPSILON,
+    delta: Delta = diff2.DELTA,
+    rounds: Rounds = ROUNDS,
+    batch_rows: BatchRows = None,
+    momentum: Annotated[float, Free("weight of a fresh gradient, at most 1", Cost.NOTHING)] = 0.2,
+    clip: Clip = None,
+    difference_clip: diff2.DifferenceClip = None,
+    step_size: StepAt = 0.2,
+) -> tuple[DpSrm, tuple[Claim, ...], Setting]:
+    """DP-SRM on secret batches without replacement, with the least noise."""
+    batch = max(1, count // SHARE) if batch_rows is None else batch_rows
+    noise = least_noise(epsilon, delta, batch, count, rounds)
+    program = _program(
+        momentum, step_size, features, count, batch, rounds, clip, difference_clip, noise
+    )
+    return program, (_calibrated(epsilon, delta),), diff2.rows_setting((_batches(program),), 1)
+
+
+def srn_rows(
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = diff2.EPSILON,
+    delta: Delta = diff2.DELTA,
+    passes: Annotated[int, Free("passes over the rows", Cost.NOISE)] = 4,
+    blocks: Annotated[int, Free("blocks of rows, a step each", Cost.NOISE)] = 25,
+    clip: Clip = None,
+    difference_clip: diff2.DifferenceClip = None,
+    step_size: StepAt = 0.05,
+) -> tuple[SrnSgd, tuple[Claim, ...], Setting]:
+    """SRN-SGD with the noise of its trees for exactly this budget."""
+    program = SrnSgd(
+        loss=Logistic(),
+        features=features,
+        size=count,
+        blocks=blocks,
+        passes=passes,
+        gradient_radius=math.sqrt(features) if clip is None else clip,
+        difference_radius=features / 4 if difference_clip is None else difference_clip,
+        step_size=step_size,
+        noise_multiplier=sqrt(passes * blocks.bit_length()) / gaussian_mu(epsilon, delta),
+    )
+    _, mu = diff2.claims_of("tight", epsilon, delta)
+    return program, (_calibrated(epsilon, delta), mu), diff2.rows_setting((_trees(program),), 1)
+
+
+def _calibrated(epsilon: Fraction, delta: Fraction) -> Claim:
+    return Claim(ApproxDP(epsilon, delta), by="calibrated by the accountant")
+
+
+def _batches(program: DpSrm) -> str:
+    return f"{program.rounds} noisy means over secret batches of {program.batch_size} rows"
+
+
+def _trees(program: SrnSgd) -> str:
+    passes, blocks = program.passes, program.blocks
+    return f"{passes} passes of {blocks} noisy prefix sums over blocks of {program.sizes[0]} rows"
+
+
 def _mechanism(
-    name: str, title: str, program: DpSrm | SrnSgd, covered: str, claims: tuple[Claim, ...]
+    name: str,
+    title: str,
+    program: DpSrm | SrnSgd,
+    covered: str,
+    claims: tuple[Claim, ...],
+    build: Build,
 ) -> Mechanism:
+    source = f"reconstructed from the rates in {diff2.PAPER}, Table 1"
     setting = Setting(
         controller="the person who runs this command",
         unit_entity="row of the data (a person-year)",
@@ -162,13 +283,14 @@ def _mechanism(
     return Mechanism(
         name=name,
         title=title,
-        source=f"reconstructed from the rates in {diff2.PAPER}, Table 1",
+        source=source,
         program=program,
         scope=central("replace_one"),
         claims=claims,
         setting=setting,
         records=partial(diff2.records, "any_visit", "ones"),
         evaluate=partial(_evaluate, program.loss),
+        for_shape=on_rows(build, name, title, source, central("replace_one")),
     )
 
 
@@ -190,29 +312,31 @@ SRN = SrnSgd(
     # Four passes of five levels, at the largest mu that is (3, 1e-5)-DP.
     noise_multiplier=sqrt(20) / gaussian_mu(Fraction(diff2.EPSILON), diff2.DELTA),
 )
-STATED = Claim(ApproxDP(diff2.EPSILON, diff2.DELTA), by="calibrated by the accountant")
-BATCHES = f"{ROUNDS} noisy means over secret batches of {BATCH} rows"
+STATED = _calibrated(diff2.EPSILON, diff2.DELTA)
 
 dp_sgd = _mechanism(
     "dp_sgd",
     "DP-SGD, logistic regression, batches without replacement (reconstruction)",
     SGD,
-    BATCHES,
+    _batches(SGD),
     (STATED,),
+    sgd_rows,
 )
 dp_srm = _mechanism(
     "dp_srm",
     "DP-SRM, logistic regression, batches without replacement (reconstruction)",
     SRM,
-    BATCHES,
+    _batches(SRM),
     (STATED,),
+    srm_rows,
 )
 srn_sgd = _mechanism(
     "srn_sgd",
     "SRN-SGD, logistic regression, tree noise (reconstruction)",
     SRN,
-    f"{SRN.passes} passes of {SRN.blocks} noisy prefix sums over blocks of {SRN.sizes[0]} rows",
+    _trees(SRN),
     (STATED, diff2.TIGHT_MU),
+    srn_rows,
 )
 
 __all__ = ["DpSrm", "SrnSgd", "dp_sgd", "dp_srm", "srn_sgd"]

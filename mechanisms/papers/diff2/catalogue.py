@@ -6,6 +6,7 @@ Source: Murata and Suzuki 2023, Algorithms 1 to 4, Propositions 4.1 and 5.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -43,7 +44,12 @@ from mechanisms.papers.common.losses import (
     mean_value,
     squared_gradient_norm,
 )
-from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
+from mechanisms.papers.diff2.bvr_noise import (
+    Plan,
+    diff2_bvr_noise_numeric,
+    diff2_bvr_noise_paper,
+    largest_batch,
+)
 from mechanisms.papers.diff2.framework import Diff2, LocalDescent, Trained, schedule, smallest_total
 from mechanisms.papers.diff2.noise import Noise, calibration_of, printed_order
 from mechanisms.papers.diff2.shares import SharedDiff2, shares_for
@@ -285,6 +291,7 @@ DifferenceClip = Annotated[
         "l2 norm of one record's gradient difference over the step, to which it is clipped",
         Cost.SCALE,
         default="features / 4, the smoothness",
+        start=lambda of: of["features"] / 4,
     ),
 ]
 
@@ -389,19 +396,82 @@ TIGHT_PLAN = replace(PLAN, batch_size=50)
 TIGHT_SIGMA = Fraction("0.0295039")
 
 
-def _bvr(plan: Plan, noise: Noise, sigma: Number) -> Diff2:
+def _bvr(
+    plan: Plan,
+    noise: Noise,
+    sigma: Number,
+    features: int = 10,
+    sizes: tuple[int, ...] = OWN,
+    clip: float | None = None,
+    difference_clip: float | None = None,
+    step_size: float | None = None,
+) -> Diff2:
+    radius = features / 4 if difference_clip is None else difference_clip
     return Diff2(
         loss=Logistic(),
-        features=10,
-        client_sizes=(BLOCK,) * CLIENTS,
+        features=features,
+        client_sizes=sizes,
         rounds=plan.rounds,
         restart_every=plan.restart_every,
-        gradient_radius=math.sqrt(10),
-        difference_radius=2.5,
-        step_size=0.4,
+        gradient_radius=math.sqrt(features) if clip is None else clip,
+        difference_radius=radius,
+        step_size=4 / features if step_size is None else step_size,
         noise=noise,
-        routine=LocalDescent(plan.steps, plan.batch_size, sigma, radius=2.5),
+        routine=LocalDescent(plan.steps, plan.batch_size, sigma, radius=radius),
     )
+
+
+LocalBatch = Annotated[
+    int | None,
+    Free(
+        "rows of a local batch, b",
+        Cost.NOISE,
+        default="the most that the printed noise is proved for",
+        start=lambda of: _most_rows(of["count"], of),
+    ),
+]
+
+
+def _most_rows(count: int, of: Mapping[str, Any]) -> int:
+    """The largest local batch that the printed noise is proved for; errors where there is none."""
+    sizes = client_sizes(count, of["clients"])
+    counts = (of["rounds"], of["restart_every"], of["local_steps"])
+    found = largest_batch(of["epsilon"], of["delta"], Plan(min(sizes), len(sizes), *counts, 1))
+    if found < 1:
+        raise InvalidParameter(
+            f"{min(sizes)} records of the smallest client: the printed noise is proved for no "
+            "local batch; use more records, a larger epsilon or fewer rounds"
+        )
+    return found
+
+
+def bvr_rows(
+    numeric: bool,  # noqa: FBT001  (the first argument of a partial)
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 20,
+    restart_every: RestartEvery = 5,
+    local_steps: Annotated[int, Free("local steps a round, K", Cost.NOISE)] = 5,
+    batch_rows: LocalBatch = None,
+    clients: Clients = 1,
+    clip: Clip = None,
+    difference_clip: DifferenceClip = None,
+    step_size: StepSize = None,
+) -> tuple[Diff2, tuple[Claim, ...], Setting]:
+    """DIFF2-BVR-L-SGD, logistic regression; ``numeric``: with the least local noise."""
+    sizes = client_sizes(count, clients)
+    of: dict[str, Any] = {"clients": clients, "rounds": rounds, "restart_every": restart_every}
+    of |= {"local_steps": local_steps, "epsilon": epsilon, "delta": delta}
+    batch = _most_rows(count, of) if batch_rows is None else batch_rows
+    plan = Plan(min(sizes), clients, rounds, restart_every, local_steps, batch)
+    least = diff2_bvr_noise_numeric if numeric else diff2_bvr_noise_paper
+    noise, sigma = least(epsilon, delta, plan)
+    program = _bvr(plan, noise, sigma, features, sizes, clip, difference_clip, step_size)
+    claim = _claim_numeric(epsilon, delta) if numeric else _claim_local(epsilon, delta)
+    return program, (claim,), rows_setting(_covered(program), clients)
 
 
 CROWD, HELD = 1_000, 16  # clients of the client-level entry, and the rows of each
@@ -424,12 +494,21 @@ def _clients_program() -> Diff2:
     )
 
 
-STATED_LOCAL = Claim(
-    ApproxDP(EPSILON, DELTA),
-    by=f"{PAPER}, Propositions 5.1 and E.2",
-    states="Proposition E.2 states (epsilon, delta) for every whole order alpha >= 2 and all "
-    "u_1, u_2 > 1, Proposition 5.1 in orders of magnitude; (3, 1e-5) and the plan were chosen here",
-)
+def _claim_local(epsilon: Fraction, delta: Fraction) -> Claim:
+    return Claim(
+        ApproxDP(epsilon, delta),
+        by=f"{PAPER}, Propositions 5.1 and E.2",
+        states="Proposition E.2 states (epsilon, delta) for every whole order alpha >= 2 and all "
+        f"u_1, u_2 > 1, Proposition 5.1 in orders of magnitude; {at(epsilon, delta)} and the plan "
+        "were chosen here",
+    )
+
+
+def _claim_numeric(epsilon: Fraction, delta: Fraction) -> Claim:
+    return Claim(ApproxDP(epsilon, delta), by="calibrated by the accountant")
+
+
+STATED_LOCAL = _claim_local(EPSILON, DELTA)
 STATED_CLIENTS = Claim(
     ApproxDP(EPSILON, DELTA),
     by=f"{PAPER}, footnote 6 with Proposition 4.1, N = P",
@@ -480,6 +559,7 @@ diff2_bvr_local_sgd = _mechanism(
     (STATED_LOCAL,),
     "any_visit",
     "ones",
+    partial(bvr_rows, False),
 )
 
 diff2_gd_client = _mechanism(
@@ -547,9 +627,10 @@ diff2_bvr_local_sgd_tight = _mechanism(
     "diff2_bvr_local_sgd_tight",
     "DIFF2-BVR-L-SGD, logistic regression, least local noise and larger batches",
     _bvr(TIGHT_PLAN, diff2_bvr_noise_paper(EPSILON, DELTA, PLAN)[0], TIGHT_SIGMA),
-    (Claim(ApproxDP(EPSILON, DELTA), by="calibrated by the accountant"),),
+    (_claim_numeric(EPSILON, DELTA),),
     "any_visit",
     "ones",
+    partial(bvr_rows, True),
 )
 
 __all__ = [

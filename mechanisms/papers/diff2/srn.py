@@ -36,8 +36,9 @@ class SrnSgd:
     / n a node.  The step is along the sums of all passes; the output is a uniformly random iterate.
     ``gradient_radius`` (C1) has the units of a gradient, ``difference_radius`` (C2) those of a
     gradient over a parameter.
-    Errors: InvalidParameter for counts, radii or steps that are not positive, or records that do
-    not divide into the blocks.
+    Records left over from ``blocks`` equal blocks are never read.
+    Errors: InvalidParameter for counts, radii or steps that are not positive, or more blocks than
+    records.
     Source: a reconstruction of SRN-SGD (Tran and Cutkosky 2022), of which Murata and Suzuki 2023,
     Table 1, gives rates only; its accuracy is not theirs.  The tree is Dwork et al. 2010.
     """
@@ -57,10 +58,8 @@ class SrnSgd:
             value = getattr(self, name)
             if not (hasattr(value, "__index__") and value > 0):
                 raise InvalidParameter(f"SrnSgd.{name} = {value}: expected a positive whole number")
-        if self.size % self.blocks:
-            raise InvalidParameter(
-                f"SrnSgd.blocks = {self.blocks}: {self.size} records do not divide into so many"
-            )
+        if self.blocks > self.size:
+            raise InvalidParameter(f"SrnSgd.blocks = {self.blocks} of {self.size} records")
         for name in ("gradient_radius", "difference_radius", "step_size"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -71,8 +70,9 @@ class SrnSgd:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The public sizes of the blocks."""
-        return (self.size // self.blocks,) * self.blocks
+        """The public sizes of the blocks, and of the rest that is never read."""
+        block, rest = divmod(self.size, self.blocks)
+        return (block,) * self.blocks + ((rest,) if rest else ())
 
     @property
     def levels(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from dpaudit.curator.mechanism import Metric
 from dpaudit.exact import sqrt
+from mechanisms.papers.kl import rows
 from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.papers.kl.catalogue import MU
 from mechanisms.papers.kl.entries import (
@@ -40,6 +42,7 @@ adaptive_noisy_gd = entry(
     (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
+    build=partial(rows.adaptive_rows, corrected(THEOREM_3), "paper_corrected"),
 )
 adaptive_noisy_gd_filter = entry(
     "adaptive_noisy_gd_filter",
@@ -49,6 +52,7 @@ adaptive_noisy_gd_filter = entry(
     (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
+    build=partial(rows.adaptive_rows, corrected(THEOREM_3), "filter"),
 )
 
 adaptive_noisy_gd_proof = entry(
@@ -59,6 +63,7 @@ adaptive_noisy_gd_proof = entry(
     (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
+    build=partial(rows.adaptive_rows, corrected(THEOREM_3), "proof"),
 )
 
 THEOREM_5 = f"{PAPER}, Theorem 5"
@@ -82,6 +87,7 @@ select_noisy_argmin = entry(
     (stated(RHO, "post-processing of the corrected Algorithm 3"), MU),
     ROUNDS,
     CAP,
+    build=partial(rows.argmin_rows, "post-processing of the corrected Algorithm 3"),
 )
 _COST = 2 * sqrt(RHO) / SIZE
 private_gradient_norm = entry(

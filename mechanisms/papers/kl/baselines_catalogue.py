@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mechanisms.papers.kl import baselines as made
+from mechanisms.papers.kl import rows
 from mechanisms.papers.kl.catalogue import MU
 from mechanisms.papers.kl.condition import GrowthCondition, KLCondition
 from mechanisms.papers.kl.entries import (
@@ -41,7 +44,8 @@ REDUCED = ReducedToGrowth(
     RHO,
     steps=40,
 )
-EXACT = (stated(RHO, "calibrated here: the paper states a rate, no constants"), MU)
+RATE = "calibrated here: the paper states a rate, no constants"
+EXACT = (stated(RHO, RATE), MU)
 CITED = "reconstructed from the rate that is cited"
 
 noisy_gd_pl = entry(
@@ -51,6 +55,7 @@ noisy_gd_pl = entry(
     GD_PL,
     EXACT,
     f"{GD_PL.steps} noisy mean gradients",
+    build=partial(rows.descent_rows, RATE, "last"),
 )
 noisy_gd_stationary = entry(
     "noisy_gd_stationary",
@@ -59,6 +64,7 @@ noisy_gd_stationary = entry(
     GD_STATIONARY,
     EXACT,
     f"{GD_STATIONARY.steps} noisy mean gradients",
+    build=partial(rows.descent_rows, RATE, "random"),
 )
 convex_noisy_gd = entry(
     "convex_noisy_gd",
@@ -67,6 +73,7 @@ convex_noisy_gd = entry(
     GD_CONVEX,
     EXACT,
     f"{GD_CONVEX.steps} noisy mean gradients",
+    build=partial(rows.convex_rows, RATE),
 )
 private_spider = entry(
     "private_spider",
@@ -75,6 +82,7 @@ private_spider = entry(
     SPIDER,
     EXACT,
     f"{SPIDER.anchors} noisy mean gradients, {SPIDER.rounds - SPIDER.anchors} differences",
+    build=partial(rows.private_spider_rows, RATE),
 )
 epoch_localized_erm = entry(
     "epoch_localized_erm",
@@ -83,6 +91,7 @@ epoch_localized_erm = entry(
     EPOCHS,
     EXACT,
     f"{EPOCHS.epochs * (EPOCHS.solvers[0].steps - 1)} noisy mean gradients",
+    build=partial(rows.epochs_rows, RATE),
 )
 
 spider_estimator = entry(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.exact import sqrt
 from dpaudit.families.opaque import GDP, ZCDP
+from mechanisms.papers.kl import rows
 from mechanisms.papers.kl.condition import KLCondition
 from mechanisms.papers.kl.entries import (
     BETA,
@@ -82,6 +84,7 @@ kl_spider = entry(
     (stated(RHO, corrected(THEOREM_1)), MU),
     COUNT,
     *SHORT,
+    build=partial(rows.spider_rows, corrected(THEOREM_1)),
 )
 kl_spider_paper_replace_one = entry(
     "kl_spider_paper_replace_one",
@@ -136,6 +139,7 @@ regularized_noisy_gd = entry(
     REGULARIZED,
     (stated(RHO, corrected(f"{PAPER}, Theorem 9")), MU),
     f"{REGULARIZED.steps - 1} noisy mean gradients",
+    build=partial(rows.regularized_rows, corrected(f"{PAPER}, Theorem 9")),
 )
 _HALF = RHO * Fraction(REGULARIZED.steps - 1, 2 * REGULARIZED.steps)
 regularized_noisy_gd_paper = entry(
@@ -158,6 +162,7 @@ proximal_point_method = entry(
     (stated(RHO, corrected(f"{PAPER}, Theorem 2")), MU),
     f"{CALLS * (STEPS - 1)} noisy mean gradients in {CALLS} calls",
     "for kappa > 2 the printed utility proof has a gap; privacy does not rest on it",
+    build=partial(rows.proximal_rows, corrected(f"{PAPER}, Theorem 2")),
 )
 
 _HALVES = RHO * Fraction(STEPS - 1, 2 * STEPS)

@@ -14,6 +14,7 @@ from dpaudit.exact import Number
 from dpaudit.families.opaque import ZCDP
 from dpaudit.kernels.query import Array
 from dpaudit.scope import Scope, central
+from mechanisms.papers.common.free import Build, on_rows
 from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.common.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.papers.kl.problem import KLProblem
@@ -65,11 +66,13 @@ def entry(
     expected: tuple[str, ...] = (),
     evaluated: Callable[[Any], tuple[Metric, ...]] = evaluate,
     unexamined: str = "",
+    build: Build | None = None,
 ) -> Mechanism:
-    """One algorithm on the RAND data, logistic regression."""
+    """One algorithm on the RAND data, logistic regression; ``build`` makes it for other rows."""
+    title = f"{title}, logistic regression"
     return Mechanism(
         name=name,
-        title=f"{title}, logistic regression",
+        title=title,
         source=source,
         program=program,
         scope=scope,
@@ -79,4 +82,5 @@ def entry(
         evaluate=evaluated,
         expected=expected,
         unexamined=unexamined,
+        for_shape=None if build is None else on_rows(build, name, title, source, scope),
     )

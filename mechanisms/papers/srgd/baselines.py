@@ -180,6 +180,47 @@ class DPSGDPoisson:
         return Solution(total / self.rounds, x)
 
 
+@dataclass(frozen=True)
+class DPGD:
+    """Noisy projected gradient descent on all records, in every round with the same noise.
+
+    Means of clipped gradients get noise of standard deviation ``noise_multiplier`` C / n.  The
+    output is the mean of the iterates.
+    Source: Bassily, Smith, Thakurta 2014, Algorithm 1, with full gradients and steps of one length.
+    """
+
+    problem: Problem
+    rounds: int
+    step_size: float
+    noise_multiplier: Number
+
+    def __post_init__(self) -> None:
+        whole(self.rounds, "DPGD.rounds")
+        real(self.step_size, "DPGD.step_size")
+        found = multiplier(self.noise_multiplier, "DPGD.noise_multiplier")
+        object.__setattr__(self, "noise_multiplier", found)
+
+    @property
+    def work(self) -> Work:
+        """A gradient of every record in every round."""
+        return Work(self.rounds * self.problem.size, self.rounds)
+
+    def declaration(self, scope: Scope) -> Node:
+        """A Gaussian release every round."""
+        noise = self.noise_multiplier / record_moves(scope, type(self).__name__)
+        return Repeat(Gaussian("gradient", noise), self.rounds)
+
+    def run(self, curator: Curator) -> Solution:
+        """Run on a curator; iterates are (trials, d)."""
+        x = self.problem.start(curator.trials)
+        total = np.zeros_like(x)
+        for _ in range(self.rounds):
+            query = self.problem.mean_gradient(x, float(self.problem.size))
+            x = self.problem.project(x - self.step_size * curator.release("gradient", query))
+            total += x
+        return Solution(total / self.rounds, x)
+
+
 def nesterov_agd(
     problem: Problem,
     records: Array,

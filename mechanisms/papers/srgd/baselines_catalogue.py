@@ -6,8 +6,9 @@ Source: Choquette-Choo, Ganesh, Thakurta 2024, Sections 2, 5.5 and Table 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from dpaudit.accountant.calibrate import calibrate
@@ -33,7 +34,7 @@ from mechanisms.papers.common.free import (
     on_rows,
 )
 from mechanisms.papers.common.rand_entries import holdout_losses, rand_setting, records
-from mechanisms.papers.srgd.baselines import AcceleratedDPSGD, DPSGDOnePass, DPSGDPoisson
+from mechanisms.papers.srgd.baselines import DPGD, AcceleratedDPSGD, DPSGDOnePass, DPSGDPoisson
 from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
 from mechanisms.papers.srgd.phased_erm import PhasedERM
@@ -53,7 +54,13 @@ POISSON_NOISE, LOCALIZED_NOISE = Fraction("2.00055"), Fraction("2.60046")
 
 Made: TypeAlias = tuple[Program, Sequence[Claim], Setting]
 Beta = Annotated[
-    float | None, Free("inverse step size, beta", Cost.NOTHING, default="features / 4, smoothness")
+    float | None,
+    Free(
+        "inverse step size, beta",
+        Cost.NOTHING,
+        default="features / 4, smoothness",
+        start=lambda of: of["features"] / 4,
+    ),
 ]
 Rate = Annotated[
     Fraction, Free("probability of a record to be in a round's batch", Cost.NOISE, in_rates)
@@ -61,8 +68,19 @@ Rate = Annotated[
 Phases = Annotated[int, Free("phases, each on half as many rows", Cost.NOISE)]
 CitedStep = Annotated[
     float | None,
-    Free("step size of the first phase", Cost.SCALE, default="as cited, of n, epsilon and delta"),
+    Free(
+        "step size of the first phase",
+        Cost.SCALE,
+        default="as cited, of n, epsilon and delta",
+        start=lambda of: cited_step(of),
+    ),
 ]
+
+
+def cited_step(of: Mapping[str, Any]) -> float:
+    """The step size that is cited for so many records and features, a radius and a budget."""
+    problem = problem_of(of["features"], of["count"], of["radius"])
+    return cited_step_size(problem, of["features"], float(of["epsilon"]), float(of["delta"]))
 
 
 def evaluate(solution: Solution) -> tuple[Metric, ...]:
@@ -184,6 +202,7 @@ def accelerated_rows(
 
 
 def one_pass_rows(
+    clips: int,
     features: int,
     count: int,
     *,
@@ -194,12 +213,12 @@ def one_pass_rows(
     clip: Clip = None,
     radius: Radius = 2.0,
 ) -> Made:
-    """DP-SGD in one pass over disjoint batches."""
+    """DP-SGD in one pass over disjoint batches; one record moves a sum by ``clips`` clips."""
     program = DPSGDOnePass(
         problem_of(features, count, radius, clip),
         steps=rounds,
         step_size=step_size,
-        noise_multiplier=1 / gaussian_mu(epsilon, delta),
+        noise_multiplier=clips / gaussian_mu(epsilon, delta),
     )
     covered = f"{rounds} noisy batch gradients, each row in one batch"
     return program, tight(epsilon, delta), rows_setting(covered, PLAIN)
@@ -237,6 +256,29 @@ def poisson_rows(
     return program(found), accounted(epsilon, delta), rows_setting(covered, PLAIN, divisor)
 
 
+def full_batch_rows(
+    clips: int,
+    features: int,
+    count: int,
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 60,
+    step_size: StepAt = 0.4,
+    clip: Clip = None,
+    radius: Radius = 2.0,
+) -> Made:
+    """Projected gradient descent on all rows; one record moves a sum by ``clips`` clips."""
+    program = DPGD(
+        problem_of(features, count, radius, clip),
+        rounds,
+        step_size,
+        clips * sqrt(Fraction(rounds)) / gaussian_mu(epsilon, delta),
+    )
+    covered = f"{rounds} noisy mean gradients of all rows"
+    return program, tight(epsilon, delta), rows_setting(covered, PLAIN)
+
+
 accelerated_dp_sgd = entry(
     "accelerated_dp_sgd",
     "Accelerated DP-SGD with independent batch gradients",
@@ -248,7 +290,21 @@ dp_sgd_one_pass = entry(
     "dp_sgd_one_pass",
     "DP-SGD in one pass over disjoint batches",
     f"{PAPER}, Section 2.1",
-    one_pass_rows,
+    partial(one_pass_rows, 1),
+    ZERO_OUT,
+)
+dp_sgd_one_pass_replace_one = entry(
+    "dp_sgd_one_pass_replace_one",
+    "DP-SGD in one pass over disjoint batches, a replaced record",
+    f"{PAPER}, Section 2.1, under replace_one: twice the noise",
+    partial(one_pass_rows, 2),
+    REPLACE_ONE,
+)
+dp_gd_projected = entry(
+    "dp_gd_projected",
+    "Projected noisy gradient descent on all rows",
+    "Bassily, Smith and Thakurta 2014, with full gradients (noise calibrated here)",
+    partial(full_batch_rows, 1),
     ZERO_OUT,
 )
 dp_sgd_poisson = entry(

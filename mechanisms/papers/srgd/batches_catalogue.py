@@ -15,7 +15,12 @@ from mechanisms.papers.srgd.variance_reduced import PhasedERMInBatches
 
 QuarterStep = Annotated[
     float | None,
-    Free("step size of the first phase", Cost.SCALE, default="a quarter of the cited one"),
+    Free(
+        "step size of the first phase",
+        Cost.SCALE,
+        default="a quarter of the cited one",
+        start=lambda of: baselines.cited_step(of) / 4,
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ Source: Choquette-Choo, Ganesh, Thakurta 2024, Algorithm 1, Lemma 5.9 and Sectio
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import partial
 from typing import Annotated
@@ -52,11 +53,21 @@ from mechanisms.papers.srgd.sensitivity import Conditions, srg_sensitivity_bound
 
 Rounds = Annotated[
     int | None,
-    Free("rounds, one batch each, T", Cost.NOISE, default="4 n^(1/4), n the number of rows"),
+    Free(
+        "rounds, one batch each, T",
+        Cost.NOISE,
+        default="4 n^(1/4), n the number of rows",
+        start=lambda of: 4 * of["count"] ** 0.25,
+    ),
 ]
 Beta = Annotated[
     float | None,
-    Free("inverse step size, beta", Cost.NOTHING, default="features, 4 times the smoothness"),
+    Free(
+        "inverse step size, beta",
+        Cost.NOTHING,
+        default="features, 4 times the smoothness",
+        start=lambda of: of["features"],
+    ),
 ]
 RowClip = Annotated[
     float | None,
@@ -64,6 +75,7 @@ RowClip = Annotated[
         "l2 norm to which a term of one record is clipped, C",
         Cost.SCALE,
         default="4 sqrt(features), 4 times the Lipschitz constant",
+        start=lambda of: 4 * math.sqrt(of["features"]),
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values
 from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Adjacency
+from mechanisms.papers.diff2 import baselines as diff2_baselines
 from mechanisms.papers.diff2 import catalogue as diff2
+from mechanisms.papers.kl import adaptive_catalogue as kl_adaptive
+from mechanisms.papers.kl import baselines_catalogue as kl_baselines
+from mechanisms.papers.kl import catalogue as kl
 from mechanisms.papers.srgd import baselines_catalogue as baselines
 from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
@@ -27,7 +32,13 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
         baselines.accelerated_dp_sgd, baselines.dp_sgd_one_pass, baselines.dp_sgd_poisson,
         baselines.dp_ftrl, baselines.dp_online_to_batch, baselines.phased_sgd,
         baselines.phased_erm, baselines.localized_accelerated_dp_sgd,
-        batches.phased_erm_in_batches,
+        batches.phased_erm_in_batches, baselines.dp_gd_projected,
+        baselines.dp_sgd_one_pass_replace_one, diff2_baselines.srn_sgd,
+        kl.kl_spider, kl.regularized_noisy_gd, kl.proximal_point_method,
+        kl_adaptive.adaptive_noisy_gd, kl_adaptive.adaptive_noisy_gd_filter,
+        kl_adaptive.adaptive_noisy_gd_proof, kl_adaptive.select_noisy_argmin,
+        kl_baselines.noisy_gd_pl, kl_baselines.noisy_gd_stationary, kl_baselines.convex_noisy_gd,
+        kl_baselines.private_spider, kl_baselines.epoch_localized_erm,
     )
 ) + tuple(
     (mechanism, (3_000, 3, 5))
@@ -35,11 +46,16 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
 )  # fmt: skip
 # Another value of each parameter, by its name.
 OTHER = {
-    "epsilon": "2", "delta": "1e-7", "rounds": "12", "beta": "9", "clip": "1.5", "radius": "3",
+    "epsilon": "2", "delta": "1e-7", "rounds": "12", "beta": "9", "clip": "1.5", "radius": "2.5",
     "restart_every": "4", "share": "1.5", "clients": "7", "difference_clip": "1.75",
     "step_size": "0.1", "hidden": "3", "expected_records": "300", "rate": "0.1", "phases": "2",
-    "ridge": "0.1",
+    "ridge": "0.1", "passes": "3", "blocks": "40", "rho": "1", "kappa": "1.25", "gamma": "2",
+    "contraction": "3", "floor": "2", "smoothness": "3", "pull": "0.001", "calls": "3",
+    "step_length": "0.1", "epochs": "2",
 }  # fmt: skip
+
+# Equal blocks need the same noise; so do calls beyond a cap.
+SAME: set[object] = {"clients", ("proximal_point_method", "clip")}
 
 
 def made_for(mechanism: Mechanism, shape: tuple[int, ...], **values: Any) -> Mechanism:
@@ -61,9 +77,22 @@ def test_a_parameter_costs_what_it_states(
     mechanism: Mechanism, shape: tuple[int, ...], parameter: Parameter
 ) -> None:
     """Claims move with CLAIM alone, the declaration also with NOISE; claims are proved."""
-    text = f"{parameter.name}={OTHER[parameter.name]}"
-    values = read_values(mechanism.name, mechanism.for_shape, [text])
-    before, after = made_for(mechanism, shape), made_for(mechanism, shape, **values)
+    texts = [f"{parameter.name}={OTHER[parameter.name]}"]
+    # Some claims are of rho where no epsilon is given.
+    beside = ["epsilon=1"] * (parameter.name == "delta" and parameter.default is None)
+    before = read_values(mechanism.name, mechanism.for_shape, beside)
+    after = read_values(mechanism.name, mechanism.for_shape, [*beside, *texts])
+    _compared(
+        parameter,
+        mechanism,
+        made_for(mechanism, shape, **before),
+        made_for(mechanism, shape, **after),
+    )
+
+
+def _compared(
+    parameter: Parameter, mechanism: Mechanism, before: Mechanism, after: Mechanism
+) -> None:
     assert repr(before.program) != repr(after.program)
     claims = [claim.text for claim in before.claims] == [claim.text for claim in after.claims]
     declared = before.declaration.digest == after.declaration.digest
@@ -71,7 +100,9 @@ def test_a_parameter_costs_what_it_states(
     if parameter.free.cost in (Cost.SCALE, Cost.NOTHING):
         assert declared
     else:
-        assert not declared or parameter.name == "clients"  # equal blocks need the same noise
+        assert (
+            not declared or (mechanism.name, parameter.name) in SAME or parameter.name == "clients"
+        )
     for claim in after.claims:
         assert claim.check(after.declaration, after.scope).outcome is Outcome.PROVED
 
@@ -96,3 +127,8 @@ def test_more_clients_than_rows_are_refused() -> None:
         made_for(diff2.diff2_gd, (5, 6), clients=6)
     with pytest.raises(InvalidParameter, match="a batch would be empty"):
         made_for(srgd.dp_srgd, (5, 6), rounds=6)
+
+
+def test_a_delta_without_an_epsilon_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="give epsilon too"):
+        made_for(kl.kl_spider, (200, 6), delta=Fraction(1, 10**6))

@@ -156,7 +156,8 @@ def test_secret_batches_against_another_accountant(
 
 def test_the_catalogue_is_the_inventory() -> None:
     assert set(CATALOGUE) == set(SUITES) == {
-        "accelerated_dp_sgd", "dp_sgd_one_pass", "dp_sgd_poisson", "dp_ftrl", "phased_sgd",
+        "accelerated_dp_sgd", "dp_sgd_one_pass", "dp_sgd_poisson",
+        "dp_sgd_one_pass_replace_one", "dp_gd_projected", "dp_ftrl", "phased_sgd",
         "dp_online_to_batch", "phased_erm", "phased_erm_in_batches",
         "localized_accelerated_dp_sgd",
     }  # fmt: skip

@@ -86,6 +86,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "archive": ("archive", CERTIFICATE),
     "fields": ("fields", "--help"),
     "mutate": ("mutate", "held", "--help"),
+    "compare": ("compare", "--help"),
 }
 
 

@@ -1,0 +1,105 @@
+"""`dpaudit compare`: every algorithm and baseline of a paper on a user's data, tuned alike."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json, quiet, set_option
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("compare")
+@click.argument("further", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option(
+    "--paper",
+    required=True,
+    help="A comparison of the catalogue, such as srgd or diff2, or a .py file of your project with "
+    "a COMPARISON.",
+)
+@set_option("A value for every method that has this free parameter; it is not searched.")
+@click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
+@click.option("--label", help="Column of the label.")
+@click.option("--unit", help="Column that names the unit of each row: user, person, client, shard.")
+@click.option(
+    "--rows", type=click.IntRange(1), help="With --unit: the most rows that count for one unit."
+)
+@click.option(
+    "--public",
+    type=FILE,
+    help="Public records with the same columns, on which settings are chosen.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for table, plot and certificates; reports/PAPER by default.",
+)
+@as_json_option
+def compare_command(
+    further: tuple[str, ...],
+    *,
+    paper: str,
+    values: tuple[str, ...],
+    data: Path,
+    label: str | None,
+    unit: str | None,
+    rows: int | None,
+    public: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare every algorithm and baseline of a paper on the records in --data.
+
+    All have one budget (--set epsilon=2 delta=1e-6), and each is searched over all its free
+    parameters in equally many settings.  Settings are chosen on some records and seeds, and judged
+    on others.  Writes a table, a plot, and a certificate of each method at its chosen settings.
+
+    Nothing here is a release: losses are exact, and the choice of settings reads the data unless
+    --public names other records.  Publish neither unless the data are public.
+    """
+    from dpaudit.certificate.certify import Options
+    from dpaudit.certificate.publish import Failed
+    from dpaudit.cli import terminal
+    from dpaudit.compare import written
+    from dpaudit.compare.comparison import compare
+    from dpaudit.compare.find import find
+    from dpaudit.curator.files import read_records
+    from dpaudit.errors import described
+    from dpaudit.storage.files import writable
+
+    with quiet():
+        found = find(paper, Path.cwd())
+    given = (*values, *further)
+    found.comparison.values(given)  # refused before a file is read
+    out = out or Path("reports") / found.comparison.name
+    warn = partial(click.echo, err=True)
+    read = partial(read_records, label=label, unit=unit, rows=rows, warn=warn)
+    records = read(data)
+    others = None if public is None else (public.name, read(public))
+    out.mkdir(parents=True, exist_ok=True)
+    writable(out)
+    with terminal.progress() as report, quiet():
+        outcome = compare(found.comparison, records, given, public=others, progress=_searching)
+        for text in outcome.warnings:
+            warn(text)
+        page, plot = written.write(outcome, out)
+        made = list(written.certificates(outcome, found, out, Options(progress=report)))
+    failed = [one for one in made if isinstance(one, Failed)]
+    files = [str(page), str(plot)]
+    files += [str(one.files.certificate) for one in made if not isinstance(one, Failed)]
+    if as_json:
+        echo_json({**written.table(outcome), "files": files})
+    else:
+        terminal.comparison(written.COLUMNS, list(written.cells(outcome)), written.notes(outcome))
+        click.echo("\n".join(files))
+    for one in failed:
+        terminal.warn(f"{one.name}: not certified: {described(one.error)}")
+    sys.exit(1 if failed else 0)
+
+
+def _searching(name: str, done: int, total: int) -> None:
+    click.echo(f"searching {name}, {done + 1} of {total}", err=True)

@@ -1,0 +1,433 @@
+"""A comparison of a paper's algorithms on somebody's rows, and how it is made.
+
+The rows are split once: methods train on the first part; settings are judged on the second while
+they are searched, and the chosen one on the third, which the search never reads, under other seeds.
+Noise is made anew for every setting, so that each run has the same guarantee.  The *choice* has
+none: it reads exact losses.  It is made on a public file where one is given; else whoever reads the
+results learns of the rows what no guarantee covers, and every certificate says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpaudit.compare.search import Axis, Search, search
+from dpaudit.compare.search import Protocol as Searched
+from dpaudit.curator.curator import Request, Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values, shown
+from dpaudit.errors import Dependent, InvalidParameter, Unsupported
+from dpaudit.kernels.query import Array, Records
+from dpaudit.scope import Adjacency, Scope
+
+NOTHING, OPTIMUM = "doing nothing", "non-private optimum"
+PROTOCOL = Searched(budget=12, choosing=2, judging=6)
+# Of one run in a comparison: noisy releases, and records read in all of them.  A search that is
+# better beyond has its parameters at the end of their grids.
+MOST_RELEASES, MOST_READS = 3_000, 10**7
+ORDER = (Cost.NOTHING, Cost.SCALE, Cost.NOISE, Cost.CLAIM)  # of a search
+FEWEST = 10  # rows: fewer leave less than two to judge on
+Value = int | float | Fraction
+
+
+class Objective(Protocol):
+    """What models are judged by; models are (trials, d)."""
+
+    def start(self, records: Records) -> Array:
+        """The model that has seen no data, (1, d)."""
+
+    def losses(self, models: Array, records: Records) -> Array:
+        """The mean loss of each model over the records, (trials,)."""
+
+    def optimum(self, records: Records) -> Array:
+        """The model of the least mean loss over the records, not private, (1, d)."""
+
+    def warnings(self, records: Records) -> Sequence[str]:
+        """Sentences about records that the programs scale, clip or cut."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a comparison: a mechanism of a ``for_shape``, and the model in its output.
+
+    ``fixed(count, features)``: values of parameters that are not searched, such as a public guess
+    of the number of records.
+    """
+
+    name: str
+    mechanism: Mechanism
+    model: Callable[[Any], Array]
+    fixed: Callable[[int, int], Mapping[str, Value]] = lambda _count, _features: {}
+
+    @property
+    def free(self) -> tuple[Parameter, ...]:
+        """The free parameters of the mechanism."""
+        return parameters(self.mechanism.for_shape)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The methods of a paper, the objective, and the two rows that every table must have.
+
+    ``objective(features, values)`` is made for records of so many features, at the values that
+    were set.  ``shared``: parameters that belong to the problem, such as a radius, and are not
+    searched.  ``one_pass`` and ``full_batch`` name methods: one-pass DP-SGD and full-batch DP-GD.
+    ``left_out``: by the name of an algorithm of the paper, why it takes no other records.
+    Errors: InvalidParameter where a name is missing or given twice, or a method has no for_shape.
+    """
+
+    name: str
+    title: str
+    methods: tuple[Method, ...]
+    objective: Callable[[int, Mapping[str, Any]], Objective]
+    one_pass: str
+    full_batch: str
+    shared: frozenset[str] = frozenset()
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.methods]
+        for name in (self.one_pass, self.full_batch):
+            if name not in names:
+                raise InvalidParameter(f"Comparison {self.name!r}: no method {name!r}; give it one")
+        if len(set(names)) < len(names):
+            raise InvalidParameter(f"Comparison {self.name!r}: two methods of one name")
+        for one in self.methods:
+            if one.mechanism.for_shape is None:
+                raise InvalidParameter(
+                    f"Comparison {self.name!r}: {one.name} has no for_shape, so that it runs on "
+                    "its own records alone"
+                )
+
+    def values(self, given: Sequence[str]) -> dict[str, dict[str, Value]]:
+        """``KEY=VALUE`` texts as values, by method: each for every method that has the parameter.
+
+        Errors: InvalidParameter for a key that no method has, and a value outside its domain.
+        """
+        known = sorted({one.name for method in self.methods for one in method.free})
+        for text in given:
+            key = text.partition("=")[0]
+            if key not in known:
+                raise InvalidParameter(
+                    f"--set {key[:40]}: no method of {self.name} has it; they have "
+                    f"{', '.join(known)}"
+                )
+        return {method.name: self._own(method, given) for method in self.methods}
+
+    def _own(self, method: Method, given: Sequence[str]) -> dict[str, Value]:
+        own = {one.name for one in method.free}
+        texts = [text for text in given if text.partition("=")[0] in own]
+        return read_values(method.mechanism.name, method.mechanism.for_shape, texts)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a comparison says of one method.
+
+    ``judged``: its mean loss on the judging rows, one number a seed.  ``chosen``: the values of
+    its searched parameters, and of those that were set.  ``ends``: parameters at the end of their
+    grids.  ``refused``: why it did not run.  ``made``: the mechanism that was judged.
+    """
+
+    name: str
+    judged: tuple[float, ...] = ()
+    tried: int = 0
+    chosen: Mapping[str, Value] = ()  # type: ignore[assignment]
+    ends: tuple[str, ...] = ()
+    refused: str = ""
+    scope: Scope | None = None
+    method: Method | None = None
+
+    @property
+    def mean(self) -> float:
+        """The mean over judging seeds; NaN for a method that did not run."""
+        return float(np.mean(self.judged)) if self.judged else math.nan
+
+    @property
+    def error(self) -> float:
+        """The standard error of :attr:`mean`."""
+        if len(self.judged) < 2:
+            return 0.0
+        return float(np.std(self.judged, ddof=1) / math.sqrt(len(self.judged)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished comparison: its rows, the shape that was trained on, and where choices were made.
+
+    ``public``: the name of the public file that settings were chosen on; empty where it was the
+    data themselves.
+    """
+
+    comparison: Comparison
+    protocol: Searched
+    rows: tuple[Row, ...]
+    shape: tuple[int, ...]
+    public: str
+    warnings: tuple[str, ...]
+
+    def row(self, name: str) -> Row:
+        """The row of a name."""
+        return next(one for one in self.rows if one.name == name)
+
+    @property
+    def choice(self) -> str:
+        """What a reader has to know of the choice of settings, in a sentence."""
+        budget, choosing = self.protocol.budget, self.protocol.choosing
+        search = (
+            f"settings were chosen by a search: at most {budget} settings, {choosing} runs each"
+        )
+        if self.public:
+            return f"{search}, on {self.public}, which whoever ran it declares public"
+        return (
+            f"{search}, judged by exact losses on the data themselves. That choice is not private "
+            "and no guarantee covers it: count it as a release of the data, or choose on public "
+            "rows (--public)"
+        )
+
+    def counts(self, row: Row, other: Row) -> str:
+        """Why a comparison of two methods does not count; empty where it does."""
+        why = [f"{one.name} did not run" for one in (row, other) if one.refused]
+        why += [f"{one.name}: {p} at the end of its grid" for one in (row, other) for p in one.ends]
+        if row.scope is not None and other.scope is not None and _differ(row.scope, other.scope):
+            why.append(f"{row.name} is for {row.scope.adjacency}, not {other.scope.adjacency}")
+        return "; ".join(why)
+
+    def verdict(self, row: Row, other: Row) -> str:
+        """Better or worse than another by two standard errors, or neither, or why it is open."""
+        if why := self.counts(row, other):
+            return f"does not count ({why})"
+        apart = row.mean - other.mean
+        if abs(apart) <= 2 * math.hypot(row.error, other.error):
+            return "no difference"
+        return "better" if apart < 0 else "worse"
+
+
+def _differ(one: Scope, other: Scope) -> bool:
+    """Whether one record moves sums differently: by one clip when it goes, by two if replaced."""
+    return (one.adjacency is Adjacency.REPLACE_ONE) != (other.adjacency is Adjacency.REPLACE_ONE)
+
+
+def compare(
+    comparison: Comparison,
+    records: Records,
+    given: Sequence[str] = (),
+    *,
+    public: tuple[str, Records] | None = None,
+    protocol: Searched = PROTOCOL,
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Outcome:
+    """All methods of a comparison on these records, at one budget and one protocol.
+
+    ``given``: ``KEY=VALUE`` texts, each for every method with that parameter.  ``public``: a name
+    and records on which settings are chosen, in the place of the data.
+    Errors: InvalidParameter for too few records, values outside their domains, and public records
+    of another shape; a method that refuses the records has a row that says why.
+    """
+    values = comparison.values(given)
+    parts = _parts(comparison, records, public, np.random.default_rng([seed, 1]))
+    count, features = len(parts.train), records.values.shape[-1] - 1
+    set_to = {key: value for own in values.values() for key, value in own.items()}
+    objective = comparison.objective(features, set_to)
+    start, optimum = objective.start(parts.train), objective.optimum(parts.train)
+    rows = [
+        Row(name, (float(objective.losses(model, parts.judge)[0]),))
+        for name, model in ((NOTHING, start), (OPTIMUM, optimum))
+    ]
+    for index, method in enumerate(comparison.methods):
+        if progress is not None:
+            progress(method.name, index, len(comparison.methods))
+        setting = {**method.fixed(count, features), **values[method.name]}
+        rows.append(_row(method, setting, parts, objective, protocol, comparison.shared, seed))
+    return Outcome(
+        comparison,
+        protocol,
+        tuple(rows),
+        (count, *records.values.shape[1:]),
+        public[0] if public else "",
+        tuple(objective.warnings(records)),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Rows to train on, twice; rows that a search is judged on, and rows that judge."""
+
+    train: Records
+    judge: Records
+    choose_train: Records
+    choose: Records
+
+
+def _parts(
+    comparison: Comparison,
+    records: Records,
+    public: tuple[str, Records] | None,
+    rng: np.random.Generator,
+) -> _Parts:
+    shape = records.values.shape
+    if len(records) < FEWEST or shape[-1] < 2:
+        raise InvalidParameter(
+            f"{comparison.name}: records of shape {shape}; expected at least {FEWEST}, each of "
+            "features and a label"
+        )
+    rows = records.values[rng.permutation(len(records))]
+    if public is None:
+        fifth = len(rows) // 5
+        train, choose, judge = np.split(rows, [len(rows) - 2 * fifth, len(rows) - fifth])
+        return _Parts(Records(train), Records(judge), Records(train), Records(choose))
+    name, others = public
+    if others.values.shape[1:] != shape[1:] or len(others) < FEWEST:
+        raise InvalidParameter(
+            f"{name}: records of shape {others.values.shape}; expected at least {FEWEST} like "
+            f"those of the data, {shape[1:]}"
+        )
+    quarter = len(rows) // 4
+    train, judge = np.split(rows, [len(rows) - quarter])
+    other = others.values[rng.permutation(len(others))]
+    size = min(len(train), len(other) - len(other) // 4)
+    return _Parts(*map(Records, (train, judge, other[:size], other[size:])))
+
+
+def _row(
+    method: Method,
+    setting: Mapping[str, Value],
+    parts: _Parts,
+    objective: Objective,
+    protocol: Searched,
+    shared: frozenset[str],
+    seed: int,
+) -> Row:
+    """A method's search and what it is judged at; a row that says why, if it does not run."""
+
+    def losses(values: Mapping[str, Value], *, judging: bool) -> list[float]:
+        train, held = (parts.train, parts.judge) if judging else (parts.choose_train, parts.choose)
+        made = _made(method, train, values)
+        runs = protocol.judging if judging else protocol.choosing
+        models = _models(method, made, train, runs, [seed, 2 + judging])
+        return [float(one) for one in objective.losses(models, held)]
+
+    beyond: set[tuple[float, ...]] = set()
+    try:
+        free = list(_axes(method, setting, parts.train, shared))
+        named = [parameter for parameter, _ in free]
+
+        def read(point: Sequence[float]) -> dict[str, Value]:
+            own = {p.name: _value(p, x) for p, x in zip(named, point, strict=True)}
+            return {**setting, **own}
+
+        def loss(point: tuple[float, ...]) -> float:
+            try:
+                return float(np.mean(losses(read(point), judging=False)))
+            except _TooLong:
+                beyond.add(point)
+                return math.inf
+            except (InvalidParameter, Unsupported):
+                return math.inf
+
+        axes = [axis for _, axis in free]
+        losses(read([axis.at(axis.start) for axis in axes]), judging=False)
+        found = search(axes, loss, protocol.budget)
+        chosen = read(found.best)
+        judged = losses(chosen, judging=True)
+    except (InvalidParameter, Unsupported) as error:
+        return Row(method.name, refused=str(error), method=method)
+    within = Search(found.free, {at: mean for at, mean in found.tried.items() if at not in beyond})
+    ends = tuple(axis.name for index, axis in enumerate(axes) if within.at_end(index))
+    scope = method.mechanism.scope
+    return Row(method.name, tuple(judged), len(found.tried), chosen, ends, "", scope, method)
+
+
+def _count(mechanism: Mechanism, records: Records) -> int | None:
+    """The number of records, or None under add_remove, where it is private."""
+    return None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
+
+
+def _made(method: Method, records: Records, values: Mapping[str, Value]) -> Mechanism:
+    hook: Any = method.mechanism.for_shape
+    count = _count(method.mechanism, records)
+    made: Mechanism = hook(count, tuple(records.values.shape[1:]), **values)
+    return made
+
+
+class _TooLong(InvalidParameter):
+    """A run with more releases, or that reads more records, than a comparison makes."""
+
+
+class _Limited(Sampler):
+    """Stops a run that takes too long, by counts alone: whatever the machine, it is the same."""
+
+    releases = 0
+    reads = 0
+
+    def _answer(self, request: Request) -> Array:
+        chosen = request.first_draw
+        self.releases += 1
+        self.reads += len(request.records) if chosen is None else int(chosen[0].sum())
+        if self.releases > MOST_RELEASES or self.reads > MOST_READS:
+            raise _TooLong(
+                f"a run of more than {MOST_RELEASES:,} releases or {MOST_READS:,} reads of a record"
+            )
+        return super()._answer(request)
+
+
+class _Apart(_Limited):
+    """Runs whose coins are their own: a coin that they would share is refused."""
+
+    independent = True
+
+
+def _models(
+    method: Method, made: Mechanism, records: Records, runs: int, seed: Sequence[int]
+) -> Array:
+    """The models of independent runs, (runs, d): all at once where no public coin is shared."""
+
+    def drawn(kind: type[Sampler], trials: int, own: Sequence[int]) -> Array:
+        rng = np.random.default_rng(list(own))
+        sampler = kind(made.declaration, made.scope, records, rng=rng, trials=trials)
+        return np.asarray(method.model(made.program.run(sampler)))
+
+    try:
+        return drawn(_Apart, runs, seed)
+    except Dependent:
+        return np.concatenate([drawn(_Limited, 1, [*seed, index]) for index in range(runs)])
+
+
+def _axes(
+    method: Method, setting: Mapping[str, Value], records: Records, shared: frozenset[str]
+) -> Iterator[tuple[Parameter, Axis]]:
+    """The free parameters that are searched, and where each search starts: cheap ones first.
+
+    Step sizes come before rounds, which cost time and noise.  Epsilon, delta and whatever else the
+    claim is made of are no part of a search.
+    Errors: InvalidParameter for a parameter whose default is no number and says no start.
+    """
+    features = records.values.shape[-1] - 1
+    of: dict[str, Any] = {one.name: one.default for one in method.free}
+    of |= {**setting, "count": len(records), "features": features}
+    for one in sorted(method.free, key=lambda one: ORDER.index(one.free.cost)):
+        if one.name in setting or one.name in shared or one.free.cost is Cost.CLAIM:
+            continue
+        start = one.default
+        if start is None:
+            if one.free.start is None:
+                raise InvalidParameter(
+                    f"{method.name}: {one.name} is None by default; its Free needs a start for a "
+                    "search, or give it a value by --set"
+                )
+            start = one.free.start(of)
+        whole = one.kind is int
+        yield one, Axis(one.name, float(start), 1 if whole else 0, whole=whole)
+
+
+def _value(parameter: Parameter, number: float) -> Value:
+    """A number as a value of six digits, which a command line can give again."""
+    text = str(int(number)) if parameter.kind is int else shown(float(f"{number:.6g}"))
+    return parameter.read(text, parameter.name)

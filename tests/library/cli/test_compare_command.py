@@ -1,0 +1,222 @@
+"""`dpaudit compare`: every method of a paper on a user's rows, searched alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dpaudit.check import check
+from dpaudit.check.file import load
+from dpaudit.cli.main import main
+from dpaudit.compare import Axis, Comparison, Method, Outcome, Protocol, Row, compare, search
+from dpaudit.compare.comparison import NOTHING, OPTIMUM
+from dpaudit.compare.written import cells, markdown, notes
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Records
+from mechanisms.papers.diff2 import compare as diff2
+from mechanisms.papers.srgd import compare as srgd
+
+QUICK = Protocol(budget=4, choosing=1, judging=3)
+BUDGET = ("epsilon=2", "delta=1e-6")
+
+
+def people(count: int, seed: int = 0) -> Records:
+    """Rows of three features in [-1, 1], the first of which decides most labels."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (count, 3))
+    return Records(np.column_stack([x, rng.random(count) < 1 / (1 + np.exp(-6 * x[:, 0]))]))
+
+
+def few(comparison: Comparison, *names: str) -> Comparison:
+    """The comparison of these methods, and of the two that every table has."""
+    kept = {*names, comparison.one_pass, comparison.full_batch}
+    return replace(comparison, methods=tuple(m for m in comparison.methods if m.name in kept))
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    """A quick comparison of three methods of one paper."""
+    comparison = few(srgd.COMPARISON, "Accelerated-DP-SRGD, tree")
+    return compare(comparison, people(400), BUDGET, protocol=QUICK)
+
+
+def test_every_method_has_the_same_budget_and_other_seeds_judge(outcome: Outcome) -> None:
+    methods = [row for row in outcome.rows if row.method is not None]
+    assert len(methods) == 3
+    for row in methods:
+        assert not row.refused
+        assert row.tried == QUICK.budget
+        assert len(row.judged) == QUICK.judging
+        assert row.chosen["epsilon"] == 2
+        assert row.chosen["delta"] == Fraction(1, 10**6)
+
+
+def test_doing_nothing_and_the_optimum_stand_in_every_table(outcome: Outcome) -> None:
+    names = [row[0] for row in cells(outcome)]
+    assert names[:2] == [NOTHING, OPTIMUM]
+    assert {srgd.ONE_PASS, srgd.FULL_BATCH} <= set(names)
+    assert outcome.row(NOTHING).mean == pytest.approx(np.log(2))
+    assert outcome.row(OPTIMUM).mean < outcome.row(NOTHING).mean
+
+
+def test_a_parameter_at_the_end_of_its_grid_does_not_count(outcome: Outcome) -> None:
+    row, other = outcome.rows[2], outcome.row(srgd.ONE_PASS)
+    fair, marked = replace(row, ends=()), replace(row, ends=("clip",))
+    assert outcome.verdict(fair, replace(other, ends=())) in ("better", "worse", "no difference")
+    assert outcome.verdict(marked, other).startswith("does not count")
+
+
+def test_guarantees_for_other_neighbours_do_not_count(outcome: Outcome) -> None:
+    row, other = (replace(one, ends=()) for one in outcome.rows[2:4])
+    scope = diff2.COMPARISON.methods[0].mechanism.scope
+    assert "replace_one" in outcome.verdict(replace(row, scope=scope), other)
+
+
+def test_two_means_within_two_standard_errors_do_not_differ(outcome: Outcome) -> None:
+    one = Row("one", (1.0, 1.2, 0.8))
+    assert outcome.verdict(one, Row("other", (1.05, 1.25, 0.85))) == "no difference"
+    assert outcome.verdict(one, Row("other", (3.0, 3.2, 2.8))) == "better"
+
+
+def test_the_choice_of_settings_is_said_to_be_outside_the_guarantee(outcome: Outcome) -> None:
+    assert any("not private" in note for note in notes(outcome))
+    public = replace(outcome, public="survey.csv")
+    assert not any("not private" in note for note in notes(public))
+    assert "survey.csv, which whoever ran it declares public" in markdown(public)
+
+
+def test_public_records_are_the_only_ones_that_settings_are_chosen_on() -> None:
+    comparison, public = few(srgd.COMPARISON), ("public", people(100, seed=1))
+    one, other = (
+        compare(comparison, people(200, seed), BUDGET, public=public, protocol=QUICK)
+        for seed in (2, 3)
+    )
+    assert [row.chosen for row in one.rows] == [row.chosen for row in other.rows]
+    assert [row.judged for row in one.rows] != [row.judged for row in other.rows]
+
+
+def test_settings_of_a_search_are_judged_on_other_rows_than_they_are_chosen_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Records] = []
+    objective = srgd.COMPARISON.objective(3, {})
+
+    class Watched:
+        start, optimum, warnings = objective.start, objective.optimum, objective.warnings
+
+        def losses(self, models: np.ndarray, records: Records) -> np.ndarray:
+            seen.append(records)
+            return objective.losses(models, records)
+
+    watched = replace(few(srgd.COMPARISON), objective=lambda _features, _values: Watched())
+    compare(watched, people(100), BUDGET, protocol=QUICK)
+    judging, choosing = seen[0], seen[2]
+    rows = {tuple(row) for row in judging.values}
+    assert not rows & {tuple(row) for row in choosing.values}
+    assert {len(one) for one in seen} == {20}
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [srgd.COMPARISON, pytest.param(diff2.COMPARISON, marks=pytest.mark.quality)],
+)
+def test_a_search_starts_at_the_default_of_every_parameter(comparison: Comparison) -> None:
+    """Made at the value that None stands for, a program is the one that None makes."""
+    for method in comparison.methods:
+        hook: Any = method.mechanism.for_shape
+        count = None if str(method.mechanism.scope.adjacency) == "add_remove" else 500
+        of = {one.name: one.default for one in method.free} | {"count": 500, "features": 3}
+        starts = {
+            one.name: one.read(
+                str(one.free.start(of)) if one.kind is float else str(round(one.free.start(of))),
+                one.name,
+            )
+            for one in method.free
+            if one.default is None and one.free.start is not None
+        }
+        assert {one.name for one in method.free if one.default is None} == set(starts), method.name
+        plain, given = hook(count, (4,)), hook(count, (4,), **starts)
+        assert plain.declaration.digest == given.declaration.digest, method.name
+
+
+def test_a_method_that_refuses_the_records_says_so_in_its_row() -> None:
+    def refusing(_count: int | None, _row: tuple[int, ...]) -> Mechanism:
+        raise InvalidParameter("needs more records")
+
+    first = srgd.COMPARISON.methods[0]
+    broken = Method("broken", replace(first.mechanism, for_shape=refusing), srgd.output)
+    comparison = few(srgd.COMPARISON)
+    comparison = replace(comparison, methods=(*comparison.methods, broken))
+    found = compare(comparison, people(100), protocol=QUICK)
+    assert found.row("broken").refused == "needs more records"
+    assert "broken did not run: needs more records" in markdown(found)
+
+
+def test_a_comparison_without_its_baselines_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="one-pass DP-SGD"):
+        replace(srgd.COMPARISON, methods=srgd.COMPARISON.methods[:2])
+
+
+def test_a_search_that_ends_at_the_edge_marks_the_parameter() -> None:
+    found = search([Axis("x", 1.0)], lambda point: -point[0], budget=3)
+    assert found.at_end(0)
+    assert not search([Axis("x", 1.0)], lambda point: (point[0] - 1) ** 2, budget=5).at_end(0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A user's CSV file."""
+    file = tmp_path / "mine.csv"
+    rows = people(120).values
+    lines = ["a,b,c,y", *(",".join(f"{value:g}" for value in row) for row in rows)]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--paper", "srdg"), "there are diff2"),
+        (("--paper", "srgd", "--set", "epsilom=2"), "no method of srgd has it"),
+        (("--paper", "srgd", "--set", "delta=2"), "above 0 and below 1"),
+        (("--paper", "srgd", "--label", "z"), "z"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_run(
+    table: Path, words: tuple[str, ...], said: str
+) -> None:
+    label = () if "--label" in words else ("--label", "y")
+    result = CliRunner().invoke(main, ["compare", *words, "--data", str(table), *label])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.quality
+def test_a_table_a_plot_and_a_certificate_of_each_method(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpaudit.compare.comparison.PROTOCOL", QUICK)
+    out = tmp_path / "out"
+    words = ["compare", "--paper", "srgd", "--data", str(table), "--label", "y", "--set"]
+    result = CliRunner().invoke(main, [*words, *BUDGET, "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    ran = list(shown["chosen"])
+    certificates = [name for name in shown["files"] if name.endswith(".json")]
+    assert len(certificates) == len(ran) > 8
+    assert (out / "srgd.svg").read_text().startswith("<?xml")
+    for path in map(Path, certificates):
+        certificate = load(path)
+        check(certificate)
+        text = json.dumps(certificate)
+        assert "That choice is not private" in text
+        assert "chosen without the data" not in text
+        assert "epsilon = 2" in text
