@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-bugs bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
+.PHONY: certify certify-all docs proofs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-bugs bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -74,6 +74,14 @@ bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a m
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
+
+PROOFS := Laws Composition Normal Nodes Theorems Tactics
+
+# Coq 8.16 with its Interval library: apt-get install coq libcoq-interval.
+proofs: $(READY)  ## let Coq read the library of proofs, and what an exported certificate adds to it
+	mkdir -p build/proofs && cp dpaudit/proofs/*.v build/proofs
+	cd build/proofs && for f in $(PROOFS); do coqc -w -ambiguous-paths -Q . DPAudit $$f.v || exit 1; done
+	$(BIN)/python -m pytest -n 0 $(or $(ARGS),tests/library/unit/test_proofs.py)
 
 docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

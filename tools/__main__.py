@@ -33,6 +33,15 @@ def rules(*, markdown: bool, as_json: bool) -> None:
 
 
 @main.command()
+def proofs() -> None:
+    """Let Coq read the catalogue's claims; writes docs/proofs.json and docs/proofs.md; resumes."""
+    from tools import proofs_page as page
+
+    rows = page.measured(Path.cwd())
+    Path("docs/proofs.md").write_text(page.markdown(rows), "utf-8")
+
+
+@main.command()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @as_json_option
 def corpus(*, out: Path, as_json: bool) -> None:

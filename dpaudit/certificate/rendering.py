@@ -11,6 +11,7 @@ from typing import Any
 from dpaudit.check.file import is_empirical, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
+from dpaudit.proofs import accepted, cited, coqc, exported, library
 from dpaudit.report import (
     render_badge,
     render_csv,
@@ -47,6 +48,7 @@ EACH = {
     "registry": ".registry.yaml",
     "badge": ".svg",
     "sbom": ".cdx.json",
+    "coq": ".v",
 }
 TOGETHER = {
     "project": "project.html",
@@ -58,6 +60,9 @@ TOGETHER = {
 FORMATS = (*EACH, *TOGETHER)
 
 Json = dict[str, Any]
+Proved = dict[str, Sequence[str]]
+# The folder of the proofs that exported certificates build on.
+LIBRARY = "DPAudit"
 
 
 @dataclass(frozen=True)
@@ -200,9 +205,11 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Evidence, Json]]:
 
 def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:
     """The files of one certificate; a format that cannot be made does not stop the others."""
+    proved: Proved = {}
     make: dict[str, Callable[[], bytes]] = {
-        "html": lambda: _page(certificate, signed, job.spoken).encode(),
-        "pdf": lambda: render_pdf(_page(certificate, signed, job.spoken)),
+        "coq": lambda: _proof(path.stem, certificate, job, proved).encode(),
+        "html": lambda: _page(certificate, signed, job.spoken, proved).encode(),
+        "pdf": lambda: render_pdf(_page(certificate, signed, job.spoken, proved)),
         "registry": lambda: render_registry(certificate).encode(),
         "badge": lambda: render_badge(certificate).encode(),
         "sbom": lambda: render_sbom(certificate).encode(),
@@ -214,13 +221,32 @@ def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) 
             job.fault(path, error)
 
 
-def _page(certificate: Json, signed: Sequence[Signed], spoken: str) -> str:
+def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
+    """The Coq file of a certificate; the library is written beside it.
+
+    Where Coq is installed its kernel reads the file: ``proved`` is told what each claim rests on.
+    """
+    proof = exported(certificate)
+    for file, text in library().items():
+        job.write(job.out / LIBRARY / file, text.encode())
+    if coqc():
+        theorems = accepted(proof.text, proof.claims).claims
+        texts = {row["id"].replace("-", "_"): row for row in certificate["predicate"]["claims"]}
+        sources = cited()
+        for claim, names in theorems.items():
+            proved[texts[claim]["stated_text"]] = [sources[one] for one in names]
+    return proof.text
+
+
+def _page(
+    certificate: Json, signed: Sequence[Signed], spoken: str, proved: Mapping[str, Sequence[str]]
+) -> str:
     """A certificate's page; a membership audit has one of its own kind, with its curves."""
     if is_empirical(certificate):
         from dpaudit.report.membership import render
 
         return render(certificate, spoken=spoken)
-    return render_html(certificate, signed, spoken=spoken)
+    return render_html(certificate, signed, proved, spoken=spoken)
 
 
 def _render_together(

@@ -238,8 +238,8 @@ def signed_row(
     "formats",
     default="html",
     show_default=True,
-    help="Any of html, pdf, registry, badge, sbom (a file a certificate), project, md, csv, junit "
-    "and sarif (one file over all), with commas between.",
+    help="Any of html, pdf, registry, badge, sbom, coq (a file a certificate), project, md, csv, "
+    "junit and sarif (one file over all), with commas between.",
 )
 @click.option("--language", default="en", show_default=True, help="en, de or fr.")
 @signers_options

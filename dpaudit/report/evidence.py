@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dpaudit.report import assurance, numbers, words
 from dpaudit.report.derivation import tree
@@ -11,6 +12,7 @@ from dpaudit.report.model import Block, Cell, Code, Heading, Paragraph, Section,
 from dpaudit.report.say import grouped, message, say
 from dpaudit.report.words import Json
 
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
 THREAT_MODELS = {
     "white_box": message("sees everything inside the program but the noise itself"),
     "black_box_all": message("sees all released values"),
@@ -117,8 +119,11 @@ def _likely(row: Json, claims: Sequence[Json]) -> Cell:
     return Cell(bounds[0], (*bounds[1:], *shares, level), "strong")
 
 
-def derivation(predicate: Json) -> Section:
-    """The declared algorithm and every step from it to the accounted bounds."""
+def derivation(predicate: Json, proved: Mapping[str, Sequence[str]] = NOTHING) -> Section:
+    """The declared algorithm and every step from it to the accounted bounds.
+
+    ``proved``: the sources of the theorems from which a proof kernel accepted a claim, by its text.
+    """
     body, title = predicate["derivation"], say("Derivation")
     blocks: list[Block] = []
     if predicate["mechanism"]["declaration_text"]:
@@ -138,7 +143,19 @@ def derivation(predicate: Json) -> Section:
             )
         )
     )
+    blocks += [Paragraph(_accepted(text, sources)) for text, sources in proved.items()]
     return Section("derivation", title, (*blocks, tree(body["steps"], predicate["claims"])))
+
+
+def _accepted(claim: str, sources: Sequence[str]) -> str:
+    """The sentence on a claim that a proof kernel accepted."""
+    return say(
+        "The proof kernel of Coq read this derivation while this page was made, and accepts "
+        "{claim} from {number} of the literature's theorems: {sources}",
+        claim=words.embedded(claim),
+        number=str(len(sources)),
+        sources=" ".join(map(words.embedded, sources)) or say("none"),
+    )
 
 
 def _status(status: str) -> Cell:

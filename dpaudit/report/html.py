@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.report import summary, view
+from dpaudit.report.evidence import NOTHING
 from dpaudit.report.say import language, say, speaking
 from dpaudit.sign import Signed
 
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
 
 
 def render_html(
-    certificate: Mapping[str, Any], signed: Sequence[Signed] = (), *, spoken: str = "en"
+    certificate: Mapping[str, Any],
+    signed: Sequence[Signed] = (),
+    proved: Mapping[str, Sequence[str]] = NOTHING,
+    *,
+    spoken: str = "en",
 ) -> str:
     """The report of one certificate as one HTML page that says only what the certificate says.
 
     ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
-    ``signed``: its signatures; ``spoken``: the language, en, de or fr.
+    ``signed``: its signatures; ``proved``: the sources of the theorems from which a proof kernel
+    accepted a claim, by the claim's text; ``spoken``: the language, en, de or fr.
     Errors: CertificateRejected if it lacks a field that the page shows.
     """
     with speaking(spoken):
-        page = view.build(certificate, signed)
+        page = view.build(certificate, signed, proved)
         return environment().get_template("page.html.j2").render(page=page)
 
 

@@ -30,13 +30,17 @@ _TITLE_LENGTH = 160
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError)
 
 
-def build(certificate: Mapping[str, Any], signed: Sequence[Signed] = ()) -> Page:
-    """The page of one certificate.
+def build(
+    certificate: Mapping[str, Any],
+    signed: Sequence[Signed] = (),
+    proved: Mapping[str, Sequence[str]] = evidence.NOTHING,
+) -> Page:
+    """The page of one certificate; ``proved``: as :func:`dpaudit.report.render_html`.
 
     Errors: CertificateRejected if the certificate lacks a field that the page shows.
     """
     try:
-        return _page(certificate, signed)
+        return _page(certificate, signed, proved)
     except MALFORMED as error:
         raise CertificateRejected(
             f"certificate: cannot be shown, {type(error).__name__} at {str(error)[:80]!r}; "
@@ -44,7 +48,11 @@ def build(certificate: Mapping[str, Any], signed: Sequence[Signed] = ()) -> Page
         ) from error
 
 
-def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
+def _page(
+    certificate: Mapping[str, Any],
+    signed: Sequence[Signed],
+    proved: Mapping[str, Sequence[str]],
+) -> Page:
     mismatch = digest_mismatch(certificate)
     statement: Json = words.tidy(certificate)
     predicate = statement["predicate"]
@@ -67,13 +75,17 @@ def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
         language=language(),
         banner=front.banner(predicate, mismatch),
         glance=reader.glance(predicate, signed),
-        sections=_sections(predicate, statement, signed, mismatch),
+        sections=_sections(predicate, statement, signed, mismatch, proved),
         print_mark=digest[:16] if re.fullmatch("[0-9a-f]{64}", digest) else "",
     )
 
 
 def _sections(
-    predicate: Json, statement: Json, signed: Sequence[Signed], mismatch: str
+    predicate: Json,
+    statement: Json,
+    signed: Sequence[Signed],
+    mismatch: str,
+    proved: Mapping[str, Sequence[str]],
 ) -> tuple[Section, ...]:
     return (
         guarantee.section(predicate),
@@ -88,7 +100,7 @@ def _sections(
         regulation.criteria(predicate),
         regulation.checklist(predicate),
         appendix.trust(predicate, signed),
-        evidence.derivation(predicate),
+        evidence.derivation(predicate, proved),
         appendix.reproduce(predicate),
         appendix.section(predicate, statement["subject"], mismatch),
     )

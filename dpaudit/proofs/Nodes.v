@@ -1,0 +1,267 @@
+(* Declarations, and which pairs of laws they allow on two neighbouring data sets. *)
+
+Require Import Reals Lra String ZArith.
+From Coquelicot Require Import Coquelicot.
+Require Import List.
+Import ListNotations.
+From DPAudit Require Import Laws Composition.
+Open Scope R_scope.
+
+(* One release, its noise divided by the sensitivity of its query. *)
+Inductive leaf : Type :=
+  | Gaussian (noise_multiplier : R)
+  | Laplace (noise_multiplier : R)
+  | DiscreteGaussian (variance sensitivity : R)
+  | DiscreteLaplace (scale sensitivity : R)
+  | RandomizedResponse (epsilon choices : R)
+  | ExponentialMechanism (range : R)
+  | CorrelatedGaussian (noise_multiplier : R) (rows rounds : nat) (strategy : nat -> nat -> R).
+
+Inductive node : Type :=
+  | Leaf (release : leaf)
+  | PureDP (epsilon : R)
+  | ApproxDP (epsilon delta : R)
+  | ZCDP (rho : R)
+  | GDP (mu : R)
+  | Silent
+  | Then (first second : node)
+  | Repeat (times : nat) (round : nat -> node)
+  | Parallel (part other : node)
+  | Select (one other : node)
+  | Assuming (assumption : string) (base : node)
+  | Filter (charge : nat -> R -> R) (release : nat -> R -> node) (cap : R).
+
+(* The pairs of laws of a release, for all queries of the declared sensitivity, all data sets and
+   neighbours in either order.  Hypotheses speak of these. *)
+Parameter runs : leaf -> measure.
+
+(* Whether an assumption that the declaration names holds. *)
+Parameter holds : string -> Prop.
+
+(* A release of one kind, and then, given its outcome, one of another. *)
+Definition sequence (M N : measure) : measure := fun Z R R' =>
+  exists (X Y : space) (pair : X -> Y -> Z) (P P' : law X) (K K' : X -> law Y),
+    M X P P' /\ (forall x, N Y (K x) (K' x)) /\
+    joined X Y Z pair P K R /\ joined X Y Z pair P' K' R'.
+
+(* At most so many releases, each chosen from the past; charges never pass what is left. *)
+Fixpoint spend (kinds : nat -> R -> measure) (charge : nat -> R -> R) (most : nat) (left : R) :
+  measure := fun Z R R' =>
+  same Z R R' \/
+  match most with
+  | O => False
+  | S fewer => exists kind noise, 0 < noise /\ 0 <= charge kind noise <= left /\
+      sequence (kinds kind noise) (spend kinds charge fewer (left - charge kind noise)) Z R R'
+  end.
+
+Fixpoint realises (n : node) : measure :=
+  match n with
+  | Leaf release => runs release
+  | PureDP epsilon => pure epsilon
+  | ApproxDP epsilon delta => approx epsilon delta
+  | ZCDP rho => zcdp rho
+  | GDP mu => gdp mu
+  | Silent => same
+  | Then first second => sequence (realises first) (realises second)
+  | Repeat times round =>
+      (fix rounds (k : nat) : measure :=
+         match k with O => same | S j => sequence (rounds j) (realises (round k)) end) times
+  | Parallel part other => fun Z R R' =>
+      sequence (realises part) same Z R R' \/ sequence same (realises other) Z R R'
+  | Select one other => fun Z R R' => realises one Z R R' \/ realises other Z R R'
+  | Assuming assumption base => fun Z R R' => holds assumption -> realises base Z R R'
+  | Filter charge release cap => fun Z R R' =>
+      exists most, spend (fun kind noise => realises (release kind noise)) charge most cap Z R R'
+  end.
+
+(* Several nodes; the last of two or more is the second of its pair. *)
+Fixpoint Compose (nodes : list node) : node :=
+  match nodes with [] => Silent | n :: rest => Then n (Compose rest) end.
+
+Fixpoint Parallels (first : node) (others : list node) : node :=
+  match others with [] => first | n :: rest => Parallel first (Parallels n rest) end.
+
+Fixpoint Selects (first : node) (others : list node) : node :=
+  match others with [] => first | n :: rest => Select first (Selects n rest) end.
+
+Definition private (M : measure) (n : node) : Prop := forall X P Q, realises n X P Q -> M X P Q.
+
+(* --- measures that add ------------------------------------------------------------------------ *)
+
+(* mu^2-GDP: 0 is a law and itself. *)
+Definition gdp_square (s : R) : measure := fun X P Q =>
+  if Rle_dec s 0 then same X P Q else gdp (sqrt s) X P Q.
+
+(* M v d, with a number v and a probability d of failure (0 where the measure has none). *)
+Record adds (M : R -> R -> measure) : Prop := Adds {
+  adds_same : forall X P Q, same X P Q -> M 0 0 X P Q;
+  adds_then : forall v d w e Z R R', 0 <= v -> 0 <= d -> 0 <= w -> 0 <= e ->
+    sequence (M v d) (M w e) Z R R' -> M (v + w) (d + e) Z R R'
+}.
+
+Definition weakens (M : R -> R -> measure) : Prop := forall v d w e X P Q,
+  0 <= v -> v <= w -> d <= e -> M v d X P Q -> M w e X P Q.
+
+Definition of_pure (v d : R) : measure := approx v d.
+Definition of_zcdp (v d : R) : measure := zcdp v.
+Definition of_renyi (a v d : R) : measure := renyi a v.
+Definition of_gdp (v d : R) : measure := gdp_square v.
+
+Lemma approx_adds : adds approx.
+Proof.
+  split. intros. apply approx_same; auto; lra.
+  intros v d w e Z R R' _ Hd _ He (X & Y & pair & P & P' & K & K' & HP & HK & J & J').
+  exact (approx_then X Y Z pair P P' K K' R R' J J' v d w e Hd He HP HK).
+Qed.
+
+Lemma zcdp_adds : adds of_zcdp.
+Proof.
+  split. intros. apply zcdp_same; auto; lra.
+  intros v d w e Z R R' _ Hd _ He (X & Y & pair & P & P' & K & K' & HP & HK & J & J').
+  exact (zcdp_then X Y Z pair P P' K K' R R' J J' v w HP HK).
+Qed.
+
+Lemma renyi_adds a : 1 < a -> adds (of_renyi a).
+Proof.
+  intro Ha. split. intros. apply renyi_same; auto; lra.
+  intros v d w e Z R R' _ Hd _ He (X & Y & pair & P & P' & K & K' & HP & HK & J & J').
+  exact (renyi_then X Y Z pair P P' K K' R R' J J' a v w Ha HP HK).
+Qed.
+
+Lemma approx_weakens : weakens approx.
+Proof. intros v d w e X P Q _ Hv Hd. apply approx_weaken; assumption. Qed.
+
+Lemma zcdp_weakens : weakens of_zcdp.
+Proof. intros v d w e X P Q _ Hv _. apply zcdp_weaken; assumption. Qed.
+
+Lemma renyi_weakens a : 1 < a -> weakens (of_renyi a).
+Proof. intros Ha v d w e X P Q _ Hv _. apply renyi_weaken; assumption. Qed.
+
+(* --- rules for declarations ------------------------------------------------------------------- *)
+
+Fixpoint total (v : nat -> R) (n : nat) : R :=
+  match n with O => 0 | S m => total v m + v n end.
+
+Lemma total_nonneg v n : (forall k, 0 <= v k) -> 0 <= total v n.
+Proof. intro H. induction n; simpl. lra. specialize (H (S n)). lra. Qed.
+
+Lemma total_constant c n : total (fun _ => c) n = INR n * c.
+Proof. induction n. simpl. ring. rewrite S_INR. cbn [total]. rewrite IHn. ring. Qed.
+
+Section Rules.
+Variable M : R -> R -> measure.
+Hypothesis A : adds M.
+
+Lemma sequence_le (N N' K K' : measure) Z R R' :
+  (forall X P Q, N X P Q -> N' X P Q) -> (forall X P Q, K X P Q -> K' X P Q) ->
+  sequence N K Z R R' -> sequence N' K' Z R R'.
+Proof.
+  intros HN HK (X & Y & pair & P & P' & L & L' & HP & HL & J & J').
+  exists X, Y, pair, P, P', L, L'. auto.
+Qed.
+
+Theorem silent : private (M 0 0) Silent.
+Proof. intros X P Q H. apply (adds_same M A), H. Qed.
+
+Theorem composed a b v d w e : 0 <= v -> 0 <= d -> 0 <= w -> 0 <= e ->
+  private (M v d) a -> private (M w e) b -> private (M (v + w) (d + e)) (Then a b).
+Proof.
+  intros Hv Hd Hw He Ha Hb Z R R' H. apply (adds_then M A); auto.
+  apply (sequence_le (realises a) _ (realises b) _); auto.
+Qed.
+
+Theorem repeated times round v d : (forall k, 0 <= v k) -> (forall k, 0 <= d k) ->
+  (forall k, private (M (v k) (d k)) (round k)) ->
+  private (M (total v times) (total d times)) (Repeat times round).
+Proof.
+  intros Hv Hd H. induction times as [|n IH]; intros Z R R' E.
+  - apply (adds_same M A), E.
+  - change (sequence (realises (Repeat n round)) (realises (round (S n))) Z R R') in E.
+    apply (adds_then M A); [apply total_nonneg, Hv|apply total_nonneg, Hd|apply Hv|apply Hd|].
+    revert E. apply sequence_le. exact IH. exact (H (S n)).
+Qed.
+
+Theorem repeated_alike times body v d : (0 <= times)%Z -> 0 <= v -> 0 <= d -> private (M v d) body ->
+  private (M (IZR times * v) (IZR times * d)) (Repeat (Z.to_nat times) (fun _ => body)).
+Proof.
+  intros Ht Hv Hd H. rewrite <- (Z2Nat.id times) at 1 2 by exact Ht. rewrite <- INR_IZR_INZ.
+  rewrite <- !total_constant. apply repeated; auto.
+Qed.
+
+Theorem disjoint a b v d : 0 <= v -> 0 <= d ->
+  private (M v d) a -> private (M v d) b -> private (M v d) (Parallel a b).
+Proof.
+  intros Hv Hd Ha Hb Z R R' [H|H].
+  - replace v with (v + 0) by ring. replace d with (d + 0) by ring. apply (adds_then M A); try lra.
+    revert H. apply sequence_le; auto. apply (adds_same M A).
+  - replace v with (0 + v) by ring. replace d with (0 + d) by ring. apply (adds_then M A); try lra.
+    revert H. apply sequence_le; auto. apply (adds_same M A).
+Qed.
+
+Theorem chosen a b v d : private (M v d) a -> private (M v d) b -> private (M v d) (Select a b).
+Proof. intros Ha Hb Z R R' [H|H]; auto. Qed.
+
+Theorem assumed assumption base v d :
+  holds assumption -> private (M v d) base -> private (M v d) (Assuming assumption base).
+Proof. intros Hh Hb Z R R' H. apply Hb, H, Hh. Qed.
+
+Definition value : Type := (node * (R * R))%type.
+
+Definition holds_of (x : value) : Prop :=
+  (0 <= fst (snd x)) /\ (0 <= snd (snd x)) /\ private (M (fst (snd x)) (snd (snd x))) (fst x).
+
+Fixpoint sum (xs : list R) : R := match xs with [] => 0 | x :: rest => x + sum rest end.
+
+Lemma sum_nonneg xs : Forall (fun x => 0 <= x) xs -> 0 <= sum xs.
+Proof. induction 1; simpl; lra. Qed.
+
+Theorem composed_all (xs : list value) : Forall holds_of xs ->
+  private (M (sum (map (fun x => fst (snd x)) xs)) (sum (map (fun x => snd (snd x)) xs)))
+    (Compose (map fst xs)).
+Proof.
+  induction 1 as [|x xs (Hv & Hd & H) F IH]; simpl. exact silent.
+  apply composed; auto; apply sum_nonneg; rewrite Forall_map; revert F; apply Forall_impl;
+    intros y Hy; apply Hy.
+Qed.
+
+Theorem disjoint_all first others v d : 0 <= v -> 0 <= d ->
+  Forall (private (M v d)) (first :: others) -> private (M v d) (Parallels first others).
+Proof.
+  intros Hv Hd F. inversion F as [|a l Ha Hl]; subst. clear F. revert first Ha.
+  induction Hl as [|b rest Hb Hr IH]; intros first Ha; simpl; auto. apply disjoint; auto.
+Qed.
+
+Theorem chosen_all first others v d :
+  Forall (private (M v d)) (first :: others) -> private (M v d) (Selects first others).
+Proof.
+  intros F. inversion F as [|a l Ha Hl]; subst. clear F. revert first Ha.
+  induction Hl as [|b rest Hb Hr IH]; intros first Ha; simpl; auto. apply chosen; auto.
+Qed.
+
+Theorem equals n v d w e : v = w -> d = e -> private (M v d) n -> private (M w e) n.
+Proof. intros <- <-. auto. Qed.
+
+Hypothesis W : weakens M.
+
+Theorem weakened n v d w e : 0 <= v -> v <= w -> d <= e -> private (M v d) n -> private (M w e) n.
+Proof. intros H0 Hv Hd H X P Q E. apply (W v d); auto. Qed.
+
+(* Charges in one unit, the guarantee in a multiple of it: c of rho, mu^2 or epsilon each. *)
+Theorem filtered charge release c cap : 0 <= c -> 0 <= cap ->
+  (forall kind noise, 0 < noise -> private (M (c * charge kind noise) 0) (release kind noise)) ->
+  private (M (c * cap) 0) (Filter charge release cap).
+Proof.
+  intros Hc Hcap H Z R R' [most E]. revert cap Hcap Z R R' E.
+  induction most as [|n IH]; intros cap Hcap Z R R' E; simpl in E; destruct E as [E|E].
+  - apply (W 0 0); auto; try lra; [nra|]. apply (adds_same M A), E.
+  - contradiction.
+  - apply (W 0 0); auto; try lra; [nra|]. apply (adds_same M A), E.
+  - destruct E as (kind & noise & Hn & [H0 Hle] & E).
+    replace (c * cap) with (c * charge kind noise + c * (cap - charge kind noise)) by ring.
+    replace 0 with (0 + 0) by ring. apply (adds_then M A); try nra.
+    revert E. apply sequence_le.
+    + intros X P Q. apply H, Hn.
+    + intros X P Q. apply IH. lra.
+Qed.
+
+End Rules.

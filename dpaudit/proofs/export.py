@@ -1,0 +1,650 @@
+"""A certificate as a Coq file: its declaration, a theorem for each step, one for each claim.
+
+Each step's theorem follows from those of its premises by a lemma of the library beside this file;
+the numbers are the checker's own.  Theorems of the literature are hypotheses of the library, and
+``Print Assumptions`` lists those that a claim needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.derivation import Value, rederive
+from dpaudit.check.normal import gaussian_delta
+from dpaudit.errors import CertificateRejected, Unsupported
+from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact.wire import decode_number
+from dpaudit.nodes import Node
+from dpaudit.nodes.tables import from_table
+from dpaudit.proofs.kernel import FILES
+from dpaudit.proofs.numbers import square, term, times
+
+Json = Mapping[str, Any]
+Pair = tuple[Any, Any]
+ZERO, ONE, TWO = Fraction(0), Fraction(1), Fraction(2)
+HEADER = """\
+Require Import Reals Lra ZArith String.
+From Coquelicot Require Import Coquelicot.
+From Interval Require Import Tactic.
+From DPAudit Require Import Laws Composition Normal Nodes Theorems Tactics.
+Require Import List.
+Import ListNotations.
+Open Scope R_scope.
+"""
+# Bits of the integral beyond those of the margin, and of its working precision beyond those.
+SPARE_BITS, GUARD_BITS = 4, 25
+# The tail of the normal law beyond the integral is exp(-TAIL) of delta.
+TAIL = 50
+LONGEST_COMMENT = 200
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A Coq file: its text, the claims it proves, and why each other claim is not proved."""
+
+    text: str
+    claims: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Calculus:
+    """A family of measures ``M v d`` of the library, and what it is known to do."""
+
+    measure: str
+    adds: str
+    weakens: str
+
+
+def _renyi(order: Any) -> Calculus:
+    a = term(order)
+    above = f"(ltac:(number) : 1 < {a})"
+    return Calculus(f"(of_renyi {a})", f"(renyi_adds {a} {above})", f"(renyi_weakens {a} {above})")
+
+
+CALCULI = {
+    "pure": Calculus("approx", "approx_adds", "approx_weakens"),
+    "approx": Calculus("approx", "approx_adds", "approx_weakens"),
+    "zcdp": Calculus("of_zcdp", "zcdp_adds", "zcdp_weakens"),
+    "gdp": Calculus("of_gdp", "gdp_adds", "gdp_weakens_square"),
+}
+
+
+def exported(certificate: Json) -> Exported:
+    """The Coq file of a certificate that verifies.
+
+    Errors: CertificateRejected for a certificate whose steps do not follow; Unsupported where no
+    claim can be exported, naming what each would need.
+    """
+    predicate = certificate["predicate"]
+    if "derivation" not in predicate:
+        raise Unsupported(
+            "a membership audit holds lower bounds alone: there is no derivation to export"
+        )
+    root = from_table(predicate["mechanism"]["declaration"], strangers=True)
+    values = rederive(predicate, root)
+    writer = _Writer(predicate["derivation"]["steps"], values, root)
+    left_out: list[tuple[str, str]] = []
+    claims: list[str] = []
+    for row in predicate["claims"]:
+        name = row["id"].replace("-", "_")
+        try:
+            writer.claim(name, row)
+        except Unsupported as error:
+            left_out.append((row["stated_text"], str(error)))
+        else:
+            claims.append(name)
+    if not claims:
+        reasons = "; ".join(dict.fromkeys(f"{text}: {reason}" for text, reason in left_out))
+        raise Unsupported(f"no claim has a Coq export: {reasons}")
+    digest = certificate["subject"][0]["digest"]["sha256"]
+    return Exported(
+        writer.text(predicate, digest, claims, left_out), tuple(claims), tuple(left_out)
+    )
+
+
+@dataclass(frozen=True)
+class Made:
+    """A node's own bound and a proof of it; ``shown``: the bound as the proof's lemma writes it."""
+
+    own: Pair
+    proof: str
+    shown: tuple[str, ...] = ()
+
+
+@dataclass
+class _Writer:
+    steps: Sequence[Json]
+    values: Sequence[Value]
+    root: Node
+    nodes: dict[str, str] = field(default_factory=dict)
+    assumptions: dict[str, str] = field(default_factory=dict)
+    definitions: list[str] = field(default_factory=list)
+    theorems: list[str] = field(default_factory=list)
+    written: dict[tuple[int, Any], str] = field(default_factory=dict)
+
+    def text(
+        self,
+        predicate: Json,
+        digest: str,
+        claims: Sequence[str],
+        left_out: Sequence[tuple[str, str]],
+    ) -> str:
+        """The file: declaration, steps and claims, then what each claim rests on."""
+        missing = [f"   Not here: {text}: {reason}" for text, reason in left_out]
+        about = [
+            f"(* {_comment(predicate['mechanism']['title'])}, under "
+            f"{predicate['scope']['adjacency']}.",
+            f"   Certificate {digest}.",
+            *map(_comment, missing),
+            "   To let the kernel read it, beside the folder DPAudit:",
+            f"     for f in {' '.join(FILES)}; do coqc -Q DPAudit DPAudit DPAudit/$f.v; done",
+            "     coqc -Q DPAudit DPAudit THIS_FILE.v",
+            "   It prints what each claim rests on: theorems of the literature by the names that",
+            "   DPAudit/Theorems.v gives them, and axioms of Coq's own real numbers. *)",
+        ]
+        hypotheses = [
+            f'Hypothesis {name} : holds "{text}".' for text, name in self.assumptions.items()
+        ]
+        body = [*self.definitions, "", *hypotheses, "", *self.theorems]
+        if hypotheses:
+            body = ["Section Assumed.", "", *body, "End Assumed.", ""]
+        asked = [f"Print Assumptions {name}." for name in claims]
+        return "\n".join(["\n".join(about), HEADER, *body, *asked, ""])
+
+    # --- declarations -------------------------------------------------------------------------
+
+    def node(self, node: Node) -> str:
+        """The name of a node's definition, written where it is new.
+
+        Errors: Unsupported for a node without a constructor in the library.
+        """
+        if node.digest not in self.nodes:
+            body = self._body(node)
+            name = "declaration" if node == self.root else f"node_{len(self.nodes) + 1}"
+            self.nodes[node.digest] = name
+            label = _comment(str(getattr(node, "label", "")))
+            note = f"  (* {label} *)" if label else ""
+            self.definitions.append(f"Definition {name} : node := {body}.{note}")
+        return self.nodes[node.digest]
+
+    def _body(self, node: Node) -> str:
+        kind = type(node).__name__
+        if kind not in NODES or not node.is_shipped:
+            raise Unsupported(
+                f"{node.row()['type']}: no Coq export yet; it needs a constructor, the pairs that "
+                "it allows, and a hypothesis with its theorem"
+            )
+        return NODES[kind](self, node)
+
+    def assumption(self, node: Any) -> str:
+        """The name of the hypothesis that an assumption holds."""
+        name = f"assumption_{len(self.assumptions) + 1}"
+        return self.assumptions.setdefault(node.assumption.id, name)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def step(self, number: int, order: Any = None) -> str:
+        """The name of a step's theorem, written where it is new; a Renyi step's at one order."""
+        key = number, order
+        if key not in self.written:
+            row, value = self.steps[number], self.values[number]
+            node = self.node(value.node)
+            calculus, target = self.calculus(value, order), self.pair(value, order)
+            rule = row["rule"]
+            make = _rule(rule, type(value.node).__name__)
+            script = self.fit(calculus, node, make(self, number, order), target)
+            at = "" if order is None else f"_at_{len(self.written)}"
+            name = f"step_{number}{at}"
+            self.theorem(name, f"private {_measured(calculus, target)} {node}", script, row["cite"])
+            self.written[key] = name
+        return self.written[key]
+
+    def calculus(self, value: Value, order: Any) -> Calculus:
+        """The family of measures of a step's calculus."""
+        if value.calculus == "rdp" and order is not None:
+            return _renyi(order)
+        if value.calculus not in CALCULI:
+            needs = {"profile": "pairs of laws and the numerics of their profiles"}
+            raise Unsupported(
+                f"{value.calculus} of {type(value.node).__name__}: no Coq export yet; it needs "
+                f"{needs.get(value.calculus, 'this measure')} in the library"
+            )
+        return CALCULI[value.calculus]
+
+    def pair(self, value: Value, order: Any) -> Pair:
+        """A step's bound: the number that adds up, and delta."""
+        upper = value.upper(order) if value.calculus == "rdp" else value.upper
+        number, delta = upper if isinstance(upper, tuple) else (upper, ZERO)
+        if number is None or is_infinite(number):
+            raise Unsupported(f"{value.node.head[:60]}: no finite bound to prove")
+        if unknowns(number) or unknowns(delta):
+            raise Unsupported(
+                f"{value.node.head[:60]}: depends on the index of a Repeat; its export needs "
+                "theorems for every round"
+            )
+        return (square(number) if value.calculus == "gdp" else number), delta
+
+    def premises(self, number: int, order: Any) -> list[tuple[str, str, Pair]]:
+        """Node, theorem and bound of each premise."""
+        found = []
+        for premise in self.steps[number]["premises"]:
+            name = self.step(premise, order)
+            value = self.values[premise]
+            found.append((self.node(value.node), name, self.pair(value, order)))
+        return found
+
+    def fit(self, calculus: Calculus, node: str, made: Made, wanted: Pair) -> str:
+        """A proof of the wanted bound from one of a node's own bound."""
+        shown, wanted_texts = made.shown or _texts(made.own), _texts(wanted)
+        if shown == wanted_texts:
+            return made.proof
+        if all(map(_equal, made.own, wanted)):
+            lemma, ends, known = f"equals {calculus.measure}", "[number | number | ]", shown
+        else:
+            lemma = f"weakened {calculus.measure} {calculus.weakens}"
+            ends, known = "[number | number | number | ]", (*shown, *wanted_texts)
+        return f"apply ({lemma} {node} {' '.join(known)}); {ends}.\n{made.proof}"
+
+    def theorem(self, name: str, statement: str, script: str, cite: str = "") -> None:
+        """Write a theorem and its proof."""
+        note = f"(* {_comment(cite)} *)\n" if cite else ""
+        lines = "\n".join(f"  {line}" for line in script.splitlines())
+        self.theorems.append(f"{note}Theorem {name} : {statement}.\nProof.\n{lines}\nQed.\n")
+
+    # --- claims -------------------------------------------------------------------------------
+
+    def claim(self, name: str, row: Json) -> None:
+        """Write the theorem of a claim.
+
+        Errors: Unsupported for a claim that is not proved, or a route without an export.
+        """
+        if row["check"] != "proved" or row["step"] is None:
+            raise Unsupported(f"the certificate's check says {row['check']}: nothing to prove")
+        before = len(self.theorems), len(self.definitions), dict(self.nodes), dict(self.written)
+        try:
+            self._claim(name, row)
+        except Unsupported:
+            # What was begun for this claim is of no use to the others.
+            del self.theorems[before[0] :], self.definitions[before[1] :]
+            self.nodes, self.written = before[2], before[3]
+            raise
+
+    def _claim(self, name: str, row: Json) -> None:
+        number, value = row["step"], self.values[row["step"]]
+        theorem, claimed = self.step(number), decode_number(row["exact"])
+        calculus, own = self.calculus(value, None), self.pair(value, None)
+        node = self.node(self.root)
+        wanted = (square(claimed) if value.calculus == "gdp" else claimed), own[1]
+        script = self.fit(calculus, node, Made(own, f"exact {theorem}."), wanted)
+        measure = _measured(calculus, wanted)
+        if value.calculus == "gdp":
+            measure = f"(gdp {term(claimed)})"
+            known = f"{term(wanted[0])} {term(claimed)}"
+            script = f"apply (square_to_gdp {known}); [number | number | ].\n{script}"
+        elif value.calculus in ("pure", "zcdp"):
+            measure = f"({value.calculus} {term(claimed)})"
+            shown = _measured(calculus, wanted)
+            script = f"change (private {shown} {node}).\n{script}"
+        self.theorem(name, f"private {measure} {node}", script, row["stated_text"])
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+Body = Callable[[_Writer, Any], str]
+
+
+def _leaf(name: str, *parameters: str) -> Body:
+    def body(writer: _Writer, node: Any) -> str:
+        numbers = " ".join(_number(getattr(node, p)) for p in parameters)
+        return f"Leaf ({name} {numbers})"
+
+    return body
+
+
+def _number(value: Any) -> str:
+    if unknowns(value):
+        raise Unsupported(
+            f"{str(value)[:60]}: depends on the index of a Repeat; its export needs theorems for "
+            "every round"
+        )
+    return term(value)
+
+
+def _stated(name: str, *parameters: str) -> Body:
+    def body(writer: _Writer, node: Any) -> str:
+        return f"{name} {' '.join(_number(getattr(node, p)) for p in parameters)}"
+
+    return body
+
+
+def _compose(writer: _Writer, node: Any) -> str:
+    return f"Compose [{'; '.join(map(writer.node, node.children))}]"
+
+
+def _several(name: str) -> Body:
+    def body(writer: _Writer, node: Any) -> str:
+        first, *others = map(writer.node, node.children)
+        return f"{name} {first} [{'; '.join(others)}]"
+
+    return body
+
+
+def _repeat(writer: _Writer, node: Any) -> str:
+    child = writer.node(node.child)
+    return f"Repeat (Z.to_nat {times(node.times)}) (fun _ => {child})"
+
+
+def _assuming(writer: _Writer, node: Any) -> str:
+    writer.assumption(node)
+    return f'Assuming "{node.assumption.id}" {writer.node(node.base)}'
+
+
+CHARGES = {"zcdp": "1 / (2 * (noise * noise))", "gdp": "1 / (noise * noise)"}
+# What a unit of charge is worth in the squared mu, in rho.
+WORTH = {("zcdp", "zcdp"): ONE, ("zcdp", "gdp"): Fraction(1, 2)}
+WORTH |= {("gdp", "zcdp"): TWO, ("gdp", "gdp"): ONE}
+
+
+def _cap(node: Any) -> Any:
+    return square(node.cap) if str(node.measure) == "gdp" else node.cap
+
+
+def _filter(writer: _Writer, node: Any) -> str:
+    inside = node.child.children if type(node.child).__name__ == "Select" else (node.child,)
+    kinds = {type(leaf).__name__ for leaf in inside}
+    if kinds != {"Gaussian"} or str(node.measure) not in CHARGES:
+        names = ", ".join(sorted(kinds))
+        raise Unsupported(
+            f"a Filter in {node.measure} of {names}: no Coq export yet; it needs the charge of each"
+        )
+    return (
+        f"Filter (fun _ noise => {CHARGES[str(node.measure)]}) "
+        f"(fun _ noise => Leaf (Gaussian noise)) {term(_cap(node))}"
+    )
+
+
+NODES: dict[str, Body] = {
+    "Gaussian": _leaf("Gaussian", "noise_multiplier"),
+    "Laplace": _leaf("Laplace", "noise_multiplier"),
+    "DiscreteGaussian": _leaf("DiscreteGaussian", "variance", "sensitivity"),
+    "DiscreteLaplace": _leaf("DiscreteLaplace", "scale", "sensitivity"),
+    "RandomizedResponse": _leaf("RandomizedResponse", "epsilon", "choices"),
+    "PureDP": _stated("PureDP", "epsilon"),
+    "ApproxDP": _stated("ApproxDP", "epsilon", "delta"),
+    "ZCDP": _stated("ZCDP", "rho"),
+    "GDP": _stated("GDP", "mu"),
+    "Compose": _compose,
+    "Parallel": _several("Parallels"),
+    "Select": _several("Selects"),
+    "Repeat": _repeat,
+    "Assuming": _assuming,
+    "Filter": _filter,
+}
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+Rule = Callable[[_Writer, int, Any], Made]
+
+
+def _rule(name: str, kind: str) -> Rule:
+    calculus, _, theorem = name.partition(".")
+    found = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
+    if calculus == "profile" or found is None:
+        raise Unsupported(
+            f"{name} of {kind}: no Coq export yet; it needs a hypothesis with its theorem"
+            + (
+                ", pairs of laws, and the numerics of their profiles"
+                if calculus == "profile"
+                else ""
+            )
+        )
+    return found
+
+
+def _composition(writer: _Writer, number: int, order: Any) -> Made:
+    calculus = writer.calculus(writer.values[number], order)
+    premises = writer.premises(number, order)
+    rows = "; ".join(f"({node}, ({', '.join(_texts(pair))}))" for node, _, pair in premises)
+    each = "apply List.Forall_cons; [split; [cbn; number | split; [cbn; number | exact {}]] | ]."
+    lines = [
+        f"apply (composed_all {calculus.measure} {calculus.adds} [{rows}]).",
+        *(each.format(name) for _, name, _ in premises),
+        "apply List.Forall_nil.",
+    ]
+    own = tuple(_sum(pair[i] for *_, pair in premises) for i in (0, 1))
+    shown = tuple(_added([_texts(pair)[i] for *_, pair in premises]) for i in (0, 1))
+    return Made((own[0], own[1]), "\n".join(lines), shown)
+
+
+def _added(texts: Sequence[str]) -> str:
+    """A sum as the library adds up a list: from the right, 0 last."""
+    shown = "0"
+    for text in reversed(texts):
+        shown = f"({text} + {shown})"
+    return shown
+
+
+def _repetition(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    calculus = writer.calculus(writer.values[number], order)
+    ((_, name, pair),) = writer.premises(number, order)
+    ends = f"[discriminate | number | number | exact {name}]"
+    lemma = f"repeated_alike {calculus.measure} {calculus.adds} {times(node.times)}"
+    shown = tuple(f"({node.times} * {text})" for text in _texts(pair))
+    own = canonical(pair[0] * node.times), canonical(pair[1] * node.times)
+    return Made(own, f"apply ({lemma}); {ends}.", shown)
+
+
+def _largest(lemma: str, *, adds: bool) -> Rule:
+    """Parallel parts and choices: each premise has the largest bound."""
+
+    def rule(writer: _Writer, number: int, order: Any) -> Made:
+        calculus = writer.calculus(writer.values[number], order)
+        target = writer.pair(writer.values[number], order)
+        (first, *_), *_ = premises = writer.premises(number, order)
+        others = "; ".join(node for node, *_ in premises[1:])
+        known = f"{lemma} {calculus.measure}" + (f" {calculus.adds}" if adds else "")
+        signs = "; [number | number | ]" if adds else ""
+        lines = [f"apply ({known} {first} [{others}] {' '.join(_texts(target))}){signs}."]
+        for node, name, pair in premises:
+            script = writer.fit(calculus, node, Made(pair, f"exact {name}."), target)
+            lines += ["apply List.Forall_cons.", "{ " + script.replace("\n", " ") + " }"]
+        return Made(target, "\n".join([*lines, "apply List.Forall_nil."]))
+
+    return rule
+
+
+def _unchanged(writer: _Writer, number: int, order: Any) -> Made:
+    calculus = writer.calculus(writer.values[number], order)
+    ((_, name, pair),) = writer.premises(number, order)
+    held = writer.assumption(writer.values[number].node)
+    return Made(pair, f"apply (assumed {calculus.measure}); [exact {held} | exact {name}].")
+
+
+def _filtered(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    name = writer.values[number].calculus
+    worth = WORTH.get((name, str(node.measure)))
+    if worth is None:
+        raise Unsupported(
+            f"a Filter in {node.measure}, in {name}: no Coq export yet; it needs the charges' worth"
+        )
+    calculus, cap = CALCULI[name], _cap(node)
+    lemma = f"filtered {calculus.measure} {calculus.adds} {calculus.weakens}"
+    return Made(
+        (canonical(worth * cap), ZERO),
+        f"apply ({lemma}); [number | number | ].\n"
+        f"intros kind noise Positive. apply gaussian_{name}; [exact Positive | field; lra].",
+        (f"({term(worth)} * {term(cap)})", "0"),
+    )
+
+
+def _by(lemma: str, own: Callable[[Any, Any], Any]) -> Rule:
+    """A leaf's theorem, whose lemma compares its bound with the parameters."""
+
+    def rule(writer: _Writer, number: int, order: Any) -> Made:
+        bound = canonical(own(writer.values[number].node, order))
+        return Made((bound, ZERO), f"apply {lemma}; number.")
+
+    return rule
+
+
+def _stated_approx(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    return Made((node.epsilon, node.delta), "apply stated_approx.")
+
+
+def _inverse(value: Any, power: int = 1) -> Any:
+    return canonical(1 / sympify(value) ** power) if is_symbolic(value) else 1 / value**power
+
+
+def _gaussian_renyi(node: Any, order: Any) -> Any:
+    return order * _inverse(node.noise_multiplier, 2) / 2
+
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("composition", ""): _composition,
+    ("repetition", ""): _repetition,
+    ("disjoint", ""): _largest("disjoint_all", adds=True),
+    ("chosen", ""): _largest("chosen_all", adds=False),
+    ("unchanged", ""): _unchanged,
+    ("filter_concentrated", ""): _filtered,
+    ("filter_gaussian", ""): _filtered,
+    ("gdp.gaussian", "Gaussian"): _by(
+        "gaussian_gdp", lambda node, _: _inverse(node.noise_multiplier, 2)
+    ),
+    ("zcdp.gaussian", "Gaussian"): _by(
+        "gaussian_zcdp", lambda node, _: _inverse(node.noise_multiplier, 2) / 2
+    ),
+    ("pure.opaque", "PureDP"): _by("stated_pure", lambda node, _: node.epsilon),
+    ("zcdp.opaque", "ZCDP"): _by("stated_zcdp", lambda node, _: node.rho),
+    ("gdp.opaque", "GDP"): _by("stated_gdp", lambda node, _: square(node.mu)),
+    ("approx.opaque", "ApproxDP"): _stated_approx,
+    ("rdp.gaussian", "Gaussian"): _by("gaussian_renyi", _gaussian_renyi),
+    ("pure.laplace", "Laplace"): _by(
+        "laplace_pure", lambda node, _: _inverse(node.noise_multiplier)
+    ),
+    ("approx.laplace", "Laplace"): _by(
+        "laplace_pure", lambda node, _: _inverse(node.noise_multiplier)
+    ),
+    ("zcdp.laplace", "Laplace"): _by(
+        "laplace_zcdp", lambda node, _: _inverse(node.noise_multiplier, 2) / 2
+    ),
+    ("zcdp.discrete_gaussian", "DiscreteGaussian"): _by(
+        "discrete_gaussian_zcdp", lambda node, _: node.sensitivity**2 / (2 * node.variance)
+    ),
+    ("rdp.discrete_gaussian_curve", "DiscreteGaussian"): _by(
+        "discrete_gaussian_renyi",
+        lambda node, order: order * node.sensitivity**2 / (2 * node.variance),
+    ),
+    ("pure.discrete_laplace", "DiscreteLaplace"): _by(
+        "discrete_laplace_pure", lambda node, _: node.sensitivity / node.scale
+    ),
+    ("approx.discrete_laplace_at_zero", "DiscreteLaplace"): _by(
+        "discrete_laplace_pure", lambda node, _: node.sensitivity / node.scale
+    ),
+    ("pure.randomized_response", "RandomizedResponse"): _by(
+        "randomized_response_pure", lambda node, _: node.epsilon
+    ),
+    ("approx.randomized_response_at_zero", "RandomizedResponse"): _by(
+        "randomized_response_pure", lambda node, _: node.epsilon
+    ),
+}
+
+
+# --- conversions ---------------------------------------------------------------------------------
+
+
+def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
+    ((_, name, (squared, _)),) = writer.premises(number, order)
+    epsilon, delta = writer.values[number].upper
+    if squared == 0 or epsilon is None or is_infinite(epsilon):
+        raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
+    cut = math.isqrt(math.ceil(2 * (TAIL - _log(delta)))) + 1
+    bits = _margin_bits(epsilon, delta, squared)
+    options = (
+        f"i_prec {bits + GUARD_BITS}, i_width (-{bits}), i_degree {max(10, bits // 4)}, i_fuel 60"
+    )
+    known = f"{term(squared)} {term(epsilon)} {term(delta)} {cut}"
+    return Made(
+        (epsilon, delta),
+        f"apply (gdp_to_approx_at {known}); [number | number | number | | exact {name}].\n"
+        f"unfold normal_loss. integral with ({options}).",
+    )
+
+
+def _log(number: Any) -> float:
+    return float(enclose(number).log().mid())
+
+
+def _margin_bits(epsilon: Any, delta: Any, squared: Any) -> int:
+    """How fine the integral has to be to tell the profile at epsilon from delta."""
+    mu = enclose(squared).sqrt()
+    margin = enclose(delta) - gaussian_delta(epsilon, mu)
+    if not margin > 0:
+        raise CertificateRejected(f"the profile of mu does not reach {delta} at {epsilon}")
+    return math.ceil(-float(margin.log().mid()) / math.log(2)) + SPARE_BITS
+
+
+def _from_curve(writer: _Writer, number: int, order: Any) -> Made:
+    value, witness = writer.values[number], writer.steps[number]["witness"]
+    if value.upper[0] is None or is_infinite(value.upper[0]):
+        raise Unsupported("no finite epsilon: no Coq export of this conversion")
+    (premise,) = writer.steps[number]["premises"]
+    at = decode_number(witness["order"])
+    zcdp = writer.values[premise].calculus == "zcdp"
+    ((_, name, (bound, _)),) = writer.premises(number, None if zcdp else at)
+    lemma = "zcdp_to_approx_at" if zcdp else "renyi_to_approx_at"
+    epsilon, delta = value.upper
+    known = " ".join(map(term, (bound, at, epsilon, delta)))
+    ends = f"[number | number | number | exact {name}]"
+    return Made((epsilon, delta), f"apply ({lemma} {known}); {ends}.")
+
+
+def _from_number(writer: _Writer, number: int, order: Any) -> Made:
+    ((_, name, pair),) = writer.premises(number, order)
+    return Made(pair, f"exact {name}.")
+
+
+RULES |= {
+    ("gdp_to_approx", ""): _from_gdp,
+    ("zcdp_to_approx", ""): _from_curve,
+    ("rdp_to_approx", ""): _from_curve,
+    ("pure_to_approx", ""): _from_number,
+    ("approx_to_approx", ""): _from_number,
+}
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+def _texts(pair: Pair) -> tuple[str, str]:
+    return term(pair[0]), term(pair[1])
+
+
+def _measured(calculus: Calculus, pair: Pair) -> str:
+    return f"({calculus.measure} {' '.join(_texts(pair))})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if not is_symbolic(one) and not is_symbolic(other):
+        return bool(one == other)
+    import sympy
+
+    return bool(sympy.simplify(sympify(one) - sympify(other)) == 0)
+
+
+def _sum(numbers: Iterable[Any]) -> Any:
+    return canonical(sum(map(sympify, numbers), sympify(ZERO)))
+
+
+def _comment(text: str) -> str:
+    """A text inside a Coq comment: no quotes and brackets that would end or open one."""
+    plain = text.replace("(*", "( *").replace("*)", "* )").replace('"', "'")
+    return " ".join(plain.split())[:LONGEST_COMMENT]

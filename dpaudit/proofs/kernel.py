@@ -1,0 +1,119 @@
+"""The proof kernel: the library's files, and what Coq says of an exported certificate."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from dpaudit.errors import CertificateRejected, Unsupported
+
+# In the order in which they compile: each needs those before it.
+FILES = ("Laws", "Composition", "Normal", "Nodes", "Theorems", "Tactics")
+SECONDS = 300
+FLAGS = ("-w", "-ambiguous-paths")
+HOW = "install Coq 8.16 with Interval: apt-get install coq libcoq-interval"
+# Axioms of Coq's own libraries: its real numbers and its machine integers.
+OF_COQ = re.compile(
+    r"(ClassicalDedekindReals|FunctionalExtensionality|functional_extensionality|Classical_|"
+    r"classic|PrimInt63|Uint63|Sint63|PrimFloat|FloatAxioms)"
+)
+# What declarations speak of, about which nothing is assumed but by name.
+PARAMETERS = ("runs", "holds")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What the kernel accepted: the hypotheses of each claim, and the seconds that it took."""
+
+    claims: dict[str, tuple[str, ...]]
+    seconds: float
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """The hypotheses of all claims, each once."""
+        return tuple(dict.fromkeys(name for names in self.claims.values() for name in names))
+
+
+def library() -> dict[str, str]:
+    """The library's files by name."""
+    folder = resources.files("dpaudit.proofs")
+    return {f"{name}.v": folder.joinpath(f"{name}.v").read_text("utf-8") for name in FILES}
+
+
+def coqc() -> str:
+    """Where Coq's compiler is; empty where it is not installed."""
+    return shutil.which("coqc") or ""
+
+
+def cited() -> dict[str, str]:
+    """The hypotheses of the library by name, each with its citation."""
+    rows = re.findall(r"\(\*(.*?)\*\)\s+Axiom (\w+)", library()["Theorems.v"], re.DOTALL)
+    return {name: " ".join(text.split()) for text, name in rows}
+
+
+@cache
+def _compiled() -> tempfile.TemporaryDirectory[str]:
+    """A folder that holds the compiled library, once a process."""
+    folder = tempfile.TemporaryDirectory(prefix="dpaudit-proofs-")
+    for name, text in library().items():
+        (Path(folder.name) / name).write_text(text, "utf-8")
+        _run(name, Path(folder.name), Path(folder.name), SECONDS)
+    return folder
+
+
+def accepted(text: str, claims: tuple[str, ...], seconds: float = SECONDS) -> Accepted:
+    """Let the kernel read an exported certificate.
+
+    ``claims``: the theorems in it, in the order of its ``Print Assumptions``.
+    Errors: CertificateRejected where the kernel refuses it, runs out of ``seconds``, or finds a
+    hypothesis that the library does not state; Unsupported without Coq.
+    """
+    library_folder = Path(_compiled().name)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "certificate.v").write_text(text, "utf-8")
+        start = time.monotonic()
+        shown = _run("certificate.v", Path(folder), library_folder, seconds)
+        spent = time.monotonic() - start
+    parts = re.split(r"^(?:Axioms:|Closed under the global context)$", shown, flags=re.MULTILINE)
+    if len(parts) != len(claims) + 1:
+        raise CertificateRejected("the kernel did not list what each claim rests on")
+    rows = {name: _hypotheses(part) for name, part in zip(claims, parts[1:], strict=True)}
+    return Accepted(rows, spent)
+
+
+def _hypotheses(listed: str) -> tuple[str, ...]:
+    """The names that ``Print Assumptions`` lists, without Coq's own and the parameters."""
+    known, found = cited(), []
+    for name in re.findall(r"^([\w.]+)\s*:", listed, re.MULTILINE):
+        short = name.rpartition(".")[2]
+        if short in known:
+            found.append(short)
+        elif short not in PARAMETERS and not OF_COQ.match(name):
+            raise CertificateRejected(f"it rests on {name}, which the library does not state")
+    return tuple(found)
+
+
+def _run(name: str, folder: Path, library_folder: Path, seconds: float) -> str:
+    if not coqc():
+        raise Unsupported(f"no coqc on this machine: {HOW}")
+    command = [coqc(), *FLAGS, "-Q", str(library_folder), "DPAudit", name]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CertificateRejected(
+            f"{name}: the kernel ran for {seconds:g} s without an end"
+        ) from None
+    if done.returncode != 0:
+        if "Cannot find a physical path bound to logical path" in done.stderr:
+            raise Unsupported(f"Coq lacks a library: {HOW}")
+        raise CertificateRejected(f"the kernel refuses it: {' '.join(done.stderr.split())[:400]}")
+    return done.stdout

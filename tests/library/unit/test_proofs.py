@@ -1,0 +1,219 @@
+"""Certificates as Coq files, which the proof kernel accepts from named theorems alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpaudit as dp
+from dpaudit.accountant.account import Account
+from dpaudit.certificate import rendering
+from dpaudit.certificate.certificate import step_rows, steps_of
+from dpaudit.certificate.rendering import render_files
+from dpaudit.check import derivation
+from dpaudit.errors import CertificateRejected, Unsupported
+from dpaudit.exact.wire import encode_number
+from dpaudit.families.adaptive.node import Select
+from dpaudit.nodes.core import Status
+from dpaudit.nodes.tables import to_table
+from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
+
+REPORTS = Path(__file__).parents[3] / "reports"
+needs_coq = pytest.mark.skipif(not coqc(), reason="Coq is not installed (apt-get install coq)")
+ADMITTED = re.compile(r"\b(Axiom|Parameter|Admitted|Conjecture|admit|Abort)\b")
+
+
+def made(node: Any, *guarantees: Any, adjacency: str = "add_remove") -> dict[str, Any]:
+    """The parts of a certificate that an export reads."""
+    account = Account(node, dp.central(adjacency))
+    checked = [dp.Claim(claim, by="a test").check_account(account) for claim in guarantees]
+    steps = steps_of([one.step for one in checked if one.step is not None])
+    number = {id(step): place for place, step in enumerate(steps)}
+    claims = [
+        {
+            "id": f"claim-{place}",
+            "check": str(one.outcome),
+            "step": None if one.step is None else number[id(one.step)],
+            "exact": encode_number(one.claim.value),
+            "stated_text": one.claim.text,
+        }
+        for place, one in enumerate(checked, 1)
+    ]
+    predicate = {
+        "claims": claims,
+        "derivation": {"steps": step_rows(steps)},
+        "scope": {"adjacency": adjacency},
+        "mechanism": {"title": "a test", "declaration": to_table(node)},
+    }
+    return {"subject": [{"digest": {"sha256": "ab" * 32}}], "predicate": predicate}
+
+
+def report_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((REPORTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def kernel_reads(proof: Exported) -> dict[str, tuple[str, ...]]:
+    return accepted(proof.text, proof.claims).claims
+
+
+@needs_coq
+def test_the_kernel_accepts_a_report_from_two_theorems() -> None:
+    """Repetition, conversion and the Gaussian's profile are proved, and no hypothesis."""
+    rests_on = kernel_reads(exported(report_of("dp_gd")))
+    assert set(rests_on) == {"claim_1", "claim_2"}
+    for names in rests_on.values():
+        assert set(names) == {"gaussian_is_gdp", "gdp_composes"}
+    assert "Theorem 2.7" in cited()["gaussian_is_gdp"]
+
+
+@needs_coq
+def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> None:
+    """Composition, choice, parts and the conversion at its order have no hypothesis."""
+    half = dp.Assumption("public_bound", "the bound is public", Status.DECLARED)
+    noise = dp.DiscreteGaussian("count", variance=50, sensitivity=1)
+    both = dp.Parallel(Select(noise, dp.Laplace("sum", 10)), dp.Repeat(noise, 2))
+    concentrated = dp.Compose(dp.Assuming(both, half), dp.ZCDP("0.01", "own", "somebody"))
+    proof = exported(made(concentrated, dp.ZCDP("0.031")))
+    assert 'holds "public_bound"' in proof.text
+    rests_on = kernel_reads(proof)
+    assert set(rests_on["claim_1"]) == {"discrete_gaussian_is_zcdp", "laplace_is_zcdp"}
+
+
+@needs_coq
+@pytest.mark.quality
+@pytest.mark.parametrize(
+    ("node", "claims"),
+    [
+        (dp.Repeat(dp.DiscreteGaussian("n", variance=500, sensitivity=3), 7),
+         (dp.ApproxDP("2.5", "1e-6"),)),
+        (dp.Repeat(dp.Laplace("n", 20), 5), (dp.PureDP("0.25"), dp.ApproxDP("0.3", "1e-9"))),
+        (dp.Compose(dp.DiscreteLaplace("n", scale=3, sensitivity=1), dp.PureDP("0.1")),
+         (dp.PureDP("0.5"),)),
+        (dp.RandomizedResponse("answer", epsilon="1.1", choices=3), (dp.PureDP("1.1"),)),
+        (dp.Filter.of(dp.Gaussian("n", 1), dp.GDP("0.5")), (dp.GDP("0.5"), dp.ZCDP("0.125"))),
+    ],
+)  # fmt: skip
+def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, ...]) -> None:
+    proof = exported(made(node, *claims, adjacency="replace_one"))
+    assert not proof.left_out
+    for names in kernel_reads(proof).values():
+        assert len(names) <= 5
+
+
+@needs_coq
+def test_a_rule_that_gives_a_tenth_less_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter is told a smaller bound for each step; the kernel does not follow."""
+    rederive = derivation.rederive
+
+    def too_little(predicate: Any, root: Any) -> list[Any]:
+        return [
+            replace(value, upper=value.upper * Fraction(9, 10))
+            for value in rederive(predicate, root)
+        ]
+
+    certificate = made(dp.Repeat(dp.Gaussian("n", 5), 4), dp.ZCDP("0.08"))
+    monkeypatch.setattr(export, "rederive", too_little)
+    proof = exported(certificate)
+    with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+        accepted(proof.text, proof.claims)
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("58535676661", "52535676661", marks=pytest.mark.quality),  # epsilon
+        ("(10 * (sqrt 3))", "(9 * (sqrt 3))"),  # less noise
+        ("100%Z", "101%Z"),  # one round more
+    ],
+)
+def test_a_number_that_was_altered_in_the_file_is_refused(old: str, new: str) -> None:
+    proof = exported(report_of("dp_gd"))
+    assert old in proof.text
+    with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+        accepted(proof.text.replace(old, new), proof.claims)
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    "added",
+    ["Axiom wish : 0 = 1.", "Theorem wish : 0 = 1.\nProof.\nAdmitted."],
+)
+def test_a_hypothesis_that_the_library_does_not_state_is_refused(added: str) -> None:
+    text = f"Require Import Reals.\nOpen Scope R_scope.\n{added}\nPrint Assumptions wish.\n"
+    with pytest.raises(CertificateRejected, match="rests on wish"):
+        accepted(text, ("wish",))
+
+
+def test_an_altered_certificate_is_refused_before_anything_is_written() -> None:
+    certificate = report_of("dp_gd")
+    steps = certificate["predicate"]["derivation"]["steps"]
+    steps[0]["conclusion"]["mu"] = "0.05"
+    with pytest.raises(CertificateRejected, match="step 0"):
+        exported(certificate)
+
+
+def test_a_route_without_an_export_is_named_with_what_it_needs() -> None:
+    with pytest.raises(Unsupported, match="SampledWithoutReplacement: no Coq export yet; it needs"):
+        exported(report_of("diff2_bvr_local_sgd"))
+
+
+def test_a_claim_that_is_not_proved_is_left_out_of_the_file() -> None:
+    proof = exported(made(dp.Gaussian("n", 2), dp.GDP("0.5"), dp.GDP("0.4")))
+    assert proof.claims == ("claim_1",)
+    ((text, reason),) = proof.left_out
+    assert text == "GDP(mu=0.4)"
+    assert "refuted: nothing to prove" in reason
+
+
+def test_texts_of_a_certificate_stay_inside_comments() -> None:
+    """A title may hold the end of a comment, or a quote that would open a string."""
+    certificate = made(dp.Gaussian('*) Axiom a : False. (* "', 2), dp.GDP("0.5"))
+    certificate["predicate"]["mechanism"]["title"] = '*) Axiom a : False. (* "'
+    text = exported(certificate).text
+    outside = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
+    assert "Axiom" not in outside
+    assert '"' not in outside
+
+
+def test_only_the_file_of_theorems_assumes_anything() -> None:
+    """Nothing is admitted, and each hypothesis has a citation."""
+    for name, text in library().items():
+        code = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
+        found = set(ADMITTED.findall(code))
+        assert found <= {"Theorems.v": {"Axiom"}, "Nodes.v": {"Parameter"}}.get(name, set()), name
+    assert len(cited()) == library()["Theorems.v"].count("Axiom ")
+    for source in cited().values():
+        assert re.search(r"\b(19|20)\d\d\b", source)
+
+
+def test_the_page_names_the_kernel_only_where_it_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(text: str, claims: tuple[str, ...]) -> kernel.Accepted:
+        return kernel.Accepted(dict.fromkeys(claims, ("gaussian_is_gdp",)), 1.0)
+
+    monkeypatch.setattr(rendering, "accepted", read)
+    for installed in ("coqc", ""):
+        monkeypatch.setattr(rendering, "coqc", lambda installed=installed: installed)
+        found = render_files([REPORTS / "dp_gd.json"], tmp_path, ("coq", "html"))
+        assert not found.faults
+        page = (tmp_path / "dp_gd.html").read_text("utf-8")
+        assert ("The proof kernel of Coq read this derivation" in page) == bool(installed)
+    assert "Theorem claim_1" in (tmp_path / "dp_gd.v").read_text("utf-8")
+    assert {path.name for path in (tmp_path / "DPAudit").iterdir()} == set(library())
+
+
+def test_a_machine_without_coq_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "coqc", str)
+    kernel._compiled.cache_clear()
+    with pytest.raises(Unsupported, match="apt-get install coq"):
+        accepted("", ())
+    kernel._compiled.cache_clear()
