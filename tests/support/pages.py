@@ -3,7 +3,8 @@
 A block with ``title="NAME"`` is a file.  A line of a block of ``sh`` is run, and ends as its
 comment says (``# exits with 1``, else 0); ``# not run here`` is left out, as are installations and
 a line that needs a program that is not installed.  The prompts of all Python blocks are run by
-doctest, in one session in the same folder.  All of it happens in a process of its own.
+doctest, in one session in the same folder; none after the import of an extra that is not installed.
+All of it happens in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)
 PROGRAMS = ("node", "Rscript")
+IMPORTED = re.compile(r"^>>> (?:import|from) (torch)\b", re.M)
 SECONDS = 120
 
 
@@ -66,6 +69,10 @@ def _here(page: Path, folder: Path, root: Path) -> Ran:
                     _run(line, folder, environment)
                     ran.lines += 1
         elif text.startswith(">>> "):
+            absent = {name for name in IMPORTED.findall(text) if find_spec(name) is None}
+            ran.left_out += tuple(absent)
+            if absent:
+                break
             ran.prompts += session.run(text)
     return ran
 

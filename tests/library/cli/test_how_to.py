@@ -1,22 +1,32 @@
-"""The first page and the how-to pages run as they are printed."""
+"""The first page, the how-to pages and the tutorials with commands run as they are printed."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import pages
 from tests.support.pages import run_page
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = {path.name: path for path in (DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md")))}
+PAGES = ["index.md", "tutorials/review.md", "tutorials/pytorch.md"]
+PAGES += sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob("how-to/*.md"))
+# The other pages start many processes, or certify, which takes more than 3 s.
+QUICK = ("tutorials/pytorch.md", *(f"how-to/{name}.md" for name in ("loss", "measure", "pair")))
+EXTRAS = {"tutorials/pytorch.md": "torch", "how-to/ledger.md": "sqlalchemy"}
 
 
-@pytest.mark.quality
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(p, marks=[pytest.mark.quality] * (p not in QUICK)) for p in PAGES]
+)
 def test_a_page_runs_as_it_is_printed(name: str, tmp_path: Path) -> None:
-    ran = run_page(PAGES[name], tmp_path, ROOT)
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name])
+    ran = run_page(DOCS / name, tmp_path, ROOT)
     assert ran.files + ran.lines + ran.prompts >= 3, ran
 
 
@@ -29,3 +39,18 @@ def test_a_page_that_says_what_is_not_so_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     with pytest.raises(AssertionError):
         run_page(page, tmp_path / "again", ROOT)
+
+
+def test_prompts_after_an_extra_that_is_not_installed_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n>>> import torch\n\n```\n```python\n>>> 1\n2\n\n```\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("tests.support.pages.find_spec", lambda name: None)
+    assert pages._here(page, tmp_path, ROOT).left_out == ("torch",)
+    monkeypatch.setattr("tests.support.pages.IMPORTED", re.compile("nothing"))
+    (tmp_path / "again").mkdir()
+    with pytest.raises(AssertionError):
+        pages._here(page, tmp_path / "again", ROOT)
