@@ -228,11 +228,11 @@ class Bound:
 
 
 class Account:
-    """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
+    """The guarantees of a declaration under a scope; every answer is a :class:`Step` or a Bound.
 
     ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
-    ``reached``: False asks for what is guaranteed alone; lower ends are then those of what
-    dominates, which nothing need reach, and tell a search how far an upper end may still fall.
+    ``reached``: with False the lower end may not be attained; it only says how much tighter the
+    upper end could get.
 
     >>> import dpaudit as dp
     >>> opened = dp.account(dp.Laplace("count", 1), dp.central("add_remove"))
@@ -445,10 +445,11 @@ class Account:
 
     @cached_property
     def _part(self) -> Account | None:
-        """Without releases of which no pair is known to be reached; None where all have one."""
+        """The account without the releases whose pairs may not be attained; None if all are."""
         kept = reached_part(self.node, self.scope) if self._reached else None
         if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
-            # Of all rounds nothing was found: of the first, without a symbol of its own, it may be.
+            # Nothing could be left out of all rounds together. One round may be simpler, unless
+            # it has a symbol of its own.
             kept = (
                 kept.child if kept.index is None and known_sign(kept.times, strict=True) else None
             )

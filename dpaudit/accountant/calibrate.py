@@ -138,7 +138,7 @@ class _Problem:
     def checked(self) -> Callable[[Fraction], Checked]:
         """The claim's check at a value, made once a value.
 
-        Of a number that is not shown nobody asks whether another route refutes it.
+        A value that is not proved is not tried by other routes that could refute it.
         """
 
         def check(value: Fraction) -> Checked:

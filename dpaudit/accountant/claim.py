@@ -45,7 +45,7 @@ FIRST_POINTS = 64
 
 
 class Outcome(StrEnum):
-    """What a check showed."""
+    """The outcome of a check."""
 
     PROVED = "proved"
     REFUTED = "refuted"

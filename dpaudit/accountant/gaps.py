@@ -1,4 +1,4 @@
-"""What is derived against what is claimed, as predicates on balls of the symbols."""
+"""Comparisons of a derived with a claimed guarantee, as predicates on balls of the symbols."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dpaudit.measures.convert import gaussian_delta
 
 @dataclass(frozen=True)
 class Difference:
-    """What is reached against what is claimed."""
+    """A value that is attained, minus the claimed one."""
 
     reached: Number
     claimed: Number
 
     @property
     def expressions(self) -> tuple[Number, ...]:
-        """What values are needed for."""
+        """The expressions that have to be evaluated."""
         return (canonical(sympify(self.reached) - sympify(self.claimed)),)
 
     def exceeds(self, balls: Balls) -> bool:
@@ -48,7 +48,7 @@ class Curve:
 
     @property
     def expressions(self) -> tuple[Number, ...]:
-        """What values are needed for."""
+        """The expressions that have to be evaluated."""
         return self.mu, self.epsilon, self.delta
 
     @property

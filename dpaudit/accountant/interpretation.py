@@ -1,4 +1,4 @@
-"""What a guarantee means for one observer: numbers in plain words.
+"""The meaning of a guarantee for one observer: numbers in plain words.
 
 From mu of Gaussian DP where there is one, else from points (epsilon, delta) of the privacy profile.
 All are upper bounds for any observer of all outputs, rounded up.

@@ -1,10 +1,11 @@
-"""What is reached of a composition: the releases that have pairs which some data reach.
+"""The part of a composition whose pairs are attained, as a lower bound for the whole.
 
-Whoever sees a composition may leave releases out after the fact, so that it is no more private than
-what is left; adaptive rounds stay what they are without a part of each.  So a lower end holds of
-the whole where it holds of the rest, though no calculus of pairs speaks of the releases left out,
-or they are near pairs only (a slack).  Of a group that is replaced all but one may be replaced by
-equals; a search whose score is the same for all runs shows any one of them.
+An observer may ignore releases (post-processing), so a composition is no more private than any
+part of it; this holds for adaptive rounds too, if the same part of each round is ignored.  A lower
+bound of the rest is therefore one of the whole, although the releases that were left out have no
+pairs, or pairs that hold up to a failure probability only.  In a group that is replaced, all
+records but one may be replaced by equal ones.  A search whose score is the same for all runs
+releases any one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dpaudit.scope import Adjacency, Scope
 
 
 def reached_part(node: Node, scope: Scope) -> Node | None:
-    """The declaration without releases whose pairs nobody knows to be reached; None of nothing."""
+    """The declaration without releases whose pairs may not be attained; None if nothing is left."""
     return _kept(node, scope, {})
 
 

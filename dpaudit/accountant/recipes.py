@@ -532,7 +532,7 @@ def epsilon_over_steps(
 ) -> list[tuple[int, Bound]]:
     """Epsilon after so many repetitions of a run, evenly up to all of them.
 
-    Of batches that stay as they are what is repeated is a pass over them.
+    For batches in a fixed or shuffled order one repetition is a pass over all of them.
     Errors: InvalidParameter for a declaration that repeats nothing a number of times.
     """
     inside = isinstance(node, CyclicBatches | ShuffledBatches)
@@ -570,7 +570,7 @@ def sampling_warning(
     unit: str = "record",
     contributions: int | None = None,
 ) -> str | None:
-    """What to tell where a pipeline draws its batches in another way than its accounting assumes.
+    """The warning for a pipeline that draws batches in another way than its accounting assumes.
 
     None where both are the same; otherwise both numbers.  ``unit`` and ``contributions``: as of
     :func:`dp_sgd`; ``n`` and ``batch`` count users under ``users`` sampling and records under

@@ -107,7 +107,7 @@ class Batch:
 
     @property
     def key(self) -> tuple[Node, Part | None]:
-        """What is drawn, and of which rows."""
+        """The sampling, and the rows that it draws from."""
         return self.sampling, self.part
 
 
@@ -134,7 +134,7 @@ class Request:
 
 
 class Curator(ABC):
-    """What the three curators share: the declaration's entitlements and the checks before data.
+    """The base of the three curators: the declaration's entitlements and the checks before data.
 
     >>> import dpaudit as dp
     >>> issubclass(dp.Sampler, dp.Curator)
@@ -371,8 +371,8 @@ class Curator(ABC):
     def batch(self, label: str, rows: Part | None = None) -> Iterator[Batch]:
         """A secret batch for the releases of one step, drawn as declared above ``label``.
 
-        Of batches that are drawn together (a shuffled order, slots of an allocation) the next one;
-        a public order's next block.
+        Batches that are drawn together (a shuffled order, slots of an allocation) come one after
+        the other, and so do the blocks of a public order.
         ``rows``: the part of the records it is drawn from; all of them by default.
         Errors: Undeclared where ``label`` has no sampling, or on other rows, or its declared
         batches were all drawn; InvalidParameter inside another batch, or for a part of another
@@ -589,7 +589,7 @@ class Sampler(Curator):
         return released
 
     def _private_value(self, request: Request) -> Array:
-        # Whatever an exception says, shows or refers to can hold a record.
+        # An exception's text, attributes or frames can hold a record: none is passed on.
         with suppress(Exception):
             value = self._value(request, request.first_draw)
             if value.shape[1] == self._dimensions[request.label]:

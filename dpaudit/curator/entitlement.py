@@ -90,7 +90,7 @@ class Entitlement:
 
 @dataclass(frozen=True)
 class Grant:
-    """What one release may do: kernel, noise multiplier per trial, and on which rows."""
+    """The permission for one release: kernel, noise multiplier per trial, and rows."""
 
     entitlement: Entitlement
     multipliers: NDArray[np.float64]
@@ -173,7 +173,7 @@ class Entitlements:
         return spending.admits(run.leaf, multipliers, on)
 
     def spent(self, label: str, trial: int = 0) -> Fraction:
-        """What the filter of a label was charged in one trial: an odometer, never a guarantee.
+        """The charges to the filter of a label in one trial: an odometer, never a guarantee.
 
         In the filter's own sums: epsilon, rho, or mu^2.
         Errors: as :meth:`admits`; InvalidParameter for a trial that there is not.
@@ -323,7 +323,7 @@ def _chosen_where_it_must_be(
 
 
 def _kept(leaf: Node) -> dict[str, Any]:
-    """What a session keeps from its leaf: all but the noise multiplier, which is asked each use."""
+    """A leaf's parameters that stay fixed in a session: each use has its own noise multiplier."""
     return {k: v for k, v in leaf.parameters.items() if k != "noise_multiplier"}
 
 

@@ -71,7 +71,7 @@ def is_program(frame: FrameType) -> bool:
 def private_read(name: str, caller: FrameType) -> str | None:
     """The program's line, as :func:`at` says it, where its own frame reads a private attribute.
 
-    What a library reads for it is not seen (``SECURITY.md``).
+    A read by a library on behalf of the program is not seen (``SECURITY.md``).
     """
     private = name == "__dict__" or (name.startswith("_") and not name.startswith("__"))
     return at(program_line()) if private and is_program(caller) else None

@@ -30,13 +30,13 @@ class Metric:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a compliance officer has to know that the program cannot tell.
+    """The facts that a compliance officer needs and the program cannot tell.
 
     ``unit_bound``: how much one unit may contribute.  ``covered`` and ``uncovered``: accesses to
     the data inside and outside the guarantee.  ``data``: what it runs on.  ``unit_period``: the
     time that one unit's contributions span, where they span one.  ``notes``: caveats and limits,
     which stand on every page of the mechanism, whether or not it has data.
-    What is not stated is shown as not stated.
+    A fact that nobody states is shown as not stated.
 
     >>> import dpaudit as dp
     >>> dp.Setting(controller="the clinic", unit_entity="patient").unit_bound
@@ -156,7 +156,7 @@ class Mechanism:
 
     @property
     def expectations(self) -> tuple[Outcome, ...]:
-        """What is expected of each claim; proved unless ``expected`` says otherwise."""
+        """The expected outcome of each claim: proved unless ``expected`` says otherwise."""
         return tuple(map(Outcome, self.expected)) or (Outcome.PROVED,) * len(self.claims)
 
     @property

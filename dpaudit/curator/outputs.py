@@ -57,7 +57,7 @@ def _alike(one: Any, two: Any) -> bool:
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """What an object holds, in a fixed order.  Errors: InvalidParameter where it does not show."""
+    """The contents of an object, in a fixed order.  Errors: InvalidParameter if they are hidden."""
     yield getattr(value, "__dict__", None)
     if isinstance(value, (set, frozenset)):
         return
@@ -87,7 +87,7 @@ def _inside(value: Any) -> Iterator[Any]:
 
 
 def enclosed(function: FunctionType) -> list[Any]:
-    """What the variables of a closure hold that are set."""
+    """The values of a closure's variables that are set."""
     found = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):

@@ -332,7 +332,7 @@ class Proposer(Sampler):
 
 
 def _down(values: Array) -> Array:
-    """What is no number shows nothing."""
+    """The values, with -inf for NaN: a NaN is no evidence."""
     return np.where(np.isnan(values), -np.inf, values)
 
 

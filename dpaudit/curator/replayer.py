@@ -233,7 +233,7 @@ class Walk(Curator):
     def _pass_density(self, places: Places, held: Sequence[_Latent]) -> Array:
         """Log density of a pass's releases together, for one assignment of records to batches."""
         total = np.zeros(self.trials)
-        # What a kernel remembers depends on who was in the batches before.
+        # The memory of a kernel depends on who was in the earlier batches.
         memories: dict[Session, Session] = {}
         with np.errstate(all="ignore"):
             for one in held:
@@ -298,11 +298,11 @@ class Walk(Curator):
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
             shown = np.where(on[:, None], released, request.session.centre(value))
-            # Of every batch and release its own, and the same for both data sets.
+            # Each batch and release has a generator of its own, the same for both data sets.
             request.session.spread = self._generator(SPREAD, self._position)
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             if self._searching:
-                # Of the best of several runs: no law of its own.
+                # The best of several runs was selected, so its noise has no known law.
                 noise = np.full_like(noise, np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
@@ -311,7 +311,7 @@ class Walk(Curator):
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What a transcript says about two data sets.
+    """The evidence of a transcript about two data sets.
 
     ``scores`` (trials,): log density on the first data set minus that on the second, under the
     declaration; infinite where a release equals one data set's noise-free value.
@@ -378,7 +378,7 @@ class Replayer:
         return self.compared(first, second, own)
 
     def compared(self, one: tuple[Walk, Any], two: tuple[Walk, Any], own: int) -> Replay:
-        """What two walks of one transcript, with their outputs, say: see :meth:`inspect`."""
+        """Two replays of one transcript, with their outputs, compared: see :meth:`inspect`."""
         first, second = one[0], two[0]
         with np.errstate(invalid="ignore"):
             scores = first.log_density - second.log_density
@@ -418,7 +418,7 @@ class Replayer:
 
 
 def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str, ...]:
-    """What two walks of one transcript, with their outputs, show of their records beside values."""
+    """Leaks beside the released values: differences between two replays of one transcript."""
     found: dict[str, None] = {}
     for a, b in zip(first[0].visits, second[0].visits, strict=True):
         if (a.scale != b.scale)[a.on].any():
@@ -438,7 +438,7 @@ def _stacked(walk: Walk) -> dict[str, Array]:
 
 
 def _violations(first: Sequence[Visit], second: Sequence[Visit], group: int) -> tuple[str, ...]:
-    """What is wrong with queries on data sets that differ in so many records at most."""
+    """The faults of queries on two data sets that differ in at most ``group`` records."""
     found: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
         where = at(a.place)

@@ -42,7 +42,7 @@ class Run:
 
 
 def grouped(declaration: Node) -> tuple[Node, int]:
-    """What runs, and for how many records together its guarantee is stated: 1 without a Group.
+    """The declaration that runs, and for how many records together it guarantees: 1 without Group.
 
     Errors: InvalidParameter for a size that is still a symbol.
     """
@@ -142,12 +142,12 @@ def _sampled(node: Any, part: int | None) -> Iterator[Run]:
         for run in body:
             each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
             found.append(replace(run, part=part, sampling=node, each=each))
-        # Of a leaf with memory, one use is a whole pass.
+        # One use of a leaf with memory is a whole pass.
         yield from _times(found, 1 if drawn.within_use else drawn.slots * rounds)
 
 
 def _visits(child: Any, rounds: int) -> Iterator[tuple[Node, int]]:
-    """What visits of a batch run, and how many in a row run the same."""
+    """The declarations that visits of a batch run, with the number of equal visits in a row."""
     if rounds == 1:
         yield child, 1
     elif child.index is None:
@@ -179,7 +179,7 @@ def _countable(count: int) -> None:
 def label_of(leaf: Node) -> str:
     """The label by which a run releases a leaf; errors: InvalidParameter without a usable one.
 
-    Of a search that of the first leaf of one run.
+    A search has the label of the first leaf of one run.
     """
     if isinstance(leaf, SEARCHES):
         return label_of(next(runs(leaf.child)).leaf)

@@ -164,7 +164,7 @@ def _holds_everywhere(value: Any, spans: Spans, *, strict: bool) -> bool:
 
 
 def _is_of_sign(value: Number, *, strict: bool) -> bool:
-    """Of a number without symbols; not of an infinity, or of what has no value."""
+    """Whether a number without symbols has the sign; False for infinities and undefined values."""
     if is_symbolic(value) and not (value.is_real and value.is_finite):
         return False
     return known_sign(value, strict=strict) is True

@@ -26,7 +26,7 @@ _TEXT = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)",
 HEADS = tuple(
     "Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling binomial Sum Tuple".split()
 )
-# What SymPy raises where it is asked for something it cannot do, or that makes no sense.
+# Errors of SymPy for operations that it cannot do or that make no sense.
 SYMPY_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 

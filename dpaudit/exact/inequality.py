@@ -394,7 +394,7 @@ def _width(lower: Fraction, upper: Fraction, *, steep: bool) -> float:
 
 
 def _logarithm(value: Fraction) -> float:
-    """Of a number that no float may hold."""
+    """The natural logarithm of a number that may overflow a float."""
     return math.log(value.numerator) - math.log(value.denominator)
 
 

@@ -1,4 +1,4 @@
-"""What an operation of an expression does to Arb balls."""
+"""The operations of expressions, applied to Arb balls."""
 
 from __future__ import annotations
 

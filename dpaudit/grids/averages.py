@@ -327,7 +327,7 @@ def _split(law: Law) -> Law:
 
 
 def _ends(law: Law, plan: Plan) -> slice:
-    """What is left without two ends of cost ``stage_tail`` each."""
+    """The nodes that remain after both ends, of cost ``stage_tail`` each, are cut."""
     cost = law.moments + plan.multiplicity(law.summands) * law.masses
     below = np.searchsorted(np.cumsum(cost), plan.stage_tail, side="right")
     above = np.searchsorted(np.cumsum(cost[::-1]), plan.stage_tail, side="right")

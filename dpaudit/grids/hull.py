@@ -55,7 +55,7 @@ class Lowering:
     peak: Reals
 
     def beside(self, cell: int, height: float, side: int) -> float:
-        """What the other end of a cell is lowered by where one end is lowered by ``height`` only.
+        """How far the other end of a cell is lowered if one end is lowered by ``height`` only.
 
         The gap of the smooth part is a tent of that height over ``peak``; the line between the
         two lowerings must not lie below it.  ``side``: 0 for a given left end, 1 for a right one.

@@ -47,7 +47,7 @@ class Session(Protocol):
         """The noise mapped to i.i.d. N(0, 1) if it was drawn as declared, shape (trials, d)."""
 
     def centre(self, values: Array) -> Array:
-        """What would be released without noise."""
+        """The release without noise."""
 
     def advance(self, values: Array, scale: Array) -> None:
         """Take a release without noise for made."""

@@ -1,4 +1,4 @@
-"""What answers tell of a secret Laplace threshold: integrals over it, to about twelve digits.
+"""The posterior of a secret Laplace threshold, given answers: integrals to about twelve digits.
 
 Thresholds tau are in units of their scale; queries q in units of the queries' scale, ``ratio`` of
 the one to the other.  A query's answer is no with probability F(ratio tau - q), F the Laplace

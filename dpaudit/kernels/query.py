@@ -90,7 +90,7 @@ class Records:
         return _viewed(values, self.present)
 
     def _distinct_of_changed(self) -> tuple[Array, NDArray[np.intp]] | None:
-        """What :meth:`distinct` finds, kinds in another order; None where there are many."""
+        """The result of :meth:`distinct`, kinds in another order; None if there are many."""
         before, row = self.__dict__["_changed"]
         rows, origin = before.distinct()
         if len(rows) > FEW_KINDS:
@@ -152,7 +152,7 @@ def _numbers(values: Any) -> Array:
 
 
 class Query(Protocol):
-    """What a program hands the curator; it must give a value for any records, zeros included.
+    """A program's query to the curator; it must give a value for any records, zeros included.
 
     ``neutral``, an attribute that a query may have: whether a record of a secret batch moves the
     value, from what it is without that record, by at most half of the sensitivity under

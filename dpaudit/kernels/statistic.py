@@ -79,7 +79,7 @@ class Statistic:
         return np.stack([self._of(records.values[mask], trial) for trial, mask in enumerate(masks)])
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        """What was stated, whatever the adjacency and the number of rows."""
+        """The stated sensitivity, for every adjacency and number of rows."""
         return self._stated
 
     def _of(self, rows: Array, trial: int) -> Array:

@@ -18,7 +18,7 @@ Size = int | tuple[int, ...] | None
 class SystemGenerator:
     """Draws as a :class:`numpy.random.Generator` does, each number of fresh bits of the system's.
 
-    What a run's kernels and secret batches ask for; every law is the transform of a uniform number.
+    It has the laws that kernels and secret batches need, each a transform of a uniform number.
     Errors: InvalidParameter for another distribution.
     """
 

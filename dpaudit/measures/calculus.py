@@ -351,7 +351,7 @@ class Calculus:
         return next((r for r in self.rules_for(node_type) if adjacency in r.adjacencies), None)
 
     def of_leaf(self, leaf: Node) -> Any:
-        """What the rule says of a leaf; None without one."""
+        """The value that the rule gives a leaf; None without a rule."""
         rule = self.covers(type(leaf))
         return rule.function(leaf) if isinstance(rule, Rule) else None
 
@@ -417,7 +417,7 @@ class Calculus:
     def concluded(
         self, node: Node, premises: list[Step], adjacency: Adjacency | None = None
     ) -> Step:
-        """What the rule of a node says from its children's steps.
+        """The step that the rule of a node concludes from its children's steps.
 
         ``adjacency``: needed of node types with several rules.
         """
@@ -440,12 +440,12 @@ class Calculus:
 
 @lru_cache(maxsize=4096)
 def _of_leaf(rule: Rule, node: Node) -> Any:
-    """What a rule says of a leaf, once for all that are equal."""
+    """The value that a rule gives a leaf, computed once for equal leaves."""
     return _concluded(rule, node)
 
 
 def _concluded(rule: Rule, node: Node, *values: Any) -> Any:
-    """What a rule says; another calculus is asked where SymPy fails at a shipped rule's numbers.
+    """The value of a rule; if SymPy fails in a shipped rule, other calculi are asked.
 
     Errors: Unsupported; whatever a rule of somebody else's raises.
     """

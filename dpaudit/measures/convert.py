@@ -33,7 +33,7 @@ SMALLEST = 4000
 BISECTIONS = 80
 LARGEST_WHOLE_ORDER = 1024
 LARGEST_NESTED_ORDER = 256
-# Of a group, whose curve is that of one record at several times the order.
+# The largest whole order for a group: its curve is one record's at several times the order.
 LARGEST_SCALED_ORDER = 64
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")

@@ -1,9 +1,9 @@
-"""What every derivation satisfies, whatever its rules say: looked at in each round by itself.
+"""Invariants of every derivation, for any rules, checked in each round by itself.
 
-A loss is a number of at least 0.  What composes, repeats or chooses among mechanisms loses at least
-as much as each of them.  A sample loses at most what its base loses.  Parameters are at least 0,
-and numbers of rounds, records or draws are natural ones.  What an earlier release may choose is not
-fixed for the whole run.
+A loss is a number of at least 0.  A composition, repetition or choice of mechanisms loses at least
+as much as each of them.  A sample loses at most as much as its base.  Parameters are at least 0,
+and numbers of rounds, records or draws are natural ones.  A parameter that an earlier release may
+choose is not fixed for the whole run.
 
 These facts hold for every mechanism, so they need no rule and ask for none: they find what a wrong
 rule, a domain or a closed form of a sum lets pass.  The checker has its own, in

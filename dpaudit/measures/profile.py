@@ -164,7 +164,7 @@ def composition(premises: Sequence[Losses]) -> Losses:
         if in_a_part:
             firsts = [pairs[0] for pairs in always]
             return tuple(joined([*firsts, pair]) for pair in in_a_part)
-        # What several queries reach is chosen alike: the k-th of every premise, or its last.
+        # Several attained pairs are combined by rank: the k-th of every premise, or its last.
         most = min(max(map(len, always), default=0), ALTERNATIVES)
         chosen = (joined(p[min(k, len(p) - 1)] for p in always) for k in range(most))
         return tuple(dict.fromkeys(chosen))
@@ -202,7 +202,7 @@ def repetition(base: Losses, index: Any, times: Number) -> Losses:
 
 
 def _region(claim: Any) -> Any:
-    """What the points of a profile allow together."""
+    """The region that all points of a profile allow."""
     from dpaudit.measures.region import CommonRegion, approx_region
 
     return CommonRegion(tuple(approx_region(*point) for point in claim.points))

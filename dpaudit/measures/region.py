@@ -1,4 +1,4 @@
-"""What a claim allows: the region of pairs (P[E], Q[E]) that no event of a true claim leaves.
+"""The region of a claim: the pairs (P[E], Q[E]) that events may have if the claim is true.
 
 A *region* is given by its upper edge: ``largest(q)`` is the supremum of P[E] over all events E with
 Q[E] = q and all pairs (P, Q) that the claim permits, in other words 1 - f(q) for the trade-off
@@ -200,7 +200,7 @@ class ChordRegion:
 
 @dataclass(frozen=True)
 class CommonRegion:
-    """What several claims about the same mechanism allow together.
+    """The region that several claims about the same mechanism allow together.
 
     Errors: InvalidParameter for no regions.
     """

@@ -16,7 +16,7 @@ FILTER = Source("Feldman, Zrnic", 2021, "Renyi filter, at each order")
 
 
 def _region(claim: Any) -> Any:
-    """Of a bound at one order, or of a whole curve."""
+    """The region of a Renyi bound at one order, or of a whole curve."""
     from dpaudit.measures.region import RenyiRegion, float_upper, renyi_region
 
     if "curve" in claim.parameters:

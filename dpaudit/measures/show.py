@@ -65,7 +65,7 @@ def show_latex(step: Step) -> str:
     return "\\begin{align*}\n" + " \\\\\n".join(_row(s, number) for s in steps) + "\n\\end{align*}"
 
 
-# What pdflatex has no glyph for in text, by a glyph of its mathematics.
+# Characters that pdflatex lacks in text, and their commands in mathematics.
 _GLYPHS = {
     "\u2212": "-",
     "\u2264": r"$\leq$",

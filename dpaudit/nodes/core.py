@@ -1,4 +1,4 @@
-"""What every node is: an immutable value with a content digest, bindable and writable.
+"""The base of every node: an immutable value with a content digest, bindable and writable.
 
 A leaf carries *normalised* noise: scale divided by the sensitivity of its query under the declared
 adjacency.  A node knows local facts only; what it guarantees is decided by a calculus.
@@ -188,8 +188,8 @@ class Node:
     def examine(self) -> None:
         """Ask anew whether the parameters are in their domains.
 
-        What :func:`~dpaudit.exact.domains.for_each` binds at the moment, they must be for every
-        value of.  Errors: InvalidParameter.
+        They must be so for every value of the symbols that
+        :func:`~dpaudit.exact.domains.for_each` binds at the moment.  Errors: InvalidParameter.
         """
         self.rebuild(self.parameters, list(self.children))
 
@@ -334,7 +334,7 @@ def hiding(root: Node) -> Node | None:
 
 
 def rests_on(node: Node) -> Assumption | None:
-    """What a node rests on beyond its rule: an assumption of its own, or somebody else's proof.
+    """The assumption of a node beside its rule: one of its own, or somebody else's proof.
 
     A declaration's author can state that something is enforced or tested, and only the software can
     know it: either counts as declared.

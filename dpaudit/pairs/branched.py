@@ -113,7 +113,7 @@ def _largest(branches: Iterable[tuple[Number, Number, Number]]) -> Number:
 
 
 def branch_delta(p: Number, q: Number, base: Pair, x: Ball, of: Delta) -> Ball:
-    """What one branch adds: 0 where P never takes it, and p where only P does."""
+    """The delta that one branch adds: 0 if P never takes it, and p if only P does."""
     if p == 0:
         return number(0)
     if q == 0:

@@ -20,7 +20,7 @@ from dpaudit.pairs.balls import Ball, number
 Outcomes = tuple[tuple[Number, Number], ...]
 Parts = Sequence[tuple[Any, Number]]
 MOST = 1000
-# What is left out has a P mass of about exp(-LEFT_OUT), or less.
+# Outcomes are left out up to a P mass of about exp(-LEFT_OUT), which is added to delta.
 LEFT_OUT = 350.0
 
 

@@ -21,7 +21,7 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class Losses:
-    """What a declaration folds to: pairs by direction, the guarantee being the largest of them.
+    """The pairs of a declaration by direction; its guarantee is the largest of them.
 
     ``remove``: P is the run with the record (or on the first data set), Q the run without it;
     ``add``: the other way.  The direction is fixed for the whole run.  What was released before may
@@ -47,7 +47,7 @@ class Losses:
 
     @property
     def text(self) -> str:
-        """What dominates, and what is reached where that is another; a digest where it is long."""
+        """The dominating pairs, and the attained ones if others; long text ends in a digest."""
         whole = self._whole
         if len(whole) <= LONGEST:
             return whole
@@ -60,7 +60,7 @@ class Losses:
         return f"{upper}{slack}" + ("" if lower == upper else f"; reached: {lower or 'unknown'}")
 
     def to_wire(self) -> dict[str, Any] | None:
-        """What dominates, as JSON; None where its text is abbreviated, or a number has no form."""
+        """The dominating pairs as JSON; None if the text is cut or a number has no JSON form."""
         if len(self._whole) > LONGEST:
             return None
         try:

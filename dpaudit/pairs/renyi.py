@@ -25,7 +25,7 @@ MARGIN = 1e-11
 
 @dataclass(frozen=True)
 class Concentrated(Symmetric):
-    """Whatever pair has all Renyi divergences at most rho times the order (rho-zCDP)."""
+    """The envelope of all pairs whose Renyi divergences are at most rho times the order (zCDP)."""
 
     rho: Number
 
@@ -62,7 +62,7 @@ class Concentrated(Symmetric):
 
 @dataclass(frozen=True)
 class Renyi(Symmetric):
-    """Whatever pair has Renyi divergence at most ``epsilon`` at ``order``, in both directions."""
+    """The envelope of all pairs of Renyi divergence at most ``epsilon`` at ``order``, both ways."""
 
     order: Number
     epsilon: Number

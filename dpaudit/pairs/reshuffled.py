@@ -100,7 +100,7 @@ def _kept(p: list[Any], q: list[Any]) -> tuple[grids.Floats, grids.Floats]:
         if all(mass > 1e-250 and mass.rel_accuracy_bits() > 60 for mass in left):
             found.append((float(left[0].mid()), float(left[1].mid())))
             left = [enclose(0), enclose(0)]
-    # What is left over is too small to tell apart: it joins nothing and is left out.
+    # The remaining mass is too small for floats and is left out: a lower bound may lose mass.
     if not found:
         raise grids.NoLower("no interval of the largest coordinate has masses that floats hold")
     made = np.array(found)

@@ -62,7 +62,7 @@ def power_of(method: str, sums: int) -> int:
 
 
 def units_of(method: str, orders: Amounts, sums: int) -> tuple[str, ...]:
-    """What each sum is of."""
+    """The unit of each sum: epsilon, delta, rho, or a divergence of some order."""
     known = added_in(method, sums).measure.sums
     assert known is not None  # noqa: S101  (methods are made of measures that have them)
     if orders:
@@ -185,7 +185,7 @@ def _renyi_cap(budget: Any, alpha: Fraction) -> Fraction:
 
 
 def _points(budget: Any) -> Sequence[tuple[Number, Number]]:
-    """What a budget promises: (epsilon, delta), at one point or at several."""
+    """The points (epsilon, delta) that a budget promises."""
     if isinstance(budget, ProfilePoints):
         return budget.points
     return ((budget.epsilon, budget.delta),)

@@ -1,4 +1,4 @@
-"""What a release costs: a declaration's value in a calculus, or a number that somebody proved.
+"""The cost of a release: a declaration's value in a calculus, or a number that somebody proved.
 
 Everything here is a fraction: exact where it is rational, else rounded up at 30 digits.  A privacy
 loss is never below 0: a smaller one would give back what earlier releases spent.
@@ -87,7 +87,7 @@ def refuse_refunds(place: str, *amounts: Iterable[object]) -> None:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a release costs, exactly, and the assumptions on which that rests.
+    """The exact cost of a release, and the assumptions on which it rests.
 
     Errors: InvalidParameter for a value below 0, or one that is no number.
     """

@@ -38,7 +38,7 @@ from dpaudit.scope import Scope
 
 @dataclass(frozen=True)
 class Odometer:
-    """What was spent so far in one measure; made by :func:`open_odometer`, never changed.
+    """The loss spent so far in one measure; made by :func:`open_odometer`, never changed.
 
     ``delta``: the probability, fixed in advance, with which the bound may fail.
     ``spent``: the sums so far; ``count``: how many charges they hold; ``assumes``: what those of

@@ -75,24 +75,24 @@ class OpenFilter:
 
     @property
     def guarantees(self) -> tuple[Node, ...]:
-        """What is kept whatever is spent: the budget; of a curve, its caps at the orders alone."""
+        """The guarantees that hold for any charges: the budget, or a curve's caps at its orders."""
         if not hasattr(self.budget, "curve"):
             return (self.budget,)
         return tuple(RenyiDP(a, cap) for a, cap in zip(self.orders, self.caps, strict=True))
 
     @property
     def remaining(self) -> tuple[Fraction, ...]:
-        """What is left of each cap."""
+        """The rest of each cap."""
         refuse_refunds(self.budget.head, self.spent)
         return tuple(cap - sum_ for cap, sum_ in zip(self.caps, self.spent, strict=True))
 
     @property
     def units(self) -> tuple[str, ...]:
-        """What each sum is of: epsilon, delta, rho, squares, or a divergence of some order."""
+        """The unit of each sum: epsilon, delta, rho, mu squared, or a divergence of some order."""
         return units_of(self.method, self.orders, len(self.caps))
 
     def charge(self, asked: object) -> Amounts | None:
-        """What a release costs, one number for each cap; None where that is infinite.
+        """The cost of a release, one number for each cap; None if a cost is infinite.
 
         ``asked``: a declaration, folded under the scope, or the number that somebody proved:
         epsilon, or (epsilon, delta); rho; mu; a divergence, or one for each order.

@@ -1,4 +1,4 @@
-"""What the releases under a filter have spent of its cap, trial by trial, exactly.
+"""The exact sum that the releases under a filter have spent of its cap, for each trial.
 
 Every charge is made of the noise multiplier that the release is drawn with.  Sums are kept as
 whole numbers of 2^-60 of the cap, once rounded up and once down; where these do not decide, the
