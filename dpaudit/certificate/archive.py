@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dpaudit.certificate.certify import environment
+from dpaudit.certificate.errata import errata_file, errata_of
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html
 from dpaudit.report.say import LANGUAGES
@@ -57,7 +58,7 @@ class Archive:
 
         ``signed``: the signatures, which pages show.  Pages of another version do not follow.
         """
-        made = _rendered(self.certificate.stem, certificate, signed)
+        made = _rendered(self.certificate, certificate, signed)
         same: list[str] = []
         other: list[str] = []
         for path in _files(self.folder):
@@ -90,10 +91,10 @@ def archive_of(
     The same files give the same bytes.
     """
     contents = {f"{CERTIFICATE}/{file.path.name}": file.content}
-    for beside in (envelope_of(file.path), bundle_of(file.path)):
+    for beside in (envelope_of(file.path), bundle_of(file.path), errata_file(file.path)):
         if beside.is_file():
             contents[f"{CERTIFICATE}/{beside.name}"] = beside.read_bytes()
-    contents |= _rendered(file.path.stem, certificate, signed)
+    contents |= _rendered(file.path, certificate, signed)
     contents |= {f"{PUBLISHED}/{name}": content for name, content in published.items()}
     if plan is not None:
         contents[f"{PLAN}/{plan[0]}"] = plan[1]
@@ -102,10 +103,13 @@ def archive_of(
     return _zipped({**contents, SUMS: sums.encode()})
 
 
-def _rendered(stem: str, certificate: Json, signed: tuple[Signed, ...]) -> dict[str, bytes]:
+def _rendered(path: Path, certificate: Json, signed: tuple[Signed, ...]) -> dict[str, bytes]:
     """The files of an archive that follow from its certificate: the pages, and the schema."""
+    errata = errata_of(path)
     pages = {
-        f"{PAGES}/{stem}.{spoken}.html": render_html(certificate, signed, spoken=spoken).encode()
+        f"{PAGES}/{path.stem}.{spoken}.html": render_html(
+            certificate, signed, spoken=spoken, errata=errata
+        ).encode()
         for spoken in LANGUAGES
     }
     return {**pages, SCHEMA: (Path(__file__).parents[1] / SCHEMA).read_bytes()}

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpaudit.certificate.errata import errata_of
 from dpaudit.check.file import is_empirical, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
@@ -208,8 +209,8 @@ def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) 
     proved: Proved = {}
     make: dict[str, Callable[[], bytes]] = {
         "coq": lambda: _proof(path.stem, certificate, job, proved).encode(),
-        "html": lambda: _page(certificate, signed, job.spoken, proved).encode(),
-        "pdf": lambda: render_pdf(_page(certificate, signed, job.spoken, proved)),
+        "html": lambda: _page(path, certificate, signed, job.spoken, proved).encode(),
+        "pdf": lambda: render_pdf(_page(path, certificate, signed, job.spoken, proved)),
         "registry": lambda: render_registry(certificate).encode(),
         "badge": lambda: render_badge(certificate).encode(),
         "sbom": lambda: render_sbom(certificate).encode(),
@@ -239,14 +240,18 @@ def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
 
 
 def _page(
-    certificate: Json, signed: Sequence[Signed], spoken: str, proved: Mapping[str, Sequence[str]]
+    path: Path,
+    certificate: Json,
+    signed: Sequence[Signed],
+    spoken: str,
+    proved: Mapping[str, Sequence[str]],
 ) -> str:
     """A certificate's page; a membership audit has one of its own kind, with its curves."""
     if is_empirical(certificate):
         from dpaudit.report.membership import render
 
         return render(certificate, spoken=spoken)
-    return render_html(certificate, signed, proved, spoken=spoken)
+    return render_html(certificate, signed, proved, spoken=spoken, errata=errata_of(path))
 
 
 def _render_together(

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
@@ -47,7 +46,7 @@ from dpaudit.errors import (
 )
 from dpaudit.exact.wire import digest
 from dpaudit.kernels.query import Array, Records
-from dpaudit.ledger import Ledger
+from dpaudit.ledger import Costs, Ledger
 from dpaudit.scope import NOT_STATED, Adjacency, name_key
 from dpaudit.storage.files import write_atomically
 
@@ -427,9 +426,8 @@ class _Run:
             declaration=self.mechanism.declaration.digest,
         )
 
-    def _cost(self, account: Account) -> Amounts:
-        terms = account.ledger.state(account.dataset).terms
-        return terms.cost(self.mechanism.declaration, account.delta)
+    def _cost(self, account: Account) -> Costs:
+        return account.ledger.costs(account.dataset, self.mechanism.declaration, account.delta)
 
     @property
     def _title(self) -> str:

@@ -15,7 +15,7 @@ from dpaudit.cli.commands import ADJACENCIES, as_json_option, echo_json, field_o
 from dpaudit.errors import DpauditError, InvalidParameter, described
 
 if TYPE_CHECKING:
-    from dpaudit.ledger import Ledger, State
+    from dpaudit.ledger import Costs, Ledger, State
     from dpaudit.releases.plan import Plan, Release
 
 MEASURES = ("pure", "zcdp", "gdp")
@@ -152,15 +152,29 @@ def _guarantee(planned: Plan) -> dict[str, str]:
 
 
 def _ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
-    from dpaudit.releases.publish import admitted, cost_of
+    from dpaudit.releases.publish import admitted, costs_of
 
-    cost = cost_of(ledger, planned)
-    state = ledger.state(planned.release.schema.name)
-    after = admitted(ledger, planned)
+    costs, row = costs_of(ledger, planned), {"place": ledger.place}
+    admitted(ledger, planned)
+    first, *populations = ledger.accounts(planned.release.schema.name)
+    return (
+        row
+        | _costs_row(first, costs)
+        | {
+            f"population {state.name}": [
+                f"{name} {', '.join(values)}" for name, values in _costs_row(state, costs).items()
+            ]
+            for state in populations
+        }
+    )
+
+
+def _costs_row(state: State, costs: Costs) -> dict[str, Any]:
+    """An account before and after a charge that it admits."""
+    after = [a + b for a, b in zip(state.spent, costs[state.name], strict=True)]
     left = tuple(cap - sum_ for cap, sum_ in zip(state.terms.caps, after, strict=True))
     return {
-        "place": ledger.place,
-        "cost": state.terms.shown(cost),
+        "cost": state.terms.shown(costs[state.name]),
         "spent": state.terms.shown(state.spent),
         "cap": state.terms.shown(state.terms.caps),
         "left_after": state.terms.shown(left),
@@ -210,6 +224,7 @@ def _show_plan(table: dict[str, Any]) -> None:
 )
 @click.option("--trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
 @click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
+@click.option("--corrects", metavar="TITLE", help="The published release that this one corrects.")
 @ledger_option
 @field_option
 @as_json_option
@@ -220,6 +235,7 @@ def release(
     out: Path,
     trials: int,
     no_ledger: bool,
+    corrects: str | None,
     url: str | None,
     stated: tuple[str, ...],
     as_json: bool,
@@ -231,11 +247,12 @@ def release(
     Parquet and JSON, beside the certificate.  A second run is refused.
     """
     from dpaudit.cli.terminal import progress
-    from dpaudit.releases.plan import load_plan
+    from dpaudit.releases.plan import correction_of, load_plan
     from dpaudit.releases.publish import NO_LEDGER, publish
     from dpaudit.storage.fields import fields_given
 
-    planned = load_plan(file, fields_given(stated)).plan()
+    asked = load_plan(file, fields_given(stated))
+    planned = (asked if corrects is None else correction_of(asked, corrects)).plan()
     if no_ledger and url is not None:
         raise click.UsageError("give either --ledger or --no-ledger")
     ledger = NO_LEDGER if no_ledger else _ledger(planned.release, url)
@@ -252,12 +269,15 @@ def release(
         )
     files, verdict = [str(path) for path in published.files], published.verdict
     if as_json:
-        echo_json({"files": files, "verdict": verdict, "head": published.head})
+        errata = {"errata": list(published.errata)} if planned.release.corrects else {}
+        echo_json({"files": files, "verdict": verdict, "head": published.head, **errata})
         return
     click.echo("\n".join(files))
     click.echo(f"{verdict.replace('_', ' ')}: {published.reason}")
     if published.head is not None:
         click.echo(f"ledger head: {published.head}")
+    for line in published.errata:
+        click.echo(f"erratum: {line}")
 
 
 def _notice(changes: Mapping[str, int]) -> None:
@@ -302,6 +322,12 @@ place_option = click.option(
     "--plan", "file", type=click.Path(path_type=Path), help="A plan, for its unit and schema."
 )
 @click.option(
+    "--population",
+    "populations",
+    multiple=True,
+    help="An account, opened before, of all data sets of the same persons; it is charged too.",
+)
+@click.option(
     "--ledger", "url", help="A SQLite file or a URL; by default the plan's, or ledger.sqlite."
 )
 @as_json_option
@@ -334,6 +360,7 @@ def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
         method=given["method"],
         renyi=_orders(given["renyi"]) or None,
         schema=None if planned is None else planned.schema.digest,
+        populations=given["populations"],
     )
     opened = None if planned is None else _ledger(planned, url)
     if planned is not None:
@@ -419,7 +446,7 @@ def charge(
     refuse_other_unit(mechanism, entity)
     named = title or mechanism.name
     at = None if delta is None else rational(delta, "--delta")
-    cost = opened.state(dataset).terms.cost(mechanism.declaration, at)
+    cost = opened.costs(dataset, mechanism.declaration, at)
     release = f"{named}:{mechanism.declaration.digest}"
     digest = mechanism.declaration.digest
     receipt = opened.charge(
@@ -429,6 +456,30 @@ def charge(
         echo_json({"number": receipt.number, "head": receipt.head})
     else:
         click.echo(f"charge {receipt.number}, head {receipt.head}")
+
+
+@ledger.command("withdraw")
+@click.argument("dataset")
+@click.argument("title")
+@click.argument("reason")
+@place_option
+@as_json_option
+def withdraw(dataset: str, title: str, reason: str, *, url: str, as_json: bool) -> None:
+    """Withdraw the published release TITLE, and say the REASON on its page.
+
+    What it spent stays spent.  TITLE may be the release's digest.
+    """
+    from dpaudit.ledger import open_ledger
+    from dpaudit.releases.publish import with_errata
+
+    found = open_ledger(url).withdraw(dataset, title, reason)
+    errata = list(with_errata(found))
+    if as_json:
+        echo_json({"release": found.release, "errata": errata})
+        return
+    click.echo(found.text)
+    for line in errata:
+        click.echo(f"erratum: {line}")
 
 
 @ledger.command("verify")
@@ -446,7 +497,7 @@ def verify(dataset: str | None, *, head: str | None, url: str, as_json: bool) ->
 
 
 def _show(states: Sequence[State], *, as_json: bool) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "dataset": state.name,
             "entity": state.terms.entity,
@@ -456,7 +507,9 @@ def _show(states: Sequence[State], *, as_json: bool) -> None:
             "spent": state.terms.shown(state.spent),
             "left": state.terms.shown(state.remaining),
             "charges": state.count,
+            "populations": list(state.terms.populations),
             "unfinished": list(state.unfinished),
+            "releases": [one.text for one in state.releases],
             "head": state.head,
         }
         for state in states
@@ -467,10 +520,12 @@ def _show(states: Sequence[State], *, as_json: bool) -> None:
     for row in rows:
         for name, value in row.items():
             text = ", ".join(value) if isinstance(value, list) else str(value)
-            if name != "unfinished":
-                click.echo(f"{name}: {text}")
-            elif value:
+            if name == "unfinished" and value:
                 click.echo(f"charged but never finished; the charges stay spent: {text}")
+            elif name == "releases":
+                click.echo("".join(f"release {line}\n" for line in value), nl=False)
+            elif value or not isinstance(value, list):
+                click.echo(f"{name}: {text}")
 
 
 RELEASE_COMMANDS = (plan, release, ledger)

@@ -154,6 +154,7 @@ def verify(
     archive of `dpaudit archive` each file is compared with its digest, and each published table
     with the certificate.
     """
+    from dpaudit.certificate.errata import errata_of
     from dpaudit.certificate.policy import LEAST, read_policy
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
@@ -183,6 +184,7 @@ def verify(
             missing += [("bytes", text) for text in archive.faults]
         folder = published or (None if archive is None else archive.published)
         if row["verified"]:
+            missing += [("required", f"erratum: {text}") for text in errata_of(one.file.path)]
             other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
             if folder is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpaudit.ledger.book import (
+    Costs,
     Entry,
     Ledger,
     LedgerBroken,
@@ -10,6 +11,7 @@ from dpaudit.ledger.book import (
     LedgerUnavailable,
     NoAccount,
     NoLedger,
+    Publication,
     Receipt,
     State,
     open_ledger,
@@ -17,6 +19,7 @@ from dpaudit.ledger.book import (
 from dpaudit.ledger.terms import Terms, terms_of
 
 __all__ = [
+    "Costs",
     "Entry",
     "Ledger",
     "LedgerBroken",
@@ -24,6 +27,7 @@ __all__ = [
     "LedgerUnavailable",
     "NoAccount",
     "NoLedger",
+    "Publication",
     "Receipt",
     "State",
     "Terms",

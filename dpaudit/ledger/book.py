@@ -13,6 +13,7 @@ head with one that was kept elsewhere (every certificate of a release names one)
 from __future__ import annotations
 
 import fcntl
+import getpass
 import json
 import os
 import shlex
@@ -26,22 +27,25 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_refunds
 from dpaudit.errors import DpauditError, InvalidParameter, optional
 from dpaudit.exact.domains import real
-from dpaudit.exact.wire import canonical_bytes, encode_number
+from dpaudit.exact.wire import canonical_bytes, digest, encode_number
 from dpaudit.ledger.journal import SplitLedger, refuse_split
 from dpaudit.ledger.terms import Terms, read_terms
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope, name_key, refuse_disguise
 
 FIRST = "0" * 64
 WAIT = 60.0
-OPENED, CHARGED, RELEASED = "open", "charge", "released"
+OPENED, CHARGED, RELEASED, WITHDRAWN = "open", "charge", "released", "withdrawn"
 WANTED = "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
 READ_ONLY = "it cannot be written; mend its permissions. Nothing was charged"
 DEFAULT = "ledger.sqlite"
+# By account: what a charge costs each that it goes to.
+Costs: TypeAlias = Mapping[str, Amounts]
 
 
 class LedgerUnavailable(DpauditError):
@@ -77,11 +81,52 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Publication:
+    """The life of one release: charged, released, corrected by a later one, or withdrawn.
+
+    ``release``: its digest.  ``at`` and ``by``: when it was charged, and who charged it.
+    ``corrects``: the digest of the release that it corrects; ``corrected``: the title of the one
+    that corrects it.  ``withdrawn``: why it was; ``folder``: where it was written, "" if unknown.
+    ``dataset``: of a population's charge, the data set that it was for.
+    """
+
+    title: str
+    release: str
+    at: str
+    by: str = ""
+    released: str = ""
+    corrects: str = ""
+    corrected: str = ""
+    withdrawn: str = ""
+    folder: str = ""
+    dataset: str = ""
+
+    @property
+    def errata(self) -> tuple[str, ...]:
+        """Lines for a reader of it; none where it stands as it was published."""
+        said = []
+        if self.corrected:
+            said.append(f"Corrected: use {self.corrected!r} in its place.")
+        if self.withdrawn:
+            said.append(f"Withdrawn: {self.withdrawn}")
+        return tuple(said)
+
+    @property
+    def text(self) -> str:
+        """Its life in one line."""
+        by = f" by {self.by}" if self.by else ""
+        of = f" for {self.dataset}" if self.dataset else ""
+        state = f"released {self.released}" if self.released else "never finished"
+        if self.dataset:
+            state = "see there"
+        return " ".join([f"{self.title}: charged {self.at}{by}{of}, {state}.", *self.errata])
+
+
+@dataclass(frozen=True)
 class State:
     """A data set as the ledger has it.
 
-    ``length``: how many entries its chain has.
-    ``unfinished``: releases that were charged and never finished, by title; their charge is spent.
+    ``length``: how many entries its chain has.  ``releases``: what was charged, in order.
     Errors: InvalidParameter for a sum that is no privacy loss.
     """
 
@@ -91,10 +136,15 @@ class State:
     count: int
     head: str
     length: int = 1
-    unfinished: tuple[str, ...] = ()
+    releases: tuple[Publication, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spent", Amounts(self.spent))
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Titles of releases that were charged and never finished; their charge is spent."""
+        return tuple(r.title for r in self.releases if not (r.released or r.dataset))
 
     @property
     def remaining(self) -> tuple[Fraction, ...]:
@@ -146,8 +196,12 @@ class Ledger:
             names = [str(row.name) for row in connection.execute(self._tables.datasets.select())]
             if there := [one for one in names if name_key(one) == name_key(name)]:
                 raise LedgerRefused(f"{self.place}: data set {there[0]!r} has an account already")
+            for population in terms.populations:
+                held = self._balance(connection, self._known(connection, population))
+                _check_unit(held, terms.entity, terms.scope, f"data set {name!r}")
             nothing = Amounts(Fraction(0) for _ in terms.caps)
-            body = {"kind": OPENED, "at": _now(), "terms": terms.to_json()}
+            who = self._who(connection)
+            body = {"kind": OPENED, "at": _now(), "by": who, "terms": terms.to_json()}
             entry = _entry(name, 1, FIRST, body)
             self._insert(connection, name, entry, "")
             connection.execute(
@@ -176,12 +230,42 @@ class Ledger:
         """
         return self._added_up(name)[0]
 
+    def accounts(self, name: str) -> list[State]:
+        """The account of a data set, and those of the populations that it belongs to.
+
+        Errors: as :meth:`state`.
+        """
+        found, waiting = dict[str, State](), [name]
+        while waiting:
+            one = waiting.pop(0)
+            if one not in found:
+                found[one] = self.state(one)
+                waiting += found[one].terms.populations
+        return list(found.values())
+
+    def costs(
+        self, name: str, declaration: Node, delta: object = None, *, asked: bool = True
+    ) -> Costs:
+        """What a declaration costs a data set and its populations, each in its own sums.
+
+        ``delta``: of the charge, where deltas add up; with ``asked`` one that nothing adds is
+        refused.  Errors: as :meth:`Terms.cost`.
+        """
+        accounts = self.accounts(name)
+        adds = any(state.terms.adds_deltas for state in accounts)
+        return {
+            state.name: state.terms.cost(
+                declaration, delta if state.terms.adds_deltas or (asked and not adds) else None
+            )
+            for state in accounts
+        }
+
     def admit(
         self,
         name: str,
         entity: str,
         scope: Scope,
-        cost: Amounts,
+        cost: Amounts | Costs,
         release: str,
         title: str,
     ) -> Amounts:
@@ -189,60 +273,104 @@ class Ledger:
 
         Errors: as :meth:`charge`.
         """
-        refuse_refunds(f"{name}: {title}", cost)
         with self._reading() as connection:
-            row = self._known(connection, name)
-            balance = self._balance(connection, row)
-            self._check(connection, balance, (entity, scope), release, title)
-            return balance.terms.after(balance.spent, cost, f"{name}: {title}")
+            rows = self._family(connection, name)
+            after = self._after(connection, rows, cost, (entity, scope), release, title)
+            return after[name].spent
 
     def charge(
         self,
         name: str,
         entity: str,
         scope: Scope,
-        cost: Amounts,
+        cost: Amounts | Costs,
         release: str,
         title: str,
         schema: str | None = None,
         declaration: str = "",
+        corrects: str = "",
     ) -> Receipt:
         """Charge a release, durably, before its data are touched.
 
+        ``cost``: of :meth:`costs`, or of a data set without populations its own.
         ``release``: what names it for good, such as a digest of its plan; it is charged once.
         ``schema``: the digest of its public schema, noted with the charge.  Every schema of a data
         set shares its account, because a charge bounds what all rows of a unit can change.
+        ``corrects``: the digest of a release that this one corrects; :meth:`published` finds it.
+        The data set and its populations are charged in one transaction, or none of them.
         Errors: BudgetExceeded where it does not fit; LedgerRefused where the data set, its unit or
         its adjacency is another one, or the release was charged before;
         InvalidParameter for a cost that is no privacy loss; LedgerBroken where the entries so far
         do not add up; LedgerUnavailable where the database cannot be written.  Nothing is charged
         then.
         """
-        refuse_refunds(f"{name}: {title}", cost)
+        with self._writing() as connection:
+            rows = self._family(connection, name, locked=True)
+            after = self._after(connection, rows, cost, (entity, scope), release, title)
+            shared = {"kind": CHARGED, "at": _now(), "by": self._who(connection), "title": title}
+            shared |= {"declaration": declaration}
+            shared |= {} if schema is None else {"schema": schema}
+            shared |= {"corrects": corrects} if corrects else {}
+            made: dict[str, State] = {}
+            for account, row in rows.items():
+                charged = after[account]
+                key = release if account == name else _key_of(name, release)
+                body = shared | {
+                    "release": key,
+                    "cost": [encode_number(a) for a in charged.cost],
+                    "spent": [encode_number(a) for a in charged.spent],
+                    **({} if account == name else {"dataset": name}),
+                }
+                entry = self._append(connection, row, body, key, spent=_amounts(charged.spent))
+                before = charged.before
+                made[account] = State(
+                    account, before.terms, charged.spent, before.count + 1, entry.hash, entry.number
+                )
+        self._walked |= made
+        kept = made[name]
+        return Receipt(name, kept.length, kept.head, kept.spent)
+
+    def published(self, name: str, called: str) -> Publication:
+        """A finished release of a data set, by its title or its digest.
+
+        Errors: LedgerRefused for none, or for a title that two releases have; as :meth:`state`.
+        """
+        own = [r for r in self.state(name).releases if r.released and not r.dataset]
+        named = [r for r in own if called in (r.release, r.title)]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            digests = ", ".join(r.release for r in named)
+            raise LedgerRefused(f"{name}: {called!r} is the title of {digests}; give one of these")
+        titles = ", ".join(sorted({repr(r.title) for r in own})) or "none"
+        raise LedgerRefused(f"{name}: no release {called!r} was published; there are: {titles}")
+
+    def withdraw(self, name: str, called: str, reason: str) -> Publication:
+        """Note that a release is withdrawn, and why; its budget stays spent.
+
+        ``called``: its title or its digest.
+        Errors: InvalidParameter for no reason; LedgerRefused where it was not published, or is
+        withdrawn; LedgerUnavailable.
+        """
+        if not reason.strip():
+            raise InvalidParameter("withdraw: expected a reason, which readers of the release see")
+        release = self.published(name, called).release
         with self._writing() as connection:
             row = self._known(connection, name, locked=True)
-            balance = self._balance(connection, row)
-            self._check(connection, balance, (entity, scope), release, title)
-            spent = balance.terms.after(balance.spent, cost, f"{name}: {title}")
-            body = {
-                "kind": CHARGED,
-                "at": _now(),
-                "release": release,
-                "title": title,
-                "declaration": declaration,
-                "cost": [encode_number(a) for a in cost],
-                "spent": [encode_number(a) for a in spent],
-                **({} if schema is None else {"schema": schema}),
-            }
-            entry = self._append(connection, row, body, release, spent=_amounts(spent))
-        self._walked[name] = State(
-            name, balance.terms, spent, balance.count + 1, entry.hash, entry.number
-        )
-        return Receipt(name, entry.number, entry.hash, spent)
+            self._balance(connection, row)
+            if WITHDRAWN in dict(self._of(connection, name, release)):
+                raise LedgerRefused(f"{name}: {called!r} is withdrawn already")
+            body = {"kind": WITHDRAWN, "at": _now(), "by": self._who(connection)}
+            body |= {"release": release, "reason": reason.strip()}
+            self._append(connection, row, body, release)
+        return self.published(name, release)
 
-    def finish(self, name: str, release: str, files: Mapping[str, str]) -> str:
+    def finish(
+        self, name: str, release: str, files: Mapping[str, str], folder: Path | None = None
+    ) -> str:
         """Note that a charged release was written, with the digests of its files; the new head.
 
+        ``folder``: where they are, so that errata can be put beside them.
         Errors: LedgerRefused where it was not charged, or finished before; LedgerUnavailable.
         """
         with self._writing() as connection:
@@ -251,6 +379,7 @@ class Ledger:
             if kinds != [CHARGED]:
                 raise LedgerRefused(f"{name}: this release was not charged, or is finished")
             body = {"kind": RELEASED, "at": _now(), "release": release, "files": dict(files)}
+            body |= {} if folder is None else {"folder": str(folder.resolve())}
             return self._append(connection, row, body, release).hash
 
     def entries(self, name: str) -> list[Entry]:
@@ -278,10 +407,7 @@ class Ledger:
             row = self._known(connection, name)
             entries = self._entries(connection, name)
         state = _matching(row, _checked(name, entries, None))
-        charged = {e.body["release"]: e.body["title"] for e in entries if _is(e, CHARGED)}
-        finished = {e.body["release"] for e in entries if _is(e, RELEASED)}
-        left = tuple(str(title) for key, title in charged.items() if key not in finished)
-        return replace(state, unfinished=left), entries
+        return replace(state, releases=_lives(entries)), entries
 
     def _balance(self, connection: Any, row: Any) -> State:
         """What the entries of a row add up to; those that were added up before are not read again.
@@ -295,6 +421,50 @@ class Ledger:
         self._walked[name] = balance
         return balance
 
+    def _family(self, connection: Any, name: str, *, locked: bool = False) -> dict[str, Any]:
+        """The rows of a data set and its populations, itself first.
+
+        They are locked in the order of their names, so that two charges never wait for each other.
+        """
+        found, waiting = dict[str, Any](), [name]
+        while waiting:
+            one = waiting.pop(0)
+            if one not in found:
+                found[one] = self._known(connection, one)
+                waiting += read_terms(json.loads(found[one].terms)).populations
+        if locked:
+            held = {one: self._known(connection, one, locked=True) for one in sorted(found)}
+            found = {one: held[one] for one in found}
+        return found
+
+    def _after(
+        self,
+        connection: Any,
+        rows: Mapping[str, Any],
+        cost: Amounts | Costs,
+        asked: tuple[str, Scope],
+        release: str,
+        title: str,
+    ) -> dict[str, _Charged]:
+        """Every account after a charge.  Errors: as :meth:`charge`."""
+        name = next(iter(rows))
+        costs = cost if isinstance(cost, Mapping) else {name: cost}
+        found = {}
+        for account, row in rows.items():
+            if account not in costs:
+                raise LedgerRefused(
+                    f"{name}: it belongs to the population {account!r}, which is charged too; "
+                    "take the cost from Ledger.costs"
+                )
+            own = costs[account]
+            refuse_refunds(f"{account}: {title}", own)
+            before = self._balance(connection, row)
+            key = release if account == name else _key_of(name, release)
+            self._check(connection, before, asked, key, title)
+            spent = before.terms.after(before.spent, own, f"{account}: {title}")
+            found[account] = _Charged(before, Amounts(own), spent)
+        return found
+
     def _check(
         self,
         connection: Any,
@@ -303,18 +473,8 @@ class Ledger:
         release: str,
         title: str,
     ) -> None:
-        entity, scope = asked
-        name, terms = balance.name, balance.terms
-        if name_key(entity) != name_key(terms.entity) or scope.unit is not terms.scope.unit:
-            raise LedgerRefused(
-                f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), the release's is "
-                f"{entity!r} ({scope.unit}); one budget protects one kind of unit"
-            )
-        if scope.adjacency is not terms.scope.adjacency:
-            raise LedgerRefused(
-                f"{name}: its data sets differ by {terms.scope.adjacency}, the release's by "
-                f"{scope.adjacency}; losses under different adjacencies do not add up"
-            )
+        name = balance.name
+        _check_unit(balance, *asked, "the release")
         before = dict(self._of(connection, name, release))
         if RELEASED in before:
             raise LedgerRefused(
@@ -354,6 +514,15 @@ class Ledger:
         line |= {"release": release, "body": entry.text}
         line |= {"previous": entry.previous, "hash": entry.hash}
         connection.execute(self._tables.append, line)
+
+    def _who(self, connection: Any) -> str:
+        """Who writes: the role of a server, which it has verified; else the user of the system."""
+        if self._file is None:
+            return str(connection.exec_driver_sql("SELECT session_user").scalar())
+        try:
+            return getpass.getuser()
+        except (OSError, KeyError):  # a user without a name
+            return str(os.getuid())
 
     def _row(self, connection: Any, name: str, *, locked: bool = False) -> Any:
         # Of SQLite the whole database is locked from BEGIN IMMEDIATE on.
@@ -684,8 +853,12 @@ def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State
             if not good or entry.hash != _hash(name, at, previous, entry.text):
                 raise LedgerBroken(f"{name}: entry {at} was changed, or one before it is missing")
             previous = entry.hash
-            if not (_is(entry, CHARGED) or _is(entry, OPENED if at == 1 else RELEASED)):
-                raise LedgerBroken(f"{name}: entry {at} is neither a charge nor a release")
+            kind = str(entry.body.get("kind"))
+            if kind not in ((OPENED,) if at == 1 else (CHARGED, RELEASED, WITHDRAWN)):
+                raise LedgerBroken(
+                    f"{name}: entry {at} is a {kind[:40]!r}, which this version of dpaudit does "
+                    "not know in this place; use the version that wrote it"
+                )
             if _is(entry, CHARGED):
                 cost = _cost(tuple(entry.body["cost"]))
                 refuse_refunds("its cost", cost)
@@ -699,6 +872,57 @@ def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State
         said = str(error) if isinstance(error, DpauditError) else "malformed"
         raise LedgerBroken(f"{name}: entry {at}: {said}") from None
     return State(name, terms, spent, count, previous, at)
+
+
+@dataclass(frozen=True)
+class _Charged:
+    """An account before a charge, the charge, and its sums after it."""
+
+    before: State
+    cost: Amounts
+    spent: Amounts
+
+
+def _check_unit(balance: State, entity: str, scope: Scope, what: str) -> None:
+    """Errors: LedgerRefused for another unit or adjacency than the account's."""
+    name, terms = balance.name, balance.terms
+    if name_key(entity) != name_key(terms.entity) or scope.unit is not terms.scope.unit:
+        raise LedgerRefused(
+            f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), {what}'s is "
+            f"{entity!r} ({scope.unit}); one budget protects one kind of unit"
+        )
+    if scope.adjacency is not terms.scope.adjacency:
+        raise LedgerRefused(
+            f"{name}: its data sets differ by {terms.scope.adjacency}, {what}'s by "
+            f"{scope.adjacency}; losses under different adjacencies do not add up"
+        )
+
+
+def _key_of(dataset: str, release: str) -> str:
+    """What names a charge of a data set in the account of a population."""
+    return digest([dataset, release])
+
+
+def _lives(entries: Sequence[Entry]) -> tuple[Publication, ...]:
+    """What became of each release, in the order of their charges."""
+    found: dict[str, Publication] = {}
+    for entry in entries:
+        body = entry.body
+        release, at = str(body.get("release")), str(body["at"])
+        if _is(entry, CHARGED):
+            names = ("title", "by", "corrects", "dataset")
+            told = {name: str(body.get(name, "")) for name in names}
+            found[release] = Publication(release=release, at=at, **told)
+        elif _is(entry, RELEASED) and release in found:
+            folder = str(body.get("folder", ""))
+            found[release] = replace(found[release], released=at, folder=folder)
+            corrected = found[release].corrects
+            if corrected in found:
+                title = found[release].title
+                found[corrected] = replace(found[corrected], corrected=title)
+        elif _is(entry, WITHDRAWN) and release in found:
+            found[release] = replace(found[release], withdrawn=str(body["reason"]))
+    return tuple(found.values())
 
 
 @lru_cache(maxsize=1024)

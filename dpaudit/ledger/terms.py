@@ -9,7 +9,7 @@ planned together in one release are composed tightly inside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -47,7 +47,8 @@ class Terms:
     what the budget promises, None where it is only its caps (Renyi divergences at some orders).
     ``method``, ``orders``, ``caps``, ``units``: the sums, and the most that each may come to.
     ``schema``: the digest of the public schema of the plan that opened the account, if one did;
-    releases of other schemas of the data set are charged here too.
+    releases of other schemas of the data set are charged here too.  ``populations``: accounts whose
+    caps hold for all data sets of the same persons together; they are charged with this one.
     Errors: InvalidParameter for caps that are no privacy losses, or fewer or more than the sums.
     """
 
@@ -59,8 +60,10 @@ class Terms:
     caps: Amounts
     units: tuple[str, ...]
     schema: str | None = None
+    populations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "populations", tuple(self.populations))
         object.__setattr__(self, "orders", Amounts(self.orders))
         object.__setattr__(self, "caps", Amounts(self.caps))
         sums = len(self.caps)
@@ -157,6 +160,8 @@ class Terms:
             "caps": [encode_number(a) for a in self.caps],
             "units": list(self.units),
             "schema": self.schema,
+            # An older version, which knows no populations, then refuses the account.
+            **({"populations": list(self.populations)} if self.populations else {}),
         }
 
     def shown(self, amounts: Sequence[Fraction]) -> list[str]:
@@ -175,6 +180,7 @@ def terms_of(
     method: Method | str | None = None,
     renyi: Mapping[object, object] | None = None,
     schema: str | None = None,
+    populations: Sequence[str] = (),
 ) -> Terms:
     """The terms of a budget.
 
@@ -194,7 +200,8 @@ def terms_of(
             raise InvalidParameter("renyi: expected orders above 1, each with a positive cap")
         orders, caps = Amounts(a for a, _ in rows), Amounts(e for _, e in rows)
         units = tuple(f"divergence of order {readable(a)}" for a in orders)
-        return Terms(entity, scope, None, Method.RDP, orders, caps, units, schema)
+        rdp = Method.RDP
+        return Terms(entity, scope, None, rdp, orders, caps, units, schema, tuple(populations))
     assert guarantee is not None  # noqa: S101  (one of them is given)
     opened = open_filter(guarantee, scope, method)
     if opened.guarantees != (guarantee,):
@@ -210,6 +217,7 @@ def terms_of(
         opened.caps,
         opened.units,
         schema,
+        tuple(populations),
     )
 
 
@@ -218,6 +226,12 @@ def read_terms(table: Any) -> Terms:
 
     Errors: InvalidParameter for anything else.
     """
+    newer = sorted(set(table) - {field.name for field in fields(Terms)})
+    if newer:
+        raise InvalidParameter(
+            f"terms of a ledger: {newer[0]!r} is not known; use the version of dpaudit that wrote "
+            "it"
+        )
     try:
         guarantee = table["guarantee"]
         return Terms(
@@ -229,6 +243,7 @@ def read_terms(table: Any) -> Terms:
             read_amounts(table["caps"]),
             tuple(map(str, table["units"])),
             table["schema"],
+            tuple(map(str, table.get("populations", ()))),
         )
     except (KeyError, TypeError, ValueError):
         raise InvalidParameter("malformed terms of a ledger") from None

@@ -18,7 +18,7 @@ from dpaudit.audit.suite import BATCH_TRIALS, Suite
 from dpaudit.certificate.certify import Order
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.kernels.query import Array, Records
-from dpaudit.releases.plan import Plan, numbers_of
+from dpaudit.releases.plan import Plan, Release, numbers_of
 from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram, rows_a_record
 from dpaudit.releases.queries import Choice, Declared
 from dpaudit.scope import Adjacency
@@ -79,9 +79,18 @@ def order_of(plan: Plan) -> Order:
         replace(suite, program=mechanism.program),
         "project",
         digests,
-        {name: list(lines) for name, lines in plan.release.fields.items()},
+        _fields(plan.release),
         suite_file="plan",
     )
+
+
+def _fields(release: Release) -> dict[str, list[str]]:
+    """The statements on a release; of a correction, first that it is one."""
+    fields = {name: list(lines) for name, lines in release.fields.items()}
+    if release.corrects:
+        said = f"Corrects {release.corrects!r}: use this release in its place."
+        fields["changes"] = [said, *fields.get("changes", ())]
+    return fields
 
 
 def suite_of(plan: Plan, trials: int = 20_000) -> Suite:

@@ -55,6 +55,7 @@ from dpaudit.tabular import MOST_CELLS, Schema, refuse_groups, schema_of
 from dpaudit.tabular.schema import refuse_unknown
 
 DIGITS = 6
+CORRECTED = " (corrected)"  # added to a title, where the correction's is that of the corrected one
 LONGEST_NAME = 80  # characters of a certificate's name that are taken from a title
 ROUNDS = 12
 # Parts of the budget: how far apart the ends of an epsilon are, first and then; what may be left.
@@ -84,6 +85,7 @@ class Release:
     ``title`` and ``schema`` and the rest together are the release: it is charged and drawn once.
     ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
     ``ledger``: where it is charged, a path from ``folder``; ``controller``: who answers for it.
+    ``corrects``: the title, or the digest, of a published release that this one takes the place of.
     ``fields``: statements for its certificate, by the names of dpaudit.toml; no part of the digest.
     Errors: InvalidParameter for two items of one name, or anything that does not fit.
     """
@@ -98,12 +100,18 @@ class Release:
     controller: str = NOT_STATED
     folder: Path = Path()
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    corrects: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
         object.__setattr__(self, "items", tuple(self.items))
         if not self.title.strip():
             raise InvalidParameter("Release.title: expected a text")
+        if self.corrects == self.title:
+            raise InvalidParameter(
+                f"Release.corrects: {self.title!r} cannot correct itself; give the correction a "
+                f"title of its own, such as {self.title + CORRECTED!r}"
+            )
         if not isinstance(self.budget, PureDP | ApproxDP | ZCDP | GDP):
             raise InvalidParameter("Release.budget: expected PureDP, ApproxDP, ZCDP or GDP")
         if any(is_symbolic(v) for v in self.budget.parameters.values() if not isinstance(v, str)):
@@ -132,21 +140,13 @@ class Release:
             "budget": repr(self.budget),
             "items": [item.row() for item in self.items],
             "post": [step.row() for step in self.post],
+            **({"corrects": self.corrects} if self.corrects else {}),
         }
 
     @cached_property
     def name(self) -> str:
-        """The name of its certificate, from the title: lower-case letters, digits and ``_``.
-
-        A title that cannot be spelt so is told from others by eight digits of its SHA-256.
-        """
-        decomposed = unicodedata.normalize("NFKD", self.title)
-        plain = "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
-        name = re.sub("[^a-z0-9]+", "_", plain).strip("_")
-        if not plain.isascii() or not name or len(name) > LONGEST_NAME:
-            digits = sha256(self.title.encode()).hexdigest()[:8]
-            name = f"{name[:LONGEST_NAME]}_{digits}".strip("_")
-        return name if name[0].isalpha() else f"release_{name}"
+        """The name of its certificate, from the title."""
+        return name_of(self.title)
 
     @cached_property
     def digest(self) -> str:
@@ -189,6 +189,26 @@ class Release:
             _check_sampler(label, leaf)
         items, seed = {item.name: item for item in self.items}, int(self.digest[:16], 16)
         return replace(plan, halves=halves_of(self.schema, items, self.post, plan.margins, seed))
+
+
+def name_of(title: str) -> str:
+    """The name of a release's certificate: lower-case letters, digits and ``_``.
+
+    A title that cannot be spelt so is told from others by eight digits of its SHA-256.
+    """
+    decomposed = unicodedata.normalize("NFKD", title)
+    plain = "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
+    name = re.sub("[^a-z0-9]+", "_", plain).strip("_")
+    if not plain.isascii() or not name or len(name) > LONGEST_NAME:
+        digits = sha256(title.encode()).hexdigest()[:8]
+        name = f"{name[:LONGEST_NAME]}_{digits}".strip("_")
+    return name if name[0].isalpha() else f"release_{name}"
+
+
+def correction_of(release: Release, corrects: str) -> Release:
+    """The release as a correction of a published one, under a title of its own."""
+    title = release.title + CORRECTED * (release.title == corrects)
+    return replace(release, title=title, corrects=corrects)
 
 
 @dataclass(frozen=True)
@@ -288,13 +308,48 @@ def load_plan(path: Path, stated: Mapping[str, Sequence[str]] | None = None) -> 
     later source replaces a field of an earlier one.
     Errors: InvalidParameter for a file that cannot be read, and for every key that does not fit.
     """
-    table = read_toml(path)
     try:
-        release = release_of(table, path.parent)
+        release = release_of(_continued(read_toml(path), path.parent), path.parent)
     except InvalidParameter as error:
         raise InvalidParameter(f"{path}: {error}") from None
     fields = merged(stated_above(path.parent).of(""), release.fields, stated or {})
     return replace(release, fields=fields)
+
+
+def _continued(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """A plan that continues another one of its folder, ``like``: what it states, and the rest.
+
+    Tables are merged, [[items]] by their name; a title and what it corrects are never inherited.
+    Errors: InvalidParameter for a file elsewhere, and for a plan that continues itself.
+    """
+    chain, seen = [dict(table)], set[str]()
+    while "like" in chain[-1]:
+        name = chain[-1].pop("like")
+        if not isinstance(name, str) or Path(name).name != name:
+            raise InvalidParameter(f"plan.like = {name!r}: expected a file beside this plan")
+        if name in seen:
+            raise InvalidParameter(f"plan.like = {name!r}: the plan continues itself")
+        seen.add(name)
+        chain.append(dict(read_toml(folder / name)))
+    found: Mapping[str, Any] = {}
+    for one in reversed(chain):
+        found = _over({k: v for k, v in found.items() if k not in ("title", "corrects")}, one)
+    return found
+
+
+def _over(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table over another: tables merged, items by name, a budget and a column as a whole."""
+    merged = dict(base)
+    for key, value in table.items():
+        below = base.get(key)
+        if key in ("table", "columns", "fields") and isinstance(below, Mapping):
+            merged[key] = _over(below, _mapping(value, key))
+        elif key == "items" and isinstance(below, list) and isinstance(value, list):
+            named = {str(i.get("name")): i for i in [*below, *value] if isinstance(i, Mapping)}
+            merged[key] = list(named.values())
+        else:
+            merged[key] = value
+    return merged
 
 
 def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
@@ -303,7 +358,9 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     ``folder``: where programs and the ledger are looked up from.
     """
     known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
-    refuse_unknown(table, known | {"fields"}, "plan")
+    refuse_unknown(table, known | {"fields", "corrects"}, "plan")
+    if not isinstance(table.get("corrects", ""), str):
+        raise InvalidParameter("plan.corrects: expected the title of a published release")
     fields = fields_of(table.get("fields", {}), "plan: [fields]", folder)
     if "controller" in table:
         if "controller" in fields:
@@ -335,6 +392,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         controller=str(table.get("controller", NOT_STATED)),
         folder=folder,
         fields=fields,
+        corrects=table.get("corrects", ""),
     )
 
 

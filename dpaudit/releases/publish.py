@@ -22,6 +22,7 @@ from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
+from dpaudit.certificate.errata import errata_file, write_errata
 from dpaudit.check.assumptions import SYSTEM
 from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
@@ -38,11 +39,11 @@ from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import Whole, bits_of, uniform_below
 from dpaudit.kernels.system import SystemGenerator
-from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
+from dpaudit.ledger import Costs, Ledger, LedgerRefused, Publication, open_ledger
 from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of, records_like
-from dpaudit.releases.plan import Plan, Release
+from dpaudit.releases.plan import Plan, Release, name_of
 from dpaudit.releases.post import ROUND, processed
 from dpaudit.releases.program import (
     GeneratedTables,
@@ -232,7 +233,8 @@ class Published:
     """A release that was written: its files, and the head of the ledger after it.
 
     ``rows``: empty of a release that an earlier run drew.  ``verdict`` and ``reason``: of its
-    certificate; "" where none was asked for.
+    certificate; "" where none was asked for.  ``errata``: of a correction, the files in which the
+    corrected release now says so.
     """
 
     files: tuple[Path, ...]
@@ -240,6 +242,7 @@ class Published:
     head: str | None
     verdict: str = ""
     reason: str = ""
+    errata: tuple[str, ...] = ()
 
 
 class Unrecorded(Enum):
@@ -322,6 +325,8 @@ def publish(
         if before is None:
             if book is not None:
                 admitted(book, plan)
+                if release.corrects:
+                    book.published(release.schema.name, release.corrects)
             table = Table(release.schema, data).opened(release.digest)
             table.check()
             if notice is not None and (changes := table.changes()):
@@ -330,15 +335,44 @@ def publish(
         once = _Once(plan, table, targets, book, before)
         if not trials:
             once.row()
-            return once.done
+            return _corrected(once.done, plan, book)
         made = certified(plan, trials, progress, once.row, file)
         pages = certificates.write_one(made, out / CERTIFICATE, name=release.name)
         certificates.index_of(out / CERTIFICATE)
-        return replace(
+        done = replace(
             once.done,
             files=(*once.done.files, pages.certificate, pages.page),
             verdict=str(made.verdict),
             reason=made.judged[0].reason,
+        )
+        return _corrected(done, plan, book)
+
+
+def _corrected(done: Published, plan: Plan, ledger: Ledger | None) -> Published:
+    """After a correction, the erratum beside the release that it corrects."""
+    release = plan.release
+    if ledger is None or not release.corrects:
+        return done
+    corrected = ledger.published(release.schema.name, release.corrects)
+    return replace(done, errata=with_errata(corrected))
+
+
+def with_errata(release: Publication) -> tuple[str, ...]:
+    """Write a release's errata where it was published; what was written, or what to do, in lines.
+
+    A release whose files were moved, or whose folder cannot be written, has its errata in the
+    ledger alone.
+    """
+    page = Path(release.folder) / CERTIFICATE / f"{name_of(release.title)}.json"
+    try:
+        if not release.folder:
+            raise FileNotFoundError
+        return tuple(map(str, write_errata(page, release.errata)))
+    except (DpauditError, OSError):
+        return (
+            f"{release.title!r} is not in {release.folder or 'a folder that the ledger knows'}; "
+            f"put into {errata_file(page).name}, beside its certificate: "
+            f"{' '.join(release.errata)}",
         )
 
 
@@ -446,9 +480,15 @@ class _Once:
             "records": None,
             "entropy": SYSTEM,
             "metrics": [],
-            "notes": [] if head is None else [f"charged in a ledger, whose head is {head}"],
+            "notes": self._notes(head),
             "output": {"name": written.name, "digest": {"sha256": _digest(contents[written])}},
         }
+
+    def _notes(self, head: str | None) -> list[str]:
+        notes = [] if head is None else [f"charged in a ledger, whose head is {head}"]
+        if corrects := self.plan.release.corrects:
+            notes.append(f"takes the place of the release {corrects!r}, which was wrong")
+        return notes
 
     def _draw(self) -> tuple[Row, ...]:
         """Charge, draw, and write; the JSON first, from which all else can be made again."""
@@ -495,7 +535,8 @@ class _Once:
         elif head is None:
             digests = {path.name: _digest(path.read_bytes()) for path in contents}
             release = self.plan.release
-            head = self.ledger.finish(release.schema.name, release.digest, digests)
+            folder = self.targets["json"].parent
+            head = self.ledger.finish(release.schema.name, release.digest, digests, folder)
         return contents, head
 
 
@@ -516,7 +557,7 @@ def _account(ledger: Ledger, plan: Plan) -> dict[str, list[str]]:
     state = ledger.state(plan.release.schema.name)
     return {
         "measures": list(state.terms.units),
-        "cost": [decimal_upper(value, 6) for value in cost_of(ledger, plan)],
+        "cost": [decimal_upper(value, 6) for value in costs_of(ledger, plan)[state.name]],
         "spent": [decimal_upper(value, 6) for value in state.spent],
         "cap": [decimal_lower(value, 6) for value in state.terms.caps],
         "left": [decimal_lower(value, 6) for value in state.remaining],
@@ -555,7 +596,7 @@ def admitted(ledger: Ledger, plan: Plan) -> Amounts:
         release.schema.name,
         release.schema.entity,
         release.scope,
-        cost_of(ledger, plan),
+        costs_of(ledger, plan),
         release.digest,
         release.title,
     )
@@ -563,23 +604,24 @@ def admitted(ledger: Ledger, plan: Plan) -> Amounts:
 
 def charge(ledger: Ledger, plan: Plan) -> None:
     """Charge a plan to its data set's budget; errors: as :meth:`Ledger.charge`."""
-    release = plan.release
+    release, name = plan.release, plan.release.schema.name
+    corrects = ledger.published(name, release.corrects).release if release.corrects else ""
     ledger.charge(
-        release.schema.name,
+        name,
         release.schema.entity,
         release.scope,
-        cost_of(ledger, plan),
+        costs_of(ledger, plan),
         release.digest,
         release.title,
         release.schema.digest,
         plan.declaration.digest,
+        corrects,
     )
 
 
-def cost_of(ledger: Ledger, plan: Plan) -> Amounts:
-    """What a plan costs in the ledger's sums; errors: LedgerRefused, Unsupported."""
-    terms = ledger.state(plan.release.schema.name).terms
-    return terms.cost(plan.declaration, plan.delta if terms.adds_deltas else None)
+def costs_of(ledger: Ledger, plan: Plan) -> Costs:
+    """What a plan costs its data set and populations; errors: LedgerRefused, Unsupported."""
+    return ledger.costs(plan.release.schema.name, plan.declaration, plan.delta, asked=False)
 
 
 def targets_of(out: Path, name: str) -> dict[str, Path]:
@@ -618,6 +660,7 @@ def contents_of(
         "rows_a_unit": release.schema.rows,
         "adjacency": str(release.adjacency),
         "budget": plan.claim.text,
+        **({"corrects": release.corrects} if release.corrects else {}),
         "not_private": list(release.schema.read_off_data),
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
         "noisy": {

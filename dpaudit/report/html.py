@@ -21,16 +21,18 @@ def render_html(
     proved: Mapping[str, Sequence[str]] = NOTHING,
     *,
     spoken: str = "en",
+    errata: Sequence[str] = (),
 ) -> str:
     """The report of one certificate as one HTML page that says only what the certificate says.
 
     ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
     ``signed``: its signatures; ``proved``: the sources of the theorems from which a proof kernel
-    accepted a claim, by the claim's text; ``spoken``: the language, en, de or fr.
+    accepted a claim, by the claim's text; ``spoken``: the language, en, de or fr;
+    ``errata``: that it was corrected or withdrawn, which the page says first.
     Errors: CertificateRejected if it lacks a field that the page shows.
     """
     with speaking(spoken):
-        page = view.build(certificate, signed, proved)
+        page = view.build(certificate, signed, proved, errata)
         return environment().get_template("page.html.j2").render(page=page)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpaudit.errors import CertificateRejected
@@ -34,13 +35,16 @@ def build(
     certificate: Mapping[str, Any],
     signed: Sequence[Signed] = (),
     proved: Mapping[str, Sequence[str]] = evidence.NOTHING,
+    errata: Sequence[str] = (),
 ) -> Page:
-    """The page of one certificate; ``proved``: as :func:`dpaudit.report.render_html`.
+    """The page of one certificate, errata first; ``proved``: as :func:`dpaudit.report.render_html`.
 
     Errors: CertificateRejected if the certificate lacks a field that the page shows.
     """
     try:
-        return _page(certificate, signed, proved)
+        page = _page(certificate, signed, proved)
+        banner = replace(page.banner, warnings=(*errata, *page.banner.warnings))
+        return replace(page, banner=banner)
     except MALFORMED as error:
         raise CertificateRejected(
             f"certificate: cannot be shown, {type(error).__name__} at {str(error)[:80]!r}; "
