@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from dpaudit.tabular import (
     Bins,
     Category,
     Counted,
+    Cut,
     Keys,
     Number,
     Period,
@@ -503,18 +504,36 @@ class Count(Grouped):
 
 @dataclass(frozen=True, kw_only=True)
 class Sum(Grouped):
-    """The sum of a column of numbers, in all or in every cell of ``by``."""
+    """The sum of a column of numbers, in all or in every cell of ``by``.
+
+    ``unit_total``: ``{from, to}`` between which a unit's total in one cell counts, and others as
+    the nearest of them; a unit then moves the sum by that much, however many rows it has.
+    """
 
     query: ClassVar[str] = "sum"
     column: str
+    unit_total: Mapping[str, Any] | None = None
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         column = schema.number(self.column, f"item {self.name!r}")
         sums = self.sums(schema, self.column, column.low, column.high)
+        ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
+        if ends is not None:
+            sums = replace(sums, low=max(ends[0], sums.low), high=min(ends[1], sums.high))
         return (Vector(self.name, self.noise, (sums,), column.step),)
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
-        return (self.total(schema, Term(((self.column, 1, 0),))),)
+        ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
+        return (replace(self.total(schema, Term(((self.column, 1, 0),))), ends=ends),)
+
+    def not_covered(self, schema: Schema) -> tuple[str, ...]:
+        """Also that totals of a unit are clipped."""
+        ends = unit_ends(schema, self.column, self.unit_total, "")
+        if ends is None:
+            return super().not_covered(schema)
+        said = between(schema.number(self.column, ""), ends)
+        clipped = f"totals of one {schema.entity} outside {said} count as the nearest bound"
+        return (*super().not_covered(schema), clipped)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         return {self.name: found[0][0]}
@@ -525,6 +544,104 @@ class Sum(Grouped):
         return [
             Row(self.name, keys, f"sum of {self.column}", value * step, error)
             for keys, value in zip(self.domain(schema), released[self.name], strict=True)
+        ]
+
+
+def unit_ends(
+    schema: Schema, name: str, asked: Mapping[str, Any] | None, place: str
+) -> tuple[int, int] | None:
+    """The steps between which a unit's total of a column counts; None where all of it does.
+
+    Errors: InvalidParameter for ends that are not on the column's grid, or not in order.
+    """
+    if asked is None:
+        return None
+    column, place = schema.number(name, place), f"{place}: unit_total"
+    if schema.unit is None:
+        raise InvalidParameter(f"{place}: every row is a unit; choose bounds of {name!r} instead")
+    given: Any = asked
+    if not isinstance(given, Mapping) or "to" not in given:
+        raise InvalidParameter(f"{place}: expected {{from = ..., to = ...}}")
+    refuse_unknown(asked, {"from", "to"}, place)
+    if "from" not in asked and column.low < 0:
+        raise InvalidParameter(f"{place}.from: missing, and {name!r} can be below 0")
+    steps = [number(asked.get(end, 0), f"{place}.{end}") / column.step for end in ("from", "to")]
+    low, high = steps
+    # Ends on one side of 0 would make totals larger than they are.
+    if any(step.denominator != 1 for step in steps) or not low <= 0 <= high or low == high:
+        raise InvalidParameter(
+            f"{place}: expected multiples of {column.step}, the step of {name!r}, with 0 between "
+            "them"
+        )
+    if max(abs(low), abs(high)) > LARGEST_SUM:
+        raise InvalidParameter(f"{place}: over 2^52 steps of {name!r}; choose a larger step")
+    return int(low), int(high)
+
+
+def between(column: Number, ends: tuple[int, int]) -> str:
+    """Two numbers of steps in words."""
+    return " to ".join(text_of(end * column.step)[0] for end in ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affected(Item):
+    """How many units the schema's limits change: by their rows, by values, by a unit's total.
+
+    One number for the limit on rows, where there is a unit, and one for the bounds of ``column``,
+    where it is given; with ``unit_total`` one for totals outside it.  A unit moves each by 1.
+    """
+
+    query: ClassVar[str] = "affected"
+    column: str = ""
+    unit_total: Mapping[str, Any] | None = None
+    noise: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.noise_of(self.noise)
+        if self.where or self.groups is not None or self.per_group is not None:
+            raise InvalidParameter(
+                f"item {self.name!r}: all units are counted; leave where, groups, per_group out"
+            )
+
+    def _limits_of(self, schema: Schema) -> list[tuple[str, Cut]]:
+        """Each limit in words, and for the engine."""
+        place, entity = f"item {self.name!r}", schema.entity
+        ends = unit_ends(schema, self.column, self.unit_total, place)
+        found = []
+        if schema.unit is not None:
+            found.append((f"count of each {entity} with more rows than {schema.rows}", Cut()))
+        if self.column:
+            column = schema.ordered(self.column, place)
+            said = f"count of each {entity} with a value of {self.column} that is changed"
+            found.append((said, Cut(self.column)))
+            if ends is not None:
+                said = f"count of each {entity} whose total of {self.column} is not"
+                found.append((f"{said} {between(column, ends)}", Cut(self.column, ends)))
+        if not found:
+            raise InvalidParameter(f"{place}: without a unit no row is cut; name a column")
+        return found
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        count = len(self._limits_of(schema))
+        return (Vector(self.name, self.noise, (Contribution(count, count, 0, 1),)),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        return (Total(self.name, (), cuts=tuple(cut for _, cut in self._limits_of(schema))),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+        counts = (value for (value,) in cast("list[tuple[int]]", found[0]))
+        return {self.name: tuple(counts)}
+
+    def not_covered(self, schema: Schema) -> tuple[str, ...]:
+        """Nothing: every unit counts, with all its rows."""
+        return ()
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        error, limits = Fraction(margins.half(self.name)), self._limits_of(schema)
+        return [
+            Row(self.name, (), statistic, Fraction(value), error)
+            for (statistic, _), value in zip(limits, released[self.name], strict=True)
         ]
 
 
@@ -1144,7 +1261,10 @@ def _coefficients(
 
 QUERIES: dict[str, type[Item]] = {
     kind.query: kind
-    for kind in (Count, Sum, Mean, Variance, Quantiles, Top, Groups, Ranges, Regression)
+    for kind in (
+        *(Count, Sum, Mean, Variance, Affected),
+        *(Quantiles, Top, Groups, Ranges, Regression),
+    )
 }
 
 

@@ -110,6 +110,18 @@ ROWS = Term()
 
 
 @dataclass(frozen=True)
+class Cut:
+    """The units that a limit changes, of which each is 1: those with more rows than may count.
+
+    With a ``column``: those with a value that counts as the nearest one; with ``ends`` too: those
+    whose total of it, in steps, lies outside them.
+    """
+
+    column: str = ""
+    ends: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Total:
     """What is summed over rows, group by group.
 
@@ -117,6 +129,8 @@ class Total:
     ``needed``: columns without which a row is left out.  ``groups`` and ``per_group``: how many
     groups of one unit count, and how many of its rows in each; None where ``schema.rows`` is limit
     enough.  ``sparse``: of one count of rows, the groups that have some alone, as :class:`Counted`.
+    ``ends``: a unit's sum of the one term in a group counts as the nearest number between them.
+    ``cuts``: units are counted that these change, one total each, in the place of terms.
     """
 
     name: str
@@ -127,6 +141,14 @@ class Total:
     groups: int | None = None
     per_group: int | None = None
     sparse: bool = False
+    ends: tuple[int, int] | None = None
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether it asks which rows are of one unit."""
+        limits = (self.groups, self.per_group, self.ends, *(cut.ends for cut in self.cuts))
+        return any(limit is not None for limit in limits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +225,7 @@ class OpenTable:
             if total.sparse and sizes is not None:
                 found.append([_counted(rows, prod(sizes))])
                 continue
-            added: list[dict[Any, int]] = [{} for _ in total.terms]
+            added: list[dict[Any, int]] = [{} for _ in total.cuts or total.terms]
             for group, *values in chain.from_iterable(rows):
                 for term, value in zip(added, values, strict=True):
                     term[group] = term.get(group, 0) + int(value or 0)
@@ -262,14 +284,16 @@ class _Work:
 
     def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
         """Of every total the rows (group, total of each term); of a sparse one two arrays."""
-        limited = any(t.groups is not None or t.per_group is not None for t in asked)
+        limited = any(total.by_unit for total in asked)
         cells = self._cells()
         counted = not limited and cells is not None and prod(cells) <= MOST_COUNTED
         weight = self._bound(part, cells, counted=counted)
         found = []
         for total in asked:
             with _registered(part, _edges(total)):
-                answer = part.execute(self._query(total, weight))
+                cuts = total.cuts
+                query = self._cuts(part, cuts) if cuts else self._query(total, weight)
+                answer = part.execute(query)
                 found.append(_arrays(answer) if total.sparse else answer.fetchall())
         return found
 
@@ -418,7 +442,35 @@ class _Work:
             )
         sums = ", ".join(_sum(term, places, weight) for term in total.terms)
         sums = f"CAST({sums} AS BIGINT)" if total.sparse else sums
+        if total.ends is not None:
+            low, high = total.ends
+            units = f"SELECT g, {sums} AS s FROM ({rows}) GROUP BY g, {UNIT}"
+            return f"SELECT g, sum(least(greatest(s, {low}), {high})) FROM ({units}) GROUP BY g"
         return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
+
+    def _cuts(self, part: Any, cuts: Sequence[Cut]) -> str:
+        """How many units each limit changes, in one row."""
+        schema, types = self.schema, self.types or _types(self.schema, part)
+        names, view = list(schema.columns), _spelled(schema, types)
+        unit = None if schema.unit is None else _unit(schema)
+        asked = []
+        for cut in cuts:
+            if not cut.column:
+                more = f"SELECT 1 FROM {view} GROUP BY {unit} HAVING count(*) > {schema.rows}"
+                asked.append(f"(SELECT count(*) FROM ({more}))")
+                continue
+            number = names.index(cut.column)
+            if cut.ends is None:
+                column = schema.ordered(cut.column, "")
+                outside = _outside(column, _read(column, cell(number), types[cut.column]))
+                counted = "*" if unit is None else f"DISTINCT {unit}"
+                asked.append(f"(SELECT count({counted}) FROM {view} WHERE {outside})")
+            else:
+                sums = f"SELECT sum({_place(number)}) AS s FROM {KEPT} GROUP BY {UNIT}"
+                low, high = cut.ends
+                said = f"s NOT BETWEEN {low} AND {high}"
+                asked.append(f"(SELECT count(*) FROM ({sums}) WHERE {said})")
+        return f"SELECT 0, {', '.join(asked)}"
 
 
 def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
@@ -680,16 +732,20 @@ def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:
         if column.missing != COUNT:
             yield _Test(f"column {name!r} has no value", empty, column.missing)
         if isinstance(column, Number):
-            step = f"({value} / {float(column.step)!r}::DOUBLE)"
-            off = f"abs({step} - round({step})) > {OFF_GRID} + abs({step}) * {ROUNDING}"
-            low, high = float(column.lower), float(column.upper)
-            outside = f"{value} NOT BETWEEN {low!r}::DOUBLE AND {high!r}::DOUBLE OR {off}"
             said = f"column {name!r} holds values outside its bounds, or between its steps"
-            yield _Test(said, outside, column.outside)
+            yield _Test(said, _outside(column, value), column.outside)
         if isinstance(column, Category):
             unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
             said = f"column {name!r} holds a key that is not in the schema"
             yield _Test(said, unknown, column.other)
+
+
+def _outside(column: Number, value: str) -> str:
+    """Whether a value lies outside its column's bounds, or between its steps."""
+    step = f"({value} / {float(column.step)!r}::DOUBLE)"
+    off = f"abs({step} - round({step})) > {OFF_GRID} + abs({step}) * {ROUNDING}"
+    low, high = float(column.lower), float(column.upper)
+    return f"({value} NOT BETWEEN {low!r}::DOUBLE AND {high!r}::DOUBLE OR {off})"
 
 
 def columns_of(total: Total) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dpaudit.releases.contributions import Contribution, Moves
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.queries import (
+    Affected,
     Choice,
     Count,
     Groups,
@@ -64,6 +65,10 @@ ITEMS: list[Item] = [
     Sum(name="sum", column="age"),
     Sum(name="sums", column="age", by=("sex",)),
     Sum(name="sums once", column="age", by=("sex",), groups=1, per_group=1),
+    Sum(name="totals", column="age", by=("sex",), unit_total={"from": -1, "to": 2}),
+    Sum(name="one total", column="age", unit_total={"from": 0, "to": 3}),
+    Affected(name="affected", column="age", unit_total={"from": -1, "to": 3}),
+    Affected(name="affected rows", column="age2"),
     Mean(name="mean", column="age"),
     Mean(name="ratio", column="age", method="ratio", by=("sex",)),
     Variance(name="variance", column="age"),
@@ -76,6 +81,11 @@ ITEMS: list[Item] = [
     Ranges(name="ranges once", column="age", edges=(0, 1, 2), groups=1, per_group=1),
     Regression(name="line", target="age", features=("age2",)),
 ]
+
+
+def limited(item: Item) -> bool:
+    """Whether it says how much of one unit counts, which asks for a unit."""
+    return bool(item.groups or item.per_group or getattr(item, "unit_total", None))
 
 
 def units_of(schema: Schema) -> list[tuple[tuple[object, ...], ...]]:
@@ -146,7 +156,7 @@ def moved() -> dict[bool, list[dict[str, np.ndarray]]]:
     """Of either schema: all values with each unit beside the bystanders; last, with nobody."""
     found = {}
     for single, schema in ((False, PERSONS), (True, SINGLE)):
-        items = [i for i in ITEMS if not (single and (i.groups or i.per_group))]
+        items = [i for i in ITEMS if not (single and limited(i))]
         others = [(row,) for row in BYSTANDERS]
         tables = [values_of(items, schema, [*others, unit]) for unit in units_of(schema)]
         tables.append(values_of(items, schema, list(others)))
@@ -161,7 +171,7 @@ def cases() -> list[tuple[Item, bool, Adjacency]]:
         for item in ITEMS
         for single in (False, True)
         for adjacency in Adjacency
-        if not (single and (item.groups or item.per_group))
+        if not (single and limited(item))
     ]
 
 
@@ -196,6 +206,9 @@ TIGHT = [
     ("sum", "add_remove"),
     ("sum", "replace_one"),
     ("sums once", "replace_one"),
+    ("totals", "replace_one"),
+    ("one total", "add_remove"),
+    ("affected", "add_remove"),
     ("mean", "replace_one"),
     ("ratio", "add_remove"),
     ("variance", "add_remove"),
