@@ -10,6 +10,8 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 
 LIBRARIES = frozenset({"dpaudit", "numpy", "scipy", "joblib"})
+# Modules of dpaudit that hold programs: what runs one of them is no line of a program's.
+OWN = frozenset({"dpaudit.releases.program"})
 INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -84,8 +86,9 @@ def _is_programs(module: str) -> bool:
 
 
 def _callers() -> Iterator[FrameType]:
+    """The running frames from the innermost on, up to a program of dpaudit's own."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
+    while frame is not None and frame.f_globals.get("__name__") not in OWN:
         yield frame
         frame = frame.f_back
 

@@ -47,6 +47,7 @@ from dpaudit.releases.queries import (
     Vector,
     item_of,
 )
+from dpaudit.releases.targets import asks_least, check_targets, least_budget, weighted
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
 from dpaudit.storage.fields import fields_of, merged, stated_above
@@ -165,23 +166,11 @@ class Release:
         where the budget is pure.  What is taken was proved, like any claim.
         Errors: Unsupported where the budget's measure has no rule for an item; InvalidParameter
         where thresholds ask for more delta than there is, for more than a release can hold, and for
-        noise that no exact sampler draws.
+        noise that no exact sampler draws; for targets that the budget misses, with the least budget
+        that meets them.
         """
-        shares = _shares(self)
-        told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
-        if told and told >= self.delta:
-            raise InvalidParameter(
-                f"thresholds take a delta of {float(told):g} of the budget's "
-                f"{float(self.delta):g}; give them less"
-            )
-        try:
-            plan = _chosen(self, shares, float(told))
-        except ArithmeticError:  # of floats that overflow, or are 0
-            raise InvalidParameter(
-                f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
-                "the largest float was found that spends it: expected a budget that floats can "
-                "search, with an epsilon, rho or delta further from the ends of its range"
-            ) from None
+        plan = self.searched()
+        check_targets(plan)
         checked = plan.claim.check_account(plan.account)
         if checked.outcome is not Outcome.PROVED:
             raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
@@ -189,6 +178,24 @@ class Release:
             _check_sampler(label, leaf)
         items, seed = {item.name: item for item in self.items}, int(self.digest[:16], 16)
         return replace(plan, halves=halves_of(self.schema, items, self.post, plan.margins, seed))
+
+    def searched(self) -> Plan:
+        """The plan before its claim and targets are checked; errors: as :meth:`plan`."""
+        shares = _shares(weighted(self))
+        told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
+        if told and told >= self.delta:
+            raise InvalidParameter(
+                f"thresholds take a delta of {float(told):g} of the budget's "
+                f"{float(self.delta):g}; give them less"
+            )
+        try:
+            return _chosen(self, shares, float(told))
+        except ArithmeticError:  # of floats that overflow, or are 0
+            raise InvalidParameter(
+                f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
+                "the largest float was found that spends it: expected a budget that floats can "
+                "search, with an epsilon, rho or delta further from the ends of its range"
+            ) from None
 
 
 def name_of(title: str) -> str:
@@ -379,9 +386,10 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     items = [item_of(row, f"items[{i}]") for i, row in enumerate(rows)]
     items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
     post = steps_of(table.get("post", []))
-    budget = budget_of(_mapping(table["budget"], "budget"))
+    given, least = asks_least(_mapping(table["budget"], "budget"))
+    budget = budget_of(given)
     made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
-    return Release(
+    release = Release(
         title=str(table["title"]),
         schema=schema,
         adjacency=choose(Adjacency, table["adjacency"], "plan.adjacency"),
@@ -394,6 +402,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         fields=fields,
         corrects=table.get("corrects", ""),
     )
+    return least_budget(release) if least else release
 
 
 def _with_deltas(items: Sequence[Item], delta: Fraction) -> tuple[Item, ...]:

@@ -152,8 +152,8 @@ class Item(ABC):
     ``weight``: its share of the budget, beside the others'.  ``where``: conditions on columns, all
     of which a row must meet: a key, a list of keys, or ``{from, to}`` for numbers.
     ``groups``: in how many groups one unit counts; ``per_group``: with how many rows in each (1 to
-    count units).
-    Errors: InvalidParameter for a name, weight or limit outside its domain.
+    count units).  ``error_95``: the largest margin that its numbers may have, of noise alone.
+    Errors: InvalidParameter for a name, weight, limit or target outside its domain.
     """
 
     query: ClassVar[str] = ""
@@ -162,6 +162,7 @@ class Item(ABC):
     where: Mapping[str, Any] = field(default_factory=dict)
     groups: int | None = None
     per_group: int | None = None
+    error_95: Fraction | None = None
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -170,6 +171,11 @@ class Item(ABC):
         object.__setattr__(self, "weight", number(self.weight, f"item {name!r}: weight"))
         if self.weight <= 0:
             raise InvalidParameter(f"item {name!r}: weight = {self.weight}; expected above 0")
+        if self.error_95 is not None:
+            target = number(self.error_95, f"item {name!r}: error_95")
+            object.__setattr__(self, "error_95", target)
+            if target <= 0:
+                raise InvalidParameter(f"item {name!r}: error_95 = {target}; expected above 0")
         for limit in ("groups", "per_group"):
             if getattr(self, limit) is not None:
                 whole_number(getattr(self, limit), f"item {name!r}: {limit}")

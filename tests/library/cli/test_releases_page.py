@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from dpaudit.cli.main import main
 from dpaudit.releases import publish as publishing
+from dpaudit.releases.plan import load_plan
 
 pytest.importorskip("duckdb")
 TUTORIAL = "tutorials/table.md"
@@ -56,6 +57,14 @@ def commanded(wanted: set[str]) -> dict[str, str]:
             assert run.exit_code == int(stated[1] if stated else 0), (line, run.output)
             said[" ".join(arguments[:2])] = run.output
     return said
+
+
+def test_the_commands_of_populations_and_next_years_plan_run(folder: Path) -> None:
+    for line in blocks("releases.md", "sh")[0].splitlines():
+        run = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert run.exit_code == 0, (line, run.output)
+    Path("next.toml").write_text(blocks("releases.md", "toml")[0])
+    assert load_plan(folder / "next.toml").title.endswith("2027")
 
 
 def test_the_commands_publish_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from dpaudit.audit.examine import examine, study
 from dpaudit.certificate.evidence import examination_row
 from dpaudit.check.reach import gaps
+from dpaudit.curator import locations
 from dpaudit.releases.attacked import order_of
 from dpaudit.releases.plan import release_of
 
@@ -48,3 +49,17 @@ def test_the_last_items_are_tried_on_rows_that_meet_their_conditions(
     assert unreached() == []
     monkeypatch.setattr(study, "ALIKE", 0)
     assert len(unreached()) == 3
+
+
+def test_a_release_has_no_line_of_a_users_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program is the library's; what called it, such as the command line, is no place of it."""
+    fixed = {"title": "t", "adjacency": "add_remove", "budget": {"epsilon": 1}}
+    table = {"name": "t", "columns": {"sex": COLUMNS["sex"]}}
+    plan = release_of(fixed | {"table": table, "items": [{"name": "n", "query": "count"}]}).plan()
+
+    def places() -> set[str]:
+        return {one.place for one in examine(order_of(plan).mechanism, seed=1, seconds=0.5).reached}
+
+    assert places() == {""}
+    monkeypatch.setattr(locations, "OWN", frozenset())
+    assert places() != {""}

@@ -1,0 +1,155 @@
+"""Errors that a release must keep: the weights that fit them, and the least budget that does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact.domains import rational
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.releases.programs import Program
+from dpaudit.releases.queries import Item, Thresholded, Vector
+
+if TYPE_CHECKING:
+    from dpaudit.releases.plan import Plan, Release
+
+LEAST = "least"  # a budget that is to be found
+CLOSE = Fraction(51, 50)  # the least budget is found to a fiftieth
+DIGITS = 3  # of a budget that is found: the next one above
+SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**4)
+GUESSES, STEP = (
+    2,
+    Fraction(27, 25),
+)  # by the law of the margin; then steps until one is on each side
+
+
+def met_by(plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
+    """The margin of each item with a target, and the target."""
+    found = {}
+    for item in plan.release.items:
+        if item.error_95 is not None:
+            part = plan.parts[item.name]
+            step = part.step if isinstance(part, Vector) else Fraction(1)
+            found[item.name] = plan.margins.half(item.name) * step, item.error_95
+    return found
+
+
+def worst_of(plan: Plan) -> Fraction:
+    """The largest margin over its target; at most 1 where all are met."""
+    return max(margin / target for margin, target in met_by(plan).values())
+
+
+def check_targets(plan: Plan) -> None:
+    """Errors: InvalidParameter for targets that the budget misses, with the least that meets them.
+
+    ``plan``: as it was found, of the budget that was asked for.
+    """
+    missed = {name: both for name, both in met_by(plan).items() if both[0] > both[1]}
+    if not missed:
+        return
+    name, (margin, target) = next(iter(missed.items()))
+    try:
+        found = least_budget(plan.release)
+        way = f"the least budget that meets all targets is {found.budget.head}"
+    except (InvalidParameter, Unsupported) as error:
+        way = str(error)
+    raise InvalidParameter(
+        f"item {name!r}: error_95 would be {float(margin):g}, above {float(target):g}; {way}"
+    )
+
+
+def weighted(release: Release) -> Release:
+    """The release with the weights that bring all targets to one budget, where all items have one.
+
+    Gaussian noise has a variance of squared / 2 rho, and Laplace noise a scale of absolute /
+    epsilon; a weight is a share of rho, and of a pure budget one of epsilon.
+    """
+    noisy = [item for item in release.items if not isinstance(item, Program)]
+    if any(item.error_95 is None for item in noisy):
+        return release
+    pure = isinstance(release.budget, PureDP)
+    items = []
+    for item in release.items:
+        if item.error_95 is None:
+            items.append(item)
+            continue
+        part = _own_part(item, release)
+        moves = part.moves(release.adjacency)
+        step = part.step if isinstance(part, Vector) else Fraction(1)
+        size = step / item.error_95
+        weight = moves.absolute * size if pure else moves.squared * size**2
+        items.append(replace(item, weight=weight))
+    return replace(release, items=tuple(items))
+
+
+def _own_part(item: Item, release: Release) -> Vector | Thresholded:
+    """The part of an item with a target.  Errors: InvalidParameter where it has several."""
+    for part in item.parts(release.schema):
+        if part.label == item.name and isinstance(part, Vector | Thresholded):
+            return part
+    raise InvalidParameter(
+        f"item {item.name!r}: error_95: a {item.query} has no margin that is known in advance; "
+        "give targets to counts, sums and groups"
+    )
+
+
+def least_budget(release: Release) -> Release:
+    """The release with the least budget, to a fiftieth, whose plan meets every target.
+
+    The margin is nearly c / epsilon (c / sqrt(rho)); so the first guess is close, and a bisection
+    ends the search.
+    Errors: InvalidParameter for no target; as :meth:`Release.plan`.
+    """
+    if all(item.error_95 is None for item in release.items):
+        raise InvalidParameter(
+            f'budget: "{LEAST}" asks for the least that meets targets; give items error_95'
+        )
+    power = 2.0 if isinstance(release.budget, ZCDP) else 1.0
+
+    @cache
+    def worst(value: Fraction) -> float:
+        return float(worst_of(with_value(release, value).searched()))
+
+    high = Fraction(1)
+    for _ in range(GUESSES):
+        high *= Fraction(min(max(worst(high), 1e-2), 1e2) ** power)
+        high = _short(min(max(high, SMALLEST), LARGEST))
+    # Noise of a large budget has a margin of 0, which meets all targets.
+    while worst(high) > 1:
+        high = _short(high * STEP)
+    low = high / STEP
+    while low > SMALLEST and worst(low) <= 1:
+        low, high = low / STEP, low
+    while high > CLOSE * low:
+        middle = _short(Fraction(math.sqrt(low * high)))
+        low, high = (low, middle) if worst(middle) <= 1 else (middle, high)
+    return with_value(release, _short(high))
+
+
+def with_value(release: Release, value: Fraction) -> Release:
+    """The release with another epsilon, rho or mu."""
+    budget: Any = release.budget
+    kinds: Mapping[type, Callable[[], Any]] = {
+        PureDP: lambda: PureDP(value),
+        ApproxDP: lambda: ApproxDP(value, budget.delta),
+        ZCDP: lambda: ZCDP(value),
+        GDP: lambda: GDP(value),
+    }
+    return replace(release, budget=kinds[type(budget)]())
+
+
+def _short(value: Fraction) -> Fraction:
+    """The next number of three significant digits at or above."""
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - DIGITS + 1)
+    return math.ceil(value / unit) * unit
+
+
+def asks_least(table: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """A plan's budget with 1 in the place of "least", and whether that was there."""
+    asked = [key for key, value in table.items() if value == LEAST and key != "delta"]
+    return {**table, **dict.fromkeys(asked, rational(1, "budget"))}, bool(asked)
