@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from dpaudit.kernels.statistic import RowFunction, Statistic
     from dpaudit.membership.step.entry import audit_step
     from dpaudit.nodes import Assumption, Leaf, Node
+    from dpaudit.releases.session import open
     from dpaudit.scope import Adjacency, Scope, central
 
 __all__ = [
@@ -141,6 +142,7 @@ __all__ = [
     "dp_sgd",
     "ftrl_noise_for",
     "noise_for",
+    "open",
     "optimised_buffers",
     "sampling_warning",
     "verify",
@@ -184,6 +186,7 @@ _NAMES = {
     "kernels.query": "ClippedMean Query Records clipped_sum",
     "kernels.statistic": "RowFunction Statistic",
     "nodes": "Assumption Leaf Node",
+    "releases.session": "open",
     "scope": "Adjacency Scope central",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

@@ -337,15 +337,20 @@ def publish(
             once.row()
             return _corrected(once.done, plan, book)
         made = certified(plan, trials, progress, once.row, file)
-        pages = certificates.write_one(made, out / CERTIFICATE, name=release.name)
-        certificates.index_of(out / CERTIFICATE)
-        done = replace(
-            once.done,
-            files=(*once.done.files, pages.certificate, pages.page),
-            verdict=str(made.verdict),
-            reason=made.judged[0].reason,
-        )
+        done = with_certificate(once.done, made, out, release.name)
         return _corrected(done, plan, book)
+
+
+def with_certificate(done: Published, made: Certified, out: Path, name: str) -> Published:
+    """Write the certificate of what was published, its page, and the index of its folder."""
+    pages = certificates.write_one(made, out / CERTIFICATE, name=name)
+    certificates.index_of(out / CERTIFICATE)
+    return replace(
+        done,
+        files=(*done.files, pages.certificate, pages.page),
+        verdict=str(made.verdict),
+        reason=made.judged[0].reason,
+    )
 
 
 def _corrected(done: Published, plan: Plan, ledger: Ledger | None) -> Published:
@@ -445,7 +450,7 @@ def _before(
             f"{there[0]} is there: {release.title!r} or another release was published here; a new "
             "draw spends anew, under another title and into another folder"
         )
-    if ended is not None and _digest(content) != ended.body["files"].get(targets["json"].name):
+    if ended is not None and digest_of(content) != ended.body["files"].get(targets["json"].name):
         raise LedgerRefused(f"{targets['json']}: it is not what was released; put that file back")
     return _Before(content, None if ended is None else ended.hash)
 
@@ -472,17 +477,12 @@ class _Once:
                 "run the same command again, which finishes it and draws nothing"
             ) from None
         self.done = Published(tuple(contents), rows, head)
+        account = {}
+        if self.ledger is not None:
+            name, costs = self.plan.release.schema.name, costs_of(self.ledger, self.plan)
+            account["ledger"] = account_row(self.ledger, name, costs)
         written = self.targets["json"]
-        account = {} if self.ledger is None else {"ledger": _account(self.ledger, self.plan)}
-        return {
-            **account,
-            "published": shown_of(strict_json(contents[written])["values"]),
-            "records": None,
-            "entropy": SYSTEM,
-            "metrics": [],
-            "notes": self._notes(head),
-            "output": {"name": written.name, "digest": {"sha256": _digest(contents[written])}},
-        }
+        return run_row(written, contents[written], self._notes(head), account)
 
     def _notes(self, head: str | None) -> list[str]:
         notes = [] if head is None else [f"charged in a ledger, whose head is {head}"]
@@ -533,11 +533,26 @@ class _Once:
         if self.ledger is None:
             self.targets["marker"].unlink(missing_ok=True)
         elif head is None:
-            digests = {path.name: _digest(path.read_bytes()) for path in contents}
+            digests = {path.name: digest_of(path.read_bytes()) for path in contents}
             release = self.plan.release
             folder = self.targets["json"].parent
             head = self.ledger.finish(release.schema.name, release.digest, digests, folder)
         return contents, head
+
+
+def run_row(
+    written: Path, content: bytes, notes: list[str], account: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a certificate says of a run that wrote this JSON."""
+    return {
+        **account,
+        "published": shown_of(strict_json(content)["values"]),
+        "records": None,
+        "entropy": SYSTEM,
+        "metrics": [],
+        "notes": notes,
+        "output": {"name": written.name, "digest": {"sha256": digest_of(content)}},
+    }
 
 
 def shown_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -552,19 +567,20 @@ def shown_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _account(ledger: Ledger, plan: Plan) -> dict[str, list[str]]:
-    """The cost of a plan, and its data set's account after it was charged."""
-    state = ledger.state(plan.release.schema.name)
+def account_row(ledger: Ledger, name: str, costs: Costs) -> dict[str, list[str]]:
+    """What was charged, and the data set's account after it."""
+    state = ledger.state(name)
     return {
         "measures": list(state.terms.units),
-        "cost": [decimal_upper(value, 6) for value in costs_of(ledger, plan)[state.name]],
+        "cost": [decimal_upper(value, 6) for value in costs[state.name]],
         "spent": [decimal_upper(value, 6) for value in state.spent],
         "cap": [decimal_lower(value, 6) for value in state.terms.caps],
         "left": [decimal_lower(value, 6) for value in state.remaining],
     }
 
 
-def _digest(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
+    """The SHA-256 of a file's bytes, as hexadecimal digits."""
     return sha256(content).hexdigest()
 
 

@@ -77,3 +77,14 @@ def event_figure(
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.legend(loc="lower right")
         return figure
+
+
+def bars_figure(bars: Sequence[tuple[str, float, float]], title: str) -> Figure:
+    """Published numbers as points with their 95% margins; ``bars``: (key, value, margin)."""
+    with drawing() as (figure, axes):
+        names, values, margins = (list(column) for column in zip(*bars, strict=True))
+        places = list(range(len(bars)))
+        axes.errorbar(places, values, yerr=margins, color=ACCOUNTED, fmt="o", capsize=4)
+        axes.set_xticks(places, names)
+        axes.set(ylabel="value, and its error in 19 of 20 releases", title=title)
+        return figure
