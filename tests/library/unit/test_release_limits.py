@@ -79,8 +79,8 @@ SIZED: dict[str, tuple[Callable[[int], tuple[Item, Schema]], int]] = {
         1,
     ),
 }
-# Their keys are found in the data, and their own draws are the author's.
-UNSIZED = {"groups", "program"}
+# Keys are found in the data, draws are the author's own, and at most three numbers are published.
+UNSIZED = {"groups", "program", "affected"}
 
 
 @pytest.fixture
