@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.opaque import PureDP
 from dpaudit.releases.plan import Release, load_plan
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
@@ -188,7 +187,7 @@ ALL = (
 )
 def test_tables_without_values_are_published_as_noise(columns: Mapping[str, Any]) -> None:
     """Numbers stay near 0, and means of too few rows say so."""
-    release = Release("t", EMPTY, "add_remove", ApproxDP(4, Fraction(1, 10**6)), ALL)
+    release = Release("t", EMPTY, "add_remove", PureDP(8), ALL)
     plan = release.plan()
     types = pa.schema([("age", pa.float64()), ("sex", pa.string())])
     table = Table(EMPTY, pa.table(dict(columns), schema=types)).opened("k")
