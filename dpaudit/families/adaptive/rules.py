@@ -185,7 +185,7 @@ def filter_profile(node: Filter, charge: Losses) -> Losses:
 
 
 def spent(node: Filter) -> tuple[Pair, ...]:
-    """What a program reaches that spends the cap on one kind of noise; none where none is known.
+    """The pairs attained by a program that spends the cap on one kind of noise; () if unknown.
 
     Gaussian: one release of mu = the cap, or of mu^2 / 2 = rho.  Laplace: one of epsilon = the cap,
     or ``MANY``, each of epsilon^2 / 2 = rho / ``MANY``.  Noise multipliers come as near as one

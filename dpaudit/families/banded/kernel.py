@@ -39,7 +39,7 @@ class TurnsBatches(Batches):
         return np.asarray(np.arange(size) % self.groups == slot % self.groups)
 
     def assign(self, trials: int, size: int, rng: Generator) -> Places:
-        """Of each round, (rounds, trials, size)."""
+        """Which records are in the batch of each round, (rounds, trials, size)."""
         coins = rng.random((size, self.slots, trials)) < self.rate
         turns = np.array([self.eligible(slot, size) for slot in range(self.slots)])
         return np.asarray(coins.transpose(1, 2, 0) & turns[:, None, :])

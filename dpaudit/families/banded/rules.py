@@ -95,7 +95,7 @@ for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
 def banded_blocks(node: CyclicPoisson, base: Losses) -> Losses:
     """Sampled Normal(|c| / z), once for each turn of the first group; below, for each whole one.
 
-    Of blocks that meet: Normal(sqrt(S_J) / z), J of the first group's turns.
+    Blocks that overlap: Normal(sqrt(S_J) / z), with J the number of turns that the record takes.
     """
     child: Any = node.child
     rounds, groups = int(child.rounds), int(node.groups)
@@ -154,9 +154,11 @@ def _drawn(squares: Sequence[Number], z: Number, rate: Number, turns: int) -> Pa
 
 
 def _aligned(child: Any, groups: int) -> tuple[int, list[Fraction]]:
-    """Of how many turns, and squared sums of the 1, 2, ... least <C_t, d> / |d| of theirs.
+    """A lower bound along one direction d, the sum of the columns C_t of all turns.
 
-    None for entries below 0, or many.  Left out are turns of so little that others reach more.
+    Returns the number of turns that are counted, and for j = 1, 2, ... the squared sum of their j
+    smallest <C_t, d> / |d|.  Turns that move the release so little that the others alone give a
+    larger bound are left out; (0, []) for negative entries, or too many.
     """
     rounds = int(child.rounds)
     starts = range(0, rounds, groups)

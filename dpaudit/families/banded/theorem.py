@@ -84,7 +84,7 @@ def _turns_that_meet(node: Any, kind: str) -> Losses:
 
 
 def _unseen(node: Any, squares: Sequence[Any], turns: int) -> Pair:
-    """Of no turns that are drawn, or of all for certain: the normal pair."""
+    """The pair of the turns that are drawn; normal if all are, or if there are none."""
     z = node.child.noise_multiplier
     moves = tuple(sqrt(s) / z if is_symbolic(z) else sqrt(s / z**2) for s in squares)
     if node.rate == 1 or not turns:

@@ -133,7 +133,7 @@ class CutBatches(PoissonBatches):
                 yield found
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
-        """Of a full batch: as many came at least, and any of so many is as likely."""
+        """For a full batch: at least that many records came, and each subset is equally likely."""
         if sum(k for (k,) in counts) < self.most:
             return super().log_probability(sizes, counts)
         ways = sum(log_choose(n, k) for n, (k,) in zip(sizes, counts, strict=True))

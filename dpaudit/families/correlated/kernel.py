@@ -32,7 +32,7 @@ ROUNDED = 1e-4
 
 
 class Past(Protocol):
-    """What the noise of earlier rounds decides of round t's; arrays are (trials, d)."""
+    """The part of round t's noise that earlier rounds determine; arrays are (trials, d)."""
 
     def known(self, t: int) -> Array | float:
         """The sum of K_tu z'_u over u < t."""

@@ -138,8 +138,8 @@ def _half_height(rounds: Number) -> Move:
 def smooth_starts(rounds: int, half: int) -> list[int]:
     """How many rounds come before the block that ends with round 1, 2, ...
 
-    Of leaves t and t + 1, the block ends at the node of leaf t that lies below their last common
-    one.
+    The block ends at the ancestor of leaf t that is a child of the lowest common ancestor of leaves
+    t and t + 1.
     """
     leaves = list(islice((n for n in range(4**half) if n.bit_count() == half), rounds + 1))
     shifts = [(one ^ other).bit_length() - 1 for one, other in pairwise(leaves)]
@@ -325,8 +325,10 @@ def spread(last: int, times: int, apart: int) -> Iterator[range]:
 
 
 def most_in_blocks(last: int, times: int, apart: int) -> int:
-    """Of a block of length 2^l with j rounds inside: j^2, where it is a left one, and the best
-    split of j among its halves.  The blocks of ``last`` in binary share all rounds.
+    """The largest sum of squares of the numbers of rounds in the left blocks of a binary tree.
+
+    A block of length 2^l with j rounds inside adds j^2 if it is a left one, and the best split of j
+    among its halves.  The blocks of ``last`` in binary share all rounds.
     """
     inner = [[0, 0]]  # of one round, itself not counted
     for level in range(1, last.bit_length()):

@@ -41,7 +41,8 @@ MOST_BUFFERS = 16
 class Optimised:
     """A strategy; its root mean squared error at unit noise over sensitivity, and the least of any.
 
-    Of a record in one round; of n rounds, at least as many bands apart, both times sqrt(n).
+    Both are for a record in one round; for n rounds, at least the number of bands apart, multiply
+    both by sqrt(n).
     """
 
     strategy: BandedToeplitz

@@ -246,7 +246,7 @@ def _loosely(last: int, times: int, apart: int) -> int:
 
     @cache
     def inside(length: int, number: int) -> int:
-        """Of the blocks within one of this length, itself left out; -1 where they do not fit."""
+        """The largest sum for the blocks inside one of this length; -1 if the moves do not fit."""
         if number > min(times, (length + apart - 1) // apart):
             return -1
         if length == 1:

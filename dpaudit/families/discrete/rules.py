@@ -92,7 +92,7 @@ def fallen(epsilon: Number) -> Number:
 def both(upper: Pair, *reached: Pair) -> Losses:
     """A pair that dominates in both directions: every pair of runs has its opposite here.
 
-    What is reached (the pair itself where nothing else is named) is so in both directions as well.
+    The attained pair (by default the same one) is attained in both directions as well.
     """
     below = reached or (upper,)
     return Losses((upper,), (upper,), below, below)

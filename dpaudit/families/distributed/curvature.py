@@ -1,7 +1,8 @@
-"""How sharply the law of clients' noise bends: a variance that its second differences allow.
+"""The curvature of the law of clients' noise, as a variance.
 
-Of a law p on the integers, a number w with log p(k + 1) - 2 log p(k) + log p(k - 1) >= -1 / w for
-every k; discrete Gaussian noise of variance parameter w is the case of equality.
+For a law p on the integers it is a number w with
+log p(k + 1) - 2 log p(k) + log p(k - 1) >= -1 / w for every k; discrete Gaussian noise of variance
+parameter w is the case of equality.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def least_variance(node: Any) -> Fraction:
         bend = _skellam_bend(enclose(node.total)) if skellam else _gaussian_bend(node)
         if bend is None:
             return Fraction(0)
-        # What is rounded down is what both enclosures allow.
+        # Rounding the lower end down keeps a value that the whole enclosure allows.
         return Fraction(int((PLACES / bend).lower().floor().fmpz()), PLACES)
 
 

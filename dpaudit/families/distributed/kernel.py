@@ -149,7 +149,7 @@ class _VectorKernel(_SummedKernel):
         return super().log_mass(k) if self._tabled else self._formula(k)
 
     def tail(self, k: Array) -> Array:
-        """Of the law's table, or of normal noise of the same variance between whole numbers."""
+        """Tail masses: from the law's table, or of normal noise of the same variance."""
         if self._tabled:
             return super().tail(k)
         return np.asarray(ndtr(-(k - 0.5) / math.sqrt(self._variance)))
@@ -210,7 +210,7 @@ class DistributedSkellamVectorKernel(_VectorKernel):
         return np.asarray(rng.poisson(half, count) - rng.poisson(half, count))
 
     def _formula(self, k: Array) -> Array:
-        """Of exp(-V) I_k(V), by the uniform expansion to its second term (DLMF 10.41.3)."""
+        """log(exp(-V) I_k(V)), by the uniform expansion to its second term (DLMF 10.41.3)."""
         order = np.abs(k)
         size = np.hypot(order, self._variance)
         main = order**2 / (size + self._variance) - order * np.arcsinh(order / self._variance)

@@ -88,7 +88,7 @@ def _cut(first: tuple[Any, int], second: tuple[Any, int], width: int) -> tuple[A
 def _skellam(node: Any) -> list[Any]:
     """exp(-V) I_k(V); I_k / I_(k-1) = 1 / (2 k / V + I_(k+1) / I_k), between 0 and 1, from far out.
 
-    What is open there shrinks at every step, as all terms are positive.
+    The enclosure shrinks at every step, since all terms are positive.
     """
     import flint
 

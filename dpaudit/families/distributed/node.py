@@ -12,7 +12,7 @@ from dpaudit.nodes.core import Leaf, labelled
 from dpaudit.nodes.records import Counts
 
 LARGEST_VARIANCE = 10**4
-# Of vectors: the curvature of Skellam noise is found number by number up to its variance.
+# The largest variance for vectors: the curvature of Skellam noise takes one step a unit of it.
 LARGEST_OF_VECTORS = {"DistributedGaussianVector": 10**9, "DistributedSkellamVector": 10**6}
 
 

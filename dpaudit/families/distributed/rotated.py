@@ -125,7 +125,10 @@ class RotatedTotals:
         return np.asarray(self.rounded(scaled).sum(axis=1))
 
     def rounded(self, scaled: Array) -> Array:
-        """Of (trials, n, d): the first try within ``squares``."""
+        """Each record's first rounding of squared norm at most ``squares``; otherwise truncated.
+
+        ``scaled`` and the result: (trials, n, d).
+        """
         tries = np.floor(scaled[:, None] + self.dither)
         held = (tries**2).sum(axis=-1) <= self.squares
         first = np.argmax(held, axis=1)[:, None, :, None]

@@ -22,10 +22,11 @@ it: log p has second differences of at least -1 / w, and is concave.  So a move 
 mu-GDP, mu = sqrt(S / (w - c)), c = (w + 1) / (12 w).  That is below the concentrated bound of
 Kairouz, Liu and Steinke (2021, Theorem 1) and the Renyi bound of Agarwal, Kairouz and Liu (2021,
 Theorem 3.5) but for the term c, and needs no l1-norm.  Sums modulo a number are post-processing.
-From below, without a modulus: a coordinate that moves by the root of S, rounded down, another by
-that of what is left, and so on for at most four; their noise is independent.
-Of Gaussian clients whose sum has a variance V above the table's: add independent normal noise of
-variance t, which tells no more.  With phi_s the normal density of variance s and w = v s / (v + s),
+From below, without a modulus: one coordinate moves by the root of S, rounded down, the next by the
+root of the rest, and so on for at most four; their noise is independent.
+Let the sum of Gaussian clients have a variance V above the table's.  Adding independent normal
+noise of variance t loses information.  With phi_s the normal density of variance s and
+w = v s / (v + s),
 
     sum over k of exp(-k^2 / (2 v)) phi_s(y - k) = C phi_(s + v)(y) theta(y v / (s + v)),
     theta(c) = 1 + 2 sum over m >= 1 of exp(-2 pi^2 m^2 w) cos(2 pi m c),

@@ -24,7 +24,7 @@ PRECISION = 420
 
 
 def _gaussian_transform(node: Any, modulus: int) -> list[Any]:
-    """Of one client's noise, to the power of the clients that are left."""
+    """The transform of one client's noise, to the power of the number of remaining clients."""
     import flint
 
     v = enclose(node.variance)

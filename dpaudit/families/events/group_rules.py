@@ -70,7 +70,7 @@ STRUCTURE = (*JOINED, Group)
 SHIFTED = (Gaussian, Laplace, CorrelatedGaussian, IndividualGaussian)
 # Noise of whole numbers is log-concave: the pair of the group's largest move dominates.
 MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkellam)
-# Of other noise than Gaussian, sampled: a branch for each number of the group that is drawn.
+# The largest sampled group for noise other than Gaussian: there is one branch a number of members.
 MOST_TOLD = 64
 
 

@@ -271,7 +271,7 @@ def _tossed(q: Any, base: Pair, k: Any) -> Pair:
 
 
 def _chances(q: Any, k: Any) -> list[Any]:
-    """Of J = 0, .., k."""
+    """The binomial chances that J = 0, .., k members are drawn."""
     if k > MOST_MEMBERS:
         raise Unsupported(f"a group of {k} in samples, how many of whom came is told")
     chances = [(1 - q) ** int(k)]

@@ -57,7 +57,7 @@ def event_slack(node: EventSlack, base: Losses) -> Losses:
 
 
 def no_finite_bound(node: ProposeTestRelease, test: Any, release: Any) -> Number:
-    """What passes by chance may tell all."""
+    """Infinite: a test that passes by chance may be followed by an unbounded loss."""
     return infinity()
 
 

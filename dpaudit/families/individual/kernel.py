@@ -48,7 +48,7 @@ class Budgeted:
         return np.asarray(np.einsum("n,tnd->td", weights, rows)) + self.own.plus
 
     def left(self, records: Records) -> Array:
-        """What each record has left before this round, in squared radii: (1 or trials, n)."""
+        """Each record's remaining budget before this round, in squared radii: (1 or trials, n)."""
         chain = [*self.before, self]
         start = next(
             (k for k in range(len(chain) - 1, 0, -1) if chain[k]._known(records) is not None), 0
@@ -78,7 +78,7 @@ class Budgeted:
         lengths = np.linalg.norm(rows, axis=-1) / safe
         allowed = np.sqrt(left)
         share = np.where(lengths > allowed, allowed / np.maximum(lengths, 1e-300), 1.0)
-        # What is no number costs all that is left: a NaN would never be cut again.
+        # A NaN costs the whole rest of the budget; otherwise the record would never be cut again.
         paid = np.square(lengths)
         return rows * share[..., None], np.where(paid < left, paid, left)
 

@@ -148,7 +148,7 @@ class SampledLastIterateKernel(LastIterateKernel):
         return float(ndtri(float(enclose(self.leaf.rate).mid())))
 
     def coins(self, path: Path) -> Array | None:
-        """Of each step the last record's mark, and the scaled sum of all others', (trials, ..).
+        """The last record's mark in each step, and the scaled sum of all others', (trials, ..).
 
         A mark that does not say who is in the batch counts as a far one.
         """

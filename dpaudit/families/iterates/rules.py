@@ -308,7 +308,7 @@ def _full(node: SampledLastIterate) -> LastIterate:
 
 
 def _choice(node: SampledLastIterate) -> Mapping[str, Any]:
-    """What was chosen, from above and from below."""
+    """The choices for the upper and for the lower bound."""
     if node.rate == 1:
         return {}
     last, parts = choice(node)

@@ -52,9 +52,9 @@ def _fallen(c: Any, steps: Any) -> Any:
 
 
 def _cyclic(node: Any) -> Any:
-    """mu z of whole passes in one order: the last move, and what is met before it.
+    """mu z of whole passes in one order: the last move, and the distance before it.
 
-    Whatever number of passes is taken, from two points of the set, this is a bound.
+    It bounds any number of passes, from any two points of the set.
     """
     c, d, size = node.contraction, node.diameter, int(node.batches)
     before = int(node.steps) // size - 1
@@ -136,9 +136,10 @@ GRAINS, MOST_COINS = 64, 4_096
 
 
 def _sampled(node: Any, witness: Row) -> Losses:
-    """Whatever steps and parts of the noise a witness names: a bound by shifts and coins.
+    """A bound by shifts and coins, for the steps and parts of the noise that a witness names.
 
-    No steps named: all, without a shift.  No parts named: the coins told, of full batches.
+    Without steps: all of them, and no shift.  Without parts: full batches, conditioned on the
+    coins.
     """
     z, c = node.noise_multiplier, node.contraction
     top: Pair

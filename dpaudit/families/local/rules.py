@@ -41,12 +41,12 @@ alone is Tallied(epsilon, m / w, population - 1): in randomised response between
 many are 1.  It is not the worst of all data sets: of three records at epsilon 0 one of each value
 is worse, as the counts of the others are then 1 with probability p^2 + q^2, and no count of two
 that hold the same has more than max(p^2, 2 p q), p = 1 - q the chance of an own value.
-Of two values nobody holds a third one: the others hold either, any number of them the one, and the
-ones are counted.  Polled is the worst of these numbers; in several polls each may be another one,
-and the largest profile is that of a pair, which dominates them all (Zhu, Dong, Wang 2022).
+With two values there is no third one: any number of the others hold the first value, and the
+reports of 1 are counted.  Polled is the worst of these numbers.  In several polls the number may
+differ; the largest profile is that of a pair, which dominates them all (Zhu, Dong, Wang 2022).
 Noise on a number that is 0 or d, and 0 for all others: how many reports are at least c is Tallied.
-Of Laplace noise with e^(-epsilon u / d) / 2 above u, c is d or 3 d / 4, which is near the best of
-all up to an epsilon of 4; of discrete noise, with a^k / (1 + a) from k >= 1 on, a = e^(-1 / scale),
+With Laplace noise, e^(-epsilon u / d) / 2 above u, c is d or 3 d / 4, which is near the best of
+all up to an epsilon of 4; with discrete noise, a^k / (1 + a) from k >= 1 on, a = e^(-1 / scale),
 and 1 - a^(1 - k) / (1 + a) from k <= 0 on, c is d or 3 d / 4 rounded up.
 Gaussian noise: all others hold 0, the record 0 or, in every release of its report, a full move in
 one direction.  Where all hold 0 the reports are independent of the same law N(0, z^2), so that
@@ -127,7 +127,7 @@ def subset_response_at_zero(node: SubsetResponse) -> tuple[Number, Number]:
 
 @PROFILE.rule(SubsetResponse, "subset_response_pair", cite=SETS)
 def subset_response_pair(node: SubsetResponse) -> Losses:
-    """Of one set alone, of the other alone, and the rest."""
+    """Atoms: reports in the first set alone, in the second alone, and the rest."""
     rare, told = rare_and_told(node)
     likely = rare * exp(node.epsilon)
     rest = ((1 - told, 1 - told),) if told != 1 else ()
@@ -208,7 +208,7 @@ def shuffled_as_seen(node: Shuffled, value: Number) -> Number:
 
 @PROFILE.rule(Shuffled, "shuffled_profile", cite=CLONES, adjacency=REPLACED)
 def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
-    """What hides the report; the child's own pairs where it is of no kind known here."""
+    """The pair of the report among the others; the child's own pairs for other kinds of reports."""
     child, others = node.child, node.population - 1
     as_sets = _as_sets(child)
     if as_sets is not None:
@@ -276,7 +276,7 @@ def _as_sets(child: Node) -> SubsetResponse | None:
 
 
 def _largest_loss(child: Node) -> Number | None:
-    """Of noise on a number, and of an opaque pure mechanism."""
+    """The largest loss of noise on a number, or of an opaque pure mechanism; else None."""
     if isinstance(child, PureDP):
         return child.epsilon
     if isinstance(child, Laplace):

@@ -101,7 +101,7 @@ def _blanket(level: Any, share: Any, overlap: Any, others: Any) -> Pair:
 
 
 def _shuffled(node: Any, base: Losses) -> Losses:
-    """What the counts of the two parts tell among the other reports."""
+    """The pair of the counts of the two parts, among the other reports."""
     child, others = node.child, node.population - 1
     kind = type(child).__name__
     sets = None
@@ -115,7 +115,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
         if sets[2] == 0:
             tallied = Tallied(child.epsilon, rare, others)
             if kind == "RandomizedResponse":
-                # Whoever holds neither value is nobody: their number is all that is open.
+                # Nobody holds a third value; only how many hold the first is unknown.
                 upper = Polled(child.epsilon, ONE, 2 * rare, others)
             return Losses((upper,), (upper,), (tallied,), (tallied.swapped,))
         below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
@@ -142,7 +142,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
 def _moved_among_equals(
     child: Any, base: Losses, population: Any
 ) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-    """Of normal noise: all reports around 0, against all but one, whose place is uniform."""
+    """Normal noise: all reports around 0, against all but one, whose place is uniform."""
     if {type(part).__name__ for part in postorder(child)} - {"Gaussian", "Compose", "Repeat"}:
         return (), ()
     pairs = tuple(Allocated(canonical(1 / mu), population) for mu in moves(base.remove))

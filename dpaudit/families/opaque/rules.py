@@ -30,7 +30,7 @@ RENYI_CURVE = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
 
 @PURE.rule(PureDP, "opaque", cite=DECLARED)
 def puredp_pure(node: PureDP) -> Number:
-    """What somebody else proved."""
+    """The guarantee that the node's source proves."""
     return node.epsilon
 
 
@@ -48,7 +48,7 @@ PURE.absent(
 
 @APPROX.rule(ApproxDP, "opaque", cite=DECLARED)
 def approxdp_approximate(node: ApproxDP) -> Pair:
-    """What somebody else proved."""
+    """The guarantee that the node's source proves."""
     return node.epsilon, node.delta
 
 
@@ -76,7 +76,7 @@ def puredp_gaussian_dp(node: PureDP) -> Number:
 
 @GAUSSIAN.rule(GDP, "opaque", cite=DECLARED)
 def gdp_gaussian_dp(node: GDP) -> Number:
-    """What somebody else proved."""
+    """The guarantee that the node's source proves."""
     return node.mu
 
 
@@ -104,7 +104,7 @@ def gdp_concentrated(node: GDP) -> Number:
 
 @CONCENTRATED.rule(ZCDP, "opaque", cite=DECLARED)
 def zcdp_concentrated(node: ZCDP) -> Number:
-    """What somebody else proved."""
+    """The guarantee that the node's source proves."""
     return node.rho
 
 
@@ -132,7 +132,7 @@ def gdp_renyi(node: GDP) -> Number:
 
 @RENYI.rule(RenyiCurve, "opaque_curve", cite=DECLARED)
 def renyicurve_renyi(node: RenyiCurve) -> Number:
-    """What somebody else proved."""
+    """The guarantee that the node's source proves."""
     return node.curve
 
 

@@ -12,7 +12,7 @@ from dpaudit.nodes.core import Assumption, Node, Status
 from dpaudit.nodes.records import Counts, Sees
 from dpaudit.scope import shown
 
-# What a record that is not drawn adds to queries that are declared so.
+# The contribution of a record that is not drawn, where a declaration states it.
 ZERO = "zero"
 ADDS_ZERO = Assumption(
     "undrawn_records",

@@ -118,9 +118,9 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
 def _allocated(node: Any, base: Losses) -> Losses:
     """Normal moves of length 1/z, one in a uniform slot; else no further apart than the child.
 
-    Whatever direction a release takes, and however long, its likelihood ratio is that of a shorter
-    move along one axis of t; adaptive directions change no law.  Releases of one slot that all have
-    normal noise are one: squares of moves over noise add, whatever is chosen in between.
+    The likelihood ratio of a release depends on the length of its move alone, so every move can be
+    taken along one axis of t; adaptive directions change no law.  Releases of one slot that all
+    have normal noise are one: squares of moves over noise add, for any adaptive choice.
     Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
     """
     if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:

@@ -41,10 +41,11 @@ def interchangeable(child: Any) -> bool:
 
 
 def drawn_as_reached(child: Any) -> bool:
-    """Whether, without the record, a batch runs as the second of the two runs that are reached.
+    """Whether a batch without the record has the second of the two laws of the attained pair.
 
-    Of shuffled answers, others hold what the record is replaced by where there are two, or noise on
-    numbers; else they hold a third one.  So they do where an absent record adds zero.
+    It has for shuffled answers of two values, or with noise on numbers: the others hold the value
+    that replaces the record.  It has not where the others hold a third value, nor where an absent
+    record adds zero.
     """
     for part in postorder(child):
         if getattr(part, "undrawn", None) is not None:

@@ -15,12 +15,12 @@ from dpaudit.kernels.base import Generator, kernel
 from dpaudit.kernels.posterior import Asked, Integers, Law
 from dpaudit.kernels.query import Array
 
-# Of a law's quantiles: what is left of either end.
+# The mass of either end at which quantiles of a law are not compared.
 END = 1e-12
 
 
 def query_law(levels: Array, masses: Array) -> Array:
-    """What a random query gives, (1, 1 + 2 J): J, its levels and their probabilities."""
+    """The value of a random query, (1, 1 + 2 J): J, its levels and their probabilities."""
     return np.concatenate([[len(levels)], levels, masses])[None]
 
 
@@ -62,7 +62,7 @@ class RandomQueryKernel(AboveThresholdKernel):
         super().advance(self._mean(values), scale)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
-        """Of two laws: how far their quantiles are apart, all but the last 1e-12 at either end."""
+        """The largest distance of two laws' quantiles, without the last 1e-12 at either end."""
         if values.shape[1] == 1:
             return super().apart(values, others, stated)
         # The largest distance of quantiles of the same order.

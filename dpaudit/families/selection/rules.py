@@ -166,17 +166,17 @@ def largest_losses(
 
     @CONCENTRATED.rule(kind, f"{name}_divergence", cite=PURE_ZCDP)
     def divergence(node: Node) -> Number:
-        """Of a pure guarantee."""
+        """The zCDP of a pure guarantee."""
         return pure_zcdp(loss(node))
 
     @RENYI.rule(kind, f"{name}_curve", cite=PURE_CURVE, witness=lambda node: _plainer(loss(node)))
     def curve(node: Node) -> Number:
-        """Of a pure guarantee."""
+        """The Renyi curve of a pure guarantee."""
         return pure_curve(loss(node))
 
     @GAUSSIAN.rule(kind, f"{name}_corner", cite=PURE_CORNER)
     def corner_of_loss(node: Node) -> Number:
-        """Of a pure guarantee."""
+        """The Gaussian DP of a pure guarantee."""
         return corner(loss(node))
 
 
@@ -256,7 +256,7 @@ def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, N
     witness=_plainer_range,
 )
 def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
-    """Of its bounded range; reached at order 1 by two candidates."""
+    """The zCDP of a bounded range; attained at order 1 by two candidates."""
     return tight_zcdp(width_of(node))
 
 
@@ -275,7 +275,7 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     witness=_plainer_range,
 )
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
-    """Of its bounded range."""
+    """The Renyi curve of a bounded range."""
     return range_curve(width_of(node))
 
 
@@ -298,7 +298,7 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     IntegerExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn
 )
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
-    """Of its bounded range."""
+    """The pairs of a bounded range."""
     return range_losses(width_of(node))
 
 

@@ -133,7 +133,7 @@ class AboveThresholdKernel(Kernel):
         return self._known[1:]
 
     def _seen(self, values: Array) -> Array:
-        """What tells one query of all trials from another."""
+        """The values by which two queries of all trials are distinguished."""
         return values
 
     def _found(self, values: Array, scale: Array) -> tuple[Array, Array]:
@@ -146,7 +146,7 @@ class AboveThresholdKernel(Kernel):
         return log_no, log_yes
 
     def _query(self, values: Array, scale: Array, alive: Integers) -> Asked:
-        """What the trials that go on are asked, by the rows of their pasts."""
+        """The queries to the trials that go on, by the rows of their pasts."""
         queries = values[alive, 0] / scale[alive]
         self._share_rows(alive, queries)
         return Numbers(_first(self._row[alive], queries))
@@ -162,7 +162,7 @@ class AboveThresholdKernel(Kernel):
 
 
 def _first(rows: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """What the trials of every row have in common, (rows,)."""
+    """The common value of the trials of each row, (rows,)."""
     return np.asarray(values[np.unique(rows, return_index=True)[1]])
 
 

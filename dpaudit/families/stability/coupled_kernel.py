@@ -30,7 +30,7 @@ ROOM = 1 + 1e-9
 
 
 def packed(probabilities: Array, points: Array) -> Array:
-    """What the kernel takes: (trials, 1 + C + C d), the number C, probabilities, points.
+    """The kernel's input, (trials, 1 + C + C d): the number C, probabilities, points.
 
     probabilities: (trials, C), of each point to be an inlier; points: (trials, C, d).
     """

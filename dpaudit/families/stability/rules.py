@@ -27,7 +27,7 @@ COUPLING = Source(
 )
 SCORES = 2_000
 FLIPS = 20_000
-# What a binomial's rounding may add: masses are moved up to multiples of it.
+# Tails of a binomial are rounded up to multiples of it.
 GRAIN = Fraction(1, 10**40)
 ZERO, ONE = Fraction(0), Fraction(1)
 

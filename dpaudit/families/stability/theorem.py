@@ -14,7 +14,7 @@ from dpaudit.pairs import Atoms, Branched, Losses, Normal, Pair, Scored, Thresho
 
 REPLACE_ONE = frozenset({"replace_one"})
 ZERO, ONE = Fraction(0), Fraction(1)
-# What a verification lets a certificate ask for.
+# The most scores, flips and places that a certificate may ask a verifier to compute with.
 MOST_SCORES, MOST_FLIPS, MOST_PLACES = 2_000, 20_000, 1_000
 
 

@@ -179,7 +179,7 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         return np.where(there, values, 0.0), there.astype(np.float64)
 
     def _shown(self, places: Whole, values: Array) -> Array:
-        """What is released where these were chosen."""
+        """The release for these chosen places."""
         return one_hot(places, values.shape[-1])
 
     def _chances(self, values: Array, scale: Array) -> Array:
@@ -288,7 +288,7 @@ def _are_runs(scores: Array, sizes: Array) -> bool:
 
 
 def _picked(rows: Array, places: Whole) -> Array:
-    """Of each row, or of the one that stands for all, the number at a place; (trials,)."""
+    """The number at a place of each row, or of the one row for all trials; (trials,)."""
     return np.asarray(rows[np.arange(len(places)) % len(rows), places])
 
 

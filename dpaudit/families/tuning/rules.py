@@ -4,7 +4,7 @@ With Q the law of one run, ordered by its score, the outcome has density f'(q) d
 f the generating function of K; f' of the truncated negative binomial law is proportional to
 (1 - (1 - gamma) q)^-(shape + 1).
 
-Of a Poisson number of mean m, f'(q) = m exp(m (q - 1)), and q' of the other run has
+For a Poisson number of mean m, f'(q) = m exp(m (q - 1)), and q' of the other run has
 1 - q' <= e^h (1 - q) + d, d the child's delta at h.  With e^h = a / (a - 1),
 a (q - 1) - (a - 1) (q' - 1) <= (a - 1) d, so that at order a
     sum A^a A'^(1 - a) <= exp(-m) + m exp((a - 1) (r(a) + m d)),

@@ -11,9 +11,19 @@ PARTS = {"dpaudit": "library", "mechanisms": "catalogue", "experiments": "resear
 MOST_WORDS = 30
 # Lines of comments and docstrings that open with a clause in the place of a subject.
 CLAUSE = re.compile(r'^\s*(?:#|""")? ?(?:Of|What|Whoever|Whatever) ', re.MULTILINE)
-# Packages without one such line; the others had 380 when this was counted, and may not gain any.
-PLAIN = {"accountant", "curator", "exact", "grids", "kernels", "measures", "nodes", "pairs"}
-MOST_CLAUSES = 380
+# Packages without one such line; the others had 316 when this was counted, and may not gain any.
+PLAIN = {
+    "accountant",
+    "curator",
+    "exact",
+    "families",
+    "grids",
+    "kernels",
+    "measures",
+    "nodes",
+    "pairs",
+}
+MOST_CLAUSES = 316
 
 
 def test_every_part_has_a_page_and_its_tests_a_folder(checkout: Path) -> None:
