@@ -51,13 +51,13 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, FINER, SEVERAL = 60, 4, 8
-# Of few rounds of little noise: what a grid is asked for at least.
+# The largest width that a grid is asked for, relative, for few rounds of little noise.
 FINE = 2e-6
 # A rate of sampled noise.
 SELDOM = Fraction(1, 500)
 # Transforms that fall by themselves are as fast for ends that are so many times nearer.
 FOR_LITTLE = 100
-# Of widths that are tried in turn where an answer is no narrower than asked.
+# The ratio of the widths that are tried in turn, where the width that was asked is not reached.
 WIDER = 10
 # Relative: ends as near as this are nearer than any grid of a few thousand nodes.
 OUT_OF_GRIDS = Fraction(1, 10**7)
@@ -68,7 +68,7 @@ OUT_OF_GRIDS = Fraction(1, 10**7)
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
 NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
-# Of so many factors some are asked about alone.
+# The most factors of a product that are also bounded one by one.
 FEW_FACTORS = 8
 
 
@@ -85,7 +85,7 @@ def epsilon_interval(
     if _is_narrow(found, width):
         return found
     if width < WIDTH:
-        # What a narrow width is not reached by is no nearer than a wider one that was.
+        # If the narrow width was not reached, the answer found at the wider one may be better.
         found = narrowest(found, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near))
         if _is_narrow(found, width):
             return found
@@ -212,8 +212,8 @@ def _is_narrow(found: Interval, width: float) -> bool:
 def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
     """With a lower end of some factors alone, where that is larger.
 
-    Whoever sees a product may leave factors out (post-processing): no delta of the product is below
-    that of some of its factors.  Asked are those that have a bound of their own, and all where
+    An observer may ignore factors (post-processing), so no delta of the product is below that of
+    some of its factors.  The factors with a bound of their own are asked, and all of them if
     nothing is known of the product.
     """
     factors = pair.factors
@@ -234,7 +234,7 @@ def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
 def _above_fewer(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
     """With the lower end of as many rounds as are played, where there are a few more.
 
-    Whoever sees them all may leave the last ones out (post-processing).
+    An observer may ignore the last rounds (post-processing).
     """
     (factor, times), *others = parts_of(pair)
     record = factor.replacement

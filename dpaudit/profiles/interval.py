@@ -32,7 +32,7 @@ class Interval:
 
 
 def narrowest(one: Interval, other: Interval) -> Interval:
-    """What two intervals of the same number say together."""
+    """The intersection of two intervals of the same number."""
     above = one if is_infinite(other.upper) or one.upper <= other.upper else other
     below = one if one.lower >= other.lower else other
     return Interval(

@@ -41,7 +41,7 @@ Ball = Any
 # Fewer are the grid's alone; more are computed with as so many, from above.
 FEWEST, MOST = 2**20, 2**50
 BITS, SMALLEST_LOG = 200, -700.0
-# Of delta: what windows leave out, and room for roundings.
+# Parts of delta: the mass that windows leave out, and the margin for rounding.
 LEFT, ROOM = Fraction(1, 10**7), Fraction(1, 10**9)
 WIDEST, SMALLEST = Fraction(1, 10**40), Fraction(1, 10**300)
 

@@ -38,7 +38,8 @@ MOST_OTHERS, LARGEST_LOSS = 20_000, 30.0
 DEVIATIONS, MORE, BLOCK = 9.0, 40, 128
 # Covers what a bound's own roundings are.
 TRANSFORM, OUTWARD = 32.0, 1 + 1e-12
-# Of the k that are looked at first: at either end, and between; how near to a root ends are.
+# The numbers of k that are tried first, at either end and between; attempts; and the relative
+# distance of bounds from a root.
 ENDS, BETWEEN, ATTEMPTS, NEAR = 40, 8, 6, 1e-7
 SMALLEST = 1e-11
 
@@ -62,7 +63,7 @@ class Poll:
 
     @cached_property
     def _relative(self) -> float:
-        """Of a binomial mass: three logarithms of up to the largest, and two products."""
+        """The relative error of a binomial mass: three logarithms, of the largest, two products."""
         return 16 * UNIT * (float(self._logs[-1]) + self.others * (self.epsilon + 1) + 4)
 
     def _binomial(self, trials: Indices, chance: float, rest: float) -> tuple[Floats, Floats]:
@@ -103,7 +104,7 @@ class Poll:
     def bounds(self, x: float, ks: Indices) -> tuple[Floats, Floats]:
         """delta_k from below and from above."""
         p, q = self.chances
-        # Of epsilon, whose rounding moves q by as much of it; beside x q, no more than p matters.
+        # Rounding epsilon changes q by a relative error of as much: ``gain`` errs by a part of p + x q.
         slack = 16 * UNIT * (1 + self.epsilon) * (p + x * q)
         gain = p - x * q
         if gain <= slack:

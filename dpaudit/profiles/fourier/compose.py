@@ -27,7 +27,7 @@ The errors, all outward:
   :mod:`dpaudit.profiles.fourier.spectrum`, by FFT within E_f = FFT_FACTOR u log2(N) sqrt(N)
   ||p~_f||_2 (u = 2^-53), hence
       |Phi^ - Phi| <= |Phi^| expm1(sum_f T_f (E_f / |phi_f| + 16 u)), times |G(j)|, 2/N, summed.
-  Of the FFT: N has factors 2, 3 and 5 only, so that it is stages of twiddles and r-point
+  The FFT: N has factors 2, 3 and 5 only, so that it is stages of twiddles and r-point
   transforms, r in 2, 3, 4, 5.  An output of such a transform is a sum of r products, of at most
   r + 6 operations each (twiddle included), and is within (r + 6) u sum |a_j| <= (r + 6) u sqrt(r)
   ||a||_2; its r outputs together within (r + 6) sqrt(r) u times their own norm sqrt(r) ||a||_2.
@@ -110,7 +110,7 @@ class Composition:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """What every epsilon shares."""
+        """The part of the sum that does not depend on epsilon."""
         h, window = self.stack.width, self.window
         j, period = np.arange(len(self.transform)), window.period
         angle = 2 * math.pi / period

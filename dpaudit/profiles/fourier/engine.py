@@ -229,7 +229,7 @@ def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
 def _not_rising(parts: Parts, found: Interval, epsilon: Fraction, width: float) -> Interval:
     """With the upper end at the power of 2 next below: delta does not rise with epsilon.
 
-    What a grid cuts off may be all that an upper end says, and depends on the grid.
+    The mass that a grid cuts off depends on the grid, and may be most of an upper bound.
     """
     nearest = Fraction(2) ** (math.frexp(float(epsilon))[1] - 1)
     nearest = nearest / 2 if nearest >= epsilon else nearest

@@ -42,7 +42,7 @@ from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
-# Of a few more rounds the most that are played are known from below.
+# The most rounds that are solved; up to FEW_MORE times as many have their lower bound.
 MOST_ROUNDS, FEW_MORE = 10_000, 1.2
 # From below three triangles may be chosen.
 CHOICES = (-1.0, 0.0, 1.0)
@@ -57,7 +57,7 @@ SPLICES, TOO_MUCH = 4, 1e-9
 # One solution answers down to each of these deltas; what one round leaves out of them.
 FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
 LEFT_OUT, BEYOND, MOST_EXPONENT, COARSE, ABOVE = 1e-6, 1.08, 300.0, 1_000, 0.35
-# What is asked of numbers in floats.
+# The ranges of mu and of the rate in which the errors of 64-bit floats are bounded.
 SMALLEST_MU, LARGEST_MU, SMALLEST_RATE, LARGEST_RATE = 1 / 64, 6.0, 1e-7, 0.75
 # Room for a checker with roundings of its own: relative to 1 + epsilon, to delta, and times errors.
 MARGIN, DELTAS, ERRORS = 2e-5, 2e-4, 3
@@ -188,7 +188,7 @@ def splices(rounds: Rounds, angles: Sequence[float]) -> list[Move]:
 def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     """A tilt, and an epsilon, at which delta of so many rounds is about that of the floor.
 
-    Of one splice for all rounds, by Chernoff's bound; these choose a grid, and prove nothing.
+    They come from one splice for all rounds, by Chernoff's bound; they choose a grid only.
     """
     mu, rate = float(record.mu), float(record.rate)
     tail = LEFT_OUT * FLOORS[floor] / times
@@ -244,7 +244,7 @@ def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
     last = (masses.shape[1] - 1) // 2
     losses = np.arange(-last, nodes + 1) * size.step
     sign = 1 if upper else -1
-    # What moves lack, and roundings of exponentials, which are relative.
+    # The mass that moves lack, and the relative rounding of exponentials.
     rounding = UNIT * (8 * tilt * float(losses[-1] - losses[0]) + 64)
     lacks = np.array([[1 + sign * (ERRORS * move.lack + rounding)] for move in moves])
     rests = np.array([[ERRORS * move.rest] for move in moves]) if upper else 0.0

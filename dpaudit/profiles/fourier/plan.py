@@ -21,9 +21,9 @@ LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
 # exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.
 ROOM = 30.0
 # A tilt far below the best costs digits: delta's sum should stay above exp(-LEAST) of its terms.
-# What roundings of each round come to, as a part of the width, must be seen beside it.
+# SHARES: tilts that are tried; ROUNDING: the rounding error of each round, against the width.
 LEAST, SHARES, ROUNDING = 18.5, 20, 1e-14
-# Of delta in absolute terms: exp(-ABSOLUTE) is left out, exp(STEEP) is a tilt's cost.
+# For delta in absolute terms: exp(-ABSOLUTE) is left out, exp(STEEP) is a tilt's cost.
 ABSOLUTE, STEEP = 26.0, 5.0
 # A window shorter by e is worth so much of delta's size.
 # Few rounds lose fewer digits.
@@ -44,7 +44,7 @@ Window = tuple[float, float, tuple[float, float]]
 
 
 class Tabulated(Protocol):
-    """What a plan asks of a product."""
+    """The functions of a product that a plan needs."""
 
     def outline(self, tilts: Reals) -> Reals:
         """About K at many tilts."""
@@ -52,7 +52,7 @@ class Tabulated(Protocol):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """What no loss but a normal one is below, and above."""
+        """The smallest and the largest loss, without the normal factor's."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Tabulated(Protocol):
 
     @property
     def mu(self) -> float:
-        """Of the normal factor, 0 without one."""
+        """mu of the normal factor, 0 without one."""
         ...
 
 
@@ -149,8 +149,8 @@ class Table:
     def for_epsilon(self, epsilon: float, width: float) -> Plan | None:
         """A plan for delta at epsilon, ``width`` relative to delta.
 
-        Of the width of an epsilon that this allows, :meth:`_plan` takes the part that epsilon has;
-        near 0 that is the part of the least epsilon that a tilt tells from 0.
+        :meth:`_plan` takes this width relative to epsilon; near 0, relative to the least epsilon
+        that a tilt distinguishes from 0.
         """
         exponents = self._upper - self.tilts[self._positive] * epsilon
         best = int(np.argmin(exponents))

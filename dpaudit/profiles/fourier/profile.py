@@ -18,7 +18,8 @@ COARSE = 1e-2
 # Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
 # its digits that delta may have less than what was cut.
 FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR = 4, 7, 1e20, 0.75
-# What is cut, and finite losses, may be this part of what is at an infinite one; a tilt there.
+# TOLD: delta of the finite losses and the cut mass do not matter below this part of the mass at an
+# infinite loss; STEEP: the largest tilt there.
 TOLD, STEEP = 1e-9, 16.0
 TILT_RATIO = 0.2
 # By how many such ratios less is tried, and errors that are this part of a bound are small.
@@ -139,10 +140,9 @@ def on_grid(parts: Parts, step: float, delta: float) -> Profile:
 def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
     """The order of magnitude of delta at epsilon, and the tilt there, from a coarse grid.
 
-    What is cut is lowered until it is below what is found.  A grid that would cut less than its
-    pairs are known to is a far looser one: where delta is thus far above what was cut,
-    cuts in between are tried, and the least bound of all that were met, what is cut included, says
-    where delta is.
+    The cut mass is lowered until it is below the delta that is found.  A grid that cuts less than
+    its pairs allow is a far looser one: if delta is then far above the cut mass, cuts in between
+    are tried.  The least bound of all grids, cut mass included, says where delta is.
     """
     guess, tilt = GUESS, 1.0
     known: list[tuple[float, float, float]] = []

@@ -54,7 +54,7 @@ class Rare:
 
     @cached_property
     def turns(self) -> tuple[Turns, Turns]:
-        """Of the losses of means and of ends."""
+        """The turns of the losses of means, and of those of ends."""
         w = self.series.sums.angles
         return Turns.of(self.means, w), Turns.of(self.ends, w)
 
@@ -86,7 +86,7 @@ class Turns:
         return Turns(fine, coarse)
 
     def part(self, kept: NDArray[np.bool_]) -> Turns:
-        """Of some losses."""
+        """The turns of the losses in a mask."""
         return Turns(self.fine[kept], self.coarse[kept])
 
     def sums(self, terms: Complexes) -> Complexes:
@@ -120,7 +120,7 @@ def rare(product: Product, series: Series) -> Rare:
     ends = mixed_losses(mu * x - mu * mu / 2, rate)
     means = np.log1p(rate * (moved / q - 1))
     means = np.clip(means, ends[:-1], ends[1:])
-    # Of the mean of u between its ends, as shares of their distance.
+    # The place of the mean of u between its ends, as a share of their distance.
     share = np.expm1(ends[1:] - means) / np.expm1(ends[1:] - ends[:-1])
     share = np.clip(share, 0.0, 1.0)
     weights = np.zeros(CELLS + 1)

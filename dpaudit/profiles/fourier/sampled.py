@@ -83,7 +83,7 @@ class OutOfReach(Exception):
 class SampledNormal:
     """Mixed(Normal(mu), rate), or that swapped (``added``), ``times`` times.
 
-    Of outcomes x <= ``cap`` alone, where that is finite: part of both distributions.
+    A finite ``cap`` keeps the outcomes x <= ``cap`` of both distributions alone.
     """
 
     mu: float
@@ -159,7 +159,7 @@ def _outlined(mu: float, rate: float, cap: float, powers: bytes) -> Reals:
     found += math.log(step / math.sqrt(2 * math.pi))
     if not math.isinf(cap):
         return found
-    # What lies beyond the points, where R is about q exp(z).
+    # The mass beyond the points, where R is about q exp(z).
     far = p * math.log(rate) + p * (p - 1) * mu**2 / 2
     return np.where(p * mu > x[-1] - 10, np.logaddexp(found, far), found)
 

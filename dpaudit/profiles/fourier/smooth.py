@@ -70,7 +70,7 @@ from dpaudit.profiles.fourier.whole import MOST_OUTCOMES, SampledDiscrete
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.
 MANY, BLOCK = 8, 64
-# Of sampled factors, each with a rule of its own.
+# The most kinds of sampled factors: each has an integration rule of its own.
 MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
 MOST_FACTORS = 10**10
@@ -78,11 +78,11 @@ CHUNK = 2**21
 LARGEST_REACH = 1e5
 # A checker integrates at twice as many.
 MOST_SAMPLED = 40_000
-# What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
+# The most points times frequencies of a smoothed sampled factor that a checker integrates.
 MOST_CHECKED = 10**9
 EDGES, MOST_EDGES = 1.05, 900
 MOST_SMOOTHING = 50.0
-# Of distances that decay is bounded by, where there are many kinds of factors.
+# The ratio of the distances at which decay is bounded, if there are many kinds of factors.
 COARSER = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
 CHEAP, STRIDE = 3000, 20
@@ -114,7 +114,7 @@ class Product:
 
     @property
     def roundings(self) -> tuple[Reals, Reals]:
-        """Of the same, units of a sum of masses and of a loss."""
+        """The rounding of a sum of masses and of a loss, for each factor, in units of rounding."""
         plain = len(self.epsilons) + len(self.atoms)
         own = [factor.roundings for factor in self.discrete]
         # Each outcome above a few may cost a rounding of the whole sum.
@@ -237,8 +237,8 @@ def smooth_product(parts: Parts) -> Product | None:
     discrete = [whole for pair, times in parts if (whole := _discrete(pair, times)) is not None]
     several = len(laplaces) + len(atoms) + len(discrete)
     known = len(normals) + len(sampled) + several == len(parts)
-    # Of many kinds whose transforms do not fall, or only slowly, a smoothing does; sampled ones of
-    # one kind have losses of many kinds.
+    # The transforms of many kinds of factors do not fall, or only slowly; smoothing makes them
+    # fall.  Sampled factors of one kind have losses of many kinds.
     drawn = len(sampled) + len(discrete) + sum(pair.noise is not pair for pair, _ in parts)
     smooth = len(normals) or drawn or several >= MANY
     if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
@@ -331,7 +331,7 @@ class Series:
 
     @cached_property
     def sums(self) -> Sums:
-        """What every epsilon shares."""
+        """The part of the sum that does not depend on epsilon."""
         return _sums(self)
 
     def at(self, epsilon: float) -> Ends:
@@ -455,10 +455,10 @@ def series(product: Product, plan: Plan, *, plain: bool = False) -> Series | Non
         found = _own(product, plan)
         if found is None and not plain:
             mu = math.hypot(product.mu, plan.sigma) * (1 + 4 * UNIT)
-            # Of the difference, rounded up.
+            # mu of the added normal pair: squares of mu add up.  Rounded up.
             sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)
             smoothed = replace(product, mu=mu)
-            # What it adds could be bounded by nothing that a float holds.
+            # For a larger sigma the bound on the added delta would overflow a float.
             if sigma > MOST_SMOOTHING or not _is_checked(smoothed, plan):
                 return None
             found = _series(smoothed, plan, sigma, _by_normal(mu, plan))

@@ -8,8 +8,8 @@ from dpaudit.profiles.fourier.search import Parts
 
 LARGEST_STEP = 0.125
 SAFETY = 0.75
-# Of a loss with an atom, which is beyond its node by that part of itself and more than masses are
-# moved outward by: then its chord ends on the node.
+# The relative distance by which a loss with an atom lies beyond its node.  It exceeds the outward
+# rounding of masses, so that the atom's chord ends on the node.
 ALIGNMENT, BEYOND, MOST_BEYOND = 2.0**-40, 2.0**-44, 2.0**-10
 LARGEST_ALIGNED = 8.0
 # Relative: losses of which one is a multiple of the other.

@@ -1,4 +1,4 @@
-"""What lets an independent checker confirm one side of a composed profile.
+"""The witness by which an independent checker confirms one side of a composed profile.
 
 form "fourier": with the notation of :mod:`dpaudit.profiles.fourier.compose`, all numbers exact
     floats, step            h, an exact fraction

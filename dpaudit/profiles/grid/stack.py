@@ -161,7 +161,7 @@ class Stack:
 
     @cached_property
     def slack(self) -> float:
-        """What rounding may change in K(t): sums of n terms err by n roundings at most."""
+        """The rounding error of K(t): sums of n terms err by n roundings at most."""
         return self.total * UNIT * (4.0 * float(np.max(self.sizes)) + 2000)
 
     def cumulant(self, tilt: float) -> float:

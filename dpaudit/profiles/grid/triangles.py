@@ -65,19 +65,19 @@ from dpaudit.grids.discrete import Floats
 from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
-# Of trapezoid sums: exp(-EXPONENT), relative to delta up to where that is FARTHEST noises out.
+# The error of trapezoid sums: exp(-EXPONENT), relative to delta up to FARTHEST noises out.
 EXPONENT, FARTHEST = 44.0, 16.0
 BLOCK = 48
-# Of ``ndtr`` down to -40, in roundings (a test pins it to Arb).
+# The error of ``ndtr`` down to -40, in roundings (a test pins it to Arb).
 NDTR_FACTOR = 2048
 # Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
 DENSE, APART = 24, 1 / 32
-# What is nearer to the line 1 - x is on it but for rounding.
+# Values this near to the line 1 - x differ from it by rounding only.
 NEAR = 1e-11
-# Of two ends of a cell, around the share that is right on average.
+# Shares of a cell's two ends that are tried, around the one that is right on average.
 SHARES = np.linspace(-0.12, 0.12, 13)
 
-# Of one order of a triangle's laws, at losses >= 0: delta, its error, and the event's mass under Q.
+# One order of a triangle's laws, at losses >= 0: delta, its error, and the event's mass under Q.
 Order = tuple[Floats, Floats, Floats]
 
 
@@ -103,7 +103,7 @@ def at_place(mu: float, rate: float, place: float, losses: Floats) -> tuple[Orde
 
 
 def _error(size: Floats, growth: float | Floats) -> Floats:
-    """Of a sum of masses of total ``size`` whose Phi has arguments with errors of ``growth``."""
+    """The error of a sum of masses of total ``size``, if Phi's arguments err by ``growth``."""
     found: Floats = (size * (2 * NORMAL_FACTOR + 64 * UNIT + UNIT * growth)) * 1.001
     return found
 
@@ -189,7 +189,7 @@ def _integrals(gram: tuple[float, float, float], rate: float, at: Floats) -> Ord
     size = rate * b + x * under
     # |u| phi(u) <= |u| (1 + |u|) Phi(u) for u < 0; from |u| = 40 on nothing is left.
     far = 2 * (s * (reach + s + 1) + x_square + y_square + float(at[-1]) - math.log(rate) + 1)
-    # Of each mass: of its sum, of the rule and of what lies beyond ``reach``.
+    # The error of each mass: rounding of its sum, the rule, and the part beyond ``reach``.
     off = _error(size, NDTR_FACTOR + 8 * 41 * far / tau + 8 * len(z)) + 8 * math.exp(-exponent) * x
     return value, off, under
 
@@ -255,7 +255,7 @@ class Rounds:
         return self._known[place]
 
     def above(self, first: float, second: float) -> Move:
-        """What dominates from place to place: chords of delta, raised by its error."""
+        """A move that dominates all places between two: chords of delta, raised by its error."""
         return self._chords(self._raised(first, second))
 
     def path(self, first: float, last: float, cells: int, parts: int, lean: float) -> list[Move]:
@@ -308,7 +308,7 @@ class Rounds:
         return Move(self._on_grid(masses), max(lack - 1, 0.0) + self._rounding, rest)
 
     def below(self, place: float) -> Move:
-        """What a triangle dominates: lines that touch delta between the nodes, lowered by errors.
+        """A move that a triangle dominates: lines below delta between nodes, lowered by errors.
 
         Between two nodes every line through values at most theirs there is below delta.
         """
@@ -370,7 +370,7 @@ class Rounds:
 
 
 def _largest_ratio(one: Floats, other: Floats) -> float:
-    """Of numbers above 0 to others, which may be 0."""
+    """The largest ratio of ``one`` to ``other``, over positive ``one``; ``other`` may be 0."""
     with np.errstate(divide="ignore"):
         return float(np.max(np.divide(one, other, out=np.zeros(len(one)), where=one > 0)))
 

@@ -22,6 +22,7 @@ PLAIN = {
     "measures",
     "nodes",
     "pairs",
+    "profiles",
 }
 
 
