@@ -104,7 +104,7 @@ class Poll:
     def bounds(self, x: float, ks: Indices) -> tuple[Floats, Floats]:
         """delta_k from below and from above."""
         p, q = self.chances
-        # Rounding epsilon changes q by a relative error of as much: ``gain`` errs by a part of p + x q.
+        # Rounding epsilon changes q by a relative error of as much; ``gain`` errs by that of both.
         slack = 16 * UNIT * (1 + self.epsilon) * (p + x * q)
         gain = p - x * q
         if gain <= slack:
