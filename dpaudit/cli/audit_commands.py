@@ -70,13 +70,14 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     language: --command PROGRAM D0 D1, http://... D0 D1, or QUERY.sql D0 D1 on two databases.  With
     --data: a membership-inference audit of training, MODULE:FIT, with a function score(model,
     records) in the same module, or a scikit-learn estimator.  With --step MODULE:FUNCTION: a check
-    of one optimiser step, without training.  With --scores IN OUT: an audit of given scores.
+    of one optimiser step, without training.  With --scores IN OUT: an audit of given scores.  With
+    --reproduce NAME: a published audit of DP-SGD, made again beside the paper's figure.
     """
     from dpaudit.certificate.certify import plan
     from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
-    trained = given["data"] or given["scores"] or given["step"]
+    trained = any(given[name] for name in ("data", "scores", "step", "reproduce"))
     foreign = given["command"] is not None
     draws = foreign or bool(targets and is_function(targets[0]))
     declared = not (trained or draws)

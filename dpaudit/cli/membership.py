@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from dpaudit.cli.commands import echo_json, quiet
 from dpaudit.errors import InvalidParameter
@@ -23,8 +24,9 @@ OWN = (
     "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
     "commitment", "confidence", "refute_at",
     "generator", "command", "time_limit",
-    "step", "noise_multiplier", "sampling_rate", "sampling",
+    "step", "noise_multiplier", "sampling_rate", "sampling", "reproduce",
 )  # fmt: skip
+_OF_REPRODUCE = ("reproduce", "data", "label")
 _OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")
 
 
@@ -44,6 +46,12 @@ def membership_options(command: Command) -> Command:
             "--sampling",
             type=click.Choice(["poisson", "other"]),
             help="Of --step: poisson by default; other leaves batches unchecked.",
+        ),
+        click.option(
+            "--reproduce",
+            metavar="NAME",
+            help="Make a published audit of DP-SGD again, such as annamalai-2024, on pictures or "
+            "text that ship, or on --data; no TARGET. An unknown NAME lists all.",
         ),
         click.option(
             "--scores",
@@ -134,10 +142,12 @@ def membership_options(command: Command) -> Command:
 
 
 def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
-    """Run the audit that ``--data``, ``--step`` or ``--scores`` asks for, and exit by its verdict.
+    """Run the audit that one of the options above asks for, and exit by its verdict.
 
     Errors: UsageError for options that do not go together.
     """
+    if given["reproduce"]:
+        _reproduce(targets, given, as_json=as_json)
     if given["step"]:
         if targets or given["scores"] or given["data"] is None or not given["noise_multiplier"]:
             raise click.UsageError(
@@ -235,6 +245,33 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
             "both columns the same name"
         )
     return inside, outside
+
+
+# --- published audits ----------------------------------------------------------------------------
+
+
+def _reproduce(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
+    from dpaudit.membership.papers import reproduce
+
+    context = click.get_current_context()
+    others = [name for name in ("trials", "method", *OWN) if name not in _OF_REPRODUCE]
+    for name in others:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')}: --reproduce takes --data, --label, --seed, --jobs "
+                "and --json."
+            )
+    if targets:
+        raise click.UsageError(f"--reproduce takes no TARGET: {targets[0]}")
+    with quiet():
+        made = reproduce(
+            given["reproduce"],
+            None if given["data"] is None else _read(given),
+            seed=1 if given["seed"] is None else given["seed"],
+            jobs=given["jobs"],
+        )
+    echo_json(made.to_json()) if as_json else click.echo(str(made))
+    sys.exit(0)
 
 
 # --- one step ------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ p-value of "at least v correct" given the past.  Summation by parts gives, for a
 f >= 0, E f(correct) <= f(0) + sum over v >= 1 of (f(v) - f(v - 1)) p(v); f over that sum is an
 e-value.
 
-Sources: Steinke, Nasr and Jagielski (2023); Clopper and Pearson (1934); Ville (1939).
+Sources: Steinke, Nasr and Jagielski (2023); Clopper and Pearson (1934); Ville (1939); Gonzalez,
+Dulce-Rubio, Ramdas and Ribero (2025).
 """
 
 from __future__ import annotations
@@ -414,6 +415,36 @@ def run_log_e_value(
     )
     mean = values[0] + float(np.sum(np.diff(values) * tails))
     return float(np.log(values[correct] / mean)) - 1e-9
+
+
+def refused_after(
+    known: Known, scores: FloatArray, included: BoolArray, target: ScoreTest, error: float
+) -> int | None:
+    """Target models until an anytime-valid test refuses the claim of epsilon; None if it does not.
+
+    The test multiplies an e-value for each model, looks after each, and is wrong with probability
+    at most ``error`` whenever it stops.  The number of guesses in each model, and the share that
+    is expected to be correct, come from the references.
+    Source: Ville (1939); Gonzalez et al. (2025), sequential audits.
+    """
+    targets = scores.shape[0]
+    chosen = choose_guessing(known, targets, target, error)
+    guesses = max(1, round(chosen.guesses / targets))
+
+    def guessed(of: FloatArray, coins: BoolArray) -> npt.NDArray[np.intp]:
+        odds = chosen.odds(of[:, chosen.units])
+        surest = np.argsort(-np.abs(odds), axis=1, kind="stable")[:, :guesses]
+        right = (odds > 0) == coins[:, chosen.units]
+        return np.asarray(np.take_along_axis(right, surest, axis=1).sum(axis=1))
+
+    in_references = guessed(known.scores, known.included)
+    total = in_references.size * guesses
+    expected = (float(in_references.sum()) + 1) / (total + 2)
+    settings = (guesses, chosen.units.size, target.claimed, target.delta, expected)
+    by_count = [run_log_e_value(correct, *settings) for correct in range(guesses + 1)]
+    wealth = np.cumsum(np.take(by_count, guessed(scores, included)))
+    reached = np.flatnonzero(wealth >= -math.log(error))
+    return int(reached[0]) + 1 if reached.size else None
 
 
 def multiplied_lower(

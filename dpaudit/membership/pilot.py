@@ -30,7 +30,7 @@ from dpaudit.membership.crafted import (
 )
 from dpaudit.membership.data import Data, duplicates, joined, without_duplicates
 from dpaudit.membership.results import Finding
-from dpaudit.membership.study import Study, references_of
+from dpaudit.membership.study import Study, announce, references_of
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
@@ -172,6 +172,8 @@ class Pilot:
                 continue
             if promise is not None:
                 tried[choice] = promise
+                if len(tried) == 1:
+                    self._announce(promise.seconds)
         if not tried:
             none = InvalidParameter("canaries: these records can have none of them; choose others")
             raise refused[0] if refused else none
@@ -187,6 +189,15 @@ class Pilot:
         best = self._best(last, sizes)
         trained = len(tried) * FIRST_MODELS + len(last) * LAST_MODELS
         return best, self._said(best, len(tried), trained, made_from)
+
+    def _announce(self, seconds: float) -> None:
+        """Warn of long trainings: the pilot's that are left, and the study's."""
+        firsts = max(self.models, FIRST_MODELS)
+        lasts = (FINALISTS + 2 * ALONE + 2) * LAST_MODELS
+        announce(
+            seconds, firsts + lasts + self.models, self.jobs,
+            ", to choose canaries and to count; --canaries none leaves out the choice",
+        )  # fmt: skip
 
     def _many(self) -> int:
         """As many canaries as the claim needs coins in the models that are counted."""

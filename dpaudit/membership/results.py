@@ -69,6 +69,15 @@ class Finding:
         )
 
     @classmethod
+    def stopped(cls, models: int, targets: int, error: float) -> Finding:
+        return cls(
+            "models to refusal",
+            f"a test that looks after each model, and may stop at any, refuses the claim at error "
+            f"{error:g} after {models:,} of the {targets:,} models that are counted",
+            False,
+        )
+
+    @classmethod
     def repeated(cls) -> Finding:
         return cls(
             "the same noise in every run",

@@ -31,6 +31,7 @@ from dpaudit.membership.bounds import (
     bound_of,
     coins_needed,
     promised,
+    refused_after,
     strongest,
 )
 from dpaudit.membership.certificate import MembershipAudit
@@ -56,6 +57,7 @@ BoolArray = npt.NDArray[np.bool_]
 MAIN, AGAIN, OTHER = 0, 1, 2
 FOLDS = 8  # of models, for estimates: each fold is attacked with the others as references
 FIRST = 2  # trainings that fail before a study stops
+LONG = 600.0  # seconds of trainings ahead that are announced
 FEWEST_MODELS = 4  # two references and two targets
 DEFAULT_DELTA = 1e-5  # at which epsilon is bounded without a claim
 _REPEATED = 60.0  # seconds of a failed training that is run again for its text
@@ -216,6 +218,23 @@ class one_thread:
         self._limits.restore_original_limits()
 
 
+class LongTraining(UserWarning):
+    """Training that will take long: how long, what it could show, and how to make it shorter."""
+
+
+def announce(seconds: float, trainings: int, jobs: int, could_show: str) -> None:
+    """Warn of trainings of so many seconds each, where they take long together."""
+    total = seconds * trainings / max(jobs, 1)
+    if total > LONG:
+        warnings.warn(
+            f"{trainings:,} trainings of {seconds:,.0f} s each are ahead, {total / 3600:,.1f} "
+            f"hours by {max(jobs, 1)} at once{could_show}; fewer --models, more --jobs or a "
+            "--folder that resumes help, and --step checks one step in seconds",
+            LongTraining,
+            stacklevel=3,
+        )
+
+
 def references_of(models: int, share: float) -> int:
     """How many of the models are references: at least 2, and 2 targets are left."""
     return min(max(2, round(models * share)), models - 2)
@@ -340,9 +359,16 @@ class Study:
         return labels
 
     def train(
-        self, *, jobs: int = 1, progress: Progress | None = None, repeated: bool = True
+        self,
+        *,
+        jobs: int = 1,
+        progress: Progress | None = None,
+        repeated: bool = True,
+        could_show: str = "",
     ) -> Trained:
         """Train all models; finished trainings are read from the folder.
+
+        Trainings that will take long are announced after the first, with ``could_show``.
 
         Errors: InvalidParameter for scores of a wrong shape, models that cannot score a record
         alone, or more than half of the trainings failing; WorkersLost.
@@ -376,6 +402,7 @@ class Study:
                 break
         else:
             raise InvalidParameter(task.failure(0, float(done[(0, MAIN)]["seconds"][0])))
+        announce(float(done[first.key]["seconds"][0]), len(batches) - len(done), jobs, could_show)
         run([batch for batch in batches if batch.key not in done])
         return Trained.of(done, included, labels)
 
@@ -431,12 +458,14 @@ class Study:
         expected = possible(self.target.released) | ({"query_0"} if self.queries else set())
         applicable(names, expected, **allowed)
         before = self.check(terms.target, terms.shown if claim is None else terms.refute_at)
-        trained = self.train(jobs=jobs, progress=progress)
+        reach = strongest(terms.target, self.target_count, self.audited.unit_count, terms.shown)
+        could_show = f"; at best they show {terms.target.measure} >= {reach:.3g}"
+        trained = self.train(jobs=jobs, progress=progress, could_show=could_show)
         noise = self._noise(trained, jobs=jobs, claimed=claim is not None)
         findings = [*self.notes, *before, *noise, *trained.findings()]
         shown = {name for name in trained.signals if not name.startswith("population.")}
         names = applicable(names, shown, **allowed)
-        return self._result(trained, names, terms, findings, groups, claimed=claim is not None)
+        return self.result(trained, names, terms, findings, groups, claimed=claim is not None)
 
     def open(
         self, attacks: str | Sequence[str] | None = None, *, jobs: int = 1
@@ -468,7 +497,7 @@ class Study:
             claimed=claimed,
         )
 
-    def _result(
+    def result(
         self,
         trained: Trained,
         names: Sequence[str],
@@ -478,6 +507,7 @@ class Study:
         *,
         claimed: bool,
     ) -> MembershipAudit:
+        """Attack the trained models, and bound; ``findings`` are those known so far."""
         references = np.arange(self.reference_count)
         targets = np.arange(self.reference_count, self.models)
         unit_of = self.audited.unit_of
@@ -512,6 +542,10 @@ class Study:
             if best and claimed
             else None
         )
+        if decisive is not None and target.measure == "epsilon":
+            stopped = refused_after(known[best], scores[best], included, target, terms.refute_at)
+            if stopped is not None:
+                findings = [*findings, Finding.stopped(stopped, targets.size, terms.refute_at)]
         return MembershipAudit(
             target=self.target.words,
             released=str(self.target.released),

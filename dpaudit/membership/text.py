@@ -97,10 +97,13 @@ class TokenTraining:
             weights = weights - self.rate * update
         return weights
 
+    def log_chances(self, weights: FloatArray, records: Any) -> FloatArray:
+        """Log-likelihoods of all tokens at each predicted position, (n, positions, vocabulary)."""
+        return np.asarray(log_softmax(self._logits(weights, self._tokens(records)), axis=2))
+
     def score(self, weights: FloatArray, records: Any) -> FloatArray:
         """The log-likelihood of each record, (n,)."""
-        tokens = self._tokens(records)
-        log_chances = log_softmax(self._logits(weights, tokens), axis=2)
+        tokens, log_chances = self._tokens(records), self.log_chances(weights, records)
         return np.asarray(
             np.take_along_axis(log_chances, tokens[:, self.context :, None], axis=2).sum(
                 axis=(1, 2)

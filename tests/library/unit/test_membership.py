@@ -20,6 +20,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.membership import Data, FunctionTarget, SklearnTarget, Study, blind_baseline
+from dpaudit.membership import study as study_module
 from dpaudit.membership.attacks import ATTACKS, View, chosen_attacks
 from dpaudit.membership.bounds import (
     Known,
@@ -28,6 +29,7 @@ from dpaudit.membership.bounds import (
     coins_needed,
     count_guesses,
     multiplied_lower,
+    refused_after,
     run_log_e_value,
     strongest,
 )
@@ -162,6 +164,47 @@ def test_runs_multiply_and_are_valid_against_true_claims() -> None:
         run_log_e_value(1, 2, 3, 1.0, 0.0, 1.0)
     with pytest.raises(InvalidParameter):
         multiplied_lower([(1, 2, 3)], [1.0, 1.0], delta=0.0, error=ERROR, expected=0.7)
+
+
+@pytest.mark.parametrize("audits", [200, pytest.param(4_000, marks=pytest.mark.quality)])
+def test_a_test_that_may_stop_at_any_model_refuses_true_claims_no_more_often_than_stated(
+    audits: int,
+) -> None:
+    """Randomised response, of which the claim is exactly true; at error 5% and three deviations."""
+    null, target = response(1.0), CanaryTerms.of(PureDP(1), 0.95, 1e-4, 0).target
+    rng, refused = np.random.default_rng(23), 0
+    for _ in range(audits):
+        included = rng.random((16, 20)) < 0.5
+        scores = null.scores(included, rng)
+        known = Known(scores[:8], included[:8])
+        refused += refused_after(known, scores[8:], included[8:], target, 0.05) is not None
+    assert refused / audits <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / audits)
+
+
+def test_a_false_claim_is_refused_before_all_models_are_seen() -> None:
+    """Coins told at epsilon 3, against a claim of 1, at error 1e-4; a third of 40 models do."""
+    null, target = response(3.0), CanaryTerms.of(PureDP(1), 0.95, 1e-4, 0).target
+    rng = np.random.default_rng(24)
+    included = rng.random((48, 20)) < 0.5
+    scores = null.scores(included, rng)
+    known = Known(scores[:8], included[:8])
+    stopped = refused_after(known, scores[8:], included[8:], target, 1e-4)
+    assert stopped is not None
+    assert stopped <= 13
+    # Guesses that knew the coins of the models they are counted on would refuse a true claim.
+    blind = rng.random((40, 20)) < 0.5
+    told = Known(blind[:8] + 0.0, blind[:8])
+    assert refused_after(told, blind + 0.0, blind, target, 1e-4) is not None
+    assert refused_after(known, null.scores(~blind, rng), blind, target, 1e-4) is None
+
+
+def test_long_trainings_are_announced_with_what_they_could_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(study_module, "LONG", 0.0)
+    study = Study((responding, looked_up), numbered(40), 4, seed=1)
+    with pytest.warns(study_module.LongTraining, match=r"5 trainings of 0 s .*; at best little"):
+        study.train(could_show="; at best little")
 
 
 def test_what_no_outcome_could_show_is_known_beforehand() -> None:
