@@ -60,7 +60,8 @@ Places = npt.NDArray[np.intp]
 FEWEST_UNITS = 8  # in the smallest subset of units, and candidates for the runs of one unit
 MOST_ODDS = 20_000  # scores used for fitting and choosing; more cost time and change little
 _LEAST_A_SIDE = 4  # reference models with, and without, a unit before it is considered
-_SEARCHED = 10**7  # coins; the search for the number needed ends here
+# Coins; the search for the number needed ends here.  A bound on mu takes far longer for each.
+_SEARCHED = {"epsilon": 10**7, "mu": 10**4}
 
 
 @dataclass(frozen=True)
@@ -374,7 +375,7 @@ def strongest(target: ScoreTest, targets: int, units: int, error: float) -> floa
 def coins_needed(target: ScoreTest, error: float) -> int | None:
     """The fewest coins (models x units) that can give a bound above the claim; None if none can."""
     number = 1
-    while number <= _SEARCHED:
+    while number <= _SEARCHED.get(target.measure, 0):
         if one_run_lower(target, (number, number, number), error) > target.claimed:
             low, high = number // 2, number
             while high - low > 1:
