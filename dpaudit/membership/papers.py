@@ -399,7 +399,7 @@ PAPERS = {
     "mahloujifar-2025": Paper(
         "Mahloujifar, Melis and Chaudhuri 2025, Auditing f-Differential Privacy in One Run",
         "canaries in one run, by the trade-off curve",
-        "figures that we hold ours to; not checked in the paper",
+        "held to here, not checked in the paper",
         _mahloujifar,
     ),
     "panda-2025": Paper(
