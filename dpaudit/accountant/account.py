@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
@@ -504,27 +504,7 @@ class Account:
         The guarantee is ``lower``; ``upper`` is what some data and queries reach (1 - alpha where
         nothing is known).  Errors: as :meth:`delta`, for an alpha outside [0, 1].
         """
-        at = _number(alpha, "alpha")
-        non_negative(at, "alpha")
-        non_negative(1 - at, "1 - alpha")
-        if at == 1:
-            return Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
-        sides: list[tuple[Fraction, Fraction, str]] = []
-        refused: list[Unsupported] = []
-        for name in self._routes():
-            if CALCULI[name].measure.tradeoff_at is None:
-                continue
-            try:
-                with effort.route():
-                    sides.append((*tradeoff_sides(self.step(name), at), name))
-            except Unsupported as error:
-                refused.append(error)
-        if not sides:
-            none = "trade-off: no calculus that covers the whole declaration has a curve"
-            raise refused[0] if refused else Unsupported(none)
-        lower, _, lower_name = max(sides, key=lambda row: row[0])
-        upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
-        return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
+        return self.tradeoff_curve([alpha])[0][1]
 
     def profile_curve(self, epsilons: Iterable[object]) -> list[tuple[Fraction, Bound]]:
         """The privacy profile: each epsilon with :meth:`delta` of it.
@@ -537,6 +517,7 @@ class Account:
     def tradeoff_curve(self, alphas: Iterable[object]) -> list[tuple[Fraction, Bound]]:
         """The trade-off curve: each false-positive rate with :meth:`tradeoff` of it.
 
+        All rates share one composition: a curve takes little longer than its smallest rate.
         Numbers are as those of :meth:`profile_curve`.  Errors: as :meth:`tradeoff`.
 
         >>> import dpaudit as dp
@@ -546,7 +527,37 @@ class Account:
         True
         """
         points = [_number(alpha, "alpha") for alpha in alphas]
-        return [(point, self.tradeoff(point)) for point in points]
+        for point in points:
+            non_negative(point, "alpha")
+            non_negative(1 - point, "1 - alpha")
+        asked = [point for point in points if point != 1]
+        found = self._tradeoffs(asked) if asked else []
+        known = dict(zip(asked, found, strict=True))
+        known[Fraction(1)] = Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
+        return [(point, known[point]) for point in points]
+
+    def _tradeoffs(self, alphas: Sequence[Fraction]) -> list[Bound]:
+        """At rates below 1, each by the calculus that says the most of it."""
+        sides: dict[str, list[tuple[Fraction, Fraction]]] = {}
+        refused: list[Unsupported] = []
+        for name in self._routes():
+            if CALCULI[name].measure.tradeoff_at is None:
+                continue
+            try:
+                with effort.route():
+                    sides[name] = tradeoff_sides(self.step(name), alphas)
+            except Unsupported as error:
+                refused.append(error)
+        if not sides:
+            none = "trade-off: no calculus that covers the whole declaration has a curve"
+            raise refused[0] if refused else Unsupported(none)
+        bounds = []
+        for at in range(len(alphas)):
+            lower = max(sides, key=lambda name: sides[name][at][0])
+            upper = min(sides, key=lambda name: sides[name][at][1])
+            ends = (sides[lower][at][0], sides[upper][at][1])
+            bounds.append(Bound(*ends, upper, lower, self.step(lower)))
+        return bounds
 
     def plot(self, epsilons: Iterable[object] = (), alphas: Iterable[object] = ()) -> Any:
         """The privacy profile and the trade-off curve as a Matplotlib figure.

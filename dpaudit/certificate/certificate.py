@@ -277,7 +277,8 @@ def curve_rows(account: Account, roots: Sequence[Step], points: Sequence[Point] 
         return []
     root = account.step("gdp")
     profile = [[decimal_upper(e), decimal_upper(delta_sides(root, e)[1])] for e in epsilons]
-    tradeoff = [[decimal_lower(a), decimal_lower(tradeoff_sides(root, a)[0])] for a in alphas]
+    sides = zip(alphas, tradeoff_sides(root, alphas), strict=True)
+    tradeoff = [[decimal_lower(alpha), decimal_lower(lower)] for alpha, (lower, _) in sides]
     return [
         {"measure": "profile", "curve": profile},
         {"measure": "tradeoff", "curve": tradeoff},

@@ -239,7 +239,7 @@ class Measure:
     ones first.  ``reserved``: a symbol in which values speak, which no node may use.
     ``to_approx``: a step's (epsilon, delta) at a delta, with ``to_approx_cite``; ``delta_at``: what
     is reached (None if unknown) and an upper bound of delta at an epsilon; ``tradeoff_at``: the
-    false-negative rate at a false-positive rate, a lower bound and what is reached from above.
+    false-negative rates at false-positive rates, lower bounds and what is reached from above.
     ``with_symbols``: how a claim of (epsilon, delta) that holds symbols is decided by it.
     ``region``: of a claim's node, the pairs of event probabilities it allows.  ``from_rates``: a
     lower bound on the parameter from upper bounds of a test's two error rates, of which a claim
@@ -263,7 +263,7 @@ class Measure:
     to_approx: Conversion | None = None
     to_approx_cite: Source | None = None
     delta_at: Callable[[Step, Fraction], Sides] | None = None
-    tradeoff_at: Callable[[Step, Fraction], tuple[Fraction, Fraction]] | None = None
+    tradeoff_at: Callable[[Step, Sequence[Fraction]], list[tuple[Fraction, Fraction]]] | None = None
     with_symbols: str = ""
     region: Callable[[Any], Any] | None = None
     from_rates: Callable[[float, float], float] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -115,14 +116,14 @@ def _floor(ball: Any) -> Fraction:
     return Fraction(0) if lower is None else Fraction(decimal_lower(max(Fraction(0), lower)))
 
 
-def tradeoff_sides(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
-    """(a lower bound, what is reached from above) of the false-negative rate at ``alpha``."""
+def tradeoff_sides(step: Step, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Fraction]]:
+    """(a lower bound, what is reached from above) of the false-negative rate at each alpha."""
     require_numbers(step)
     measure = CALCULI[step.calculus].measure
     if measure.tradeoff_at is None or is_infinite_value(step):
-        return Fraction(0), 1 - alpha
+        return [(Fraction(0), 1 - alpha) for alpha in alphas]
     with working_precision():
-        return measure.tradeoff_at(step, alpha)
+        return measure.tradeoff_at(step, alphas)
 
 
 def is_infinite_value(step: Step) -> bool:
@@ -130,17 +131,18 @@ def is_infinite_value(step: Step) -> bool:
     return not isinstance(step.value, (tuple, Losses)) and is_infinite(step.value)
 
 
-def tradeoff_of_pure(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+def tradeoff_of_pure(step: Step, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Fraction]]:
     """The two segments of epsilon-DP."""
-    own, a = enclose(step.value).exp(), enclose(alpha)
-    return _floor((1 - own * a).max((1 - a) / own).max(0)), 1 - alpha
+    own = enclose(step.value).exp()
+    balls = [(1 - own * enclose(a)).max((1 - enclose(a)) / own).max(0) for a in alphas]
+    return [(_floor(ball), 1 - a) for ball, a in zip(balls, alphas, strict=True)]
 
 
-def tradeoff_of_gaussian(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+def tradeoff_of_gaussian(step: Step, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Fraction]]:
     """The curve of mu-GDP."""
-    ball = _gaussian_tradeoff(enclose(step.value), alpha)
-    upper = min(_ceiling(ball), 1 - alpha) if step.attained else 1 - alpha
-    return _floor(ball), upper
+    mu = enclose(step.value)
+    balls = [(_gaussian_tradeoff(mu, alpha), 1 - alpha) for alpha in alphas]
+    return [(_floor(b), min(_ceiling(b), most) if step.attained else most) for b, most in balls]
 
 
 def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
@@ -151,19 +153,23 @@ def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
     return normal_cdf(quantile - mu)
 
 
-def tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+def tradeoff_of_pairs(step: Step, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Fraction]]:
     """f(min(alpha + slack, 1)) - slack, the least over the pairs.
 
     Each data set's output is within ``slack`` in total variation of one that the pairs dominate:
     a test at level alpha is one at level alpha + slack there, and misses by slack less at most.
     """
     losses = losses_of(step)
-    moved = min(alpha + Fraction(decimal_upper(losses.slack)), Fraction(1))
-    lower = Fraction(0)
-    if moved < 1:
-        uppers = [profiles.tradeoff_interval(pair, moved).lower for pair in losses.pairs]
-        lower = max(lower, min(uppers) - (moved - alpha))
-    reached = [profiles.tradeoff_interval(pair, alpha).upper for pair in losses.reached]
-    if losses.slack != 0 or not reached:
-        return lower, 1 - alpha
-    return lower, min(*reached, 1 - alpha)
+    slack = Fraction(decimal_upper(losses.slack))
+    moved = [alpha + slack for alpha in alphas if alpha + slack < 1]
+    curves = {pair: profiles.tradeoff_curve(pair, moved) for pair in losses.pairs}
+    uppers = [[ends.lower for ends in curves[pair]] for pair in losses.pairs]
+    least = {at - slack: min(ends) - slack for at, *ends in zip(moved, *uppers, strict=True)}
+    lower = [max(Fraction(0), least.get(alpha, Fraction(0))) for alpha in alphas]
+    if slack or not losses.reached:
+        return [(low, 1 - alpha) for low, alpha in zip(lower, alphas, strict=True)]
+    for pair in losses.reached:
+        curves[pair] = curves.get(pair) or profiles.tradeoff_curve(pair, alphas)
+    reached = [[ends.upper for ends in curves[pair]] for pair in losses.reached]
+    rows = zip(lower, alphas, *reached, strict=True)
+    return [(low, min(*ends, 1 - alpha)) for low, alpha, *ends in rows]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         delta_interval,
         epsilon_interval,
         epsilon_outline,
-        tradeoff_interval,
+        tradeoff_curve,
     )
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "epsilon_interval",
     "epsilon_outline",
     "narrowest",
-    "tradeoff_interval",
+    "tradeoff_curve",
 ]
 
 

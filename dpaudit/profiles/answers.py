@@ -68,6 +68,9 @@ OUT_OF_GRIDS = Fraction(1, 10**7)
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
 NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
+# What a false-negative rate may lose between nodes: of closed forms, and of grids, whose bounds of
+# delta are no nearer.
+GAP, GAP_ON_GRIDS = 1e-7, 1e-5
 # The most factors of a product that are also bounded one by one.
 FEW_FACTORS = 8
 
@@ -320,20 +323,36 @@ def delta_curve(
     return [delta_on(profile, point) for point in points]
 
 
-def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
-    """Smallest false-negative rate of a test of Q (null) against P at false-positive rate alpha."""
-    rate = _number(alpha, "alpha")
-    probability(rate, "alpha")
+def tradeoff_curve(pair: Pair, alphas: Sequence[Any]) -> list[Interval]:
+    """Smallest false-negative rates of tests of Q (null) against P at false-positive rates.
+
+    One composition, fine enough for the smallest rate above 0, serves all of them.
+    """
+    rates = [_number(alpha, "alpha") for alpha in alphas]
+    for rate in rates:
+        probability(rate, "alpha")
     _settled(pair, WIDTH)
-    if rate == 0:
+    inner = sorted({rate for rate in rates if rate != 0})
+    found = dict(zip(inner, _tradeoffs(pair, inner), strict=True)) if inner else {}
+    if 0 in rates:
         rest = delta_interval(pair, FAR)
-        return Interval(1 - rest.upper, Fraction(1), method=rest.method)
+        found[Fraction(0)] = Interval(1 - rest.upper, Fraction(1), method=rest.method)
+    return [found[rate] for rate in rates]
+
+
+def _tradeoffs(pair: Pair, rates: Sequence[Fraction]) -> list[Interval]:
+    """At rates above 0, in order."""
     if pair.has_delta:
-        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rate)
+        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rates, GAP)
     loss = largest_loss(pair)
     cap = math.inf if is_infinite(loss) else 0.9 * float(rounded_up(loss))
-    profile = _profile(pair, min(-math.log(float(rate)) / 2, cap), RELATIVE_WIDTH)
-    return tradeoff_from(lambda e: (profile.lower_at(e)[0], profile.upper_at(e)[0]), rate)
+    profile = _profile(pair, min(-math.log(float(rates[0])) / 2, cap), RELATIVE_WIDTH)
+
+    def bounds(epsilon: float) -> tuple[float, float]:
+        error = 0.01 * min(GAP, float(rates[0]))  # small beside what it is subtracted from
+        return profile.lower_at(epsilon, error)[0], profile.upper_at(epsilon, error)[0]
+
+    return tradeoff_from(bounds, rates, GAP_ON_GRIDS)
 
 
 def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:

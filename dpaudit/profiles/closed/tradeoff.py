@@ -13,77 +13,102 @@ below x_1 above 1 - x, and beyond x = 1 / alpha nothing is left.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Bounds = Callable[[float], tuple[float, float]]
+Reals = NDArray[np.float64]
+# Values of epsilon at first, over all that may matter.
 COARSE = 48
-FINE = 24
-ROUNDS = 3
+# How often intervals are halved at most: by then they are 2^-16 as long.
+ROUNDS = 16
 SMALLEST_X = 1e-7
+# Of sums and products of floats below 1.
+ROUND_OFF = 1e-14
 
 
 @dataclass(frozen=True)
-class _Node:
-    x: float
-    lower: float
-    upper: float
+class _Nodes:
+    """Bounds of delta at increasing x."""
+
+    x: Reals
+    lower: Reals
+    upper: Reals
+
+    def halved(self, bounds: Bounds, which: NDArray[np.intp]) -> _Nodes:
+        """With a node more in each of these intervals, the k-th after node k."""
+        inner = np.sqrt(self.x[which]) * np.sqrt(self.x[which + 1])
+        lower, upper = np.array([bounds(math.log(x)) for x in inner]).T
+        every = ((self.x, inner), (self.lower, lower), (self.upper, upper))
+        return _Nodes(*(np.insert(old, which + 1, new) for old, new in every))
+
+    def above(self, alpha: float) -> Reals:
+        """Upper bounds of 1 - delta(x) - x alpha: below the first node, and between two.
+
+        See the module: by the chord of the two nodes before, and by that of the two after.
+        """
+        x, lower, upper = self.x, self.lower, self.upper
+        left, right = 1 - lower[:-1] - x[:-1] * alpha, 1 - lower[1:] - x[1:] * alpha
+        length = np.diff(x)
+        # Slopes that lead far from a short interval are rounded outward.
+        falls = np.maximum((upper[:-1] - lower[1:] + ROUND_OFF) / length, 0.0)
+        after = np.maximum((lower[1:-1] - upper[2:] - ROUND_OFF) / length[1:], 0.0)
+        bounds = 1 - lower[1:] - x[:-1] * alpha
+        reached = 1 - (lower[1:-1] + after * length[:-1]) - x[:-2] * alpha
+        bounds[:-1] = np.minimum(bounds[:-1], np.maximum(reached, right[:-1]))
+        reached = 1 - (lower[1:-1] - falls[:-1] * length[1:]) - x[2:] * alpha
+        bounds[1:] = np.minimum(bounds[1:], np.maximum(left[1:], reached))
+        return np.concatenate([[min(x[0], 1 - lower[0])], bounds])
 
 
-def tradeoff_from(bounds: Bounds, alpha: Fraction) -> Interval:
-    """beta(alpha) from bounds (lower, upper) of delta at every epsilon, negative ones included."""
-    if alpha <= 0 or alpha >= 1:
-        raise InvalidParameter(f"alpha = {alpha}: expected a rate strictly between 0 and 1")
-    a = float(alpha)
-    nodes = [_node(bounds, e) for e in _spread(math.log(SMALLEST_X), -math.log(a), COARSE)]
+def tradeoff_from(bounds: Bounds, alphas: Sequence[Fraction], gap: float) -> list[Interval]:
+    """beta at each alpha from bounds (lower, upper) of delta at every epsilon, negative ones too.
+
+    ``gap``: what may be lost between nodes.  All alphas share the nodes: a bound of delta at one
+    serves each of them.
+    """
+    for alpha in alphas:
+        if alpha <= 0 or alpha >= 1:
+            raise InvalidParameter(f"alpha = {alpha}: expected a rate strictly between 0 and 1")
+    first = np.linspace(math.log(SMALLEST_X), -math.log(float(min(alphas))), COARSE)
+    nodes = _Nodes(np.exp(first), *np.array([bounds(float(epsilon)) for epsilon in first]).T)
+    found = []
+    for alpha in alphas:
+        nodes = _refined(bounds, nodes, float(alpha), gap)
+        found.append(_tradeoff(nodes, alpha))
+    return found
+
+
+def _refined(bounds: Bounds, nodes: _Nodes, alpha: float, gap: float) -> _Nodes:
+    """With nodes where 1 - delta(x) - x alpha may be larger than at any node."""
     for _ in range(ROUNDS):
-        best = max(range(len(nodes)), key=lambda k: 1 - nodes[k].lower - nodes[k].x * a)
-        low, high = nodes[max(best - 2, 0)].x, nodes[min(best + 2, len(nodes) - 1)].x
-        inner = [_node(bounds, e) for e in _spread(math.log(low), math.log(high), FINE)]
-        kept = [n for n in nodes if n.x < low or n.x > high]
-        nodes = sorted(kept + inner, key=lambda n: n.x)
-    lower = max((1 - n.upper - n.x * a for n in nodes), default=0.0)
-    upper = max(_above(nodes, k, a) for k in range(-1, len(nodes) - 1))
-    slack = 1e-14
-    best_lower = max(nodes, key=lambda n: 1 - n.upper - n.x * a)
-    shown = {"form": "conjugate", "x": repr(best_lower.x), "delta_upper": repr(best_lower.upper)}
+        least = max((1 - nodes.lower - nodes.x * alpha).max(), 0.0)
+        # No chord is much nearer than the bounds of delta at its ends.
+        unknown = nodes.upper - nodes.lower
+        unknown = np.maximum(unknown[1:], unknown[:-1]) / 2
+        (open_,) = np.nonzero(nodes.above(alpha)[1:] > least + gap + unknown)
+        if not open_.size:
+            break
+        nodes = nodes.halved(bounds, open_)
+    return nodes
+
+
+def _tradeoff(nodes: _Nodes, alpha: Fraction) -> Interval:
+    a = float(alpha)
+    missed = 1 - nodes.upper - nodes.x * a
+    at = int(missed.argmax())
+    x, upper = float(nodes.x[at]), float(nodes.upper[at])
     return Interval(
-        rounded_down(lower - slack),
-        min(rounded_up(max(upper, 0.0) + slack), 1 - alpha),
-        shown,
-        {"form": "conjugate", "nodes": str(len(nodes))},
+        rounded_down(float(missed[at]) - ROUND_OFF),
+        min(rounded_up(max(float(nodes.above(a).max()), 0.0) + ROUND_OFF), 1 - alpha),
+        {"form": "conjugate", "x": repr(x), "delta_upper": repr(upper)},
+        {"form": "conjugate", "nodes": str(len(nodes.x))},
         "conjugate of the profile",
     )
-
-
-def _spread(low: float, high: float, count: int) -> list[float]:
-    return [low + (high - low) * k / (count - 1) for k in range(count)]
-
-
-def _node(bounds: Bounds, epsilon: float) -> _Node:
-    lower, upper = bounds(epsilon)
-    return _Node(math.exp(epsilon), lower, upper)
-
-
-def _above(nodes: list[_Node], k: int, alpha: float) -> float:
-    """An upper bound of 1 - delta(x) - x alpha for x between nodes k and k + 1 (-1: below all)."""
-    right = nodes[k + 1]
-    if k < 0:
-        return min(right.x, 1 - right.lower)
-    left = nodes[k]
-    bounds = [1 - right.lower - left.x * alpha]
-    if k + 2 < len(nodes):
-        beyond = nodes[k + 2]
-        slope = max((right.lower - beyond.upper) / (beyond.x - right.x), 0.0)
-        reached = right.lower + slope * (right.x - left.x)
-        bounds.append(max(1 - reached - left.x * alpha, 1 - right.lower - right.x * alpha))
-    if k >= 1:
-        before = nodes[k - 1]
-        fall = max((before.upper - left.lower) / (left.x - before.x), 0.0)
-        reached = left.lower - fall * (right.x - left.x)
-        bounds.append(max(1 - left.lower - left.x * alpha, 1 - reached - right.x * alpha))
-    return min(bounds)

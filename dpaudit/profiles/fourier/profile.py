@@ -36,12 +36,18 @@ class OneSide:
     stack: Stack
     kept: dict[int, Composition | None] = field(default_factory=dict)
 
-    def solved(self, epsilon: float) -> Solved | None:
+    def solved(self, epsilon: float, error: float = 0.0) -> Solved | None:
         """The bound at epsilon with its composition; None where only a trivial one is known.
 
-        At about the best tilt.  Where the errors there are no small part of the bound, some smaller
-        ones are tried, as errors grow fast with the tilt: a bound holds at any.
+        By a composition that was made for another epsilon, where it errs by ``error`` at most.
+        Else at about the best tilt.  Where the errors there are no small part of the bound, some
+        smaller ones are tried, as errors grow fast with the tilt: a bound holds at any.
         """
+        for made in self.kept.values() if error else ():
+            if made is not None and made.lowest <= epsilon <= made.highest:
+                known = Solved(epsilon, delta_at(made, epsilon), made)
+                if errors(known.delta) <= error:
+                    return known
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         key = round(math.log(tilt) / TILT_RATIO)
         best: Solved | None = None
@@ -95,21 +101,24 @@ class Profile:
     upper: OneSide
     lower: OneSide | None
 
-    def upper_at(self, epsilon: float) -> tuple[float, Solved | None]:
-        """An upper bound of delta, with its composition where it has one."""
+    def upper_at(self, epsilon: float, error: float = 0.0) -> tuple[float, Solved | None]:
+        """An upper bound of delta, with its composition where it has one.
+
+        ``error``: what suffices, where that is less work than the nearest bound.
+        """
         least = max(0.0, -math.expm1(min(epsilon, 1.0)))
-        found = self.upper.solved(epsilon)
+        found = self.upper.solved(epsilon, error)
         value = self.upper.chernoff(epsilon) if found is None else found.delta.value
         # So that it does not rise with epsilon, where nothing but these is left.
         value = max(value, self.upper.stack.total * 20 * CRUMB)
         return max(value, least), found
 
-    def lower_at(self, epsilon: float) -> tuple[float, Solved | None]:
-        """A lower bound of delta, with its composition where it has one."""
+    def lower_at(self, epsilon: float, error: float = 0.0) -> tuple[float, Solved | None]:
+        """A lower bound of delta, with its composition where it has one; ``error`` as above."""
         least = max(0.0, -math.expm1(min(epsilon, 1.0)) * (1 - 1e-15))
         if self.lower is None:
             return least, None
-        found = self.lower.solved(epsilon)
+        found = self.lower.solved(epsilon, error)
         value = self.lower.stack.infinite * (1 - 1e-9) if found is None else found.delta.value
         return (least, None) if value <= least else (value, found)
 
@@ -172,6 +181,11 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
     return min(known)[1:]
 
 
+def errors(delta: Delta) -> float:
+    """Error terms of a bound."""
+    return delta.round_off + delta.alias + delta.truncation
+
+
 def worst(delta: Delta) -> float:
     """Error terms of a bound relative to it."""
-    return (delta.round_off + delta.alias + delta.truncation) / max(delta.value, 1e-320)
+    return errors(delta) / max(delta.value, 1e-320)

@@ -299,7 +299,7 @@ def test_profile_and_trade_off_are_on_the_safe_side(mu: str) -> None:
         for alpha in (Fraction(1, 10**12), Fraction(1, 100), Fraction(1, 2), Fraction(9, 10)):
             quantile = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * decimal(str(float(alpha))))
             truth = mpmath.ncdf(quantile - decimal(mu))
-            lower = decimal(decimal_lower(tradeoff_sides(step, alpha)[0]))
+            lower = decimal(decimal_lower(tradeoff_sides(step, [alpha])[0][0]))
             assert truth * (1 - mpmath.mpf("1e-11")) <= lower <= truth
 
 
@@ -309,16 +309,16 @@ def test_curves_at_the_ends() -> None:
     assert delta_sides(GAUSSIAN.fold(GDP(10**6), SCOPE), Fraction(0))[1] == 1
     assert delta_sides(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1))[1] == 1
     one = GAUSSIAN.fold(GDP(1), SCOPE)
-    assert tradeoff_sides(one, Fraction(0)) == (1, 1)
-    assert tradeoff_sides(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1, 2))[0] == 0
-    assert tradeoff_sides(step, Fraction(1, 4))[0] == Fraction("0.749999999999")
+    assert tradeoff_sides(one, [Fraction(0)]) == [(1, 1)]
+    assert tradeoff_sides(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), [Fraction(1, 2)])[0][0] == 0
+    assert tradeoff_sides(step, [Fraction(1, 4)])[0][0] == Fraction("0.749999999999")
 
 
 def test_slack_moves_the_trade_off_along_the_steep_part() -> None:
     """At alpha = s/2 the bound is f(3 s/2) - s; f(alpha) - 2 s would be above it."""
     slack, alpha = Fraction(1, 100), Fraction(1, 200)
     step = CALCULI["profile"].fold(EventSlack(PureDP(3), slack, event="the noise overflows"), SCOPE)
-    lower, upper = tradeoff_sides(step, alpha)
+    ((lower, upper),) = tradeoff_sides(step, [alpha])
     with mpmath.workdps(30):
         steep = mpmath.exp(3)
         exact = 1 - steep * decimal("0.015") - decimal("0.01")

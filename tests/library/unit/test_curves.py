@@ -30,11 +30,13 @@ from dpaudit.pairs import (
 from dpaudit.profiles import (
     Interval,
     advantage_interval,
+    answers,
     delta_curve,
     delta_interval,
     epsilon_interval,
-    tradeoff_interval,
+    tradeoff_curve,
 )
+from dpaudit.profiles.fourier.compose import compose
 from dpaudit.profiles.fourier.steps import aligned
 
 F = Fraction
@@ -254,7 +256,7 @@ def test_advantage_is_total_variation() -> None:
 
 
 def test_tradeoff_of_the_normal_pair() -> None:
-    found = tradeoff_interval(Normal(F(1)), F(1, 10))
+    (found,) = tradeoff_curve(Normal(F(1)), [F(1, 10)])
     truth = 0.6108563083546390
     assert float(found.lower) <= truth <= float(found.upper)
     assert width(found) < 1e-5
@@ -263,21 +265,61 @@ def test_tradeoff_of_the_normal_pair() -> None:
 def test_tradeoff_of_responses() -> None:
     """Two responses: the Neyman-Pearson test, by enumeration."""
     outcomes = [(p * a, q * b) for p, q in RESPONSE.outcomes for a, b in RESPONSE.outcomes]
-    alpha, power, left = F(1, 10), F(0), F(1, 10)
+    alpha = F(1, 10)
+    (found,) = tradeoff_curve(times(RESPONSE, 2), [alpha])
+    assert found.lower <= missed(outcomes, alpha) <= found.upper
+    assert width(found) < 2e-3
+
+
+def missed(outcomes: list[tuple[Any, Any]], alpha: F) -> F:
+    """By the Neyman-Pearson test of (P, Q) masses."""
+    power, left = F(0), alpha
     for p, q in sorted(outcomes, key=lambda o: -o[0] / o[1]):
         taken = min(q, left)
         power, left = power + p * taken / q, left - taken
-    found = tradeoff_interval(times(RESPONSE, 2), alpha)
-    assert found.lower <= 1 - power <= found.upper
-    assert width(found) < 2e-3
+    return 1 - power
+
+
+def test_a_curve_of_many_rates_holds_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve responses, by how many of them told the truth; too small a delta is noticed."""
+    (p, q), (rest_p, rest_q) = RESPONSE.outcomes
+    law = [
+        (math.comb(12, k) * p**k * rest_p ** (12 - k), math.comb(12, k) * q**k * rest_q ** (12 - k))
+        for k in range(13)
+    ]
+    alphas = [F(k, 30) for k in range(1, 30)]
+    truth = [missed(law, alpha) for alpha in alphas]
+    curve = tradeoff_curve(times(RESPONSE, 12), alphas)
+    for found, exact in zip(curve, truth, strict=True):
+        assert found.lower <= exact <= found.upper
+        assert width(found) < 1e-3
+    real = answers._single_bounds
+    monkeypatch.setattr(answers, "_single_bounds", lambda *given: (0.0, 0.9 * real(*given)[1]))
+    wrong = tradeoff_curve(times(RESPONSE, 12), alphas)
+    assert any(found.lower > exact for found, exact in zip(wrong, truth, strict=True))
+
+
+def test_rates_of_a_curve_share_one_composition(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    real = compose
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return real(*given)
+
+    monkeypatch.setattr("dpaudit.profiles.fourier.profile.compose", counted)
+    tradeoff_curve(times(SAMPLED, 10), [F(1, 10)])
+    of_one = len(made)
+    tradeoff_curve(times(SAMPLED, 10), [F(k, 40) for k in range(4, 40)])
+    assert len(made) - of_one <= of_one + 2
 
 
 def test_tradeoff_ends() -> None:
     """At alpha = 0 only what Q never takes is detected."""
-    found = tradeoff_interval(times(RESPONSE, 2), 0)
+    (found,) = tradeoff_curve(times(RESPONSE, 2), [0])
     assert (found.lower, found.upper) == (1, 1)
     leaky = Atoms(((F(1, 100), F(0)), (F(99, 100), F(1))))
-    found = tradeoff_interval(times(leaky, 2), 0)
+    (found,) = tradeoff_curve(times(leaky, 2), [0])
     assert found.lower <= F(99, 100) ** 2 <= found.upper
 
 
@@ -301,7 +343,7 @@ def test_bad_epsilon(epsilon: Any) -> None:
 @pytest.mark.parametrize("alpha", [-1, 1, math.nan])
 def test_bad_alpha(alpha: Any) -> None:
     with pytest.raises(InvalidParameter):
-        tradeoff_interval(Normal(F(1)), alpha)
+        tradeoff_curve(Normal(F(1)), [alpha])
 
 
 @pytest.mark.parametrize("wide", [0, -1e-3, math.nan, math.inf])
