@@ -294,7 +294,7 @@ def test_a_curve_of_many_rates_holds_the_truth(monkeypatch: pytest.MonkeyPatch) 
         assert found.lower <= exact <= found.upper
         assert width(found) < 1e-3
     real = answers._single_bounds
-    monkeypatch.setattr(answers, "_single_bounds", lambda *given: (0.0, 0.9 * real(*given)[1]))
+    monkeypatch.setattr(answers, "_single_bounds", lambda *given: [0.999 * b for b in real(*given)])
     wrong = tradeoff_curve(times(RESPONSE, 12), alphas)
     assert any(found.lower > exact for found, exact in zip(wrong, truth, strict=True))
 
