@@ -321,11 +321,19 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
 
 
 def _nearer(problem: _Problem, value: Fraction) -> bool:
-    """Whether the bound at a value is nearer to what is claimed than at 1, where it has to move."""
+    """Whether the bound at a value is nearer to what is claimed than at 1, where it has to move.
+
+    No value is nearer that is no parameter, such as a sampling rate above 1; where 1 is none
+    either, larger values are tried first.
+    """
     try:
-        one, other = problem.rough(Fraction(1))[1], problem.rough(value)[1]
+        one = problem.rough(Fraction(1))[1]
     except InvalidParameter:
         return value > 1
+    try:
+        other = problem.rough(value)[1]
+    except InvalidParameter:
+        return False
     return other < one if one > 0 else other > one
 
 

@@ -322,7 +322,20 @@ def test_ledgers_that_are_missing_or_of_another_data_set_are_refused(folder: Pat
     assert "it has no account of 'people' (it has: houses)" in found.output
 
 
-def test_the_operator_alone_is_told_how_many_values_were_changed(folder: Path) -> None:
+@pytest.fixture
+def unattacked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose releases are not attacked first, which has tests of its own."""
+    real = publishing.publish
+
+    def publish(*given: Any, **named: Any) -> Any:
+        return real(*given, **named | {"trials": 0})
+
+    monkeypatch.setattr(publishing, "publish", publish)
+    return folder
+
+
+def test_the_operator_alone_is_told_how_many_values_were_changed(unattacked: Path) -> None:
+    folder = unattacked
     opened(folder)
     table = (folder / "people.csv").read_text()
     (folder / "people.csv").write_text(table + "7001,-99,f\n7002,999,m\n7003,,m\n")
@@ -341,8 +354,9 @@ def test_the_operator_alone_is_told_how_many_values_were_changed(folder: Path) -
         assert b"in 2 rows" not in path.read_bytes(), path
 
 
-def test_every_schema_of_a_data_set_is_charged_to_its_one_account(folder: Path) -> None:
+def test_every_schema_of_a_data_set_is_charged_to_its_one_account(unattacked: Path) -> None:
     """A cap of 2.5 takes two releases of epsilon 1, whatever form their schemas have."""
+    folder = unattacked
     cap = ("--epsilon", "2.5", "--delta", "1e-5", "--plan", str(folder / "plan.toml"))
     assert opened(folder, *cap).exit_code == 0
     forms = [("upper = 100", "upper = 120"), ("rows = 2", "rows = 1"), ('["f", "m"]', '["m", "f"]')]
@@ -405,16 +419,10 @@ def spent(folder: Path) -> tuple[int, list[str]]:
 
 
 @pytest.fixture
-def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a ledger; releases are not attacked first, which has tests of its own."""
-    real = publishing.publish
-
-    def unattacked(*given: Any, **named: Any) -> Any:
-        return real(*given, **named | {"trials": 0})
-
-    monkeypatch.setattr(publishing, "publish", unattacked)
-    assert opened(folder).exit_code == 0
-    return folder
+def quick(unattacked: Path) -> Path:
+    """Such a folder with a ledger."""
+    assert opened(unattacked).exit_code == 0
+    return unattacked
 
 
 def refused(folder: Path, said: str, *more: str, code: int = 2) -> None:

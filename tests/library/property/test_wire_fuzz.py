@@ -1,4 +1,4 @@
-"""Two thousand forged declarations; a hundred thousand more by ``make quality``."""
+"""Six hundred forged declarations; a hundred thousand more by ``make quality``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.wire_draws import Draws, parts, table_of, tree_of
 from tests.support.wire_fuzz import Judge, block
 from tests.support.wire_oracle import known_types
 
-DECLARATIONS, PARTS = 2000, 40
+DECLARATIONS, PARTS = 600, 12
 EACH = DECLARATIONS // PARTS
 # Some that were accepted while no domain was asked about every value of an index.
 WITHOUT_DOMAINS = (12, 15, 48, 60, 87, 90, 134, 142, 158, 174, 185, 219)

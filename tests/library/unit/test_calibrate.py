@@ -64,6 +64,17 @@ def test_the_gaussian_is_calibrated_to_six_digits() -> None:
     assert float(found.refused) < float(exact)
 
 
+def test_the_largest_sampling_rate_needs_no_bracket() -> None:
+    """No power of two above 1 is a rate; the smaller ones are tried."""
+    rounds = Repeat(PoissonSampled(Gaussian("g", 1), z), 100)
+    found = calibrate(rounds, SCOPE, ApproxDP(1, "1e-5"))
+    assert found.refused is not None
+    assert found.value < found.refused < found.value * (1 + Fraction(1, 10**4))
+    for rate, holds in ((found.value, True), (found.refused, False)):
+        epsilon = Account(rounds.bind({z: rate}), SCOPE).epsilon("1e-5")
+        assert (epsilon.upper <= 1) is holds
+
+
 def test_a_bracket_of_values_that_all_hold_gives_its_lower_end() -> None:
     found = calibrate(Gaussian("a", z), SCOPE, ZCDP(1), bracket=(1, 2))
     assert (found.value, found.refused) == (1, None)
