@@ -177,7 +177,7 @@ class Curator(ABC):
         """Called before anything is asked of the records, or drawn.
 
         Two releases at once could both be checked before either is charged, and their order would
-        be chance.  What a query asks for while it is evaluated would depend on the records.
+        be chance.  Queries asked inside a query could depend on the records.
         Errors: Undeclared in another thread or process than the first, or inside a query.
         """
         here = os.getpid(), threading.get_ident()

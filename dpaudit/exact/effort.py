@@ -2,7 +2,7 @@
 
 Work is counted, not timed, so that the same question has the same answer on every machine.  A unit
 is about a microsecond of one core.  Long computations :func:`spend` before they work: a step that
-does not fit into the budget is refused before it begins.  What a cache already holds costs nothing.
+does not fit into the budget is refused before it begins.  Values from a cache cost nothing.
 """
 
 from __future__ import annotations

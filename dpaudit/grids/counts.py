@@ -15,7 +15,7 @@ phi(v) = (1 + v - x (1 - v))_+ convex and W_t a sum of t fair signs, a martingal
 in t1..t2, (t2, largest c_t) is above, where |c W| <= 1, and (t1, smallest c_t) is below.
 
 Rounding.  A binomial law is a cumulative product of ratios from its middle, over a window outside
-of which it has at most ``LEFT``, divided by its sum; each ratio is within 8 roundings.  What is
+of which it has at most ``LEFT``, divided by its sum; each ratio is within 8 roundings.  The mass
 outside counts as infinite loss above; left out below, it is far less than ``relative`` times the
 mass of either tail of the loss, as those are at least exp(-LARGEST) / 4.
 More others than floats hold.  One other more adds a report to the counts that is drawn alike under

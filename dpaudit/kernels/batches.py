@@ -1,7 +1,7 @@
 """Secret batches: how the batches below a sampling are drawn, and how likely each outcome is.
 
 A sampling is no leaf: it has no density of its own, but decides on which records its child's leaves
-are released.  What it decides together is a pass: ``slots`` batches, ``rounds`` times each.
+are released.  Batches that are drawn together are a pass: ``slots`` of them, ``rounds`` times each.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Iterations:
 
     ``gradient(x)``: the query of the records at points x (trials, d), row k of its value made of
     row k of x; its sensitivity may not depend on x.  ``radius``: of the ball about 0 that iterates
-    are projected to; None for no projection.  What is released is the last step before its
+    are projected to; None for no projection.  The release is the last step before its
     projection.  How many steps there are, over which batches, and with what noise, the leaf says
     under whose label it is released (:class:`dpaudit.families.iterates.LastIterate`); its unit is
     ``step`` times the sensitivity of the gradient.

@@ -24,9 +24,9 @@ class Losses:
     """The pairs of a declaration by direction; its guarantee is the largest of them.
 
     ``remove``: P is the run with the record (or on the first data set), Q the run without it;
-    ``add``: the other way.  The direction is fixed for the whole run.  What was released before may
-    choose among all else, so that a direction has one pair: of several that are given, their
-    pointwise largest (:func:`dpaudit.pairs.largest`), which dominates whatever is chosen.  Each in
+    ``add``: the other way.  The direction is fixed for the whole run.  Earlier releases may choose
+    among several pairs, so a direction has one pair: the pointwise largest of those that are given
+    (:func:`dpaudit.pairs.largest`), which dominates every choice.  Each in
     ``reached_remove`` and ``reached_add`` is dominated by what some data and queries reach.
     ``slack``: the distance in total variation, on every data set, to a mechanism of which all this
     holds.  ``in_one_part``: one record reaches it in one part of a partition only.

@@ -5,7 +5,7 @@ most mu from what it is without the record.  Under replace_one :class:`Opposed` 
 release, and releases that are chosen by those before are dominated by its powers.
 
 Proof: fix the coins of all other records; divergences are jointly convex.  Let 0 be the query
-without the record, and x and x' with either record: |x| <= mu and |x - x'| <= 2 mu.  Of a set S
+without the record, and x and x' with either record: |x| <= mu and |x - x'| <= 2 mu.  For a set S
 with N_x(S) = a, the lemma of Neyman and Pearson says that N_0(S) >= Phi(Phi^-1(a) - mu) and
 N_x'(S) >= Phi(Phi^-1(a) - 2 mu).  On the line, with records at mu and -mu, the half-line of mass a
 under N(mu, 1) has both of these masses at once.  At c >= 1 the gain P(S) - c Q(S) =

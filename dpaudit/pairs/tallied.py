@@ -14,7 +14,7 @@ rounded up, r = (1 - h) / (1 - l), between 0 and n + 1; any other t gives less.
 
 On a grid: Q is a window of a cumulative product of ratios, outside of which there is at most
 ``LEFT`` (:mod:`dpaudit.grids.counts`), P that times the ratio.  Under P a report more or
-less is counted, within ``STEPS`` of that, as in :mod:`dpaudit.pairs.clones`.  What is left
+less is counted, within ``STEPS`` of that, as in :mod:`dpaudit.pairs.clones`.  The mass left
 out counts as infinite loss above; below it is far less than ``relative`` times the mass of either
 tail of the loss: where anything is left out, n is above 60, and a tail has at least an eighth of
 l, or of 1 - h, which are at least ``RAREST``.

@@ -63,7 +63,7 @@ WIDER = 10
 OUT_OF_GRIDS = Fraction(1, 10**7)
 
 # Fewer rounds of sampled noise are the grid's where their transforms need a smoothing: as narrow,
-# and verified in a tenth of the time.  Of more kinds of them a grid takes longer, and memory that
+# and verified in a tenth of the time.  For more kinds of them a grid takes longer, and memory that
 # grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.

@@ -1,6 +1,6 @@
 """Banded noise over groups that take turns: a composition of sampled Gaussian releases.
 
-A record of group j may take part in rounds j, j + b, j + 2 b, ..., b the groups.  What it adds in
+A record of group j may take part in rounds j, j + b, j + 2 b, ..., b the groups.  Its addition in
 round t moves rows t to t + b - 1 of C X + Z alone, by C_(t+i, t) u_t: blocks of rows that share
 none.  Given the rows before the block and everybody else's coins, u_t is decided, and the block is
 N(0, z^2 I), or that moved by |C_t| |u_t| in a direction that is decided, |u_t| <= 1, where the
@@ -36,7 +36,7 @@ i, which is decided before row i is drawn.  After the last row that is so by the
 = 0.  Row i and the number after it have covariances <m_i(a), m_i(b)> + r_a r_b, by Cauchy and
 Schwarz at most sqrt(|m_i(a)|^2 + r_a^2) sqrt(|m_i(b)|^2 + r_b^2): those of one number with the
 budget of both. Fewer turns, coins being coupled, or smaller moves have smaller covariances;
-nothing is asked of the signs in C.  Of more than TOLD ones, S is that of all turns.
+nothing is asked of the signs in C.  For more than TOLD turns, S is that of all of them.
 Reached, of as much as is known: by one full move; by full moves in one direction in the first
 group's turns t: sum_i d_i y_i / |d|, d the sum of their columns, is moved by <C_t, d> / |d| for
 each that is on, and by J of them at least the sum of the J least (smaller moves reach less, as

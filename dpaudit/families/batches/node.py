@@ -41,8 +41,8 @@ def whole_batches(population: Number, batch_size: Number, place: str) -> Number:
 class CyclicBatches(Node):
     """``child`` runs on every batch of one pass; who is in which batch is public, or given away.
 
-    Several passes in the same batches: a child that is repeated.  Of two neighbours the other
-    records are in the same batches.
+    Several passes in the same batches: a child that is repeated.  All other records are in the same
+    batches on two neighbouring data sets.
 
     >>> import dpaudit as dp
     >>> epochs = dp.CyclicBatches(dp.Repeat(dp.Gaussian("gradient", 2), 4), 60_000, 600)

@@ -17,7 +17,7 @@ kept; let K of them come, at most m = population - 1 others.  While K < B the re
 joins them: the Poisson mixture.  Where K >= B it stays with a chance of at most the rate, and takes
 the place of another: two records change, so that the mixture of the child's pair for a group of two
 dominates.  That dominates the Poisson mixture too, so that a larger chance of the second case,
-t = P(binomial(m, rate) >= B), dominates.  What is fixed is as likely under both runs and counts as
+t = P(binomial(m, rate) >= B), dominates.  The fixed part is as likely under both runs and counts as
 seen (joint convexity):
 
     (1 - t, 1 - t, Mixed(pair, rate)), (t, t, Mixed(pair of two, rate)).

@@ -2,8 +2,8 @@
 
 For C of column c, |c| times noise of unit size, and B = A C^-1, A the prefix sums, the mean squared
 error of all T sums is |c|^2 sum_s beta_s^2 (1 - s / T), beta the coefficients of
-1 / ((1 - x) c(x)).  What is found rests on nothing: its sensitivity is the accountant's, of the
-exact coefficients, and its error is computed from them.
+1 / ((1 - x) c(x)).  No guarantee rests on the optimiser: the accountant computes the sensitivity
+from the exact coefficients, and the error is computed from them too.
 
 No strategy whatever has less than (|A|_* / T)^2 a round in which a record takes part, |A|_* the sum
 of singular values 1 / (2 sin((2 k - 1) pi / (4 T + 2))), k = 1..T: |A|_* <= |B|_F |C|_F, and of

@@ -80,8 +80,8 @@ def _honaker(last: int) -> Extent:
     """Below: the estimates of prefixes 1, 2, 4, ... as one normal vector that moves by 1 each.
 
     Prefix 2n adds its own noisy block to prefix n and to as good an estimate of the other half, by
-    least squares: in precisions 1 / V, p' = 1 + p / 2.  What prefix 2n tells beyond prefix n, that
-    is with prefix n's value taken from it, has precision 1 / (1/p + 1) and the weight w' = 1 / p'
+    least squares: in precisions 1 / V, p' = 1 + p / 2.  The new part of prefix 2n, which is its
+    value minus prefix n's, has precision 1 / (1/p + 1) and the weight w' = 1 / p'
     for the block, so the squares are w'^2 / (w'^2 + (1 - w')^2 / p).
     """
     found, precision = Fraction(1), Fraction(1)

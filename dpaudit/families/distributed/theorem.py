@@ -1,8 +1,8 @@
 """Sums of clients' noise, stated a second time: masses by Fourier sums over residues.
 
 Modulo m, the law of a sum of independent numbers is the inverse transform of the product of their
-transforms.  What lies m and more away is counted in, and taken off by Chernoff's bound; the proof
-of what is made of the masses stands beside the accountant's rules.
+transforms.  It includes the mass m and more away, which Chernoff's bound takes off; the proof for
+the bounds that are made of these masses stands beside the accountant's rules.
 """
 
 from __future__ import annotations

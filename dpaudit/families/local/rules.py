@@ -1,6 +1,6 @@
 """Local reports and shuffled ones: every calculus.
 
-Reports of sets.  Let w = e^epsilon share + 1 - share and m = share - overlap.  Of two values, the
+Reports of sets.  Let w = e^epsilon share + 1 - share and m = share - overlap.  For two values, the
 outcomes of one's set alone have mass m e^epsilon / w if that value holds and m / w if the other
 does; outcomes of both sets, or of none, are as likely either way.  A larger overlap is a smaller m,
 and a garbling of this pair.  Where e^epsilon share + 1 - share - m (e^epsilon + 1) is at most

@@ -93,7 +93,7 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
     """The noisy counts that are at least the threshold, of the keys that are there; else NaN.
 
     A value is a count for each key of a list that holds those of both data sets; 0 is a key that is
-    not there.  What is shown is no noise that could be standardised: it has no residual.
+    not there.  The release has no noise that could be standardised, so it has no residual.
     """
 
     def __init__(self, leaf: Any, trials: int) -> None:

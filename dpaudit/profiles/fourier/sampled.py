@@ -22,7 +22,7 @@ f(u) <= E min(4, u^2 l^2), l the loss from any centre, which grows with u.
 At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
 most three critical points, so that p varies by at most 4 times its largest value V / 4, and
 |E exp(-i w L)| <= V / w.
-Source: Trefethen 2013, Theorem 19.3 (Gauss quadrature of analytic functions).  Of its proof: the
+Source: Trefethen 2013, Theorem 19.3 (Gauss quadrature of analytic functions).  From its proof: the
 rule is exact up to degree 2 n - 1, errs by at most 32 / 15 on an even Chebyshev polynomial beyond,
 by 0 on an odd one, and f's coefficients are at most 2 M rho^(-k).
 """
@@ -301,7 +301,7 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
 
 @lru_cache(maxsize=2**14)
 def _log_moment(factor: SampledNormal, tilt: float) -> float:
-    """log M of one round; infinite out of reach.  Of many kinds the rules are not all kept."""
+    """log M of one round; infinite out of reach.  With many kinds not all rules are kept."""
     try:
         return rule(factor, tilt, 0.0, ROOM).log_moment
     except OutOfReach:
