@@ -99,12 +99,13 @@ def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
 
 def _parts(planned: Plan) -> list[dict[str, str]]:
     from dpaudit.releases.publish import thresholds
-    from dpaudit.releases.queries import Choice, Declared, text_of
+    from dpaudit.releases.queries import Choice, Declared, Vector, text_of
 
     shown, least = [], thresholds(planned)
     for label, part in planned.parts.items():
         leaf = planned.leaves[label]
         row = {"part": label, "noise": type(leaf).__name__, "error_95": "", "survives": ""}
+        row["error_95_all"] = ""
         if isinstance(part, Declared):
             row |= {"scale": f"its own: {part.program.mechanism.name}", "cells": "a program"}
         elif isinstance(part, Choice):
@@ -117,6 +118,9 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
             row["scale"] = f"standard deviation {deviation:.6g}"
             row["error_95"] = text_of(planned.margins.half(label) * step)[0]
             row["cells"] = str(getattr(part, "cells", "unknown keys"))
+            if isinstance(part, Vector):
+                together = planned.margins.half_of_all(label, part.cells)
+                row["error_95_all"] = text_of(together * step)[0]
         if label in least:
             row["survives"] = f"threshold {least[label][0]}, groups of {least[label][1]} at 95%"
         shown.append(row)
@@ -194,7 +198,7 @@ def _show_plan(table: dict[str, Any]) -> None:
         )
     if table["not_private"]:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
-    columns = ("part", "cells", "noise", "scale", "error_95", "survives")
+    columns = ("part", "cells", "noise", "scale", "error_95", "error_95_all", "survives")
     terminal.rows("Parts", columns, [[row[c] for c in columns] for row in table["parts"]])
     for name, half in table["error_95_consistent"].items():
         click.echo(f"{name}: +- {half} at 95% once it is consistent with the other counts")

@@ -346,6 +346,14 @@ class Margins(ABC):
     def deviation(self, label: str) -> float:
         """The noise's standard deviation, in steps."""
 
+    def half_of_all(self, label: str, cells: int) -> int:
+        """The smallest whole k that the noise of all cells together exceeds 5 times in 100.
+
+        Cells have independent noise: each stays within k with the probability 0.95^(1/cells).
+        """
+        share = Fraction(-math.expm1(math.log(0.95) / cells)).limit_denominator(10**9)
+        return self.half(label, share)
+
     def deviations(self, label: str) -> float:
         """The 95% margin in standard deviations: 1.96 of Gaussian noise, more of Laplace noise."""
         return self.half(label) / self.deviation(label)
