@@ -471,7 +471,7 @@ def charge(
 def withdraw(dataset: str, title: str, reason: str, *, url: str, as_json: bool) -> None:
     """Withdraw the published release TITLE, and say the REASON on its page.
 
-    What it spent stays spent.  TITLE may be the release's digest.
+    Its budget stays spent.  TITLE may be the release's digest.
     """
     from dpaudit.ledger import open_ledger
     from dpaudit.releases.publish import with_errata

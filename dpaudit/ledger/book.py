@@ -246,7 +246,7 @@ class Ledger:
     def costs(
         self, name: str, declaration: Node, delta: object = None, *, asked: bool = True
     ) -> Costs:
-        """What a declaration costs a data set and its populations, each in its own sums.
+        """The cost of a declaration to a data set and its populations, each in its own sums.
 
         ``delta``: of the charge, where deltas add up; with ``asked`` one that nothing adds is
         refused.  Errors: as :meth:`Terms.cost`.
@@ -899,12 +899,12 @@ def _check_unit(balance: State, entity: str, scope: Scope, what: str) -> None:
 
 
 def _key_of(dataset: str, release: str) -> str:
-    """What names a charge of a data set in the account of a population."""
+    """The name of a data set's charge in the account of a population."""
     return digest([dataset, release])
 
 
 def _lives(entries: Sequence[Entry]) -> tuple[Publication, ...]:
-    """What became of each release, in the order of their charges."""
+    """The life of each release, in the order of their charges."""
     found: dict[str, Publication] = {}
     for entry in entries:
         body = entry.body

@@ -543,7 +543,7 @@ class _Once:
 def run_row(
     written: Path, content: bytes, notes: list[str], account: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a certificate says of a run that wrote this JSON."""
+    """The part of a certificate on a run that wrote this JSON."""
     return {
         **account,
         "published": shown_of(strict_json(content)["values"]),
@@ -568,7 +568,7 @@ def shown_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def account_row(ledger: Ledger, name: str, costs: Costs) -> dict[str, list[str]]:
-    """What was charged, and the data set's account after it."""
+    """The charge, and the data set's account after it."""
     state = ledger.state(name)
     return {
         "measures": list(state.terms.units),
@@ -636,7 +636,7 @@ def charge(ledger: Ledger, plan: Plan) -> None:
 
 
 def costs_of(ledger: Ledger, plan: Plan) -> Costs:
-    """What a plan costs its data set and populations; errors: LedgerRefused, Unsupported."""
+    """The cost of a plan to its data set and populations; errors: LedgerRefused, Unsupported."""
     return ledger.costs(plan.release.schema.name, plan.declaration, plan.delta, asked=False)
 
 

@@ -298,7 +298,7 @@ def open(
 
 
 def _stated(schema: Schema | str | Path) -> tuple[Mapping[str, Any], Path]:
-    """What the session's file holds, and its folder.  Errors: InvalidParameter."""
+    """The content of the session's file, and its folder.  Errors: InvalidParameter."""
     if isinstance(schema, Schema):
         return {}, Path()
     path = Path(schema)
