@@ -24,6 +24,7 @@ from dpaudit.certificate.certify import environment
 from dpaudit.certificate.errata import errata_file, errata_of
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html
+from dpaudit.report.pdf import archival_pdf
 from dpaudit.report.say import LANGUAGES
 from dpaudit.sign import Signed, envelope_of
 from dpaudit.sign.bundle import bundle_of
@@ -83,11 +84,13 @@ def archive_of(
     signed: tuple[Signed, ...],
     published: Mapping[str, bytes],
     plan: tuple[str, bytes] | None,
+    pdfs: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """The archive of a certificate that verifies, with its pages in every language.
 
     ``file``: as it was verified; its signatures, time stamps and sigstore's bundle lie beside it.
     ``signed``: the signatures, for the pages.  ``published``: the output's files, by name.
+    ``pdfs``: the pages as PDF/A, from :func:`pdf_pages`.
     The same files give the same bytes.
     """
     contents = {f"{CERTIFICATE}/{file.path.name}": file.content}
@@ -95,12 +98,27 @@ def archive_of(
         if beside.is_file():
             contents[f"{CERTIFICATE}/{beside.name}"] = beside.read_bytes()
     contents |= _rendered(file.path, certificate, signed)
+    contents |= {f"{PAGES}/{name}": content for name, content in (pdfs or {}).items()}
     contents |= {f"{PUBLISHED}/{name}": content for name, content in published.items()}
     if plan is not None:
         contents[f"{PLAN}/{plan[0]}"] = plan[1]
     contents[README] = _readme(file.path, certificate, sorted(contents)).encode()
     sums = "".join(f"{sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
     return _zipped({**contents, SUMS: sums.encode()})
+
+
+def pdf_pages(path: Path, certificate: Json, signed: tuple[Signed, ...]) -> dict[str, bytes]:
+    """The pages of an archive as PDF/A, one a language; errata beside ``path`` come first.
+
+    Errors: InvalidParameter if the library of the extra ``pdf`` is missing.
+    """
+    errata = errata_of(path)
+    return {
+        f"{path.stem}.{spoken}.pdf": archival_pdf(
+            render_html(certificate, signed, spoken=spoken, errata=errata)
+        )
+        for spoken in LANGUAGES
+    }
 
 
 def _rendered(path: Path, certificate: Json, signed: tuple[Signed, ...]) -> dict[str, bytes]:
@@ -238,6 +256,7 @@ def _readme(file: Path, certificate: Json, names: list[str]) -> str:
     }
     return _README.format(
         title=predicate["scope"]["title"],
+        begin=_PDF if any(name.endswith(".pdf") for name in names) else _PRINT,
         folders="\n".join(
             f"  {one + '/':<14}{text}" for one, text in what.items() if one in folders
         ),
@@ -254,6 +273,8 @@ def _readme(file: Path, certificate: Json, names: list[str]) -> str:
     )
 
 
+_PRINT = "open it in any browser. For paper or PDF, print it from there."
+_PDF = "the .html in any browser, or the .pdf (PDF/A-1b, ISO 19005-1) in any reader of PDF."
 _OUTPUT = """\
   3. predicate.run.output in the certificate has the SHA-256 of published/{name}."""
 _README = """\
@@ -267,7 +288,7 @@ WHAT IS IN IT
   certificate_schema.json   the form of a certificate, as JSON Schema
   SHA256SUMS    the SHA-256 of every file here but of itself
 
-Begin with a page: open it in any browser. For paper or PDF, print it from there.
+Begin with a page: {begin}
 
 HOW TO CHECK IT WITHOUT DPAUDIT
   1. Unpack it and run `sha256sum -c SHA256SUMS` (macOS: `shasum -a 256 -c SHA256SUMS`). Every

@@ -27,6 +27,7 @@ from dpaudit.report import (
     render_sbom,
 )
 from dpaudit.report.say import speaking
+from dpaudit.report.summary import data_sets_of
 from dpaudit.report.view import build
 from dpaudit.sign import (
     Identity,
@@ -136,7 +137,9 @@ def render_files(
     with speaking(spoken):
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
-        for file, certificate in _readable(paths, job):
+        readable = _readable(paths, job)
+        given = [certificate for _, certificate in readable]
+        for file, certificate in readable:
             path = file.path
             try:
                 signed[path.stem] = signed_by(file, job.signers, certificate)
@@ -145,7 +148,7 @@ def render_files(
                 job.fault(path, error)
                 continue
             shown[path.stem] = certificate
-            _render(path, certificate, signed[path.stem], job)
+            _render(path, certificate, signed[path.stem], job, _previous(certificate, given))
         _render_together(shown, signed, job)
     return Rendered(tuple(job.files), tuple(job.faults))
 
@@ -204,13 +207,45 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Evidence, Json]]:
     return found
 
 
-def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:
+def _previous(certificate: Json, given: Sequence[Json]) -> Json | None:
+    """The certificate issued last before this one, of the same mechanism.
+
+    Else that of the last table released from the same data: the names of releases have years.
+    """
+    if is_empirical(certificate):
+        return None
+    inner = certificate["predicate"]
+
+    def kinship(other: Json) -> int:
+        if other["mechanism"]["name"] == inner["mechanism"]["name"]:
+            return 2
+        tables = all((one["run"] or {}).get("published") for one in (inner, other))
+        return int(tables and () != data_sets_of(inner) == data_sets_of(other))
+
+    related = [
+        one
+        for one in given
+        if not is_empirical(one)
+        and one["predicate"]["issued"] < inner["issued"]
+        and kinship(one["predicate"])
+    ]
+    rank = lambda one: (kinship(one["predicate"]), one["predicate"]["issued"])  # noqa: E731
+    return max(related, key=rank, default=None)
+
+
+def _render(
+    path: Path,
+    certificate: Json,
+    signed: Sequence[Signed],
+    job: _Job,
+    previous: Json | None,
+) -> None:
     """The files of one certificate; a format that cannot be made does not stop the others."""
     proved: Proved = {}
     make: dict[str, Callable[[], bytes]] = {
         "coq": lambda: _proof(path.stem, certificate, job, proved).encode(),
-        "html": lambda: _page(path, certificate, signed, job.spoken, proved).encode(),
-        "pdf": lambda: render_pdf(_page(path, certificate, signed, job.spoken, proved)),
+        "html": lambda: _page(path, certificate, signed, job.spoken, proved, previous).encode(),
+        "pdf": lambda: render_pdf(_page(path, certificate, signed, job.spoken, proved, previous)),
         "registry": lambda: render_registry(certificate).encode(),
         "badge": lambda: render_badge(certificate).encode(),
         "sbom": lambda: render_sbom(certificate).encode(),
@@ -245,13 +280,16 @@ def _page(
     signed: Sequence[Signed],
     spoken: str,
     proved: Mapping[str, Sequence[str]],
+    previous: Json | None,
 ) -> str:
     """A certificate's page; a membership audit has one of its own kind, with its curves."""
     if is_empirical(certificate):
         from dpaudit.report.membership import render
 
         return render(certificate, spoken=spoken)
-    return render_html(certificate, signed, proved, spoken=spoken, errata=errata_of(path))
+    return render_html(
+        certificate, signed, proved, spoken=spoken, errata=errata_of(path), previous=previous
+    )
 
 
 def _render_together(

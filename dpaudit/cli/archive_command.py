@@ -11,7 +11,7 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.cli.compliance_commands import known_signers, signers_options
-from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.errors import CertificateRejected, InvalidParameter, described
 
 NOT_NAMED = ": not named by the certificate"  # how a difference ends that an archive leaves out
 
@@ -44,11 +44,12 @@ def archive(
 ) -> None:
     """Put the certificate FILE and all that belongs to it into one ZIP file, to be kept.
 
-    It holds pages in every language, the certificate, signatures and time stamps, the published
-    files, the plan, versions, and a README.  The certificate must verify, and the published files
-    must be those that it names.  `dpaudit verify ARCHIVE.zip` checks all of it, without a network.
+    It holds pages in every language (HTML and PDF/A), the certificate, signatures and time stamps,
+    the published files, the plan, versions, and a README.  The certificate must verify, and the
+    published files must be those that it names.  `dpaudit verify ARCHIVE.zip` checks all of it,
+    without a network.
     """
-    from dpaudit.certificate.archive import archive_of
+    from dpaudit.certificate.archive import archive_of, pdf_pages
     from dpaudit.certificate.rendering import signed_by
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
@@ -62,7 +63,12 @@ def archive(
     outputs = _outputs(file, certificate, published)
     planned = None if plan is None else (plan.name, _plan(plan, certificate))
     target = out or file.with_suffix(".zip")
-    content = archive_of(one.file, certificate, signed, outputs, planned)
+    try:
+        pdfs = pdf_pages(file, certificate, signed)
+    except InvalidParameter as error:
+        click.echo(f"dpaudit: the archive's pages are HTML alone: {described(error)}", err=True)
+        pdfs = {}
+    content = archive_of(one.file, certificate, signed, outputs, planned, pdfs)
     try:
         write_new(target, content)
     except FileExistsError:

@@ -255,7 +255,8 @@ def report(
 ) -> None:
     """Verify certificates FILES and write them as pages or in other formats.
 
-    Files that fail are named on standard error; the others are still written.
+    With last year's certificate among FILES, the page of this year's says what changed.  Files that
+    fail are named on standard error; the others are still written.
     """
     from dpaudit.certificate.rendering import render_files
     from dpaudit.storage.files import writable

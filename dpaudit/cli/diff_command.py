@@ -27,9 +27,9 @@ def diff(old: Path, new: Path, *, as_json: bool) -> None:
     time, command and seed).  Exit status: 0 if only the issue differs, 1 if anything else does,
     10 if one of them does not verify.
     """
-    from dpaudit.certificate.compared import changes
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
+    from dpaudit.report.compared import changes
 
     try:
         before, after = (one.certificate for one in verify_files([read(old), read(new)]))

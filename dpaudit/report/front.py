@@ -161,9 +161,11 @@ def risk_scale(guess: str) -> str:
     label = say("The best guess is right at most {share} of the time", share=shown)
     return (
         f'<svg class="scale" viewBox="0 0 400 46" role="img" aria-label="{label}">'
-        '<rect x="10" y="6" width="380" height="10" rx="5" class="scale-all"/>'
-        f'<rect x="10" y="6" width="{max(end - 10, 3):.1f}" height="10" rx="5" class="scale-part"/>'
-        f'<circle cx="{end:.1f}" cy="11" r="6" class="scale-mark"/>'
+        '<rect x="10" y="6" width="380" height="10" rx="5" class="scale-all" fill="var(--grid)"/>'
+        f'<rect x="10" y="6" width="{max(end - 10, 3):.1f}" height="10" rx="5" class="scale-part" '
+        'fill="var(--qualified)"/>'
+        f'<circle cx="{end:.1f}" cy="11" r="6" class="scale-mark" fill="var(--page)" '
+        'stroke="var(--qualified)" stroke-width="3"/>'
         f'<text x="10" y="36">{percentage("50")} {say("coin toss")}</text>'
         f'<text x="390" y="36" text-anchor="end">{say("certainty")} {percentage("100")}</text>'
         "</svg>"

@@ -22,17 +22,19 @@ def render_html(
     *,
     spoken: str = "en",
     errata: Sequence[str] = (),
+    previous: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of one certificate as one HTML page that says only what the certificate says.
 
     ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
     ``signed``: its signatures; ``proved``: the sources of the theorems from which a proof kernel
     accepted a claim, by the claim's text; ``spoken``: the language, en, de or fr;
-    ``errata``: that it was corrected or withdrawn, which the page says first.
+    ``errata``: that it was corrected or withdrawn, which the page says first; ``previous``: the
+    certificate of the last release, since which the page says what changed.
     Errors: CertificateRejected if it lacks a field that the page shows.
     """
     with speaking(spoken):
-        page = view.build(certificate, signed, proved, errata)
+        page = view.build(certificate, signed, proved, errata, previous)
         return environment().get_template("page.html.j2").render(page=page)
 
 

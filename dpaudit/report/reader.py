@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from dpaudit.report import front, numbers, words
+from dpaudit.report.compared import changes
 from dpaudit.report.model import Cell, Glance, Line, Table
 from dpaudit.report.say import counted, day, message, percentage, say
 from dpaudit.report.words import Json
@@ -42,7 +44,21 @@ _EPSILON = {
 }
 
 
-def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
+# How a reader calls the parts that two certificates are compared by.
+_PARTS = {
+    "claim": message("claims and bounds"),
+    "noise": message("noise"),
+    "data": message("data and published numbers"),
+    "program": message("program"),
+    "attack": message("tests"),
+    "fields": message("stated facts"),
+    "checker": message("software"),
+}
+
+
+def glance(
+    predicate: Json, signed: Sequence[Signed], previous: Mapping[str, Any] | None = None
+) -> Glance:
     """The questions of a reader, the gravest first."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
     lines = (
@@ -61,7 +77,12 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
         _line(say("What was tested, and how strongly"), front.effort(predicate), "audits", LONG),
         _line(say("Who answers for it"), _by(predicate), "stated"),
         _line(say("Purpose"), _stated(predicate, "purpose"), "stated"),
-        _line(say("What changed since the last release"), _stated(predicate, "changes"), "stated"),
+        _line(
+            say("What changed since the last release"),
+            _changed(predicate, previous),
+            "stated",
+            MIDDLE,
+        ),
         _line(say("Budget spent, and left"), _budget(predicate), "run", MIDDLE),
         _line(say("Contact"), _stated(predicate, "contact"), "stated"),
         _line(say("Legal basis"), _stated(predicate, "legal_basis"), "stated"),
@@ -173,6 +194,39 @@ def _asked(predicate: Json) -> str:
 def _stated(predicate: Json, name: str) -> tuple[str, ...]:
     lines = predicate.get("fields", {}).get(name)
     return tuple(map(day, lines)) if lines else (_asked(predicate),)
+
+
+def _changed(predicate: Json, previous: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The parts in which two certificates differ, and both bounds; then what is stated of it."""
+    stated = _stated(predicate, "changes")
+    if previous is None:
+        return stated
+    before = words.tidy(previous)["predicate"]
+    parts = dict.fromkeys(
+        one.part for one in changes({"predicate": before}, {"predicate": predicate})
+    )
+    named = ", ".join(say(_PARTS[part]) for part in parts if part in _PARTS)
+    date = day(before["issued"])
+    lines = [
+        say(
+            "Compared with the certificate of {date}, these differ: {parts}.",
+            date=date,
+            parts=named,
+        )
+        if named
+        else say("Nothing but the date differs from the certificate of {date}.", date=date)
+    ]
+    then, now = epsilon_of(before), epsilon_of(predicate)
+    if then and now:
+        bounds = (numbers.upper(then[0]), numbers.upper(now[0]))
+        lines.append(
+            say(
+                "Epsilon: at most {before} then, at most {now} now.",
+                before=bounds[0],
+                now=bounds[1],
+            )
+        )
+    return (*lines, *(stated if predicate.get("fields", {}).get("changes") else ()))
 
 
 def _published(predicate: Json) -> list[str]:

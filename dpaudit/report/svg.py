@@ -57,10 +57,15 @@ _OURS: dict[str, Any] = {
 
 def standalone(svg: str) -> str:
     """An ``<svg>`` element as a file of its own, in the light scheme."""
-    for colour, variable in _THEMED.items():
-        svg = svg.replace(f"var(--{variable})", colour)
-    named = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    named = light(svg).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return f"{named.rstrip()}\n{MADE}\n"
+
+
+def light(text: str) -> str:
+    """A figure, or a page of figures, with the light scheme's colours in place of variables."""
+    for colour, variable in _THEMED.items():
+        text = text.replace(f"var(--{variable})", colour)
+    return text
 
 
 @contextmanager

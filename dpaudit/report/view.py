@@ -36,13 +36,14 @@ def build(
     signed: Sequence[Signed] = (),
     proved: Mapping[str, Sequence[str]] = evidence.NOTHING,
     errata: Sequence[str] = (),
+    previous: Mapping[str, Any] | None = None,
 ) -> Page:
-    """The page of one certificate, errata first; ``proved``: as :func:`dpaudit.report.render_html`.
+    """The page of one certificate, errata first; arguments as :func:`dpaudit.report.render_html`.
 
     Errors: CertificateRejected if the certificate lacks a field that the page shows.
     """
     try:
-        page = _page(certificate, signed, proved)
+        page = _page(certificate, signed, proved, previous)
         banner = replace(page.banner, warnings=(*errata, *page.banner.warnings))
         return replace(page, banner=banner)
     except MALFORMED as error:
@@ -56,6 +57,7 @@ def _page(
     certificate: Mapping[str, Any],
     signed: Sequence[Signed],
     proved: Mapping[str, Sequence[str]],
+    previous: Mapping[str, Any] | None,
 ) -> Page:
     mismatch = digest_mismatch(certificate)
     statement: Json = words.tidy(certificate)
@@ -78,7 +80,7 @@ def _page(
         subtitle=_cut(predicate["scope"]["controller"] or say("Controller not stated")),
         language=language(),
         banner=front.banner(predicate, mismatch),
-        glance=reader.glance(predicate, signed),
+        glance=reader.glance(predicate, signed, previous),
         sections=_sections(predicate, statement, signed, mismatch, proved),
         print_mark=digest[:16] if re.fullmatch("[0-9a-f]{64}", digest) else "",
     )

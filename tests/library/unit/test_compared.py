@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dpaudit.certificate import compared
-from dpaudit.certificate.compared import changes
 from dpaudit.check.file import schema
 from dpaudit.cli.main import main
+from dpaudit.report import compared
+from dpaudit.report.compared import changes
 
 REPORTS = Path(__file__).parents[3] / "reports"
 REPORT = REPORTS / "diff2_gd.json"
