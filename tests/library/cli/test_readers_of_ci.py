@@ -5,6 +5,7 @@ pip install sarif-tools junitparser
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,26 @@ def test_junitparser_reads_bounds_of_a_session(tmp_path: Path) -> None:
     shown = {one.name: one.value for one in case.child(junitparser.Properties)}
     assert shown["dp_verdict"] == "refuted"
     assert float(shown["dp_log_e_value"]) > 10
+
+
+@pytest.mark.quality
+def test_pre_commit_installs_and_runs_the_hook(project: Path, tmp_path: Path) -> None:
+    """By its real runner, which makes an environment of its own; minutes the first time."""
+    pytest.importorskip("pre_commit")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "begun")):
+        subprocess.run([*git, *words], cwd=project, check=True)
+    runner = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "dpaudit-check"]
+    home = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "home")}
+    (project / "reports").mkdir(exist_ok=True)
+
+    def hook() -> str:
+        done = subprocess.run(
+            [*runner, "--all-files"], cwd=project, env=home, capture_output=True, text=True
+        )
+        assert (done.returncode == 0) == ("Passed" in done.stdout), done.stdout + done.stderr
+        return done.stdout
+
+    assert "has no certificate" in hook()
+    (project / "audits" / "cases.py").write_text("import nowhere\n")
+    assert "audits/cases.py" in hook()
