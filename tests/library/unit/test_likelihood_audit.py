@@ -272,7 +272,11 @@ def test_a_share_is_that_of_the_accounted_bound(certificate: Any) -> None:
 @pytest.mark.parametrize("language", ["en", "de", "fr"])
 def test_the_figure_shows_the_band(certificate: Any, language: str) -> None:
     """In words for who cannot see it, too; without a band there is none."""
-    words = {"en": "from likelihoods: ", "de": "aus Likelihoods: ", "fr": "les vraisemblances\N{NO-BREAK SPACE}: "}
+    words = {
+        "en": "from likelihoods: ",
+        "de": "aus Likelihoods: ",
+        "fr": "les vraisemblances\N{NO-BREAK SPACE}: ",
+    }
 
     def figure(content: Any) -> str:
         page = render_html(content, spoken=language)
