@@ -68,7 +68,7 @@ OUT_OF_GRIDS = Fraction(1, 10**7)
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
 NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
-# What a false-negative rate may lose between nodes: of closed forms, and of grids, whose bounds of
+# The error of a false-negative rate between nodes, for closed forms and for grids, whose bounds of
 # delta are no nearer.
 GAP, GAP_ON_GRIDS = 1e-7, 1e-5
 # The most factors of a product that are also bounded one by one.

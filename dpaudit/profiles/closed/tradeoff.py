@@ -30,7 +30,7 @@ COARSE = 48
 # How often intervals are halved at most: by then they are 2^-16 as long.
 ROUNDS = 16
 SMALLEST_X = 1e-7
-# Of sums and products of floats below 1.
+# The rounding error of sums and products of floats below 1.
 ROUND_OFF = 1e-14
 
 
