@@ -25,9 +25,9 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Bounds = Callable[[float], tuple[float, float]]
 Reals = NDArray[np.float64]
-# Values of epsilon at first, over all that may matter.
+# The number of epsilons at first, over all that may matter.
 COARSE = 48
-# How often intervals are halved at most: by then they are 2^-16 as long.
+# The most times that an interval is halved: by then they are 2^-16 as long.
 ROUNDS = 16
 SMALLEST_X = 1e-7
 # The rounding error of sums and products of floats below 1.
