@@ -21,7 +21,7 @@ from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
 # Words of an answer, by what it is about: together they keep the first screen below 900.
-LONG, MIDDLE, SHORT = 90, 40, 20
+LONG, SENTENCE, MIDDLE, SHORT = 90, 55, 40, 20
 _NAMED = 5  # words of a cell in the table of published numbers
 MOST_NUMBERS = 6  # rows of the table of published numbers
 _LARGEST_FACTOR = Decimal(1_000_000)  # a larger factor limits nothing that a person could notice
@@ -72,7 +72,7 @@ def glance(
         _line(say("Who is protected"), _protected(scope, fields), "protected", MIDDLE),
         _line(say("Epsilon"), _epsilon(predicate), "guarantee", MIDDLE),
         _line(say("Delta"), _delta(predicate), "guarantee", MIDDLE),
-        _line(say("How well a guess can do"), _guess(predicate), "plain-words", MIDDLE),
+        _line(say("How well a guess can do"), _guess(predicate), "plain-words", SENTENCE),
         _line(say("What it took on trust"), _trust(predicate), "assumptions", LONG),
         _line(say("What was tested, and how strongly"), front.effort(predicate), "audits", LONG),
         _line(say("Who answers for it"), _by(predicate), "stated"),

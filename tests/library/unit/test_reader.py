@@ -139,7 +139,7 @@ def test_no_author_makes_the_first_part_longer(
         name: ["word " * 500] * 9 for name in ("contact", "purpose", "licence", "retention")
     }
     assert count(first_part(render_html(long, spoken=spoken))) <= MOST_WORDS
-    for name in ("LONG", "MIDDLE", "SHORT"):
+    for name in ("LONG", "SENTENCE", "MIDDLE", "SHORT"):
         monkeypatch.setattr(reader, name, 10_000)
     monkeypatch.setattr(reader._line, "__defaults__", (10_000, None))
     assert count(first_part(render_html(long, spoken=spoken))) > MOST_WORDS
@@ -226,6 +226,25 @@ def test_the_last_certificate_of_the_same_mechanism_or_data_is_found_among_those
     assert rendering._previous(first, given) is None
     assert rendering._previous(renamed, given) is third
     assert rendering._previous(other, given) is None
+
+
+@pytest.mark.parametrize("spoken", LANGUAGES)
+def test_sentences_of_dpaudits_own_are_not_cut(
+    certificates: dict[str, Json], spoken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of the guarantee stand at the ends of sentences, in every language."""
+
+    def own(certificate: Json) -> list[str]:
+        with speaking(spoken):
+            labels = [say.say(one) for one in ("Epsilon", "Delta", "How well a guess can do")]
+            lines = view.build(certificate).glance.lines
+            return [text for line in lines if line.label in labels for text in line.texts]
+
+    texts = [text for one in certificates.values() for text in own(one)]
+    assert len(texts) >= 9
+    assert [text for text in texts if text.endswith("…")] == []
+    monkeypatch.setattr(reader, "SENTENCE", 20)
+    assert any(text.endswith("…") for text in own(certificates["training"]))
 
 
 def test_what_nobody_states_names_nobody(certificates: dict[str, Json]) -> None:
