@@ -523,7 +523,7 @@ def test_failed_trainings_and_missing_scores_are_named_and_bounds_stay() -> None
 
     found = study(fails_sometimes, models=24).run(claim=PureDP(0.5), attacks="loss")
     names = [f.name for f in found.findings]
-    assert names == ["failed trainings", "scores that are no numbers"]
+    assert names == ["failed trainings", "scores that are no numbers", "models to refusal"]
     assert "ArithmeticError" in found.findings[0].words
     assert found.bound is not None
     assert found.bound.value > 1
