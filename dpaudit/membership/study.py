@@ -542,7 +542,8 @@ class Study:
             if best and claimed
             else None
         )
-        if decisive is not None and target.measure == "epsilon":
+        refuted = decisive is not None and decisive.value > target.claimed
+        if refuted and target.measure == "epsilon":  # beside a verdict: no error of its own
             stopped = refused_after(known[best], scores[best], included, target, terms.refute_at)
             if stopped is not None:
                 findings = [*findings, Finding.stopped(stopped, targets.size, terms.refute_at)]

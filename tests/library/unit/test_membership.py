@@ -347,7 +347,10 @@ def test_noise_of_one_seed_is_a_finding_and_the_coins_alone_refute() -> None:
 
     found = study(seeded).run(claim=PureDP(1), attacks="loss")
     assert found.verdict is Verdict.REFUTED
-    assert [f.name for f in found.findings] == ["the same noise in every model"]
+    assert [f.name for f in found.findings] == [
+        "the same noise in every model",
+        "models to refusal",
+    ]
     assert "no claim about noise is true of it" in found.findings[0].words
 
 
