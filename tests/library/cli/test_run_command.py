@@ -124,3 +124,44 @@ def test_phases_of_accelerated_sgd_end_on_persons_of_a_table(
     with np.load(project / "m.npz") as arrays:
         assert arrays["output.output"].shape == (1, 3)
         assert np.linalg.norm(arrays["output.output"]) <= 2 + 1e-12  # the radius of the set
+
+
+OF_CATALOGUE = ("run", "catalogue:dp_sgd_one_pass", "--data", "rows.csv", "--label", "label")
+
+
+def test_free_parameters_are_set_and_the_certificate_states_all_of_them(
+    dpaudit: Invoke, project: Path
+) -> None:
+    """--set once, several values after it; claim and noise are made for them."""
+    data(project)
+    given = (*OF_CATALOGUE, "--out", "model.npz", "--trials", 100, "--json")
+    values = ("epsilon=2", "delta=1e-7", "rounds=4")
+    dpaudit(*given, "--set", *values)
+    predicate = json.loads((project / "model.json").read_text())["predicate"]
+    assert predicate["claims"][0]["stated_text"] == "ApproxDP(epsilon=2, delta=0.0000001)"
+    stated = next(text for text in predicate["caveats"] if text.startswith("parameters: "))
+    for said in ("epsilon = 2 (set; 1 by default)", "rounds = 4 (set; 20 by default)", "step_size"):
+        assert said in stated
+    command = predicate["reproduce"]["command"]
+    assert all(f"--set {text}" in command for text in ("epsilon=2", "rounds=4"))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("epsilom=2",), "no free parameter 'epsilom'"),
+        (("epsilon",), "expected KEY=VALUE"),
+        (("epsilon=0",), "expected a number above 0"),
+        (("delta=1",), "expected above 0 and below 1"),
+        (("rounds=2.5",), "rounds"),
+        (("rounds=2", "rounds=3"), "given twice"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_before_the_file_is_read(
+    dpaudit: Invoke, project: Path, values: tuple[str, ...], said: str
+) -> None:
+    assert not (project / "rows.csv").exists()
+    (project / "rows.csv").write_text("no table")
+    result = dpaudit(*OF_CATALOGUE, "--out", "model.npz", "--set", *values, code=2)
+    assert said in result.stderr
+    assert not (project / "model.json").exists()
