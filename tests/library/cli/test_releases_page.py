@@ -47,7 +47,7 @@ def test_fifteen_lines_of_python_publish_a_table(folder: Path) -> None:
 
 
 def commanded(wanted: set[str]) -> dict[str, str]:
-    """Run those of the page's commands; what each printed."""
+    """Run those of the page's commands; the first output of each."""
     said = {}
     for line in "".join(blocks(TUTORIAL, "sh")).splitlines():
         program, *arguments = shlex.split(line, comments=True)
@@ -55,7 +55,7 @@ def commanded(wanted: set[str]) -> dict[str, str]:
             run = CliRunner().invoke(main, arguments)
             stated = re.search(r"# exits with (\d+)", line)
             assert run.exit_code == int(stated[1] if stated else 0), (line, run.output)
-            said[" ".join(arguments[:2])] = run.output
+            said.setdefault(" ".join(arguments[:2]), run.output)
     return said
 
 
@@ -84,4 +84,4 @@ def test_the_commands_publish_a_table(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.quality
 def test_all_commands_run_as_they_are_printed(folder: Path) -> None:
     said = commanded({"ledger", "plan", "release", "verify", "archive"})
-    assert "\ncertified: 0.999" in said["release plan.toml"]
+    assert "\ncertified under assumptions: 0.999" in said["release plan.toml"]
