@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 from dpaudit.check import SECONDS
-from dpaudit.check.process import Verified, row_of
+from dpaudit.check.process import Verified
+from dpaudit.check.rows import row_of
 from dpaudit.report import plots
 from dpaudit.report.say import say
 from dpaudit.storage import roots

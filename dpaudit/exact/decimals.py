@@ -24,6 +24,8 @@ from dpaudit.exact.forms import (
 
 DIGITS = 12
 LARGEST_EXPONENT = 2**17
+# The decimal exponent of a number that is written down: 32-bit machines have none beyond 4.2e8.
+FARTHEST = 10**8
 # A number inside an expression that is still written down.
 LARGEST_INSIDE = 10**100
 
@@ -81,14 +83,14 @@ def _as_fraction(value: Any, end: Callable[[Any], Fraction | None]) -> Fraction 
 def _decimal(value: Fraction | None, digits: int, rounding: str) -> str:
     if value is None:
         return "inf"
-    context = Context(prec=digits, rounding=rounding, Emin=-(10**9), Emax=10**9, traps=[])
+    context = Context(prec=digits, rounding=rounding, Emin=-FARTHEST, Emax=FARTHEST, traps=[])
     return plain(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 def plain(value: Decimal) -> str:
     """A decimal as certificates write it: ``0.00001``, ``1.5e-9``; no plus sign, no upper case."""
     digits = len(value.as_tuple().digits)
-    value = Context(prec=digits, Emin=-(10**9), Emax=10**9, traps=[]).normalize(value)
+    value = Context(prec=digits, Emin=-FARTHEST, Emax=FARTHEST, traps=[]).normalize(value)
     if value == 0:
         return "0"
     if -7 < value.adjusted() < 16:

@@ -7,14 +7,16 @@ does not fit into the budget is refused before it begins.  Values from a cache c
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from math import inf
+from typing import Any
 
 from dpaudit.errors import Unsupported
 
@@ -26,6 +28,8 @@ ADVICE = (
     ": ask another calculus, declare fewer different rounds or numbers of fewer digits, or allow "
     "more with dpaudit.exact.effort.limited(work=...)"
 )
+# A browser has no such module, and limits the memory of a page itself.
+_resource: Any = import_module("resource") if find_spec("resource") else None
 _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -129,4 +133,7 @@ def spend(units: float = 1, part: str = "this declaration") -> None:
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+    """The most memory that this process has held, in bytes; 0 where the system does not tell."""
+    if _resource is None:
+        return 0
+    return int(_resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss * _UNIT)

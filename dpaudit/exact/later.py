@@ -19,4 +19,6 @@ class Later(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # the next use finds it without this function
+        return value

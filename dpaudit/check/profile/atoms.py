@@ -8,8 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-import numpy as np
-
 from dpaudit.check.profile.cells import (
     MOST_NODES,
     UNIT,
@@ -25,6 +23,7 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.exact import is_symbolic
+from dpaudit.exact.arrays import np
 from dpaudit.pairs import Pair
 from dpaudit.pairs.core import Lattice, Outcomes
 

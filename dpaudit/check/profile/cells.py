@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpaudit.exact import enclose, is_symbolic
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.exact.effort import spend
 
-Floats = NDArray[np.float64]
 Ball = Any
 Mass = tuple[Ball, Ball]
 UNIT = 2.0**-53

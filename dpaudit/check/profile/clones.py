@@ -28,10 +28,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball
 from dpaudit.exact import is_symbolic
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs.core import Report
 
 MOST_OTHERS, MOST_OUTCOMES, BLOCK = 2**32, 2**26, 2**19
@@ -40,7 +39,8 @@ GROUPS = 2**14
 FARTHEST, SMALLEST = 30.0, 1e-30
 # Outcomes that are taken one by one; else nodes, in standard deviations; logarithm of a margin.
 FEW, MARGIN = 2**22, 8
-NEAR, NEAR_OF_MANY = np.arange(-8, 8.5, 0.5), np.array([-5, -3, -2, -1, -0.3, 0.3, 1, 2, 3, 5])
+NEAR = tuple(k / 2 for k in range(-16, 17))
+NEAR_OF_MANY = (-5, -3, -2, -1, -0.3, 0.3, 1, 2, 3, 5)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
     low, masses = _clones_law(few, q, log_tail)
     at = low + np.arange(len(masses), dtype=np.float64)
     spread = math.sqrt(few * hidden * max(1 - hidden, 0.0))
-    near = NEAR if len(t) * len(NEAR) * width <= MOST_OUTCOMES // 2 else NEAR_OF_MANY
+    near = np.array(NEAR if len(t) * len(NEAR) * width <= MOST_OUTCOMES // 2 else NEAR_OF_MANY)
     known = np.clip(np.rint(few * hidden + spread * near), at[0], at[-1])
     nodes = np.unique(np.concatenate((known, at[[0, -1]])))
     if len(nodes) < 2:

@@ -55,13 +55,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, NotConfirmed, ball
 from dpaudit.check.profile.nodes import Nodes
+from dpaudit.exact.arrays import Complexes, Floats, Integers, np
 
-Complexes = NDArray[np.complex128]
 LARGEST_PERIOD = 2**22
 FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
@@ -284,8 +281,8 @@ def _pairs(w: Floats, d: int) -> float:
     rows = len(w) // (2 * d)
     if rows == 0:
         return float(2 * np.minimum(w[: len(w) - d], w[d:]).sum())
-    blocks = w[: rows * 2 * d].reshape(rows, 2, d)
-    return float(2 * np.minimum(blocks[:, 0], blocks[:, 1]).sum())
+    blocks = w[: rows * 2 * d].reshape(rows, 2 * d)
+    return float(2 * np.minimum(blocks[:, :d], blocks[:, d:]).sum())
 
 
 def _kept_by_fft(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -> tuple[int, float]:
@@ -327,7 +324,7 @@ def _direct(factor: Tilted, period: int, kept: int) -> tuple[Complexes, float]:
     return values, UNIT * (BLOCK + rows + 32) * 1.5 * float(factor.w.sum())
 
 
-def _turns(count: NDArray[np.int64], period: int) -> Complexes:
+def _turns(count: Integers, period: int) -> Complexes:
     """exp(2 pi i count / period), the count reduced exactly first."""
     angle = (count % period) * (2 * math.pi / period)
     turns: Complexes = np.cos(angle) + 1j * np.sin(angle)
@@ -367,7 +364,7 @@ def _powers(
 
 
 def _geometric(
-    j: NDArray[np.int64], h: float, tilt: float, offset: float, half: int
+    j: Integers, h: float, tilt: float, offset: float, half: int
 ) -> tuple[Complexes, Floats]:
     """sum_{n=0}^{K-1} F(n) exp(i z n) with y = offset + n h, and the sizes of its two parts."""
     angle = j * (math.pi / half)

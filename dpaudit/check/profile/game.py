@@ -29,10 +29,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-from scipy import special
-
-from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
+from dpaudit.check.profile.cells import UNIT, NotConfirmed
+from dpaudit.exact.arrays import Floats, np, special
 from dpaudit.pairs.core import Replacement
 
 MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000

@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Cells, Floats, NotConfirmed
+from dpaudit.check.profile.cells import UNIT, Cells, NotConfirmed
+from dpaudit.exact.arrays import Floats, np
 
 ROUNDING, CUMULATED, CRUMBS = 64 * UNIT, 1e-9, 1e-11
 

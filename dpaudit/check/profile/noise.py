@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpaudit.check.profile.atoms import with_atoms
 from dpaudit.check.profile.cells import (
     MOST_NODES,
@@ -23,7 +20,6 @@ from dpaudit.check.profile.cells import (
     UNIT,
     Ball,
     Cells,
-    Floats,
     Grid,
     Mass,
     NotConfirmed,
@@ -34,9 +30,9 @@ from dpaudit.check.profile.cells import (
     up,
 )
 from dpaudit.exact import Number
+from dpaudit.exact.arrays import Floats, Integers, np
 from dpaudit.pairs import Pair
 
-Integers = NDArray[np.int64]
 # Points of a rule, and the widths up to which it serves: in units of the noise, and of the loss.
 WIDEST = 0.25
 RULES = ((4, 0.003), (8, 0.02), (16, WIDEST))

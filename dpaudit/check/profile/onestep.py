@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
-
 from dpaudit.check.profile.atoms import has_outcomes, mixed_atoms
 from dpaudit.check.profile.cells import (
     BITS,
@@ -22,6 +20,7 @@ from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import has_base, mixed_noise, noise_cells
 from dpaudit.check.profile.opposed import is_moderate, opposed
 from dpaudit.check.profile.tallied import tallied
+from dpaudit.exact.arrays import np
 from dpaudit.pairs import (
     Mixed,
     Pair,

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Ball, Floats, Mass, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, Mass, NotConfirmed, ball
 from dpaudit.check.profile.noise import (
     FARTHEST,
     LARGEST_WIDTH,
@@ -25,6 +23,7 @@ from dpaudit.check.profile.noise import (
     normal_mass,
 )
 from dpaudit.exact import is_symbolic
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs.core import Opposition
 
 # Moves and rates of which floats are sure; others are found from delta at the nodes.

@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Floats, ball
+from dpaudit.check.profile.cells import UNIT, ball
 from dpaudit.exact import is_symbolic
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 
 MOST_POLLED, FARTHEST, REACH, ROOM = 20_000, 30.0, 10.5, 40

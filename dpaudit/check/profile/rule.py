@@ -19,12 +19,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
-from scipy import special
-
-from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
+from dpaudit.check.profile.cells import UNIT, NotConfirmed
+from dpaudit.exact.arrays import Array, Floats, np, special
 
 EXPONENT = 34.0
 BLOCK, MOST_POINTS, MOST_PRODUCTS = 256, 300_000, 2 * 10**9
@@ -204,9 +201,7 @@ def _legendre() -> tuple[Floats, Floats]:
     return nodes, weights
 
 
-def moments(
-    pair: Sampled, times: float, unit: float, count: int
-) -> tuple[np.ndarray[Any, Any], Floats, float]:
+def moments(pair: Sampled, times: float, unit: float, count: int) -> tuple[Array, Floats, float]:
     """E exp(i w (L - m)) - 1 at w = j unit, j <= count, under the tilted law; their errors; m.
 
     Errors: NotConfirmed where that takes too many points.
@@ -272,7 +267,7 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     return found
 
 
-def means(moved: Floats, weights: Floats, unit: float, count: int) -> np.ndarray[Any, Any]:
+def means(moved: Floats, weights: Floats, unit: float, count: int) -> Array:
     """Sums of weights (exp(i w l) - 1), w = (a + size b) unit: u + v + u v of its two parts."""
     size = math.isqrt(count) + 1
     whole = np.zeros((size, size), dtype=np.complex128)

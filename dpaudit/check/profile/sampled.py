@@ -17,11 +17,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, NotConfirmed, ball
 from dpaudit.check.profile.rule import RATES, Sampled, bend, log_between
 from dpaudit.exact import Number
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.

@@ -23,11 +23,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpaudit.check.profile.cells import UNIT, Ball, Cells, Floats, Grid, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball
 from dpaudit.exact import Number, is_symbolic
+from dpaudit.exact.arrays import Floats, Integers, np
 from dpaudit.pairs import Pair
 
 BITS, PRECISION = 160, 192
@@ -153,7 +151,7 @@ def _added(one: Placed, other: Placed, middles: Floats) -> Placed:
     return _without_rare(Placed(one.slots + other.slots, p, q, error * (1 + 1e-6)))
 
 
-def _place(sums: Floats, middles: Floats) -> NDArray[np.int64]:
+def _place(sums: Floats, middles: Floats) -> Integers:
     """The interval whose middle is next to a sum, as logarithms are."""
     start, step = math.log(middles[0]), math.log(middles[1] / middles[0])
     found = np.floor((np.log(sums) - start) / step + 0.5)

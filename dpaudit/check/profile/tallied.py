@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from dpaudit.check.profile.cells import UNIT, Cells, Grid, NotConfirmed, ball
 from dpaudit.check.profile.clones import (
     FARTHEST,
@@ -27,6 +25,7 @@ from dpaudit.check.profile.clones import (
     _float,
 )
 from dpaudit.exact import is_symbolic
+from dpaudit.exact.arrays import np
 from dpaudit.pairs.core import Tally
 
 

@@ -26,10 +26,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from dpaudit.check.profile import whole
-from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
 from dpaudit.check.profile.noise import has_base
 from dpaudit.check.profile.rule import moments
@@ -48,6 +46,7 @@ from dpaudit.check.profile.sampled import (
 )
 from dpaudit.check.profile.whole import is_discrete
 from dpaudit.exact import Number
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Atoms, Normal, Pair
 from dpaudit.pairs.core import Outcomes
 

@@ -19,13 +19,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Ball, Floats, Grid, NotConfirmed, ball, up
+from dpaudit.check.profile.cells import UNIT, Ball, Grid, NotConfirmed, ball, up
 from dpaudit.check.profile.closed import delta_by, is_form
 from dpaudit.check.profile.mixtures import has_cases
 from dpaudit.check.profile.nodes import ROUNDING, Nodes, convex
 from dpaudit.exact import Number
+from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 from dpaudit.pairs.core import Divergence
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, NotConfirmed, ball
 from dpaudit.check.profile.rule import BLOCK, MOST_PRODUCTS, OUTWARD, means
 from dpaudit.check.profile.sampled import Capped, Factor
 from dpaudit.exact import Number, is_symbolic
+from dpaudit.exact.arrays import Array, Floats, np
 from dpaudit.pairs import Pair
 from dpaudit.pairs.core import Lattice
 
@@ -164,9 +163,7 @@ def mass_beyond(pair: Capped) -> Ball:
     return plain if noise.swapped else (1 - noise.rate) * plain + noise.rate * moved
 
 
-def moments(
-    pair: Factor, t: Ball, unit: float, count: int
-) -> tuple[np.ndarray[Any, Any], Floats, float]:
+def moments(pair: Factor, t: Ball, unit: float, count: int) -> tuple[Array, Floats, float]:
     """E exp(i w (L - m)) - 1 at w = j unit, j <= count, under the tilted law; their errors; m.
 
     Weights and losses are the floats nearest to balls: off by a rounding of their own size.

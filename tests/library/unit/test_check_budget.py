@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
-from dpaudit.check import check
+from dpaudit.check import SECONDS, check
 from dpaudit.check.file import NotDone
-from dpaudit.check.process import LIMITS, SECONDS, verify_file
 from dpaudit.check.profile.conversions import _number
+from dpaudit.check.rows import LIMITS, verify_file
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.effort import TooMuch, limited, spend
 from tests.library.cli.bench import Json, certified, forged, held, mechanism

@@ -13,7 +13,7 @@ import pytest
 from dpaudit.certificate.certificate import save
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
-from dpaudit.check.process import verify_file
+from dpaudit.check.rows import verify_file
 from dpaudit.check.unchecked import UNCHECKED
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest

@@ -14,8 +14,8 @@ import pytest
 
 from dpaudit.check import assumptions, conformance, laws
 from dpaudit.check.file import schema
-from dpaudit.check.process import verify_file
 from dpaudit.check.profile import fourier
+from dpaudit.check.rows import verify_file
 from dpaudit.check.theorem import THEOREMS
 from dpaudit.nodes.registry import load
 

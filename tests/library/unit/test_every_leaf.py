@@ -14,7 +14,7 @@ import pytest
 
 from dpaudit.check import check, empirical
 from dpaudit.check.file import is_empirical, load, validate
-from dpaudit.check.process import verify_file
+from dpaudit.check.rows import verify_file
 from dpaudit.check.unchecked import UNCHECKED, Unchecked
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest

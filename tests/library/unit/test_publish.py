@@ -23,7 +23,7 @@ from dpaudit.certificate.cache import Files
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.certificate.publish import clean, index_of, keeper, verified, write_one
-from dpaudit.check.process import verify_file
+from dpaudit.check.rows import verify_file
 from dpaudit.errors import CertificateRejected, InternalError, OutputNotWritable, ReleaseInterrupted
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP

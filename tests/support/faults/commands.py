@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.check.process import verify_file
+from dpaudit.check.rows import verify_file
 from dpaudit.ledger import LedgerUnavailable, State, open_ledger
 from tests.support.faults import (
     FULL,
