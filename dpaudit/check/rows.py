@@ -26,12 +26,12 @@ def verify_file(path: Path, seconds: float = SECONDS) -> Row:
     return row_of(read(path), seconds)
 
 
-def row_of(file: Evidence, seconds: float = SECONDS) -> Row:
-    """What the checker says of a file as it was read."""
+def row_of(file: Evidence, seconds: float = SECONDS, *, clock: float | None = None) -> Row:
+    """What the checker says of a file as it was read; ``clock``: as of :func:`check`."""
     try:
         certificate = parsed(file)
         validate(certificate)
-        report = check(certificate, seconds)
+        report = check(certificate, seconds, clock=clock)
     except NotACertificate as error:
         return failed(file, BYTES, str(error))
     except NotDone as error:

@@ -1,0 +1,201 @@
+// The page: it hands files to the checker's worker, and shows what the checker says of them.
+"use strict";
+const LARGEST = 4 * 2 ** 20; // bytes of a certificate; the checker reads no more
+const LARGEST_PUBLISHED = 2 ** 28; // bytes of a file whose digest is compared
+const state = document.getElementById("state");
+const results = document.getElementById("results");
+const source = document.getElementById("worker").textContent;
+const encode = (text) => new TextEncoder().encode(text);
+const hex = (bytes) => Array.from(new Uint8Array(bytes), (b) => b.toString(16).padStart(2, "0")).join("");
+const sha256 = async (bytes) => hex(await crypto.subtle.digest("SHA-256", bytes));
+const unbase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+async function unpacked(block) {
+  const packed = unbase64(block.textContent);
+  block.textContent = "";
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const assets = (async () => {
+  const blocks = [...document.querySelectorAll("script[data-name]")];
+  return Object.fromEntries(
+    await Promise.all(blocks.map(async (one) => [one.dataset.name, await unpacked(one)])),
+  );
+})();
+
+// A worker that is ready; one that was ended is replaced when the next file comes.
+let working = null;
+function worker() {
+  working ??= (async () => {
+    const made = new Worker(URL.createObjectURL(new Blob([source])), { type: "module" });
+    await new Promise(async (done, failed) => {
+      made.onmessage = ({ data }) => (data.ready ? done() : failed(new Error(data.failed)));
+      made.onerror = (event) => failed(new Error(event.message));
+      made.postMessage({ assets: await assets });
+    });
+    return made;
+  })();
+  return working;
+}
+
+async function checked(name, content) {
+  const ready = await worker();
+  return new Promise((done) => {
+    const end = (answer) => { clearTimeout(limit); done(answer); };
+    const limit = setTimeout(() => {
+      ready.terminate();
+      working = null;
+      end({ failed: `not verified within ${SECONDS} s; the check was ended` });
+    }, SECONDS * 1000);
+    ready.onmessage = ({ data }) => {
+      if (data.failed) { ready.terminate(); working = null; }
+      end(data.failed ? { failed: `not verified: ${data.failed}` } : data.answer);
+    };
+    ready.postMessage({ name, content });
+  });
+}
+
+// Ed25519 over DSSE's encoding of the certificate's canonical bytes.
+async function signaturesOf(envelope, payload, keys) {
+  const content = JSON.parse(envelope);
+  if (content.payloadType !== "application/vnd.in-toto+json" || content.payload !== payload) {
+    return [["bad", "The signatures are of another certificate, or this one was changed since."]];
+  }
+  const bytes = unbase64(payload);
+  const head = `DSSEv1 ${content.payloadType.length} ${content.payloadType} ${bytes.length} `;
+  const message = new Uint8Array([...encode(head), ...bytes]);
+  return Promise.all(content.signatures.slice(0, 64).map(async (one) => {
+    for (const { name, key, id } of keys) {
+      if (await crypto.subtle.verify("Ed25519", key, unbase64(one.sig), message)) {
+        return ["good", `Signed by the key ${name} (${id}).`];
+      }
+    }
+    return keys.length
+      ? ["bad", `A signature by no key that you gave (it names ${one.keyid}).`]
+      : ["", `A signature by the key ${one.keyid}: not checked; add the signer's .pub file.`];
+  }));
+}
+
+async function keyOf({ name, content }) {
+  const text = new TextDecoder().decode(content).replace(/-----[^-]+-----|\s/g, "");
+  const der = unbase64(text);
+  const key = await crypto.subtle.importKey("spki", der, "Ed25519", true, ["verify"]);
+  return { name, key, id: await sha256(await crypto.subtle.exportKey("raw", key)) };
+}
+
+function added(parent, tag, text, kind) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (kind) made.className = kind;
+  return parent.appendChild(made);
+}
+
+function listed(parent, title, lines) {
+  if (!lines.length) return;
+  added(parent, "h3", title);
+  const list = added(parent, "ul");
+  for (const [kind, text] of lines) added(list, "li", text, kind);
+}
+
+const VERDICTS = {
+  certified: "good", certified_under_assumptions: "good", empirical: "good",
+};
+
+async function shown(certificate, others) {
+  const place = added(results, "section");
+  place.dataset.file = certificate.name;
+  added(place, "h2", certificate.name);
+  const answer = certificate.size > LARGEST
+    ? { failed: `larger than ${LARGEST} bytes, as no certificate is` }
+    : await checked(certificate.name, certificate.content);
+  const row = answer.row ?? { verified: false, failure: "limits", reason: answer.failed, sha256: "" };
+  place.dataset.verified = row.verified;
+  place.dataset.failure = row.failure;
+  place.dataset.verdict = row.verdict ?? "";
+  if (!row.verified) {
+    added(place, "p", `Not verified: ${row.reason}`, "bad");
+    return;
+  }
+  added(place, "p", `Verified. Verdict: ${row.verdict.replaceAll("_", " ")}`, VERDICTS[row.verdict] ?? "bad");
+  added(place, "p", `SHA-256 of the file: ${row.sha256}`);
+  if (row.epsilons.length) {
+    const table = added(place, "table");
+    added(table, "caption", "Claims, and the epsilon that was re-derived");
+    const head = added(added(table, "thead"), "tr");
+    for (const text of ["claim", "epsilon at most", "delta"]) added(head, "th", text).scope = "col";
+    const body = added(table, "tbody");
+    for (const cells of row.epsilons) {
+      const line = added(body, "tr");
+      for (const text of cells) added(line, "td", text);
+    }
+  }
+  listed(place, "Re-derived", row.confirmed.map((text) => ["good", text]));
+  listed(place, "Taken on trust", row.on_trust.map((text) => ["", text]));
+  listed(place, "Bounds that only the accountant computed", row.unconfirmed.map((text) => ["bad", text]));
+  listed(place, "Audits that could not have refuted a claim", row.powerless.map((text) => ["", text]));
+  listed(place, "Not compared with anything", row.unchecked.map((one) => ["", `${one.fields.join(", ")}: ${one.why}`]));
+  listed(place, "Signatures", await signed(certificate, answer, others));
+  listed(place, "Files", await compared(answer.files, others));
+}
+
+async function signed(certificate, answer, others) {
+  const keys = [], lines = [];
+  for (const file of others.filter((one) => one.name.endsWith(".pub"))) {
+    try { keys.push(await keyOf(file)); } catch { lines.push(["bad", `${file.name}: not an Ed25519 public key.`]); }
+  }
+  for (const file of others.filter((one) => one.name === `${certificate.name}.dsse`)) {
+    try {
+      lines.push(...await signaturesOf(new TextDecoder("utf-8", { fatal: true }).decode(file.content), answer.payload, keys));
+    } catch { lines.push(["bad", `${file.name}: not a DSSE envelope.`]); }
+  }
+  return lines.length ? lines : [["", "None given."]];
+}
+
+async function compared(named, others) {
+  const lines = [];
+  for (const { name, sha256: expected } of named) {
+    const file = others.find((one) => one.name === name.split("/").pop());
+    if (!file) lines.push(["", `${name}: not given`]);
+    else if (!file.content) lines.push(["bad", `${name}: too large to be compared here`]);
+    else if ((await sha256(file.content)) === expected) lines.push(["good", `${name}: as certified`]);
+    else lines.push(["bad", `${name}: not the certified file (another SHA-256)`]);
+  }
+  return lines;
+}
+
+const isCertificate = ({ name }) => name.endsWith(".json");
+let turn = Promise.resolve();
+function given(list) {
+  turn = turn.then(async () => {
+    results.replaceChildren();
+    state.textContent = "Checking.";
+    document.body.dataset.done = "";
+    const files = await Promise.all([...list].map(async (one) => ({
+      name: one.name,
+      size: one.size,
+      content: one.size > LARGEST_PUBLISHED ? null : new Uint8Array(await one.arrayBuffer()),
+    })));
+    // A released output is JSON too: a file that a certificate beside it names is no certificate.
+    const certificates = files.filter(isCertificate);
+    for (const one of certificates) await shown(one, files.filter((other) => other !== one));
+    state.textContent = certificates.length
+      ? `${certificates.length} checked.`
+      : "No certificate among these files: its name ends in .json.";
+    document.body.dataset.done = "yes";
+  }).catch((error) => { state.textContent = `The page failed: ${error}`; });
+}
+
+document.getElementById("files").addEventListener("change", (event) => given(event.target.files));
+const drop = document.getElementById("drop");
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  drop.addEventListener(kind, (event) => {
+    event.preventDefault();
+    drop.classList.toggle("over", kind === "dragover");
+    if (kind === "drop") given(event.dataTransfer.files);
+  });
+}
+worker().then(
+  () => { if (!results.childElementCount) state.textContent = "Ready."; document.body.dataset.ready = "yes"; },
+  (error) => { state.textContent = `The checker could not be started: ${error.message}. A recent Chromium, Firefox or Safari is needed.`; },
+);

@@ -1,0 +1,25 @@
+// Rows of certificates by the checker under Pyodide in Node: arguments are the folder of the page's
+// files, then certificates; one line of JSON a certificate, with the seconds it took.
+import fs from "node:fs";
+import path from "node:path";
+import { performance } from "node:perf_hooks";
+import { pathToFileURL } from "node:url";
+
+const [folder, ...files] = process.argv.slice(2);
+const { loadPyodide } = await import(pathToFileURL(path.join(folder, "pyodide.mjs")).href);
+const begun = performance.now();
+const lockFileContents = JSON.parse(fs.readFileSync(path.join(folder, "lock.json"), "utf8"));
+const python = await loadPyodide({ indexURL: folder, lockFileContents });
+for (const name of fs.readdirSync(folder).filter((one) => one.endsWith(".whl"))) {
+  python.unpackArchive(new Uint8Array(fs.readFileSync(path.join(folder, name))), "wheel");
+}
+const answer = python.runPython(
+    "from dpaudit.check.page import answer\nlambda name, content: answer(name, content.to_bytes())",
+  );
+const bits = python.runPython("import sys; sys.maxsize.bit_length() + 1");
+console.log(JSON.stringify({ start: (performance.now() - begun) / 1000, bits }));
+for (const file of files) {
+  const start = performance.now();
+  const made = answer(file, new Uint8Array(fs.readFileSync(file)));
+  console.log(JSON.stringify({ ...JSON.parse(made), seconds: (performance.now() - start) / 1000 }));
+}
