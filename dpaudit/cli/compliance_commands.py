@@ -225,7 +225,7 @@ def signed_row(
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -242,6 +242,12 @@ def signed_row(
     "junit and sarif (one file over all), with commas between.",
 )
 @click.option("--language", default="en", show_default=True, help="en, de or fr.")
+@click.option(
+    "--verifier",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write verify.html into this folder: a page that verifies certificates in a browser, "
+    "without a network. Its runtime is fetched once, by npm and pip.",
+)
 @signers_options
 @as_json_option
 def report(
@@ -250,6 +256,7 @@ def report(
     out: Path,
     formats: str,
     language: str,
+    verifier: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -258,6 +265,16 @@ def report(
     With last year's certificate among FILES, the page of this year's says what changed.  Files that
     fail are named on standard error; the others are still written.
     """
+    if verifier is not None:
+        from dpaudit.report.verifier import write_verifier
+
+        if files:
+            raise click.UsageError("--verifier: the page is of no certificate; give no FILES.")
+        page = str(write_verifier(verifier))
+        echo_json({"files": [page], "faults": []}) if as_json else click.echo(page)
+        return
+    if not files:
+        raise click.UsageError("Missing argument 'FILES...'.")
     from dpaudit.certificate.rendering import render_files
     from dpaudit.storage.files import writable
 

@@ -20,7 +20,6 @@ import zipfile
 from importlib import resources
 from pathlib import Path
 
-import dpaudit
 from dpaudit.errors import DpauditError
 from dpaudit.storage.files import write_atomically
 from dpaudit.version import __version__
@@ -154,7 +153,7 @@ def _zipped(files: dict[str, bytes]) -> bytes:
 
 def checker() -> bytes:
     """The checker's modules as a wheel: no accountant, no rule, nothing that runs a program."""
-    root = Path(dpaudit.__file__).parent
+    root = Path(__file__).parents[2]
     paths = [root / name for name in FILES]
     paths += [path for room in ROOMS for path in (root / room).rglob("*") if path.is_file()]
     paths += [p for p in (root / "families").rglob("*.py") if not _of_the_accountant(p.stem)]

@@ -28,7 +28,7 @@ const assets = (async () => {
 let working = null;
 function worker() {
   working ??= (async () => {
-    const made = new Worker(URL.createObjectURL(new Blob([source])), { type: "module" });
+    const made = new Worker(URL.createObjectURL(new Blob([source])));
     await new Promise(async (done, failed) => {
       made.onmessage = ({ data }) => (data.ready ? done() : failed(new Error(data.failed)));
       made.onerror = (event) => failed(new Error(event.message));
