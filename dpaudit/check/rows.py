@@ -27,7 +27,7 @@ def verify_file(path: Path, seconds: float = SECONDS) -> Row:
 
 
 def row_of(file: Evidence, seconds: float = SECONDS, *, clock: float | None = None) -> Row:
-    """What the checker says of a file as it was read; ``clock``: as of :func:`check`."""
+    """The checker's row of a file as it was read; ``clock``: as of :func:`check`."""
     try:
         certificate = parsed(file)
         validate(certificate)

@@ -401,7 +401,7 @@ class Operation:
         return Array([*accumulate(values.data, self.of)])
 
     def reduceat(self, values: Array, starts: Array) -> Array:
-        """Of the rows from each start to the next; along the first axis."""
+        """The function over the rows from each start to the next, along the first axis."""
         ends = [*starts.data[1:], len(values)]
         rows = values.tolist()
         parts = [rows[a:b] for a, b in zip(starts.data, ends, strict=True)]
