@@ -28,6 +28,7 @@ from dpaudit.audit.examine import (
     Shape,
     examine,
     held_by,
+    mixing,
     read_by_others,
     shape_like,
 )
@@ -589,7 +590,9 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
     # What an examination found already is not said twice; one that could not be made asks nothing.
     told = {finding.detail for finding in examination.findings}
     held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
-    more = (*held, *read_by_others(files, examination))
+    loader = mechanism.records
+    mixed = () if loader is None else mixing(loader, data, files)
+    more = (*held, *mixed, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
 
 

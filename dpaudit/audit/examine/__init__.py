@@ -9,6 +9,7 @@ from dpaudit.audit.examine.examination import (
 )
 from dpaudit.audit.examine.held import held_by
 from dpaudit.audit.examine.lines import Ran
+from dpaudit.audit.examine.loader import mixing
 from dpaudit.audit.examine.shapes import Shape, Unknown, shape_of
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Unknown",
     "examine",
     "held_by",
+    "mixing",
     "read_by_others",
     "shape_like",
     "shape_of",
