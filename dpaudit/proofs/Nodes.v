@@ -1,11 +1,41 @@
 (* Declarations, and which pairs of laws they allow on two neighbouring data sets. *)
 
-Require Import Reals Lra String ZArith.
+Require Import Reals Lra String ZArith Bool.
 From Coquelicot Require Import Coquelicot.
 Require Import List.
 Import ListNotations.
 From DPAudit Require Import Laws Composition.
 Open Scope R_scope.
+
+(* Rows of a matrix that is released row by row: how many, the round of each, and its entries. *)
+Record rows : Type := Rows {
+  how_many : nat;
+  released : nat -> Z;
+  entry : nat -> Z -> R
+}.
+
+Fixpoint squares (r : rows) (t : Z) (n : nat) : R :=
+  match n with O => 0 | S m => squares r t m + entry r m t * entry r m t end.
+
+(* The squared norm of column t. *)
+Fixpoint column (strategy : list rows) (t : Z) : R :=
+  match strategy with [] => 0 | r :: rest => squares r t (how_many r) + column rest t end.
+
+(* No row looks ahead. *)
+Definition causal (strategy : list rows) : Prop :=
+  List.Forall (fun r => forall i t, entry r i t <> 0 -> (t <= released r i)%Z) strategy.
+
+(* The nodes of a Fenwick tree by level: row j of level l sums rounds 2 j 2^l + 1 .. (2 j + 1) 2^l,
+   and is released in the last of these. *)
+Definition tree_level (rounds : Z) (level : nat) : rows :=
+  let width := (2 ^ Z.of_nat level)%Z in
+  Rows (Z.to_nat ((rounds / width + 1) / 2))
+    (fun j => (2 * Z.of_nat j + 1) * width)%Z
+    (fun j t => if ((2 * Z.of_nat j * width <? t) && (t <=? (2 * Z.of_nat j + 1) * width))%Z
+                then 1 else 0).
+
+Definition tree (rounds : Z) : list rows :=
+  map (tree_level rounds) (seq 0 (Z.to_nat (Z.log2 rounds + 1))).
 
 (* One release, its noise divided by the sensitivity of its query. *)
 Inductive leaf : Type :=
@@ -15,7 +45,7 @@ Inductive leaf : Type :=
   | DiscreteLaplace (scale sensitivity : R)
   | RandomizedResponse (epsilon choices : R)
   | ExponentialMechanism (range : R)
-  | CorrelatedGaussian (noise_multiplier : R) (rows rounds : nat) (strategy : nat -> nat -> R).
+  | CorrelatedGaussian (noise_multiplier : R) (rounds : Z) (strategy : list rows).
 
 Inductive node : Type :=
   | Leaf (release : leaf)

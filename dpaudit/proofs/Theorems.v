@@ -1,9 +1,10 @@
 (* The theorems of the literature that exported certificates rest on, each a hypothesis under its
    own name: Print Assumptions lists those that a claim needs. *)
 
-Require Import Reals Lra.
+Require Import Reals Lra Lia ZArith Bool.
 From Coquelicot Require Import Coquelicot.
 From DPAudit Require Import Laws Composition Normal Nodes.
+Require Import List.
 Open Scope R_scope.
 
 (* Dong, Roth, Su 2022, Theorem 2.7: the Gaussian mechanism is (1 / noise multiplier)-GDP. *)
@@ -21,12 +22,11 @@ Axiom gdp_composes : forall mu nu Z R R', 0 < mu -> 0 < nu ->
 (* Dong, Roth, Su 2022, Section 2.2: G_mu falls as mu rises, from Id at 0. *)
 Axiom gdp_weakens : forall s t X P Q, s <= t -> gdp_square s X P Q -> gdp_square t X P Q.
 
-(* Denisov, McMahan, Rush, Smith, Thakurta 2022, Theorem 2.1: rows C X + Z, each record in one
-   round, by the largest norm of a column of C. *)
-Axiom correlated_is_gdp : forall sigma rows rounds strategy d, 0 < sigma -> 0 < d ->
-  (forall t, (t < rounds)%nat ->
-     sum_n (fun i => strategy i t * strategy i t) (pred rows) <= d) ->
-  private (gdp (sqrt d / sigma)) (Leaf (CorrelatedGaussian sigma rows rounds strategy)).
+(* Denisov, McMahan, Rush, Smith, Thakurta 2022, Theorem 2.1: rows C X + Z that look back alone,
+   each record in one round, by the largest norm of a column of C. *)
+Axiom correlated_is_gdp : forall sigma rounds strategy d, 0 < sigma -> 0 < d ->
+  causal strategy -> (forall t, (1 <= t <= rounds)%Z -> column strategy t <= d) ->
+  private (gdp (sqrt d / sigma)) (Leaf (CorrelatedGaussian sigma rounds strategy)).
 
 (* Dwork, McSherry, Nissim, Smith 2006, Proposition 1: the Laplace mechanism. *)
 Axiom laplace_is_pure : forall b, 0 < b -> private (pure (1 / b)) (Leaf (Laplace b)).
@@ -42,6 +42,10 @@ Axiom discrete_gaussian_is_zcdp : forall variance sensitivity, 0 < variance ->
 (* Ghosh, Roughgarden, Sundararajan 2009, Section 1.2: the geometric mechanism. *)
 Axiom discrete_laplace_is_pure : forall scale sensitivity, 0 < scale ->
   private (pure (sensitivity / scale)) (Leaf (DiscreteLaplace scale sensitivity)).
+
+(* McSherry, Talwar 2007, Theorem 6: the exponential mechanism, by the range of its loss. *)
+Axiom exponential_is_pure : forall range, 0 <= range ->
+  private (pure range) (Leaf (ExponentialMechanism range)).
 
 (* Warner 1965; Kairouz, Oh, Viswanath 2016: randomised response. *)
 Axiom randomized_response_is_pure : forall epsilon choices, 0 <= epsilon -> 2 <= choices ->
@@ -80,15 +84,52 @@ Proof.
   apply (Rmult_eq_reg_r (2 * (sigma * sigma))); [|nra]. field_simplify; [|lra]. lra.
 Qed.
 
-Theorem correlated_gdp sigma rows rounds strategy d s : 0 < sigma -> 0 < d ->
-  (forall t, (t < rounds)%nat ->
-     sum_n (fun i => strategy i t * strategy i t) (pred rows) <= d) ->
-  s * (sigma * sigma) = d ->
-  private (of_gdp s 0) (Leaf (CorrelatedGaussian sigma rows rounds strategy)).
+Lemma tree_level_squares rounds level t n :
+  0 <= squares (tree_level rounds level) t n <= 1 /\
+  ((2 * Z.of_nat n * 2 ^ Z.of_nat level < t)%Z -> squares (tree_level rounds level) t n = 0).
 Proof.
-  intros Hs Hd Hc E X P Q H. assert (0 < s) by nra. apply gdp_of_square; auto.
-  replace (sqrt s) with (sqrt d / sigma); [eapply correlated_is_gdp; eauto|].
-  rewrite <- E, sqrt_mult, sqrt_square by nra. field. lra.
+  assert (W : (0 < 2 ^ Z.of_nat level)%Z) by (apply Z.pow_pos_nonneg; lia).
+  induction n as [|n [B N]]. { simpl. split; [lra|reflexivity]. }
+  cbn [squares]. set (w := (2 ^ Z.of_nat level)%Z) in *.
+  assert (D : entry (tree_level rounds level) n t =
+    if ((2 * Z.of_nat n * w <? t) && (t <=? (2 * Z.of_nat n + 1) * w))%Z then 1 else 0)
+    by reflexivity.
+  rewrite D. destruct ((2 * Z.of_nat n * w <? t) && (t <=? (2 * Z.of_nat n + 1) * w))%Z eqn:E.
+  - apply andb_prop in E as [E1 E2]. apply Z.ltb_lt in E1. apply Z.leb_le in E2.
+    rewrite (N E1). split; [lra|]. intro H. exfalso. nia.
+  - split; [lra|]. intro H. rewrite N; [lra|]. nia.
+Qed.
+
+Lemma tree_column rounds t : column (tree rounds) t <= IZR (Z.log2 rounds + 1).
+Proof.
+  unfold tree. assert (G : forall a n,
+    column (map (tree_level rounds) (seq a n)) t <= INR n).
+  { intros a n. revert a. induction n as [|n IH]; intro a. simpl; lra.
+    rewrite S_INR. cbn [seq map column]. specialize (IH (S a)).
+    pose proof (tree_level_squares rounds a t (how_many (tree_level rounds a))) as [[_ B] _]. lra. }
+  eapply Rle_trans. apply G. rewrite INR_IZR_INZ, Z2Nat.id; [lra|].
+  pose proof (Z.log2_nonneg rounds). lia.
+Qed.
+
+Lemma tree_causal rounds : causal (tree rounds).
+Proof.
+  apply List.Forall_map, List.Forall_forall. intros level _ i t H.
+  unfold tree_level in *. cbn [entry released] in *.
+  destruct ((_ <? t) && (t <=? _))%Z eqn:E in H; [|exfalso; apply H; reflexivity].
+  apply andb_prop in E as [_ E]. apply Z.leb_le in E. exact E.
+Qed.
+
+Theorem tree_gdp sigma rounds levels s : 0 < sigma ->
+  (Z.log2 rounds + 1)%Z = levels -> s * (sigma * sigma) = IZR levels ->
+  private (of_gdp s 0) (Leaf (CorrelatedGaussian sigma rounds (tree rounds))).
+Proof.
+  intros Hs <- E X P Q H. set (d := IZR (Z.log2 rounds + 1)) in *.
+  assert (Hd : 0 < d). { apply IZR_lt. pose proof (Z.log2_nonneg rounds). lia. }
+  assert (0 < s) by nra. apply gdp_of_square; auto.
+  replace (sqrt s) with (sqrt d / sigma).
+  - apply (correlated_is_gdp sigma rounds (tree rounds) d Hs Hd (tree_causal rounds)); auto.
+    intros t _. apply tree_column.
+  - rewrite <- E, sqrt_mult, sqrt_square by nra. field. lra.
 Qed.
 
 Theorem laplace_pure b e : 0 < b -> e * b = 1 -> private (approx e 0) (Leaf (Laplace b)).
@@ -132,6 +173,10 @@ Qed.
 Theorem randomized_response_pure epsilon choices : 0 <= epsilon -> 2 <= choices ->
   private (approx epsilon 0) (Leaf (RandomizedResponse epsilon choices)).
 Proof. exact (randomized_response_is_pure epsilon choices). Qed.
+
+Theorem exponential_pure range : 0 <= range ->
+  private (approx range 0) (Leaf (ExponentialMechanism range)).
+Proof. exact (exponential_is_pure range). Qed.
 
 (* What a leaf states is what is asked. *)
 Theorem stated_approx e d : private (approx e d) (ApproxDP e d).

@@ -334,6 +334,26 @@ def _several(name: str) -> Body:
     return body
 
 
+def _tree(writer: _Writer, node: Any) -> str:
+    """Noise of a Fenwick tree, where each record takes part in one round."""
+    if str(node.strategy) != "tree" or node.participation.at_most != 1:
+        raise Unsupported(
+            f"CorrelatedGaussian by {str(node.strategy)[:40]}, {node.participation}: no Coq export "
+            "yet; it needs the largest norm that a record's moves have in this strategy"
+        )
+    rounds = times(node.rounds)
+    return f"Leaf (CorrelatedGaussian {_number(node.noise_multiplier)} {rounds} (tree {rounds}))"
+
+
+def _exponential(writer: _Writer, node: Any) -> str:
+    return f"Leaf (ExponentialMechanism {_number(_range(node))})"
+
+
+def _range(node: Any) -> Any:
+    """The range of the loss: half of epsilon where all scores move one way."""
+    return node.epsilon / 2 if str(node.scores) == "monotone" else node.epsilon
+
+
 def _repeat(writer: _Writer, node: Any) -> str:
     child = writer.node(node.child)
     return f"Repeat (Z.to_nat {times(node.times)}) (fun _ => {child})"
@@ -374,6 +394,8 @@ NODES: dict[str, Body] = {
     "DiscreteGaussian": _leaf("DiscreteGaussian", "variance", "sensitivity"),
     "DiscreteLaplace": _leaf("DiscreteLaplace", "scale", "sensitivity"),
     "RandomizedResponse": _leaf("RandomizedResponse", "epsilon", "choices"),
+    "CorrelatedGaussian": _tree,
+    "ExponentialMechanism": _exponential,
     "PureDP": _stated("PureDP", "epsilon"),
     "ApproxDP": _stated("ApproxDP", "epsilon", "delta"),
     "ZCDP": _stated("ZCDP", "rho"),
@@ -500,6 +522,14 @@ def _stated_approx(writer: _Writer, number: int, order: Any) -> Made:
     return Made((node.epsilon, node.delta), "apply stated_approx.")
 
 
+def _tree_gdp(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    levels = int(node.rounds).bit_length()
+    own = canonical(levels * sympify(_inverse(node.noise_multiplier, 2)))
+    known = f"{term(node.noise_multiplier)} {times(node.rounds)} {levels}%Z {term(own)}"
+    return Made((own, ZERO), f"apply (tree_gdp {known}); [number | reflexivity | number].")
+
+
 def _inverse(value: Any, power: int = 1) -> Any:
     return canonical(1 / sympify(value) ** power) if is_symbolic(value) else 1 / value**power
 
@@ -526,6 +556,13 @@ RULES: dict[tuple[str, str], Rule] = {
     ("zcdp.opaque", "ZCDP"): _by("stated_zcdp", lambda node, _: node.rho),
     ("gdp.opaque", "GDP"): _by("stated_gdp", lambda node, _: square(node.mu)),
     ("approx.opaque", "ApproxDP"): _stated_approx,
+    ("gdp.correlated", "CorrelatedGaussian"): _tree_gdp,
+    ("pure.exponential_mechanism", "ExponentialMechanism"): _by(
+        "exponential_pure", lambda node, _: _range(node)
+    ),
+    ("approx.exponential_mechanism_at_zero", "ExponentialMechanism"): _by(
+        "exponential_pure", lambda node, _: _range(node)
+    ),
     ("rdp.gaussian", "Gaussian"): _by("gaussian_renyi", _gaussian_renyi),
     ("pure.laplace", "Laplace"): _by(
         "laplace_pure", lambda node, _: _inverse(node.noise_multiplier)
