@@ -256,6 +256,12 @@ class _Writer:
         lines = "\n".join(f"  {line}" for line in script.splitlines())
         self.theorems.append(f"{note}Theorem {name} : {statement}.\nProof.\n{lines}\nQed.\n")
 
+    def number(self, step: str, statement: str, script: str) -> str:
+        """The name of a theorem on numbers alone, written where a conversion needs it."""
+        name = f"number_{step}"
+        self.theorem(name, statement, script)
+        return name
+
     # --- claims -------------------------------------------------------------------------------
 
     def claim(self, name: str, row: Json) -> None:
@@ -609,11 +615,18 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
         f"i_prec {bits + GUARD_BITS}, i_width (-{bits}), i_degree {max(10, bits // 4)}, i_fuel 60"
     )
     known = f"{term(squared)} {term(epsilon)} {term(delta)} {cut}"
-    return Made(
-        (epsilon, delta),
-        f"apply (gdp_to_approx_at {known}); [number | number | number | | exact {name}].\n"
+    e, root = term(epsilon), f"sqrt {term(squared)}"
+    start = f"{e} / {root} - {root} / 2"
+    tail = f"exp (- ({cut} * {cut}) / 2) / {cut}"
+    begins = writer.number(f"{number}_start", f"{start} <= {cut}", "number.")
+    shown = writer.number(
+        f"{number}",
+        f"(RInt (normal_loss ({root}) {e}) ({start}) {cut} + {tail}) / sqrt (2 * PI) "
+        f"<= {term(delta)}",
         f"unfold normal_loss. integral with ({options}).",
     )
+    ends = f"[number | number | exact {begins} | exact {shown} | exact {name}]"
+    return Made((epsilon, delta), f"apply (gdp_to_approx_at {known}); {ends}.")
 
 
 def _log(number: Any) -> float:
@@ -639,8 +652,13 @@ def _from_curve(writer: _Writer, number: int, order: Any) -> Made:
     ((_, name, (bound, _)),) = writer.premises(number, None if zcdp else at)
     lemma = "zcdp_to_approx_at" if zcdp else "renyi_to_approx_at"
     epsilon, delta = value.upper
-    known = " ".join(map(term, (bound, at, epsilon, delta)))
-    ends = f"[number | number | number | exact {name}]"
+    rate, a, e, d = map(term, (bound, at, epsilon, delta))
+    known = f"{rate} {a} {e} {d}"
+    start = f"{rate} * {a}" if zcdp else rate
+    shown = writer.number(
+        f"{number}", f"{start} + ln (1 - 1 / {a}) - (ln {d} + ln {a}) / ({a} - 1) <= {e}", "number."
+    )
+    ends = f"[number | number | exact {shown} | exact {name}]"
     return Made((epsilon, delta), f"apply ({lemma} {known}); {ends}.")
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,8 +15,9 @@ from pathlib import Path
 
 from dpaudit.errors import CertificateRejected, Unsupported
 
-# In the order in which they compile: each needs those before it.
+# In the order in which they compile: each needs those before it.  Finite is needed by no export.
 FILES = ("Laws", "Composition", "Normal", "Nodes", "Theorems", "Tactics")
+EXAMPLES = ("Finite",)
 SECONDS = 300
 FLAGS = ("-w", "-ambiguous-paths")
 HOW = "install Coq 8.16 with Interval: apt-get install coq libcoq-interval"
@@ -41,10 +43,10 @@ class Accepted:
         return tuple(dict.fromkeys(name for names in self.claims.values() for name in names))
 
 
-def library() -> dict[str, str]:
+def library(names: Sequence[str] = FILES) -> dict[str, str]:
     """The library's files by name."""
     folder = resources.files("dpaudit.proofs")
-    return {f"{name}.v": folder.joinpath(f"{name}.v").read_text("utf-8") for name in FILES}
+    return {f"{name}.v": folder.joinpath(f"{name}.v").read_text("utf-8") for name in names}
 
 
 def coqc() -> str:
@@ -68,10 +70,17 @@ def _compiled() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def accepted(text: str, claims: tuple[str, ...], seconds: float = SECONDS) -> Accepted:
+def accepted(
+    text: str,
+    claims: tuple[str, ...],
+    seconds: float = SECONDS,
+    *,
+    numbers: Collection[str] = (),
+) -> Accepted:
     """Let the kernel read an exported certificate.
 
     ``claims``: the theorems in it, in the order of its ``Print Assumptions``.
+    ``numbers``: inequalities between numbers that the text assumes, which are proved elsewhere.
     Errors: CertificateRejected where the kernel refuses it, runs out of ``seconds``, or finds a
     hypothesis that the library does not state; Unsupported without Coq.
     """
@@ -84,18 +93,18 @@ def accepted(text: str, claims: tuple[str, ...], seconds: float = SECONDS) -> Ac
     parts = re.split(r"^(?:Axioms:|Closed under the global context)$", shown, flags=re.MULTILINE)
     if len(parts) != len(claims) + 1:
         raise CertificateRejected("the kernel did not list what each claim rests on")
-    rows = {name: _hypotheses(part) for name, part in zip(claims, parts[1:], strict=True)}
+    rows = {name: _hypotheses(part, numbers) for name, part in zip(claims, parts[1:], strict=True)}
     return Accepted(rows, spent)
 
 
-def _hypotheses(listed: str) -> tuple[str, ...]:
+def _hypotheses(listed: str, numbers: Collection[str]) -> tuple[str, ...]:
     """The names that ``Print Assumptions`` lists, without Coq's own and the parameters."""
     known, found = cited(), []
     for name in re.findall(r"^([\w.]+)\s*:", listed, re.MULTILINE):
         short = name.rpartition(".")[2]
         if short in known:
             found.append(short)
-        elif short not in PARAMETERS and not OF_COQ.match(name):
+        elif short not in (*PARAMETERS, *numbers) and not OF_COQ.match(name):
             raise CertificateRejected(f"it rests on {name}, which the library does not state")
     return tuple(found)
 

@@ -12,46 +12,26 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
-from dpaudit.accountant.account import Account
 from dpaudit.certificate import rendering
-from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.certificate.rendering import render_files
 from dpaudit.check import derivation
 from dpaudit.errors import CertificateRejected, Unsupported
-from dpaudit.exact.wire import encode_number
 from dpaudit.families.adaptive.node import Select
 from dpaudit.nodes.core import Status
-from dpaudit.nodes.tables import to_table
 from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
+from dpaudit.proofs.kernel import EXAMPLES, FILES
+from tools import proofs_page
 
-REPORTS = Path(__file__).parents[3] / "reports"
+ROOT = Path(__file__).parents[3]
+REPORTS, DOCS = ROOT / "reports", ROOT / "docs"
 needs_coq = pytest.mark.skipif(not coqc(), reason="Coq is not installed (apt-get install coq)")
 ADMITTED = re.compile(r"\b(Axiom|Parameter|Admitted|Conjecture|admit|Abort)\b")
 
 
 def made(node: Any, *guarantees: Any, adjacency: str = "add_remove") -> dict[str, Any]:
     """The parts of a certificate that an export reads."""
-    account = Account(node, dp.central(adjacency))
-    checked = [dp.Claim(claim, by="a test").check_account(account) for claim in guarantees]
-    steps = steps_of([one.step for one in checked if one.step is not None])
-    number = {id(step): place for place, step in enumerate(steps)}
-    claims = [
-        {
-            "id": f"claim-{place}",
-            "check": str(one.outcome),
-            "step": None if one.step is None else number[id(one.step)],
-            "exact": encode_number(one.claim.value),
-            "stated_text": one.claim.text,
-        }
-        for place, one in enumerate(checked, 1)
-    ]
-    predicate = {
-        "claims": claims,
-        "derivation": {"steps": step_rows(steps)},
-        "scope": {"adjacency": adjacency},
-        "mechanism": {"title": "a test", "declaration": to_table(node)},
-    }
-    return {"subject": [{"digest": {"sha256": "ab" * 32}}], "predicate": predicate}
+    claims = [dp.Claim(claim, by="a test") for claim in guarantees]
+    return proofs_page.statement(node, dp.central(adjacency), claims, "a test")
 
 
 def report_of(name: str) -> dict[str, Any]:
@@ -185,7 +165,7 @@ def test_texts_of_a_certificate_stay_inside_comments() -> None:
 
 def test_only_the_file_of_theorems_assumes_anything() -> None:
     """Nothing is admitted, and each hypothesis has a citation."""
-    for name, text in library().items():
+    for name, text in library((*FILES, *EXAMPLES)).items():
         code = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
         found = set(ADMITTED.findall(code))
         assert found <= {"Theorems.v": {"Axiom"}, "Nodes.v": {"Parameter"}}.get(name, set()), name
@@ -217,3 +197,24 @@ def test_a_machine_without_coq_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Unsupported, match="apt-get install coq"):
         accepted("", ())
     kernel._compiled.cache_clear()
+
+
+@needs_coq
+def test_finite_outcomes_meet_the_definitions() -> None:
+    """A vector of probabilities is a law, and randomised response is pure, without a hypothesis."""
+    (text,) = library(EXAMPLES).values()
+    asked = "\nPrint Assumptions response_is_pure.\nPrint Assumptions response_probabilities.\n"
+    found = accepted(text + asked, ("response_is_pure", "response_probabilities"))
+    assert found.hypotheses == ()
+
+
+def test_the_page_of_proofs_is_the_one_that_its_command_writes() -> None:
+    rows = proofs_page.read(DOCS / "proofs.json")
+    page = (DOCS / "proofs.md").read_text("utf-8")
+    assert page == proofs_page.markdown(rows)
+    proved = [names for row in rows for names in row["proved"].values()]
+    claims = sum(len(row["proved"]) + len(row["left_out"]) for row in rows)
+    assert len(proved) * 2 >= claims
+    assert max(map(len, proved)) <= 5
+    assert max(row["seconds"] for row in rows) <= 60
+    assert set().union(*map(set, proved)) <= set(cited())
