@@ -168,20 +168,19 @@ def _theorems() -> Iterator[str]:
 
 def _share(rows: list[Row]) -> Iterator[str]:
     claims = sum(len(row["proved"]) + len(row["left_out"]) for row in rows)
-    open_claims = [why for row in rows for why in row["left_out"].values()]
-    not_proved = sum(
-        "nothing to prove" in why and "no Coq export" not in why for why in open_claims
-    )
+    left_out = [why for row in rows for why in row["left_out"].values()]
+    unread = left_out.count(UNREAD)
+    unproved = sum("nothing to prove" in why and "no Coq export" not in why for why in left_out)
     proved = [names for row in rows for names in row["proved"].values()]
     most = max(map(len, proved), default=0)
-    seconds = sorted(row["seconds"] for row in rows if row["proved"])
+    seconds = sorted(row["seconds"] for row in rows if row["proved"]) or [0]
     yield "## The catalogue\n"
     yield (
-        f"The kernel accepts {len(proved)} of the {claims} claims of the catalogue "
-        f"({len(proved) / max(claims, 1):.0%}); {claims - not_proved} of them are proved by their "
-        f"accounts ({len(proved) / max(claims - not_proved, 1):.0%} of these). A claim rests on at "
-        f"most {most} hypotheses; an entry took {seconds[-1] if seconds else 0:g} s of one core at "
-        f"most, {seconds[len(seconds) // 2] if seconds else 0:g} s in the middle.\n"
+        f"The kernel accepts {len(proved)} of the catalogue's {claims} claims, and has not read "
+        f"{unread} of them yet. Of the {claims - unread} that were read, {unproved} are not proved "
+        f"by their certificates, and {len(left_out) - unread - unproved} have no export. A claim "
+        f"rests on at most {most} hypotheses; an entry took {seconds[-1]:g} s of one core at most, "
+        f"{seconds[len(seconds) // 2]:g} s in the middle.\n"
     )
 
 

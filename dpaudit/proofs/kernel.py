@@ -56,7 +56,8 @@ def coqc() -> str:
 
 def cited() -> dict[str, str]:
     """The hypotheses of the library by name, each with its citation."""
-    rows = re.findall(r"\(\*(.*?)\*\)\s+Axiom (\w+)", library()["Theorems.v"], re.DOTALL)
+    axiom = re.compile(r"\(\*((?:(?!\*\)).)*)\*\)\s+Axiom (\w+)", re.DOTALL)
+    rows = axiom.findall(library()["Theorems.v"])
     return {name: " ".join(text.split()) for text, name in rows}
 
 
