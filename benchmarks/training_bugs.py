@@ -115,10 +115,12 @@ def lines(results: Mapping[str, list[list[Any]]]) -> list[str]:
     for name, rows in bugs.items():
         twin = results.get(f"{twins()[name]}, twin", [])
         alarms = sum(run[0] == "refuted" for run in twin)
-        most = f"{max(map(_epsilon, twin)):.2f}" if twin else ""
+        beside = "not measured"
+        if twin:
+            beside = f"{alarms} of {len(twin)}, {max(map(_epsilon, twin)):.2f}"
         table.append(
             f"| {name} | {refuted[name]} of {len(rows)} | {np.median([*map(_epsilon, rows)]):.2f} "
-            f"| {max(run[2] for run in rows):.0f} | {alarms} of {len(twin)}, {most} |"
+            f"| {max(run[2] for run in rows):.0f} | {beside} |"
         )
     always = sum(count == len(bugs[name]) for name, count in refuted.items())
     return [
