@@ -118,8 +118,9 @@ def lines(results: Mapping[str, list[list[Any]]]) -> list[str]:
         beside = "not measured"
         if twin:
             beside = f"{alarms} of {len(twin)}, {max(map(_epsilon, twin)):.2f}"
+        middle = np.nanmedian([*map(_epsilon, rows)])
         table.append(
-            f"| {name} | {refuted[name]} of {len(rows)} | {np.median([*map(_epsilon, rows)]):.2f} "
+            f"| {name} | {refuted[name]} of {len(rows)} | {middle:.2f} "
             f"| {max(run[2] for run in rows):.0f} | {beside} |"
         )
     always = sum(count == len(bugs[name]) for name, count in refuted.items())

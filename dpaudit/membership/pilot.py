@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
-from dpaudit.membership.bounds import coins_needed, promised, telling
+from dpaudit.membership.bounds import coins_needed, promised, strongest, telling
 from dpaudit.membership.crafted import (
     AS_GIVEN,
     KINDS,
@@ -245,8 +245,14 @@ class Pilot:
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
         best = max(by_attack, key=lambda known: np.sort(telling(known))[-FEW:].mean())
         targets = [size - self._opened(size) for size in planned]
-        terms = self.terms.target, self.terms.refute_at
-        return Promise([promised(best, count, *terms) for count in targets], seconds)
+        target, error = self.terms.target, self.terms.refute_at
+
+        def promised_by(count: int) -> float:
+            # A study that could not refute the claim by any outcome promises less than all others.
+            reach = strongest(target, count, study.audited.unit_count, error)
+            return promised(best, count, target, error) if reach > target.claimed else -1.0
+
+        return Promise([promised_by(count) for count in targets], seconds)
 
     def _alone(self, made_from: int) -> list[Choice]:
         """Single canaries that tell the most of a model that holds one of every kind."""

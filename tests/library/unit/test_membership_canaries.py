@@ -19,6 +19,8 @@ from dpaudit.membership.bounds import Known, bound_of, promised
 from dpaudit.membership.control import Silent
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside, quieted
 from dpaudit.membership.data import duplicates
+from dpaudit.membership.pilot import Choice, Pilot
+from dpaudit.membership.targets import as_target
 from tests.support import membership as nulls
 from tests.support import trainings
 
@@ -200,6 +202,16 @@ def test_the_best_of_many_kinds_on_the_models_that_are_counted_is_no_bound() -> 
         chosen_after += max(bounds) > 1.0
     assert chosen_before <= 7
     assert chosen_after >= 10
+
+
+def test_a_single_canary_that_could_refute_nothing_is_not_chosen() -> None:
+    """32 counted models of one canary cannot show epsilon 2.76 at error 1e-4."""
+    asked = CanaryTerms.of(ApproxDP("2.76", "1e-5"), 0.95, 1e-4, 0)
+    target = as_target((nulls.remembering, nulls.looked_up), None)
+    pilot = Pilot(target, nulls.numbered(60), ("blank",), 1.0, 64, 0.5, asked, False)
+    single = pilot._promise(Choice("blank", "as given", 1), 8, [64], 1)
+    assert single is not None
+    assert single.shown == [-1.0]
 
 
 @pytest.mark.quality
