@@ -162,3 +162,16 @@ def test_the_page_verifies_offline_and_survives_hostile_files(
     assert [by_name[f"{n}.json"]["verified"] for n in ("newer", "wide", "huge")] == ["false"] * 3
     assert by_name[SMALL.name]["verified"] == "true"
     assert "A signature by no key that you gave" in by_name[SMALL.name]["text"]
+
+
+@pytest.mark.browser
+def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
+    browser: Chromium, page: Path
+) -> None:
+    browser.open(f"{page.as_uri()}?seconds=0.01")
+    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
+    (ended,) = shown(browser, SMALL)
+    assert ended["verified"] == "false"
+    assert "the check was ended" in ended["text"]
+    (again,) = shown(browser, SMALL)
+    assert "the check was ended" in again["text"]
