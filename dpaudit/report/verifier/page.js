@@ -186,7 +186,10 @@ function given(list) {
   }).catch((error) => { state.textContent = `The page failed: ${error}`; });
 }
 
-document.getElementById("files").addEventListener("change", (event) => given(event.target.files));
+document.getElementById("files").addEventListener("change", (event) => {
+  given([...event.target.files]);
+  event.target.value = ""; // so that the same file can be chosen again
+});
 const drop = document.getElementById("drop");
 for (const kind of ["dragover", "dragleave", "drop"]) {
   drop.addEventListener(kind, (event) => {
