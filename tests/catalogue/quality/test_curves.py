@@ -1,0 +1,59 @@
+"""Curves of every mechanism of the catalogue are its scalar answers, to their width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpaudit.accountant.account import Account
+from dpaudit.errors import Unsupported
+from dpaudit.project.project import load
+
+ROOT = Path(__file__).parents[3]
+EPSILONS = (Fraction(0), Fraction(1, 2), Fraction(2))
+RATES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
+# Two answers to one question may differ by as much as their intervals are wide: one in 10^4.
+WIDTH = 1e-4
+
+
+def answers(ask: Callable[[], Any]) -> Any:
+    """The bounds, or the refusal's first words."""
+    try:
+        return ask()
+    except Unsupported as error:
+        return str(error)[:40]
+
+
+def differing(account: Account) -> list[str]:
+    """Points at which a curve and its scalar have no number in common, or lie apart."""
+    found = []
+    for curve, scalar, points in (
+        (account.profile_curve, account.delta, EPSILONS),
+        (account.tradeoff_curve, account.tradeoff, RATES),
+    ):
+        drawn = answers(lambda curve=curve, points=points: [bound for _, bound in curve(points)])
+        asked = answers(lambda scalar=scalar, points=points: [scalar(point) for point in points])
+        if isinstance(drawn, str) or isinstance(asked, str):
+            found += [] if drawn == asked else [f"{curve.__name__}: {drawn}; {asked}"]
+            continue
+        for point, one, other in zip(points, drawn, asked, strict=True):
+            meet = max(one.lower, other.lower) <= min(one.upper, other.upper)
+            apart = abs(one.lower - other.lower) + abs(one.upper - other.upper)
+            if not meet or apart > WIDTH:
+                found.append(f"{curve.__name__} at {point}: {one}; {other}")
+    return found
+
+
+@pytest.mark.quality
+def test_curves_of_the_catalogue_hold_the_scalar_answers() -> None:
+    mechanisms = load(ROOT).mechanisms
+    assert len(mechanisms) > 120
+    found = {
+        name: differing(Account(mechanism.declaration, mechanism.scope))
+        for name, mechanism in mechanisms.items()
+    }
+    assert {name: rows for name, rows in found.items() if rows} == {}
