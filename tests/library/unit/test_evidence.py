@@ -75,8 +75,7 @@ def test_stand_ins_are_told_by_what_the_program_itself_shows() -> None:
             row("c", "found", "0.7"), row("d", "stand-in", "0.7"),
         ]
     )  # fmt: skip
-    assert "Of 2 stand-ins" in text
-    assert "for 1: a." in text
+    assert "for 1 of 2 programs: a." in text
     assert text.endswith("less for 1: b (50%; few runs).")
 
 
