@@ -107,7 +107,8 @@ def _asked(proof: Exported, texts: list[str]) -> Row:
         listed = number.sub(r"Axiom \1\2", proof.text)
         found = accepted(listed, proof.claims, numbers=numbers).claims
     except DpauditError as error:
-        return {"proved": {}, "left_out": dict.fromkeys(texts, str(error)), "seconds": 0}
+        refused = {text: str(error) for text in texts if text not in left_out}
+        return {"proved": {}, "left_out": left_out | refused, "seconds": 0}
     place = [int(claim.rpartition("_")[2]) - 1 for claim in proof.claims]
     proved = {texts[p]: list(names) for p, names in zip(place, found.values(), strict=True)}
     return {"proved": proved, "left_out": left_out, "seconds": round(_seconds() - before, 1)}
