@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import Claim
+from dpaudit.accountant.claim import Checked, Claim
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, Unsupported
@@ -123,13 +123,17 @@ def statement_of(mechanism: Mechanism) -> Row:
     return statement(mechanism.declaration, mechanism.scope, mechanism.claims, mechanism.title)
 
 
-def statement(node: Node, scope: Scope, claims_made: Sequence[Claim], title: str) -> Row:
+def statement(node: Node, scope: Scope, claims: Sequence[Claim], title: str) -> Row:
     """As :func:`statement_of`, of a declaration and its claims."""
     account = Account(node, scope)
-    checked = [claim.check_account(account) for claim in claims_made]
+    return statement_by(node, scope, [claim.check_account(account) for claim in claims], title)
+
+
+def statement_by(node: Node, scope: Scope, checked: Sequence[Checked], title: str) -> Row:
+    """As :func:`statement`, of claims that were checked by derivations of the caller's choice."""
     steps = steps_of([one.step for one in checked if one.step is not None])
     number = {id(step): place for place, step in enumerate(steps)}
-    claims = [
+    rows = [
         {
             "id": f"claim-{place}",
             "check": str(one.outcome),
@@ -140,7 +144,7 @@ def statement(node: Node, scope: Scope, claims_made: Sequence[Claim], title: str
         for place, one in enumerate(checked, 1)
     ]
     predicate = {
-        "claims": claims,
+        "claims": rows,
         "derivation": {"steps": step_rows(steps)},
         "scope": {"adjacency": str(scope.adjacency)},
         "mechanism": {"title": title, "declaration": to_table(node)},

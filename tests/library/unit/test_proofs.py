@@ -17,6 +17,7 @@ from dpaudit.certificate.rendering import render_files
 from dpaudit.check import derivation
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.families.adaptive.node import Select
+from dpaudit.measures.convert import to_approx
 from dpaudit.nodes.core import Status
 from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
 from dpaudit.proofs.kernel import EXAMPLES, FILES
@@ -71,8 +72,6 @@ def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> N
 @pytest.mark.parametrize(
     ("node", "claims"),
     [
-        (dp.Repeat(dp.DiscreteGaussian("n", variance=500, sensitivity=3), 7),
-         (dp.ApproxDP("2.5", "1e-6"),)),
         (dp.Repeat(dp.Laplace("n", 20), 5), (dp.PureDP("0.25"), dp.ApproxDP("0.3", "1e-9"))),
         (dp.Compose(dp.DiscreteLaplace("n", scale=3, sensitivity=1), dp.PureDP("0.1")),
          (dp.PureDP("0.5"),)),
@@ -85,6 +84,20 @@ def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, 
     assert not proof.left_out
     for names in kernel_reads(proof).values():
         assert len(names) <= 5
+
+
+@needs_coq
+@pytest.mark.quality
+@pytest.mark.parametrize("calculus", ["zcdp", "rdp", "pure"])
+def test_conversions_at_their_witnesses_are_accepted(calculus: str) -> None:
+    """Of seven discrete releases, by the route that is named, whichever is the best."""
+    noise: Any = dp.DiscreteGaussian("n", variance=500, sensitivity=3)
+    leaf = dp.DiscreteLaplace("n", scale=9, sensitivity=1) if calculus == "pure" else noise
+    node, scope = dp.Repeat(leaf, 7), dp.central("replace_one")
+    step = to_approx(dp.account(node, scope).step(calculus), Fraction(1, 10**6))
+    checked = dp.Claim(dp.ApproxDP("3.5", "1e-6"), by="a test").check_step(step)
+    rests_on = kernel_reads(exported(proofs_page.statement_by(node, scope, [checked], "a test")))
+    assert [len(names) for names in rests_on.values()] == [1]
 
 
 @needs_coq
