@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-
-from dpaudit.check.file import load, read
-from dpaudit.report import render_html
-from dpaudit.storage.files import write_together
 
 LONGEST = 500  # characters of one erratum that are shown
 MOST = 20  # errata that are shown
@@ -25,22 +20,3 @@ def errata_of(certificate: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     return tuple(line.strip()[:LONGEST] for line in lines if line.strip())[:MOST]
-
-
-def write_errata(certificate: Path, errata: Sequence[str]) -> tuple[Path, ...]:
-    """Write the errata of a certificate, and its page anew with them; the files.
-
-    Errors: CertificateRejected for what is no certificate; OutputNotWritable.
-    """
-    from dpaudit.certificate.rendering import Signers, signed_by
-
-    statement = load(certificate)
-    signed = signed_by(read(certificate), Signers(), statement)
-    page = certificate.with_suffix(".html")
-    lines = [" ".join(line.split()) for line in errata]
-    contents = {
-        errata_file(certificate): "".join(f"{line}\n" for line in lines).encode(),
-        page: render_html(statement, signed, errata=lines).encode(),
-    }
-    write_together(contents)
-    return tuple(contents)

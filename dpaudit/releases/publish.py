@@ -22,7 +22,7 @@ from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
-from dpaudit.certificate.errata import errata_file, write_errata
+from dpaudit.certificate.errata import errata_file
 from dpaudit.check.assumptions import SYSTEM
 from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
@@ -368,6 +368,9 @@ def with_errata(release: Publication) -> tuple[str, ...]:
     A release whose files were moved, or whose folder cannot be written, has its errata in the
     ledger alone.
     """
+    # Pages load templates and messages, which a release without errata has no use for.
+    from dpaudit.certificate.rendering import write_errata
+
     page = Path(release.folder) / CERTIFICATE / f"{name_of(release.title)}.json"
     try:
         if not release.folder:

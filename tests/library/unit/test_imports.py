@@ -47,6 +47,7 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "sqlalchemy",
     "threadpoolctl",  # scikit-learn requires it
     "torch",
+    "weasyprint",
 }
 HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")
 
@@ -238,9 +239,11 @@ ENTRIES = (
     "dpaudit.audit",
     "dpaudit.catalogue",
     "dpaudit.check.__main__",
+    "dpaudit.check.page",  # the browser's
     "dpaudit.cli.main",
     "dpaudit.crosscheck.consensus",
     "dpaudit.crosscheck.interchange.accountant",
+    "dpaudit.exact.array_twin",  # where there is no NumPy
     "dpaudit.membership",
     "dpaudit.membership.program_target",
     "dpaudit.pytest_plugin",
