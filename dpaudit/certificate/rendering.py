@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.errata import errata_file, errata_of
-from dpaudit.check.file import is_empirical, load, read
+from dpaudit.certificate.errata import errata_of
+from dpaudit.check.file import is_empirical, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.proofs import accepted, cited, coqc, exported, library
@@ -41,7 +41,7 @@ from dpaudit.sign import (
     signatures,
 )
 from dpaudit.storage.evidence import Evidence
-from dpaudit.storage.files import write_made, write_together
+from dpaudit.storage.files import MADE, write_made
 
 # One file a certificate, and one over all that are given.
 EACH = {
@@ -65,6 +65,7 @@ Json = dict[str, Any]
 Proved = dict[str, Sequence[str]]
 # The folder of the proofs that exported certificates build on.
 LIBRARY = "DPAudit"
+COQ_MADE = f"(* {MADE} *)\n"  # the first line of a Coq file
 
 
 @dataclass(frozen=True)
@@ -264,31 +265,14 @@ def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
     """
     proof = exported(certificate)
     for file, text in library().items():
-        job.write(job.out / LIBRARY / file, text.encode())
+        job.write(job.out / LIBRARY / file, f"{COQ_MADE}{text}".encode())
     if coqc():
         theorems = accepted(proof.text, proof.claims).claims
         texts = {row["id"].replace("-", "_"): row for row in certificate["predicate"]["claims"]}
         sources = cited()
         for claim, names in theorems.items():
             proved[texts[claim]["stated_text"]] = [sources[one] for one in names]
-    return proof.text
-
-
-def write_errata(certificate: Path, errata: Sequence[str]) -> tuple[Path, ...]:
-    """Write the errata of a certificate, and its page anew with them; the files.
-
-    Errors: CertificateRejected for what is no certificate; OutputNotWritable.
-    """
-    statement = load(certificate)
-    signed = signed_by(read(certificate), Signers(), statement)
-    page = certificate.with_suffix(".html")
-    lines = [" ".join(line.split()) for line in errata]
-    contents = {
-        errata_file(certificate): "".join(f"{line}\n" for line in lines).encode(),
-        page: render_html(statement, signed, errata=lines).encode(),
-    }
-    write_together(contents)
-    return tuple(contents)
+    return COQ_MADE + proof.text
 
 
 def _page(

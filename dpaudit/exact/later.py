@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from sys import modules
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,5 @@ class Later(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(import_module(self.__name__), name)
-        setattr(self, name, value)  # the next use finds it without this function
-        return value
+        # Looked up each time, so that a name that is replaced in the module is replaced here too.
+        return getattr(modules.get(self.__name__) or import_module(self.__name__), name)

@@ -368,9 +368,6 @@ def with_errata(release: Publication) -> tuple[str, ...]:
     A release whose files were moved, or whose folder cannot be written, has its errata in the
     ledger alone.
     """
-    # Pages load templates and messages, which a release without errata has no use for.
-    from dpaudit.certificate.rendering import write_errata
-
     page = Path(release.folder) / CERTIFICATE / f"{name_of(release.title)}.json"
     try:
         if not release.folder:
@@ -382,6 +379,28 @@ def with_errata(release: Publication) -> tuple[str, ...]:
             f"put into {errata_file(page).name}, beside its certificate: "
             f"{' '.join(release.errata)}",
         )
+
+
+def write_errata(certificate: Path, errata: Sequence[str]) -> tuple[Path, ...]:
+    """Write the errata of a certificate, and its page anew with them; the files.
+
+    Errors: CertificateRejected for what is no certificate; OutputNotWritable.
+    """
+    # Pages load templates and messages, which a release without errata has no use for.
+    from dpaudit.certificate.rendering import Signers, signed_by
+    from dpaudit.check.file import load, read
+    from dpaudit.report import render_html
+
+    statement = load(certificate)
+    signed = signed_by(read(certificate), Signers(), statement)
+    page = certificate.with_suffix(".html")
+    lines = [" ".join(line.split()) for line in errata]
+    contents = {
+        errata_file(certificate): "".join(f"{line}\n" for line in lines).encode(),
+        page: render_html(statement, signed, errata=lines).encode(),
+    }
+    write_together(contents)
+    return tuple(contents)
 
 
 @contextmanager

@@ -375,7 +375,7 @@ def test_a_score_without_noise_is_no_generator_ignored() -> None:
     found = Study((leaking, looked_up), models=80, seed=1, **parts).run(
         claim=PureDP(1), attacks="loss"
     )
-    assert found.findings == ()
+    assert [finding.name for finding in found.findings] == ["models to refusal"]
     assert found.verdict is Verdict.REFUTED
 
 

@@ -55,7 +55,7 @@ def stale(folder: Path) -> dict[str, bytes]:
     """What an earlier save left: a page and a certificate that belong together."""
     path = certificate().save(folder)
     for one in (path, path.with_suffix(".html")):
-        one.write_bytes(b"old " + one.suffix.encode())
+        one.write_bytes(one.read_bytes() + b"old")
     return files(folder)
 
 
