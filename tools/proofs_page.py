@@ -1,4 +1,4 @@
-"""The page docs/proofs.md: what is proved by whom, and which claims a proof kernel accepts."""
+"""The page docs/proofs.md: theorems with their proofs, and claims that a proof kernel accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpaudit.scope import Scope
 RESULTS = Path("docs/proofs.json")
 UNREAD = "not read by the kernel yet"
 INTRODUCTION = """\
-# What is proved by whom
+# Theorems: proved here, or cited
 
 Made by `python -m tools proofs`.  [How to export a certificate](how-to/proofs.md) says how to let
 Coq read one.  A *hypothesis* is a theorem of the literature that the proofs take as given, under
@@ -54,7 +54,7 @@ def measured(root: Path, results: Path = RESULTS) -> list[Row]:
         row = _measured(name, mechanisms[name], rows.pop(name, {}))
         if row["proved"] or row["left_out"]:
             rows[name] = row
-        # What is known is kept after each entry: the whole takes half an hour.
+        # Results are kept after each entry: all of them take half an hour.
         kept = [rows[name] for name in sorted(rows)]
         results.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
     return [rows[name] for name in sorted(set(rows) & set(mechanisms))]

@@ -28,8 +28,8 @@ from dpaudit.scope import Adjacency, Scope
 
 NOTHING, OPTIMUM = "doing nothing", "non-private optimum"
 PROTOCOL = Searched(budget=12, choosing=2, judging=6)
-# Of one run in a comparison: noisy releases, and records read in all of them.  A search that is
-# better beyond has its parameters at the end of their grids.
+# The most noisy releases of one run in a comparison, and the most records that they read together:
+# so that a table is made in minutes.  A setting at either limit counts as the end of a grid.
 MOST_RELEASES, MOST_READS = 3_000, 10**7
 ORDER = (Cost.NOTHING, Cost.SCALE, Cost.NOISE, Cost.CLAIM)  # of a search
 FEWEST = 10  # rows: fewer leave less than two to judge on
@@ -37,7 +37,7 @@ Value = int | float | Fraction
 
 
 class Objective(Protocol):
-    """What models are judged by; models are (trials, d)."""
+    """The loss that judges models; models are (trials, d)."""
 
     def start(self, records: Records) -> Array:
         """The model that has seen no data, (1, d)."""
@@ -128,7 +128,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Row:
-    """What a comparison says of one method.
+    """The result of one method in a comparison.
 
     ``judged``: its mean loss on the judging rows, one number a seed.  ``chosen``: the values of
     its searched parameters, and of those that were set.  ``ends``: parameters at the end of their
@@ -178,7 +178,7 @@ class Outcome:
 
     @property
     def choice(self) -> str:
-        """What a reader has to know of the choice of settings, in a sentence."""
+        """How the settings were chosen, and whether that is private, in a sentence."""
         budget, choosing = self.protocol.budget, self.protocol.choosing
         search = (
             f"settings were chosen by a search: at most {budget} settings, {choosing} runs each"

@@ -47,7 +47,7 @@ class Found:
         """A method's mechanism with the files that it depends on, and what this folder states."""
         fields = merged(stated_above(Path.cwd()).of(mechanism.name))
         if self.project.mechanisms.get(mechanism.name) is not mechanism:
-            # Of another project, such as the catalogue's in a user's own.
+            # The file belongs to another project, as a file of the catalogue does in a user's own.
             root = self.project.root
             files = digests(root, imported(root, [self.file]))
             return Order(mechanism, None, "project", files, fields)

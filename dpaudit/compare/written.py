@@ -59,7 +59,7 @@ def _short(value: Any) -> str:
 
 
 def notes(outcome: Outcome) -> tuple[str, ...]:
-    """What a reader of the table has to know, a sentence or two each."""
+    """The notes below the table, a sentence or two each."""
     protocol, count = outcome.protocol, outcome.shape[0]
     left_out = (f"Not compared: {name}: {why}." for name, why in outcome.comparison.left_out)
     refused = (f"{row.name} did not run: {row.refused}." for row in outcome.rows if row.refused)

@@ -275,7 +275,7 @@ class _Writer:
         try:
             self._claim(name, row)
         except Unsupported:
-            # What was begun for this claim is of no use to the others.
+            # Text that was begun for this claim is of no use to the others.
             del self.theorems[before[0] :], self.definitions[before[1] :]
             self.nodes, self.written = before[2], before[3]
             raise
@@ -371,7 +371,7 @@ def _assuming(writer: _Writer, node: Any) -> str:
 
 
 CHARGES = {"zcdp": "1 / (2 * (noise * noise))", "gdp": "1 / (noise * noise)"}
-# What a unit of charge is worth in the squared mu, in rho.
+# The factor from a filter's charge (a rho or a squared mu) to a claim's, by (claim, filter).
 WORTH = {("zcdp", "zcdp"): ONE, ("zcdp", "gdp"): Fraction(1, 2)}
 WORTH |= {("gdp", "zcdp"): TWO, ("gdp", "gdp"): ONE}
 

@@ -26,13 +26,13 @@ OF_COQ = re.compile(
     r"(ClassicalDedekindReals|FunctionalExtensionality|functional_extensionality|Classical_|"
     r"classic|PrimInt63|Uint63|Sint63|PrimFloat|FloatAxioms)"
 )
-# What declarations speak of, about which nothing is assumed but by name.
+# Parameters of the library, of which only the named hypotheses assume anything.
 PARAMETERS = ("runs", "holds")
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What the kernel accepted: the hypotheses of each claim, and the seconds that it took."""
+    """The claims that the kernel accepted, each with its hypotheses, and the seconds it took."""
 
     claims: dict[str, tuple[str, ...]]
     seconds: float

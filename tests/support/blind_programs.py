@@ -23,7 +23,7 @@ import numpy as np
 import dpaudit as dp
 from dpaudit.kernels.query import Array
 
-# Of this process, which removes it at its end.
+# A folder of this process, which removes it at its end.
 _MADE = tempfile.TemporaryDirectory(prefix="dpaudit-blind-programs-")
 FOLDER = Path(_MADE.name)
 CODES = FOLDER / "codes.json"

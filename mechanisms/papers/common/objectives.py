@@ -1,4 +1,4 @@
-"""What models of a comparison are judged by: a loss of the catalogue, over a ball."""
+"""The objective that judges the models of a comparison: a loss of the catalogue, over a ball."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ Smoothness = Annotated[
     ),
 ]
 Pull = Annotated[float, Free("weight of the pull to the centre, Lw", Cost.NOTHING)]
-# Of a schedule that is made of the Lipschitz constant.
+# The clip of a schedule that is computed from the Lipschitz constant.
 ScheduledClip = Annotated[
     float | None,
     Free(

@@ -119,7 +119,7 @@ def browser(page: Path, tmp_path: Path) -> Iterator[Chromium]:
 
 
 def shown(browser: Chromium, *files: Path) -> list[dict[str, str]]:
-    """What the page says of files: the data of each section, and its text."""
+    """The page's sections on files: the data of each, and its text."""
     browser.value("document.body.dataset.done = ''")
     browser.give("#files", files)
     browser.until("document.body.dataset.done === 'yes'", EACH * len(files))

@@ -90,7 +90,7 @@ def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, 
 @pytest.mark.quality
 @pytest.mark.parametrize("calculus", ["zcdp", "rdp", "pure"])
 def test_conversions_at_their_witnesses_are_accepted(calculus: str) -> None:
-    """Of seven discrete releases, by the route that is named, whichever is the best."""
+    """Claims of seven discrete releases, by the named route, even where another is better."""
     noise: Any = dp.DiscreteGaussian("n", variance=500, sensitivity=3)
     leaf = dp.DiscreteLaplace("n", scale=9, sensitivity=1) if calculus == "pure" else noise
     node, scope = dp.Repeat(leaf, 7), dp.central("replace_one")

@@ -47,7 +47,7 @@ def exact(item: Any, data: Any, schema: Schema = SCHEMA) -> Any:
 
 
 def test_a_sum_of_clipped_totals_is_that_of_each_units_clipped_total() -> None:
-    """Of a person with few rows, by hand; of a person with too many, whatever the rows kept."""
+    """No person here has more rows than count, so that pandas computes the same sum."""
     data = claims().to_pandas()
     few = data.groupby("person").filter(lambda rows: len(rows) <= 100)
     costs = few["cost"].clip(0, 1000)
