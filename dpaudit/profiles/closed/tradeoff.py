@@ -87,16 +87,25 @@ def tradeoff_from(bounds: Bounds, alphas: Sequence[Fraction], gap: float) -> lis
 
 
 def _refined(bounds: Bounds, nodes: _Nodes, alpha: float, gap: float) -> _Nodes:
-    """With nodes where 1 - delta(x) - x alpha may be larger than at any node."""
+    """With nodes where 1 - delta(x) - x alpha may be larger than at any node.
+
+    The bounds are asked together, where no chord is much nearer than they are to each other, and
+    either one as if it were delta.
+    """
     for _ in range(ROUNDS):
-        least = max((1 - nodes.lower - nodes.x * alpha).max(), 0.0)
-        # No chord is much nearer than the bounds of delta at its ends.
-        unknown = nodes.upper - nodes.lower
-        unknown = np.maximum(unknown[1:], unknown[:-1]) / 2
-        (open_,) = np.nonzero(nodes.above(alpha)[1:] > least + gap + unknown)
-        if not open_.size:
+        x, lower, upper = nodes.x, nodes.lower, nodes.upper
+        apart = upper - lower
+        missed = np.zeros(len(x) - 1, bool)
+        for one, known, more in (
+            (nodes, lower, np.maximum(apart[1:], apart[:-1]) / 2),
+            (_Nodes(x, lower, lower), lower, 0.0),
+            (_Nodes(x, upper, upper), upper, 0.0),
+        ):
+            least = max((1 - known - x * alpha).max(), 0.0)
+            missed |= one.above(alpha)[1:] > least + gap + more
+        if not missed.any():
             break
-        nodes = nodes.halved(bounds, open_)
+        nodes = nodes.halved(bounds, np.flatnonzero(missed))
     return nodes
 
 

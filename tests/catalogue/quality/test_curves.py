@@ -16,7 +16,7 @@ from dpaudit.project.project import load
 ROOT = Path(__file__).parents[3]
 EPSILONS = (Fraction(0), Fraction(1, 2), Fraction(2))
 RATES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
-# Two answers to one question may differ by as much as their intervals are wide: one in 10^4.
+# Two answers to one question may differ by this much, and by as much as either is wide.
 WIDTH = 1e-4
 
 
@@ -43,7 +43,7 @@ def differing(account: Account) -> list[str]:
         for point, one, other in zip(points, drawn, asked, strict=True):
             meet = max(one.lower, other.lower) <= min(one.upper, other.upper)
             apart = abs(one.lower - other.lower) + abs(one.upper - other.upper)
-            if not meet or apart > WIDTH:
+            if not meet or apart > WIDTH + max(one.upper - one.lower, other.upper - other.lower):
                 found.append(f"{curve.__name__} at {point}: {one}; {other}")
     return found
 

@@ -8,8 +8,10 @@ import time
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy
+from scipy.special import ndtr
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
@@ -36,6 +38,7 @@ from dpaudit.profiles import (
     epsilon_interval,
     tradeoff_curve,
 )
+from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.compose import compose
 from dpaudit.profiles.fourier.steps import aligned
 
@@ -297,6 +300,27 @@ def test_a_curve_of_many_rates_holds_the_truth(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(answers, "_single_bounds", lambda *given: [0.999 * b for b in real(*given)])
     wrong = tradeoff_curve(times(RESPONSE, 12), alphas)
     assert any(found.lower > exact for found, exact in zip(wrong, truth, strict=True))
+
+
+def test_bounds_of_delta_that_lie_apart_lose_nothing_between_nodes() -> None:
+    """The guarantee is the conjugate of the upper bound, which a dense grid gives too."""
+
+    def apart(epsilon: float) -> tuple[float, float]:
+        delta = normal_delta(epsilon)
+        return 0.9 * delta, min(1.1 * delta, 1.0)
+
+    for alpha in (F(1, 100), F(1, 10), F(1, 2)):
+        (found,) = tradeoff_from(apart, [alpha], 1e-6)
+        dense = max(
+            1 - apart(epsilon)[1] - math.exp(epsilon) * float(alpha)
+            for epsilon in np.linspace(-8, 5, 20_001)
+        )
+        assert 0 <= dense - float(found.lower) <= 1e-5
+
+
+def normal_delta(epsilon: float) -> float:
+    """Delta of noise 1 at any epsilon, by the normal distribution function."""
+    return float(ndtr(0.5 - epsilon) - math.exp(epsilon) * ndtr(-0.5 - epsilon))
 
 
 def test_rates_of_a_curve_share_one_composition(monkeypatch: pytest.MonkeyPatch) -> None:
