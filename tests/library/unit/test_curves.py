@@ -335,7 +335,7 @@ def test_rates_of_a_curve_share_one_composition(monkeypatch: pytest.MonkeyPatch)
     tradeoff_curve(times(SAMPLED, 10), [F(1, 10)])
     of_one = len(made)
     tradeoff_curve(times(SAMPLED, 10), [F(k, 40) for k in range(4, 40)])
-    assert len(made) - of_one <= of_one + 2
+    assert len(made) - of_one < 1.2 * of_one  # 36 rates; alone they take 36 times as many
 
 
 def test_tradeoff_ends() -> None:
