@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from dpaudit.cli.main import main
+
 PARTS = {"dpaudit": "library", "mechanisms": "catalogue", "experiments": "research"}
 MOST_WORDS = 30
 # Sentences of comments and docstrings that open with a clause in the place of a subject.
@@ -74,3 +76,14 @@ def test_workflows_run_what_the_makefile_has(checkout: Path) -> None:
         assert commands
         for target in re.findall(r"make ([a-z-]+)", "\n".join(commands)):
             assert target in targets
+
+
+def test_the_readme_lists_the_commands_that_there_are(checkout: Path) -> None:
+    table = (checkout / "README.md").read_text("utf-8").partition("## Commands")[2]
+    first = [row.split("|")[1] for row in table.split("\n\n")[1].splitlines()[2:]]
+    named = {one.split()[0] for cell in first for one in re.findall(r"`([^`]+)`", cell)}
+    there = set(main.commands)
+    parts = {
+        name for command in main.commands.values() for name in getattr(command, "commands", ())
+    }
+    assert there <= named <= there | parts
