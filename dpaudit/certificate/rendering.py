@@ -12,7 +12,7 @@ from dpaudit.certificate.errata import errata_of
 from dpaudit.check.file import is_empirical, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
-from dpaudit.proofs import accepted, cited, coqc, exported, library
+from dpaudit.proofs import accepted, cited, coqc, exported, library, theorem_of
 from dpaudit.report import (
     render_badge,
     render_csv,
@@ -268,10 +268,11 @@ def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
         job.write(job.out / LIBRARY / file, f"{COQ_MADE}{text}".encode())
     if coqc():
         theorems = accepted(proof.text, proof.claims).claims
-        texts = {row["id"].replace("-", "_"): row for row in certificate["predicate"]["claims"]}
+        rows = certificate["predicate"]["claims"]
+        texts = {theorem_of(place): row["stated_text"] for place, row in enumerate(rows)}
         sources = cited()
         for claim, names in theorems.items():
-            proved[texts[claim]["stated_text"]] = [sources[one] for one in names]
+            proved[texts[claim]] = [sources[one] for one in names]
     return COQ_MADE + proof.text
 
 

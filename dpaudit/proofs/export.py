@@ -74,6 +74,11 @@ CALCULI = {
 }
 
 
+def theorem_of(place: int) -> str:
+    """The name of the theorem of a certificate's claim, by its place: ids are any text."""
+    return f"claim_{place + 1}"
+
+
 def exported(certificate: Json) -> Exported:
     """The Coq file of a certificate that verifies.
 
@@ -90,8 +95,8 @@ def exported(certificate: Json) -> Exported:
     writer = _Writer(predicate["derivation"]["steps"], values, root)
     left_out: list[tuple[str, str]] = []
     claims: list[str] = []
-    for row in predicate["claims"]:
-        name = row["id"].replace("-", "_")
+    for place, row in enumerate(predicate["claims"]):
+        name = theorem_of(place)
         try:
             writer.claim(name, row)
         except Unsupported as error:
@@ -148,7 +153,7 @@ class _Writer:
             "   DPAudit/Theorems.v gives them, and axioms of Coq's own real numbers. *)",
         ]
         hypotheses = [
-            f'Hypothesis {name} : holds "{text}".' for text, name in self.assumptions.items()
+            f"Hypothesis {name} : holds {_string(text)}." for text, name in self.assumptions.items()
         ]
         body = [*self.definitions, "", *hypotheses, "", *self.theorems]
         if hypotheses:
@@ -367,7 +372,7 @@ def _repeat(writer: _Writer, node: Any) -> str:
 
 def _assuming(writer: _Writer, node: Any) -> str:
     writer.assumption(node)
-    return f'Assuming "{node.assumption.id}" {writer.node(node.base)}'
+    return f"Assuming {_string(node.assumption.id)} {writer.node(node.base)}"
 
 
 CHARGES = {"zcdp": "1 / (2 * (noise * noise))", "gdp": "1 / (noise * noise)"}
@@ -697,6 +702,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _sum(numbers: Iterable[Any]) -> Any:
     return canonical(sum(map(sympify, numbers), sympify(ZERO)))
+
+
+def _string(text: str) -> str:
+    """A text as a string of Coq, where a quote is written twice."""
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _comment(text: str) -> str:

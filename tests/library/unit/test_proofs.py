@@ -176,6 +176,26 @@ def test_texts_of_a_certificate_stay_inside_comments() -> None:
     assert '"' not in outside
 
 
+def test_names_of_a_certificate_stay_inside_strings_or_are_not_written() -> None:
+    """An assumption's id may hold quotes, and a claim's id is any text."""
+    wish = '" Silent. Axiom wish : False. (* "'
+    assumption = dp.Assumption(wish, "anything", Status.DECLARED)
+    certificate = made(dp.Assuming(dp.Gaussian("n", 2), assumption), dp.GDP("0.5"))
+    certificate["predicate"]["claims"][0]["id"] = "a : True. Axiom wish : False. Theorem b"
+    proof = exported(certificate)
+    assert proof.claims == ("claim_1",)
+    outside = re.sub(r'"(?:[^"]|"")*"|\(\*.*?\*\)', "", proof.text, flags=re.DOTALL)
+    assert "Axiom" not in outside
+    assert "Silent" not in outside
+
+
+@needs_coq
+def test_the_kernel_reads_an_assumption_whose_id_has_quotes() -> None:
+    quoted = dp.Assumption('a "public" bound', "the bound is public", Status.DECLARED)
+    proof = exported(made(dp.Assuming(dp.Gaussian("n", 2), quoted), dp.GDP("0.5")))
+    assert set(kernel_reads(proof)["claim_1"]) == {"gaussian_is_gdp"}
+
+
 def test_only_the_file_of_theorems_assumes_anything() -> None:
     """Nothing is admitted, and each hypothesis has a citation."""
     for name, text in library((*FILES, *EXAMPLES)).items():
