@@ -57,6 +57,7 @@ RIGHT: list[Make] = [
     lambda rows: rows / 9,
     lambda rows: rows[np.random.default_rng(3).permutation(len(rows))],
     lambda rows: rows[np.random.default_rng(3).choice(len(rows), 20, replace=False)],
+    lambda rows: rows[np.random.default_rng().choice(len(rows), 20, replace=False)],
     lambda rows: np.unique(rows, axis=0),
     by_user,
 ]

@@ -3,7 +3,8 @@
 A forked process exchanges a row of a file, or of an array that the loader holds, for another one,
 and loads again; another one leaves the row out.  A loader that standardises by the data, caps at
 their largest or keeps their categories changes many records both times.  Where no process can be
-forked, or a file is read by code that is not Python's, nothing is said.
+forked, a file is read by code that is not Python's, or the same rows give other records (by random
+draws without a seed), nothing is said.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def mixing(load: Load, data: Records, files: set[str]) -> tuple[Finding, ...]:
 
 def _mixes(source: Source, load: Load, data: Records, before: Counter[bytes], until: float) -> bool:
     rows, count = list(source.rows), len(source.rows)
+    if _forked(partial(_follow, source, rows, load, before), until):
+        return False  # records change by themselves: a loader that draws at random
     for place in _places(count, data.values.reshape(len(data), -1)):
         exchanged, other = [*rows], rows[place - 1]
         exchanged[place] = other
