@@ -81,7 +81,7 @@ def compare_command(
     records = read(data)
     others = None if public is None else (public.name, read(public))
     out.mkdir(parents=True, exist_ok=True)
-    writable(out)
+    writable(out, written.names(found.comparison.name))
     with terminal.progress() as report, quiet():
         outcome = compare(found.comparison, records, given, public=others, progress=_searching)
         for text in outcome.warnings:

@@ -16,7 +16,7 @@ from dpaudit.compare.find import Found
 from dpaudit.curator.parameters import shown
 from dpaudit.report.svg import drawing
 from dpaudit.scope import Adjacency
-from dpaudit.storage.files import write_together
+from dpaudit.storage.files import MADE, write_made
 
 COLUMNS = (
     "method", "mean loss", "standard error", "share of the gain", "neighbours", "settings tried",
@@ -171,8 +171,17 @@ def certified(outcome: Outcome, row: Row, order: Order) -> Order:
     return replace(made, mechanism=mechanism, fields=fields)
 
 
+def names(comparison: str) -> tuple[str, str]:
+    """The names of the page and of the plot."""
+    return f"{comparison}.md", f"{comparison}.svg"
+
+
 def write(outcome: Outcome, out: Path) -> tuple[Path, Path]:
-    """The page and the plot, written together."""
-    page, plot = out / f"{outcome.comparison.name}.md", out / f"{outcome.comparison.name}.svg"
-    write_together({page: markdown(outcome).encode(), plot: svg(outcome).encode()})
+    """The page and the plot, written together.
+
+    Errors: OutputNotWritable in the place of files that dpaudit did not make.
+    """
+    page, plot = (out / name for name in names(outcome.comparison.name))
+    contents = {page: markdown(outcome), plot: svg(outcome)}
+    write_made({path: f"{text.rstrip()}\n{MADE}\n".encode() for path, text in contents.items()})
     return page, plot

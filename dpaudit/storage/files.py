@@ -26,6 +26,7 @@ MADE = "<!-- made by dpaudit -->"  # a line of every Markdown and SVG file of ou
 MARKS = (
     MADE.encode(),
     b"""content="default-src 'none'; style-src 'unsafe-inline'">\n<meta name="viewport\"""",
+    b"<title>Verify a certificate of dpaudit</title>",
     b'"predicateType":"https://dpaudit.dev/',
     b'<testsuites name="dpaudit">',
     b'"name": "dpaudit",\n',
@@ -63,9 +64,11 @@ def own_or_absent(path: Path, content: bytes | None = None) -> None:
 
     ``content``: the bytes that will be written there, if they are known; a file that holds them, or
     the same mark, may stay or be replaced.
-    Errors: OutputNotWritable naming the file.
+    Errors: OutputNotWritable naming the file, or a device, which could be read without an end.
     """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OutputNotWritable(f"{path}: no file, but a pipe or a device; choose another name")
         existing = path.read_bytes()
     except OSError:  # none, or one that cannot be read, which the writer says
         return

@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 
 from dpaudit.errors import DpauditError
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import own_or_absent, write_made
 from dpaudit.version import __version__
 
 PAGE = "verify.html"
@@ -170,6 +170,7 @@ def write_verifier(folder: Path) -> Path:
 
     Errors: NoRuntime without the runtime; OutputNotWritable.
     """
+    own_or_absent(folder / PAGE)
     parts = {name: gzip.compress(content, 9, mtime=0) for name, content in assets().items()}
     blocks = [
         f'<script type="application/octet-stream" data-name="{name}">'
@@ -187,5 +188,5 @@ def write_verifier(folder: Path) -> Path:
     ):
         text = text.replace(mark, value)
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / PAGE, text.encode())
+    write_made({folder / PAGE: text.encode()})
     return folder / PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from click.testing import CliRunner, Result
 from dpaudit.certificate.certificate import save, statement
 from dpaudit.certificate.rendering import EACH, FORMATS, TOGETHER
 from dpaudit.cli.main import main
+from dpaudit.errors import OutputNotWritable
+from dpaudit.report import verifier
 from dpaudit.sign import make_keys
 from dpaudit.storage import files
 from tests.library.cli.bench import pure
@@ -87,6 +90,27 @@ def test_certify_refuses_before_it_attacks(
     assert [one.name for one in path.parent.iterdir()] == [name]
 
 
+def test_a_page_that_verifies_replaces_its_like_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifier, "assets", lambda: {"a": b"b"})
+    page = verifier.write_verifier(tmp_path)
+    page.write_bytes(page.read_bytes() + b"altered")
+    assert b"altered" not in verifier.write_verifier(tmp_path).read_bytes()
+    page.write_bytes(THEIRS)
+    monkeypatch.setattr(verifier, "assets", lambda: pytest.fail("fetched before the look"))
+    with pytest.raises(OutputNotWritable, match="dpaudit did not make"):
+        verifier.write_verifier(tmp_path)
+    assert page.read_bytes() == THEIRS
+
+
+def test_a_pipe_is_refused_unread(tmp_path: Path) -> None:
+    """Nobody writes into it, so that a read would have no end."""
+    os.mkfifo(tmp_path / "curve.svg")
+    with pytest.raises(OutputNotWritable, match=r"curve\.svg: no file"):
+        files.own_or_absent(tmp_path / "curve.svg", b"")
+
+
 def test_without_the_look_at_the_mark_the_file_is_lost(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,8 +124,9 @@ EDITS = {"fields_command.py"}
 
 
 def test_commands_write_through_the_one_function_that_looks() -> None:
-    """In the command line and in reports, nothing else replaces files."""
-    places = [*(ROOT / "dpaudit" / "cli").glob("*.py"), *(ROOT / "dpaudit" / "report").glob("*.py")]
+    """In the command line, reports and comparisons, nothing else replaces files."""
+    rooms = ("cli", "report", "compare")
+    places = [path for room in rooms for path in (ROOT / "dpaudit" / room).rglob("*.py")]
     places.append(ROOT / "dpaudit" / "certificate" / "rendering.py")
     named = {
         path.name
