@@ -700,9 +700,15 @@ def errstate(**_kinds: str) -> nullcontext[None]:
 
 @lru_cache(maxsize=64)
 def _turns(count: int) -> list[complex]:
-    """exp(-2 pi i k / count) for k < count."""
-    unit = -2 * math.pi / count
-    return [complex(math.cos(unit * k), math.sin(unit * k)) for k in range(count)]
+    """exp(-2 pi i k / count) for k < count, either part the nearest float.
+
+    An angle in floats would be off by several roundings, each a turn's own error.
+    """
+    import flint
+
+    with flint.ctx.workprec(96):
+        parts = [flint.arb.sin_cos_pi_fmpq(flint.fmpq(2 * k, count)) for k in range(count)]
+        return [complex(float(cos.mid()), -float(sin.mid())) for sin, cos in parts]
 
 
 def _transformed(values: list[complex]) -> list[complex]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -149,6 +150,17 @@ def test_fourier_transforms_are_numpys(count: int) -> None:
     )
     back = twin.fft.irfft(twin.fft.rfft(twin.array(values), count), count)
     np.testing.assert_allclose(back.tolist()[: count - 3], values, atol=1e-14)
+
+
+@pytest.mark.parametrize("count", [48, 1000, 4096])
+def test_turns_of_fourier_transforms_are_the_nearest_floats(count: int) -> None:
+    """The checker's bound of a transform's error has room for no worse ones."""
+    unit = 2.0**-53
+    for k, turn in enumerate(twin._turns(count)):
+        for part, of in ((turn.real, mpmath.cospi), (-turn.imag, mpmath.sinpi)):
+            with mpmath.workprec(120):
+                exact = of(mpmath.mpf(2 * k) / count)
+                assert abs(part - exact) <= unit * abs(exact) * 1.0001, (k, part)
 
 
 def test_gauss_and_legendres_rule_is_numpys() -> None:
