@@ -98,6 +98,7 @@ from dpaudit.curator.curator import Event, Sampler
 from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.uses import grouped
 from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
@@ -591,7 +592,8 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
     told = {finding.detail for finding in examination.findings}
     held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
     loader = mechanism.records
-    mixed = () if loader is None else mixing(loader, data, files)
+    together = grouped(mechanism.declaration)[1]
+    mixed = () if loader is None else mixing(loader, data, files, together)
     more = (*held, *mixed, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
 

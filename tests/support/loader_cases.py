@@ -41,10 +41,20 @@ def read_by_lines(path: Path) -> Any:
     return np.array([line.split(",") for line in path.read_text().splitlines()[1:]], dtype=float)
 
 
-def found(load: Callable[[], dp.Records]) -> list[str]:
+def found(load: Callable[[], dp.Records], together: int = 1) -> list[str]:
     with opened() as files:
         data = load()
-    return [finding.detail for finding in mixing(load, data, set(files))]
+    return [finding.detail for finding in mixing(load, data, set(files), together)]
+
+
+def with_lags(rows: Any) -> Any:
+    """Each row of a user beside the user's two rows before: a row is in three records."""
+    made = []
+    for user in np.unique(rows[:, 0]):
+        own = rows[rows[:, 0] == user]
+        before = np.vstack([np.zeros((2, rows.shape[1])), own])
+        made.append(np.hstack([own, before[1:-1], before[:-2]]))
+    return np.vstack(made)
 
 
 def by_user(rows: Any) -> Any:
@@ -82,6 +92,15 @@ def test_a_loader_that_standardises_by_its_file_is_found(read: Any, table: Path)
 @pytest.mark.parametrize("make", RIGHT)
 def test_loaders_by_row_or_by_user_are_left_alone(make: Make, table: Path) -> None:
     assert not found(lambda: dp.Records(make(read_by_numpy(table))))
+
+
+def test_a_row_may_be_in_as_many_records_as_are_protected_together(table: Path) -> None:
+    def load() -> dp.Records:
+        return dp.Records(with_lags(read_by_numpy(table)))
+
+    assert found(load)
+    assert not found(load, 3)
+    assert found(lambda: dp.Records(WRONG[0](read_by_numpy(table))), 3)
 
 
 @pytest.mark.parametrize("make", WRONG)

@@ -52,20 +52,32 @@ class Source:
     put: Callable[[Sequence[Any]], None]
 
 
-def mixing(load: Load, data: Records, files: set[str]) -> tuple[Finding, ...]:
+def mixing(load: Load, data: Records, files: set[str], together: int = 1) -> tuple[Finding, ...]:
     """Sources of which one row changes several records; nothing private is said of them.
 
-    ``files``: the files that the loader read.
+    ``files``: the files that the loader read.  ``together``: the number of records that the
+    declaration protects together, so that a row may be in as many (the last readings of a user).
     """
     until, before = time.monotonic() + SECONDS, _kinds(data)
     if not hasattr(os, "fork"):
         return ()
-    found = [s.name for s in _sources(load, data, files) if _mixes(s, load, data, before, until)]
+    found = [
+        source.name
+        for source in _sources(load, data, files)
+        if _mixes(source, load, data, before, until, together)
+    ]
     said = "one row of {}, changed or left out, changes several records of records()"
     return tuple(Finding(LOADS, "broken", 1.0, 0.0, said.format(n), NOISE, 1) for n in found)
 
 
-def _mixes(source: Source, load: Load, data: Records, before: Counter[bytes], until: float) -> bool:
+def _mixes(
+    source: Source,
+    load: Load,
+    data: Records,
+    before: Counter[bytes],
+    until: float,
+    together: int,
+) -> bool:
     rows, count = list(source.rows), len(source.rows)
     if _forked(partial(_follow, source, rows, load, before), until):
         return False  # records change by themselves: a loader that draws at random
@@ -76,7 +88,7 @@ def _mixes(source: Source, load: Load, data: Records, before: Counter[bytes], un
         for changed, most in changes:
             if time.monotonic() > until:
                 return False
-            if _forked(partial(_follow, source, changed, load, before), until) <= most:
+            if _forked(partial(_follow, source, changed, load, before), until) <= most * together:
                 break
         else:
             return True
