@@ -352,11 +352,23 @@ def _over(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
         if key in ("table", "columns", "fields") and isinstance(below, Mapping):
             merged[key] = _over(below, _mapping(value, key))
         elif key == "items" and isinstance(below, list) and isinstance(value, list):
-            named = {str(i.get("name")): i for i in [*below, *value] if isinstance(i, Mapping)}
-            merged[key] = list(named.values())
+            merged[key] = _items_over(below, value)
         else:
             merged[key] = value
     return merged
+
+
+def _items_over(base: list[Any], items: list[Any]) -> list[Any]:
+    """Items in the place of those of their name, then the others; none is lost, also of no name."""
+
+    def name_of_item(item: Any) -> str | None:
+        name = item.get("name") if isinstance(item, Mapping) else None
+        return name if isinstance(name, str) else None
+
+    names = [name_of_item(item) for item in base]
+    over = {n: item for item in items if (n := name_of_item(item)) in names and n is not None}
+    kept = [over.get(n, item) for n, item in zip(names, base, strict=True)]
+    return kept + [item for item in items if not any(item is used for used in over.values())]
 
 
 def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:

@@ -1,26 +1,29 @@
 """A session of an analyst: queries one after the other, within one budget, and one certificate.
 
-The session's budget is charged before data are touched, and stays charged whatever is asked.  Each
+The session's budget is charged before anything is drawn, and stays charged whatever is asked.  Each
 query spends a share of it that is fixed before it is drawn, and may depend on all answers so far.
 Source: Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023 (zCDP adds up adaptively).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpaudit.accountant.account import Account
 from dpaudit.errors import BudgetExceeded, InvalidParameter, ReleaseInterrupted
 from dpaudit.exact.wire import digest
-from dpaudit.families.composition import Compose
+from dpaudit.families.composition import Assuming, Compose
 from dpaudit.families.opaque import ZCDP
-from dpaudit.ledger import Ledger, open_ledger
+from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
+from dpaudit.nodes import Assumption
 from dpaudit.profiles import WIDTH
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import Plan, Release, budget_of
@@ -37,6 +40,12 @@ if TYPE_CHECKING:
 
 SHARE = Fraction(1, 10)  # of the session's budget, for a query that names no rho
 NOTE = "queries were chosen one after another, and add up in any order (Feldman, Zrnic 2021)"
+FIXED = Assumption(
+    "fixed_queries",
+    "No query of the session, and not when it ended, was chosen from answers. (Otherwise the "
+    "session's budget holds, in rho, and what follows from it; smaller bounds may not.)",
+    "declared",
+)
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,8 @@ class Session(AbstractContextManager["Session"]):
     plans: list[Plan] = field(default_factory=list)
     _drawn: dict[str, Any] = field(default_factory=dict)
     _closed: bool = False
+    _lock: Any = field(default_factory=RLock, repr=False)
+    _process: int = field(default_factory=os.getpid, repr=False)
 
     @property
     def left(self) -> Fraction:
@@ -126,8 +137,13 @@ class Session(AbstractContextManager["Session"]):
         Errors: BudgetExceeded where less is left; InvalidParameter for what does not fit the
         schema; nothing is spent then.  ReleaseInterrupted where the engine failed: rho is spent.
         """
-        if self._closed:
-            raise InvalidParameter(f"{self.release.title!r}: the session is closed; open another")
+        with self._lock:  # what is left is read and spent in one step
+            return self._asked(query, rho, name, settings)
+
+    def _asked(self, query: str, rho: object, name: str, settings: Mapping[str, Any]) -> Answer:
+        if self._closed or self._process != os.getpid():
+            state = "closed" if self._closed else "open in another process, which keeps its budget"
+            raise InvalidParameter(f"{self.release.title!r}: the session is {state}; open another")
         default = _rho(self.release.budget) * SHARE
         asked = default if rho is None else number(rho, "rho")
         if not 0 < asked <= self.left:
@@ -185,11 +201,16 @@ class Session(AbstractContextManager["Session"]):
         """End the session: write what was published with its certificate, and tell the ledger.
 
         None where nothing was asked, or where no folder was given.
-        Errors: Disagreement where an attack broke the noise that was declared.
+        Errors: Disagreement where an attack broke the noise that was declared; LedgerRefused where
+        a release was written into the folder meanwhile.
         """
-        if self._closed:
-            return None
-        self._closed = True
+        with self._lock:
+            if self._closed or self._process != os.getpid():
+                return None
+            self._closed = True
+            return self._published()
+
+    def _published(self) -> publishing.Published | None:
         if not self._drawn or self.out is None:
             if self.ledger is not None:
                 self.ledger.finish(self.release.schema.name, self._key, {})
@@ -199,6 +220,7 @@ class Session(AbstractContextManager["Session"]):
         rows = publishing.published_rows(plan, self._drawn)
         targets = publishing.targets_of(self.out, "release")
         contents = publishing.contents_of(plan, self._drawn, rows, targets)
+        _refuse_published(self.out)
         write_together(contents)
         head = None
         if self.ledger is not None:
@@ -224,12 +246,15 @@ class Session(AbstractContextManager["Session"]):
             self.release.budget,
             items,
         )
-        nodes = [plan.declaration for plan in kept]
-        declaration = nodes[0] if len(nodes) == 1 else Compose(*nodes)
+        leaves = {label: leaf for plan in kept for label, leaf in plan.leaves.items()}
+        nodes = list(leaves.values())
+        asked = nodes[0] if len(nodes) == 1 else Compose(*nodes)
+        # Of queries that were chosen from answers the budget is proved, and no smaller number.
+        declaration = Assuming(asked, FIXED)
         return Plan(
             release,
             {label: part for plan in kept for label, part in plan.parts.items()},
-            {label: leaf for plan in kept for label, leaf in plan.leaves.items()},
+            leaves,
             declaration,
             Account(declaration, release.scope, WIDTH),
         )
@@ -254,8 +279,9 @@ def open(
 
     ``data``: as of a release.  ``schema``: a :class:`Schema`, or a TOML file with its [table]; the
     file may also hold ``title``, ``adjacency``, ``ledger`` and [budget], which arguments replace.
-    ``budget``: ZCDP, or a rho; it is charged to the ledger before data are touched.  ``out``: the
-    folder for what is published, and the certificate (an attack of ``trials`` a side).
+    ``budget``: ZCDP, or a rho; it is charged once the data fit the schema, before any query.
+    ``out``: the folder for what is published, which must not hold a release, and the certificate
+    (an attack of ``trials`` a side).
 
     >>> import dpaudit as dp
     >>> from dpaudit.releases.publish import NO_LEDGER
@@ -287,14 +313,26 @@ def open(
     release = Release(title, made, choose(Adjacency, adjacency, "adjacency"), guarantee, (probe,))
     book = _book(ledger if ledger is not None else stated.get("ledger"), folder, title)
     key = digest({"session": title, "schema": made.row(), "budget": repr(guarantee)})
+    place = None if out is None else Path(out)
+    if place is not None:
+        _refuse_published(place)
+    charged = None
+    if book is not None:
+        costs = book.costs(made.name, guarantee, asked=False)
+        charged = (made.name, made.entity, release.scope, costs, key, title)
+        book.admit(*charged)
     table = Table(made, data).opened(key)
     table.check()
-    if book is not None:
-        name, scope = made.name, release.scope
-        costs = book.costs(name, guarantee, asked=False)
-        book.charge(name, made.entity, scope, costs, key, title, made.digest, guarantee.digest)
-    place = None if out is None else Path(out)
+    if book is not None and charged is not None:
+        book.charge(*charged, made.digest, guarantee.digest)
     return Session(release, book, place, trials, table, key)
+
+
+def _refuse_published(out: Path) -> None:
+    """Errors: LedgerRefused for a folder with a release in it."""
+    there = [path for path in publishing.targets_of(out, "release").values() if path.exists()]
+    if there:
+        raise LedgerRefused(f"{there[0]} is there: another release; choose another folder for out=")
 
 
 def _stated(schema: Schema | str | Path) -> tuple[Mapping[str, Any], Path]:

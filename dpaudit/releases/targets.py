@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact.domains import rational
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.releases.programs import Program
-from dpaudit.releases.queries import Item, Thresholded, Vector
+from dpaudit.releases.queries import Affected, Count, Groups, Item, Sum, Thresholded, Vector
 
 if TYPE_CHECKING:
     from dpaudit.releases.plan import Plan, Release
@@ -29,12 +29,11 @@ GUESSES, STEP = (
 
 
 def met_by(plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
-    """The margin of each item with a target, and the target."""
+    """The margin of each item with a target, and the target; errors: as :func:`_own_part`."""
     found = {}
     for item in plan.release.items:
         if item.error_95 is not None:
-            part = plan.parts[item.name]
-            step = part.step if isinstance(part, Vector) else Fraction(1)
+            step = getattr(_own_part(item, plan.release), "step", Fraction(1))
             found[item.name] = plan.margins.half(item.name) * step, item.error_95
     return found
 
@@ -80,22 +79,24 @@ def weighted(release: Release) -> Release:
             continue
         part = _own_part(item, release)
         moves = part.moves(release.adjacency)
-        step = part.step if isinstance(part, Vector) else Fraction(1)
-        size = step / item.error_95
+        size = getattr(part, "step", Fraction(1)) / item.error_95
         weight = moves.absolute * size if pure else moves.squared * size**2
         items.append(replace(item, weight=weight))
     return replace(release, items=tuple(items))
 
 
 def _own_part(item: Item, release: Release) -> Vector | Thresholded:
-    """The part of an item with a target.  Errors: InvalidParameter where it has several."""
-    for part in item.parts(release.schema):
-        if part.label == item.name and isinstance(part, Vector | Thresholded):
-            return part
-    raise InvalidParameter(
-        f"item {item.name!r}: error_95: a {item.query} has no margin that is known in advance; "
-        "give targets to counts, sums and groups"
-    )
+    """The one part of an item with a target, of which each published number is a noisy number.
+
+    Errors: InvalidParameter for another item: what it computes of noisy numbers may err more.
+    """
+    if not isinstance(item, Count | Sum | Affected | Groups):
+        raise InvalidParameter(
+            f"item {item.name!r}: error_95: a {item.query} has no margin that is known in advance; "
+            "give targets to counts, sums and groups"
+        )
+    (part,) = item.parts(release.schema)
+    return cast("Vector | Thresholded", part)
 
 
 def least_budget(release: Release) -> Release:

@@ -117,6 +117,9 @@ def test_next_years_plan_continues_last_years(office: Path) -> None:
     assert (following.ledger, following.budget) == (last.ledger, last.budget)
 
 
+TWICE = '\n[[items]]\nname = "twice"\nquery = "count"'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -125,6 +128,9 @@ def test_next_years_plan_continues_last_years(office: Path) -> None:
         ('like = "loop.toml"\ntitle = "x"', "continues itself"),
         ('like = "plan.toml"\ntitle = "a"\ncorrects = "a"', "cannot correct itself"),
         ('like = "plan.toml"\ntitle = "a"\ncorrects = 3', "the title of a published release"),
+        ('like = "plan.toml"\ntitle = "a"\nitems = [3]', "items"),
+        ('like = "plan.toml"\ntitle = "a"\n[[items]]\nquery = "count"', "name"),
+        ('like = "plan.toml"\ntitle = "a"' + 2 * TWICE, "two items of one name"),
     ],
 )
 def test_plans_that_continue_nothing_are_refused(office: Path, text: str, said: str) -> None:

@@ -80,6 +80,21 @@ def test_targets_of_some_items_alone_keep_the_weights() -> None:
 
 
 @pytest.mark.parametrize(
+    "item",
+    [
+        {"query": "mean", "column": "age"},
+        {"query": "top", "column": "sex"},
+        {"query": "ranges", "column": "age", "edges": [10, 20]},  # sums of its counts err more
+    ],
+    ids=lambda item: item["query"],
+)
+def test_a_target_of_numbers_that_are_computed_is_refused_beside_any_item(item: Any) -> None:
+    items = [{"name": "n", "query": "count"}, {"name": "c", "error_95": 30, **item}]
+    with pytest.raises(InvalidParameter, match="no margin that is known in advance"):
+        release_of(PLAN | {"items": items, "budget": {"rho": 1}}).plan()
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"items": [{"name": "c", "query": "count"}]}, "asks for the least that meets targets"),

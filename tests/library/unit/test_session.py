@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.certificate.publish import verified
 from dpaudit.errors import BudgetExceeded, ReleaseInterrupted
+from dpaudit.families.composition import Assuming
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import session as sessions
 from dpaudit.releases.publish import NO_LEDGER
@@ -159,6 +163,78 @@ def test_data_that_do_not_fit_are_refused_before_the_charge(ledger: Any) -> None
     with pytest.raises(DataRefused, match="a key that is not in the schema"):
         dp.open(people(sex="fx"), SCHEMA, **asked)
     assert ledger.state("people").count == 0
+
+
+def test_a_full_account_is_refused_before_data_are_read(ledger: Any) -> None:
+    asked = {"title": "t", "adjacency": "add_remove", "budget": 1, "ledger": ledger}
+    with pytest.raises(BudgetExceeded):
+        dp.open(people(sex="fx"), SCHEMA, **asked)
+
+
+def test_queries_of_several_threads_share_the_budget(monkeypatch) -> None:
+    """All threads plan at once where no lock keeps them apart; then each would be admitted."""
+    plan = sessions.Release.plan
+
+    def slow(release: Any) -> Any:
+        time.sleep(0.1)
+        return plan(release)
+
+    monkeypatch.setattr(sessions.Release, "plan", slow)
+
+    def asked(_: int) -> bool:
+        try:
+            return bool(table.count(rho="0.15"))
+        except BudgetExceeded:
+            return False
+
+    def admitted() -> int:
+        with ThreadPoolExecutor(3) as threads:
+            return sum(threads.map(asked, range(3)))
+
+    table = opened()
+    assert admitted() == 1
+    assert table.left == Fraction(1, 20)
+    table = opened()
+    table._lock = contextlib.nullcontext()
+    # Names of queries may meet without a lock; what was planned shows who was admitted.
+    with contextlib.suppress(dp.DpauditError):
+        admitted()
+    assert table.left < 0
+
+
+def test_a_copy_in_another_process_answers_nothing() -> None:
+    table = opened()
+    table._process += 1
+    with pytest.raises(dp.InvalidParameter, match="open in another process"):
+        table.count()
+    assert table.close() is None
+
+
+def test_a_session_takes_no_published_release_s_place(tmp_path: Path) -> None:
+    with opened(out=tmp_path) as table:
+        table.count()
+    before = (tmp_path / "release.json").read_bytes()
+    with pytest.raises(LedgerRefused, match="choose another folder"):
+        opened(out=tmp_path)
+    table = opened(out=tmp_path / "later")
+    table.count()
+    table.out = tmp_path  # as if it was published there meanwhile
+    with pytest.raises(LedgerRefused, match="choose another folder"):
+        table.close()
+    assert (tmp_path / "release.json").read_bytes() == before
+
+
+def test_bounds_below_the_budget_assume_queries_that_no_answer_chose() -> None:
+    """Adaptive queries prove the budget alone: even one query may have been the last by its answer.
+
+    Source: Rogers, Roth, Ullman, Vadhan 2016, on filters and odometers.
+    """
+    with opened() as table:
+        table.count(rho="0.01")
+        plan = table.plan()
+    assert isinstance(plan.declaration, Assuming)
+    assert plan.declaration.assumption is sessions.FIXED
+    assert plan.claim.check_account(plan.account).outcome.name == "PROVED"
 
 
 FILE = """
