@@ -366,8 +366,8 @@ def _items_over(base: list[Any], items: list[Any]) -> list[Any]:
         return name if isinstance(name, str) else None
 
     names = [name_of_item(item) for item in base]
-    over = {n: item for item in items if (n := name_of_item(item)) in names and n is not None}
-    kept = [over.get(n, item) for n, item in zip(names, base, strict=True)]
+    over = {n: item for item in items if (n := name_of_item(item)) and n in names}
+    kept = [item if n is None else over.get(n, item) for n, item in zip(names, base, strict=True)]
     return kept + [item for item in items if not any(item is used for used in over.values())]
 
 

@@ -23,7 +23,7 @@ from dpaudit.exact.wire import digest
 from dpaudit.families.composition import Assuming, Compose
 from dpaudit.families.opaque import ZCDP
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
-from dpaudit.nodes import Assumption
+from dpaudit.nodes import Assumption, Status
 from dpaudit.profiles import WIDTH
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import Plan, Release, budget_of
@@ -44,7 +44,7 @@ FIXED = Assumption(
     "fixed_queries",
     "No query of the session, and not when it ended, was chosen from answers. (Otherwise the "
     "session's budget holds, in rho, and what follows from it; smaller bounds may not.)",
-    "declared",
+    Status.DECLARED,
 )
 
 
