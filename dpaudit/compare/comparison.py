@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -132,7 +132,8 @@ class Row:
 
     ``judged``: its mean loss on the judging rows, one number a seed.  ``chosen``: the values of
     its searched parameters, and of those that were set.  ``ends``: parameters at the end of their
-    grids.  ``refused``: why it did not run.  ``made``: the mechanism that was judged.
+    grids.  ``refused``: why it did not run.  ``counted``: parameters that were set from the number
+    of records where that is private.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Row:
     refused: str = ""
     scope: Scope | None = None
     method: Method | None = None
+    counted: tuple[str, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -191,6 +193,15 @@ class Outcome:
             "rows (--public)"
         )
 
+    def said(self, row: Row) -> str:
+        """The choice of a method's settings, and those that give a private number away."""
+        if not row.counted:
+            return self.choice
+        return (
+            f"{self.choice}. {row.name}: {', '.join(row.counted)} is the exact number of records, "
+            "which add_remove keeps private and no guarantee covers; give a public guess by --set"
+        )
+
     def counts(self, row: Row, other: Row) -> str:
         """Why a comparison of two methods does not count; empty where it does."""
         why = [f"{one.name} did not run" for one in (row, other) if one.refused]
@@ -220,17 +231,19 @@ def compare(
     given: Sequence[str] = (),
     *,
     public: tuple[str, Records] | None = None,
-    protocol: Searched = PROTOCOL,
+    protocol: Searched | None = None,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Outcome:
     """All methods of a comparison on these records, at one budget and one protocol.
 
     ``given``: ``KEY=VALUE`` texts, each for every method with that parameter.  ``public``: a name
-    and records on which settings are chosen, in the place of the data.
+    and records on which settings are chosen, in the place of the data.  ``protocol``:
+    :data:`PROTOCOL` by default.
     Errors: InvalidParameter for too few records, values outside their domains, and public records
     of another shape; a method that refuses the records has a row that says why.
     """
+    protocol = protocol or PROTOCOL
     values = comparison.values(given)
     parts = _parts(comparison, records, public, np.random.default_rng([seed, 1]))
     count, features = len(parts.train), records.values.shape[-1] - 1
@@ -244,8 +257,10 @@ def compare(
     for index, method in enumerate(comparison.methods):
         if progress is not None:
             progress(method.name, index, len(comparison.methods))
-        setting = {**method.fixed(count, features), **values[method.name]}
-        rows.append(_row(method, setting, parts, objective, protocol, comparison.shared, seed))
+        fixed, own = method.fixed(count, features), values[method.name]
+        row = _row(method, {**fixed, **own}, parts, objective, protocol, comparison.shared, seed)
+        private = method.mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+        rows.append(replace(row, counted=tuple(sorted(fixed.keys() - own)) if private else ()))
     return Outcome(
         comparison,
         protocol,

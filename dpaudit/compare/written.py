@@ -36,14 +36,14 @@ def cells(outcome: Outcome) -> Iterator[tuple[str, ...]]:
         if row.refused:
             yield (row.name, f"did not run: {row.refused}", *[""] * (len(COLUMNS) - 2))
             continue
-        gain = (nothing - row.mean) / (nothing - optimum) if nothing != optimum else 0.0
+        gain = f"{(nothing - row.mean) / (nothing - optimum):.0%}" if optimum < nothing else ""
         chosen = ", ".join(f"{name} = {_short(value)}" for name, value in dict(row.chosen).items())
         verdicts = ["" if row.method is None else outcome.verdict(row, other) for other in beside]
         yield (
             row.name,
             f"{row.mean:.4f}",
             f"{row.error:.4f}",
-            f"{gain:.0%}",
+            gain,
             "" if row.scope is None else str(row.scope.adjacency),
             str(row.tried) if row.tried else "",
             chosen,
@@ -72,7 +72,9 @@ def notes(outcome: Outcome) -> tuple[str, ...]:
         f"{outcome.choice[0].upper()}{outcome.choice[1:]}.",
         "The losses are computed from the data without noise: publish them only if the data are "
         "public.",
-        "The share of the gain is 0% for doing nothing and 100% for the non-private optimum.",
+        "The share of the gain is 0% for doing nothing and 100% for the non-private optimum, which "
+        "minimises the loss over the training records; it is left out where that one gains nothing "
+        "on the judging records.",
         *outcome.warnings,
         *refused,
         *left_out,
@@ -164,10 +166,10 @@ def certified(outcome: Outcome, row: Row, order: Order) -> Order:
     kept = [note for note in setting.notes if not note.endswith("chosen without the data")]
     mechanism = replace(
         made.mechanism,
-        setting=replace(setting, notes=(*kept, outcome.choice)),
+        setting=replace(setting, notes=(*kept, outcome.said(row))),
         for_shape=None,
     )
-    fields: Mapping[str, list[str]] = {**made.fields, "tuning": [outcome.choice]}
+    fields: Mapping[str, list[str]] = {**made.fields, "tuning": [outcome.said(row)]}
     return replace(made, mechanism=mechanism, fields=fields)
 
 

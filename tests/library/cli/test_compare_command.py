@@ -80,6 +80,27 @@ def test_guarantees_for_other_neighbours_do_not_count(outcome: Outcome) -> None:
     assert "replace_one" in outcome.verdict(replace(row, scope=scope), other)
 
 
+def test_an_optimum_that_gains_nothing_turns_no_loss_into_a_gain(outcome: Outcome) -> None:
+    """Fitted to few rows, it loses on others: shares of its gain would have the wrong sign."""
+    nothing, optimum, *methods = outcome.rows
+    fitted = replace(outcome, rows=(nothing, replace(optimum, judged=(5.0,)), *methods))
+    assert {row[3] for row in cells(fitted)} == {""}
+    assert {row[3] for row in cells(outcome)} > {"0%", "100%"}
+
+
+def test_a_setting_that_is_the_private_number_of_records_is_said() -> None:
+    """Under add_remove; a public guess by --set is none."""
+    comparison = few(srgd.COMPARISON, "DP-SGD, Poisson batches")
+    by_count, by_guess = (
+        compare(comparison, people(100), (*BUDGET, *more), protocol=QUICK)
+        for more in ((), ("expected_records=50",))
+    )
+    for row in by_count.rows:
+        said = "expected_records is the exact number of records" in by_count.said(row)
+        assert said is (row.name == "DP-SGD, Poisson batches")
+    assert {by_guess.said(row) for row in by_guess.rows} == {by_guess.choice}
+
+
 def test_two_means_within_two_standard_errors_do_not_differ(outcome: Outcome) -> None:
     one = Row("one", (1.0, 1.2, 0.8))
     assert outcome.verdict(one, Row("other", (1.05, 1.25, 0.85))) == "no difference"
@@ -209,6 +230,7 @@ def test_a_table_a_plot_and_a_certificate_of_each_method(
     result = CliRunner().invoke(main, [*words, *BUDGET, "--out", str(out), "--json"])
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
+    assert shown["protocol"] == QUICK.stamp
     ran = list(shown["chosen"])
     certificates = [name for name in shown["files"] if name.endswith(".json")]
     assert len(certificates) == len(ran) > 8
