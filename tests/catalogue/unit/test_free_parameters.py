@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from dpaudit.accountant.claim import Outcome
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values
 from dpaudit.errors import InvalidParameter
+from dpaudit.project.project import load
 from dpaudit.scope import Adjacency
 from mechanisms.papers.diff2 import baselines as diff2_baselines
 from mechanisms.papers.diff2 import catalogue as diff2
@@ -23,6 +25,7 @@ from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
 from mechanisms.papers.user_level import catalogue as user_level
 
+ROOT = Path(__file__).parents[3]
 MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
     (mechanism, (200, 6))
     for mechanism in (
@@ -42,8 +45,23 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
     )
 ) + tuple(
     (mechanism, (3_000, 3, 5))
-    for mechanism in (user_level.user_level_accelerated_sgd, user_level.user_level_phased_erm)
-)  # fmt: skip
+    for mechanism in (
+        user_level.user_level_accelerated_sgd, user_level.user_level_phased_erm,
+        user_level.user_level_phased_sgd,
+    )
+) + tuple(
+    # The noise of local steps is proved for many records alone.
+    (mechanism, (20_000, 6))
+    for mechanism in (diff2.diff2_bvr_local_sgd, diff2.diff2_bvr_local_sgd_tight)
+) + ((diff2_baselines.dp_sgd, (200, 6)), (diff2_baselines.dp_srm, (200, 6)))  # fmt: skip
+# Accounts of secret batches at other settings take seconds each.
+LONG = {"diff2_bvr_local_sgd_tight", "dp_sgd", "dp_srm"}
+WHOLE = [
+    pytest.param(
+        mechanism, shape, id=mechanism.name, marks=[pytest.mark.quality] * (mechanism.name in LONG)
+    )
+    for mechanism, shape in MECHANISMS
+]
 # Another value of each parameter, by its name.
 OTHER = {
     "epsilon": "2", "delta": "1e-7", "rounds": "12", "beta": "9", "clip": "1.5", "radius": "2.5",
@@ -51,7 +69,8 @@ OTHER = {
     "step_size": "0.1", "hidden": "3", "expected_records": "300", "rate": "0.1", "phases": "2",
     "ridge": "0.1", "passes": "3", "blocks": "40", "rho": "1", "kappa": "1.25", "gamma": "2",
     "contraction": "3", "floor": "2", "smoothness": "3", "pull": "0.001", "calls": "3",
-    "step_length": "0.1", "epochs": "2",
+    "step_length": "0.1", "epochs": "2", "batch_rows": "3", "momentum": "0.5",
+    "local_steps": "4",
 }  # fmt: skip
 
 # Equal blocks need the same noise; so do calls beyond a cap.
@@ -69,7 +88,8 @@ def cases() -> Iterator[Any]:
     for mechanism, shape in MECHANISMS:
         for parameter in parameters(mechanism.for_shape):
             name = f"{mechanism.name}-{parameter.name}"
-            yield pytest.param(mechanism, shape, parameter, id=name)
+            marks = [pytest.mark.quality] * (mechanism.name in LONG)
+            yield pytest.param(mechanism, shape, parameter, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("mechanism", "shape", "parameter"), list(cases()))
@@ -107,19 +127,25 @@ def _compared(
         assert claim.check(after.declaration, after.scope).outcome is Outcome.PROVED
 
 
-@pytest.mark.parametrize(("mechanism", "shape"), MECHANISMS, ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize(("mechanism", "shape"), WHOLE)
 def test_the_defaults_are_the_shipped_program(mechanism: Mechanism, shape: tuple[int, ...]) -> None:
     made = made_for(mechanism, shape)
     assert [claim.text for claim in made.claims] == [claim.text for claim in mechanism.claims]
     assert [claim.by for claim in made.claims] == [claim.by for claim in mechanism.claims]
 
 
-@pytest.mark.parametrize(("mechanism", "shape"), MECHANISMS, ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize(("mechanism", "shape"), WHOLE)
 def test_a_visible_number_of_rows_is_an_invariant(
     mechanism: Mechanism, shape: tuple[int, ...]
 ) -> None:
     hidden = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     assert bool(made_for(mechanism, shape).setting.invariants) is not hidden
+
+
+def test_every_mechanism_with_free_parameters_is_tried() -> None:
+    """All of the catalogue that take another shape; a new one is added above."""
+    there = {name for name, one in load(ROOT).mechanisms.items() if one.for_shape is not None}
+    assert {mechanism.name for mechanism, _ in MECHANISMS} == there
 
 
 def test_more_clients_than_rows_are_refused() -> None:
