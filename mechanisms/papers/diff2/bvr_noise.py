@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.accountant.calibrate import calibrate
 from dpaudit.errors import InvalidParameter
@@ -138,11 +140,32 @@ def local_node(plan: Plan, sigma: Number) -> Node:
     return Repeat(sampled, (plan.steps - 1) * plan.turns)
 
 
+def _worst(plan: Plan, noise: Noise, sigma: Number) -> Node:
+    """The server's releases, with those of the smallest client with most turns."""
+    server = [
+        Repeat(Gaussian(label, s * plan.total / 2), n)
+        for label, s, n in (
+            ("gradient", noise.sigma_1, plan.restarts),
+            ("difference", noise.sigma_2, plan.rounds - plan.restarts),
+        )
+        if n
+    ]
+    return Compose(*server, local_node(plan, sigma))
+
+
 def diff2_bvr_noise_numeric(
-    epsilon: object, delta: object, plan: Plan, u_1: object = 3, u_2: object = 3
+    epsilon: object,
+    delta: object,
+    plan: Plan,
+    u_1: object = 3,
+    u_2: object = 3,
+    *,
+    declared: Callable[[Noise, Any], Node] | None = None,
 ) -> tuple[Noise, Fraction]:
     """The printed server noise, and the least sigma_3 for which the accountant proves the claim.
 
+    ``declared``: the declaration of both noises that the claim is about, sigma_3 a symbol; without
+    it, that of the smallest client with most turns, which the others' privacy does not exceed.
     Also for batches that the closed form is not proved for: the accountant's profile has no floor,
     unlike Lemma B.7, whose bound on a step stays above log(1 + 2 sum_j gamma^j C(a, j))/(a - 1) at
     any noise.
@@ -157,15 +180,7 @@ def diff2_bvr_noise_numeric(
         raise InvalidParameter(f"u_1, u_2 = {u_1}, {u_2}: expected 1/u_1 + 1/u_2 < 1")
     noise = _server(exact(epsilon, "epsilon"), bvr_order(epsilon, delta), plan, *shares)
     sigma = sympy.Symbol("sigma_3", positive=True)
-    counts = plan.restarts, plan.rounds - plan.restarts
-    server = [
-        Repeat(Gaussian(label, s * plan.total / 2), n)
-        for label, s, n in zip(
-            ("gradient", "difference"), (noise.sigma_1, noise.sigma_2), counts, strict=True
-        )
-        if n
-    ]
-    node = Compose(*server, local_node(plan, sigma))
+    node = _worst(plan, noise, sigma) if declared is None else declared(noise, sigma)
     # Noise over sensitivity between 1/4 and 256: less is hopeless, more is not needed.
     bracket = Fraction(1, 2 * plan.batch_size), Fraction(512, plan.batch_size)
     found = calibrate(node, central("replace_one"), ApproxDP(epsilon, delta), bracket=bracket)

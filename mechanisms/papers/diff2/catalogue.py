@@ -467,9 +467,17 @@ def bvr_rows(
     of |= {"local_steps": local_steps, "epsilon": epsilon, "delta": delta}
     batch = _most_rows(count, of) if batch_rows is None else batch_rows
     plan = Plan(min(sizes), clients, rounds, restart_every, local_steps, batch)
-    least = diff2_bvr_noise_numeric if numeric else diff2_bvr_noise_paper
-    noise, sigma = least(epsilon, delta, plan)
-    program = _bvr(plan, noise, sigma, features, sizes, clip, difference_clip, step_size)
+    made = partial(
+        _bvr, plan, features=features, sizes=sizes, clip=clip, difference_clip=difference_clip,
+        step_size=step_size,
+    )  # fmt: skip
+    if numeric:
+        noise, sigma = diff2_bvr_noise_numeric(
+            epsilon, delta, plan, declared=lambda *noises: made(*noises).declaration(REPLACE_ONE)
+        )
+    else:
+        noise, sigma = diff2_bvr_noise_paper(epsilon, delta, plan)
+    program = made(noise, sigma)
     claim = _claim_numeric(epsilon, delta) if numeric else _claim_local(epsilon, delta)
     return program, (claim,), rows_setting(_covered(program), clients)
 
