@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpaudit.releases.plan import Plan, Release, numbers_of
 from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram, rows_a_record
 from dpaudit.releases.queries import Choice, Declared
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Category, Number, Schema, Within
+from dpaudit.tabular import Category, Number, Schema
 
 BYSTANDERS = 3
 # The engine bounds the rows that it is given; a query that made them may have mixed units.
@@ -190,8 +191,7 @@ def _unit(plan: Plan, kind: _Kind) -> Array:
 
 
 def _wanted(plan: Plan, schema: Schema) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What the items' conditions ask of a row; of several on one column the last."""
-    for item in plan.release.items:
-        for condition in item.conditions(schema):
-            assert isinstance(condition, Within)  # noqa: S101  (what conditions are)
-            yield condition.column, condition.codes
+    """What conditions ask of a row; of several on one column the last, which is the schema's."""
+    items = (item.conditions(schema) for item in plan.release.items)
+    for condition in (*chain.from_iterable(items), *schema.conditions):
+        yield condition.column, condition.codes

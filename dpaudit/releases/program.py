@@ -218,7 +218,7 @@ class GeneratedTables:
         # Kept with the records, which never change: a program holds nothing of them.
         kept: dict[str, Values] = records.__dict__.setdefault("_released", {})
         if self.release.digest not in kept:
-            table = Table(self.release.schema, self.frame(records))
+            table = Table(self.release.schema.prepared, self.frame(records))
             values = exact_values(self.release, table.opened(self.release.digest))
             kept[self.release.digest] = values
         return kept[self.release.digest]
@@ -227,7 +227,7 @@ class GeneratedTables:
         kept: dict[str, Records] = records.__dict__.setdefault("_rows", {})
         key = f"{self.release.digest} {columns}"
         if key not in kept:
-            table = Table(generated(self.release.schema), self.frame(records))
+            table = Table(generated(self.release.schema.prepared), self.frame(records))
             kept[key] = records_of(table.opened(self.release.digest), columns, len(records))
         return kept[key]
 

@@ -98,6 +98,11 @@ class Program(Item):
         are, and for an output that is no one vector of numbers.
         """
         if scope.adjacency is not Adjacency.ADD_REMOVE:
+            if schema.where:
+                raise InvalidParameter(
+                    f"item {self.name!r}: table.where leaves rows out, which a program can bear "
+                    "under add_remove alone"
+                )
             for name in self.columns:
                 column = schema.columns[name]
                 if "drop" in (column.missing, getattr(column, "other", "")):

@@ -44,7 +44,18 @@ from dpaudit.tabular import (
     sizes_of,
 )
 from dpaudit.tabular.engine import columns_of
-from dpaudit.tabular.schema import CUT, DROP, ERROR, NEAREST, number, refuse_unknown, whole_number
+from dpaudit.tabular.schema import (
+    CUT,
+    DROP,
+    ERROR,
+    NEAREST,
+    number,
+    on_grid,
+    refuse_unknown,
+    shown_in,
+    whole_number,
+)
+from dpaudit.tabular.schema import text_of as text_of
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 LARGEST_SUM = 2**52
@@ -214,32 +225,7 @@ class Item(ABC):
         """The conditions, in codes.  Errors: InvalidParameter for keys that are not public."""
         if not isinstance(self.where, Mapping):
             raise InvalidParameter(f"item {self.name!r}: where: expected a table of columns")
-        return tuple(self._condition(schema, name, asked) for name, asked in self.where.items())
-
-    def _condition(self, schema: Schema, name: str, asked: Any) -> Within:
-        place = f"item {self.name!r}: where.{name}"
-        column = schema.column(name, place)
-        if isinstance(column, Text):
-            raise InvalidParameter(f"{place}: the keys of {name!r} are not public")
-        if isinstance(column, Category):
-            keys = [asked] if isinstance(asked, str | int) else asked
-            if not isinstance(keys, list | tuple):
-                raise InvalidParameter(f"{place}: expected a key of {name!r}, or a list of keys")
-            domain = column.domain
-            unknown = [str(k) for k in keys if str(k) not in domain]
-            if unknown:
-                raise InvalidParameter(f"{place}: {', '.join(unknown)} is no key of {name!r}")
-            return Within(name, tuple(sorted({domain.index(str(k)) for k in keys})))
-        if not isinstance(asked, Mapping):
-            raise InvalidParameter(f"{place}: expected {{from = ..., to = ...}}")
-        refuse_unknown(asked, {"from", "to"}, place)
-        ends = [
-            on_grid(column, asked.get("from", column.lower), place),
-            on_grid(column, asked.get("to", column.upper), place),
-        ]
-        if ends[0] > ends[1]:
-            raise InvalidParameter(f"{place}: from is above to")
-        return Within(name, tuple(ends))
+        return schema.within(self.where, f"item {self.name!r}: where")
 
     def limits(self, schema: Schema, cells: int) -> tuple[int, int]:
         """In how many groups a unit counts, and with how many rows in each.
@@ -300,11 +286,13 @@ class Item(ABC):
 
     def always_counts(self, schema: Schema, *columns: str) -> bool:
         """Whether every unit is one row, which no condition and no missing value leaves out."""
+        if schema.unit is not None or self.where or schema.where:
+            return False
         dropped = any(
             schema.columns[c].missing == DROP or getattr(schema.columns[c], "other", "") == DROP
             for c in columns
         )
-        return schema.unit is None and not self.where and not dropped
+        return not dropped
 
 
 @dataclass(frozen=True)
@@ -365,28 +353,6 @@ class Margins(ABC):
     @abstractmethod
     def epsilon(self, label: str) -> float:
         """Of a choice: its parameter, over how far a score moves."""
-
-
-def on_grid(column: Number, value: Any, place: str) -> int:
-    """A value as steps of its column's grid.
-
-    Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
-    """
-    steps = column.value(value, place) / column.step
-    if steps.denominator != 1 or not column.low <= steps <= column.high:
-        raise InvalidParameter(
-            f"{place}: {value} is not on the column's grid from {shown_in(column, column.lower)} "
-            f"to {shown_in(column, column.upper)} by "
-            f"{column.every if isinstance(column, Period) else column.step}"
-        )
-    return int(steps)
-
-
-def shown_in(column: Number, value: Fraction | int) -> str:
-    """A value of a column, as it is published."""
-    if isinstance(column, Period):
-        return column.text(value)
-    return text_of(Fraction(value))[0]
 
 
 # --- counts, sums, means and variances, by group --------------------------------------------------
@@ -1313,24 +1279,6 @@ def texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, str | tuple | list):
         raise InvalidParameter(f"{str(value)[:40]}: expected a name, or a list of names")
     return (value,) if isinstance(value, str) else tuple(map(str, value))
-
-
-def text_of(value: Fraction) -> tuple[str, bool]:
-    """A number as decimal digits, and whether they are all of it; else 15 significant ones."""
-    from decimal import Context, Decimal
-
-    rest = value.denominator
-    for factor in (2, 5):
-        while rest % factor == 0:
-            rest //= factor
-    if rest == 1:
-        digits = len(str(value.numerator)) + len(str(value.denominator)) * 4
-        exact = Context(prec=max(28, digits)).divide(
-            Decimal(value.numerator), Decimal(value.denominator)
-        )
-        return f"{exact.normalize(Context(prec=max(28, digits))):f}", True
-    short = Context(prec=15).divide(Decimal(value.numerator), Decimal(value.denominator))
-    return f"{short:f}", False
 
 
 def _plain(value: Any) -> Any:

@@ -14,13 +14,21 @@ from dpaudit.tabular.engine import (
     Table,
     Term,
     Total,
-    Within,
     in_rows,
     refuse_groups,
     rounded,
     sizes_of,
 )
-from dpaudit.tabular.schema import Category, Date, Number, Period, Schema, Text, schema_of
+from dpaudit.tabular.schema import (
+    Category,
+    Date,
+    Number,
+    Period,
+    Schema,
+    Text,
+    Within,
+    schema_of,
+)
 
 __all__ = [
     "MOST_CELLS",

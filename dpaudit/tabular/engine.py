@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import DpauditError, InvalidParameter
-from dpaudit.tabular.cells import spelled_sql, trimmed_sql
+from dpaudit.tabular.cells import spelled, spelled_sql, trimmed_sql
 from dpaudit.tabular.dates import YEAR
 from dpaudit.tabular.schema import (
     COUNT,
@@ -36,6 +36,7 @@ from dpaudit.tabular.schema import (
     Period,
     Schema,
     Text,
+    Within,
 )
 from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
 
@@ -85,14 +86,6 @@ class Bins:
     def cells(self) -> int:
         """How many bins there are."""
         return len(self.edges) + 1
-
-
-@dataclass(frozen=True)
-class Within:
-    """Rows whose code is one of ``codes``, or from ``codes[0]`` to ``codes[1]`` for a number."""
-
-    column: str
-    codes: tuple[int, ...]
 
 
 Factor: TypeAlias = tuple[str, int, int]
@@ -264,9 +257,14 @@ class _Work:
         tests = list(filter(wanted, _tests(self.schema, types)))
         if not tests:
             return {}
-        asked = ", ".join(f"count(*) FILTER (WHERE {test.condition})" for test in tests)
+        kept = _filter(self.schema, types)
+        conditions = (
+            test.condition if test.column in self.schema.where else f"{test.condition} AND {kept}"
+            for test in tests
+        )
+        asked = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
         with _registered(part, _keys(self.schema)):
-            view = _joined(self.schema, types)
+            view = _coded(self.schema, types)
             (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
         return {test.text: int(n) for test, n in zip(tests, found, strict=True) if n}
 
@@ -275,10 +273,11 @@ class _Work:
         schema = self.schema
         if schema.unit is None:
             return {}
-        view = _spelled(schema, self.types or _types(schema, part))
+        view = _counted_rows(schema, self.types or _types(schema, part))
         sizes = f"SELECT count(*) AS n FROM {view} GROUP BY {_unit(schema)}"
         more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
-        ((rows,),) = part.execute(more).fetchall()
+        with _registered(part, _keys(schema)):
+            ((rows,),) = part.execute(more).fetchall()
         text = f"a {schema.entity} has more rows than {schema.rows}"
         return {text: int(rows)} if rows else {}
 
@@ -290,7 +289,7 @@ class _Work:
         weight = self._bound(part, cells, counted=counted)
         found = []
         for total in asked:
-            with _registered(part, _edges(total)):
+            with _registered(part, _edges(total) | (_keys(self.schema) if total.cuts else {})):
                 cuts = total.cuts
                 query = self._cuts(part, cuts) if cuts else self._query(total, weight)
                 answer = part.execute(query)
@@ -337,11 +336,14 @@ class _Work:
                 zip(places, schema.columns.items(), strict=True)
             )
         )
-        view = _joined(schema, types)
+        view, kept_rows = _coded(schema, types), _filter(schema, types)
         unit = None if schema.unit is None else _unit(schema)
-        rows = f"SELECT {codes} FROM {view}"
+        rows = f"SELECT {codes} FROM {view} WHERE {kept_rows}"
         if unit is not None:
-            rows = f"SELECT {unit} AS {UNIT}, {codes} FROM {view} WHERE {unit} IS NOT NULL"
+            rows = (
+                f"SELECT {unit} AS {UNIT}, {codes} FROM {view} "
+                f"WHERE {unit} IS NOT NULL AND {kept_rows}"
+            )
         if cells is None:
             kept = places
             if unit is not None:
@@ -451,7 +453,7 @@ class _Work:
     def _cuts(self, part: Any, cuts: Sequence[Cut]) -> str:
         """How many units each limit changes, in one row."""
         schema, types = self.schema, self.types or _types(self.schema, part)
-        names, view = list(schema.columns), _spelled(schema, types)
+        names, view = list(schema.columns), _counted_rows(schema, types)
         unit = None if schema.unit is None else _unit(schema)
         asked = []
         for cut in cuts:
@@ -541,11 +543,33 @@ def _place(place: int) -> str:
     return f"dpaudit_c{place}"
 
 
-def _joined(schema: Schema, types: Mapping[str, str]) -> str:
+def _counted_rows(schema: Schema, types: Mapping[str, str]) -> str:
+    """The rows that meet the schema's conditions, spelled."""
+    if not schema.conditions:
+        return _spelled(schema, types)
+    cells = ", ".join(cell(place) for place in range(len(schema.read)))
+    return f"(SELECT {cells} FROM {_coded(schema, types)} WHERE {_filter(schema, types)})"
+
+
+def _filter(schema: Schema, types: Mapping[str, str]) -> str:
+    """Whether a row of :func:`_coded` meets the schema's conditions; not one with a missing value.
+
+    It is a function of the row alone, so that a unit that comes or goes changes no other's rows.
+    """
+    names = list(schema.columns)
+    conditions = []
+    for within in schema.conditions:
+        number, column = names.index(within.column), schema.columns[within.column]
+        code = _code(column, cell(number), types[within.column], number)
+        conditions.append(f"coalesce({_within(column, f'({code})', within.codes)}, false)")
+    return " AND ".join(conditions) or "true"
+
+
+def _coded(schema: Schema, types: Mapping[str, str]) -> str:
     """The rows, with the code of each category's key beside it; NULL for a text that is none."""
     view = _spelled(schema, types)
     for number, column in enumerate(schema.columns.values()):
-        if isinstance(column, Category):
+        if isinstance(column, Category) and not column.numeric:
             keys = f"{KEYS}{number}"
             view += f" LEFT JOIN {keys} ON {cell(number)} = {keys}.{KEY}"
     return view
@@ -562,7 +586,7 @@ def _spelled(schema: Schema, types: Mapping[str, str]) -> str:
             typed = kind in DATES
             text = trimmed_sql(column.calendar.spelled_sql(value) if typed else text)
             named = spelled_sql(value)
-        elif isinstance(column, Number):
+        elif column is not None and column.numeric:
             text = trimmed_sql(value) if kind == "VARCHAR" else value
         elif unit and kind in WHOLE:
             text = value
@@ -581,7 +605,7 @@ def _without_codes(column: Column, value: str, named: str, kind: str) -> str:
     codes = column.missing_codes
     if not codes:
         return named
-    if not isinstance(column, Number):
+    if isinstance(column, Text) or not column.numeric:
         conditions = [_among(named if kind not in INTEGERS else f"CAST({value} AS VARCHAR)", codes)]
     else:
         numbers = ", ".join(f"{float(code)!r}::DOUBLE" for code in column.missing_values)
@@ -602,12 +626,15 @@ def _keys(schema: Schema) -> dict[str, Any]:
     return {
         f"{KEYS}{number}": pa.table(
             {
-                KEY: pa.array(column.spelled, pa.string()),
-                KEY_CODE: pa.array(range(len(column.keys)), pa.int32()),
+                KEY: pa.array([*column.spelled, *map(spelled, column.recode)], pa.string()),
+                KEY_CODE: pa.array(
+                    [*range(len(column.keys)), *map(column.keys.index, column.recode.values())],
+                    pa.int32(),
+                ),
             }
         )
         for number, column in enumerate(schema.columns.values())
-        if isinstance(column, Category)
+        if isinstance(column, Category) and not column.numeric
     }
 
 
@@ -629,7 +656,7 @@ def _check_types(schema: Schema, types: Mapping[str, str]) -> None:
         if isinstance(column, Period):
             known = (*DATES, *(NUMBERS if column.every == YEAR else UNTYPED))
             declared = "where the schema declares dates; convert it to dates, or to texts"
-        elif isinstance(column, Number):
+        elif column is not None and column.numeric:
             known, declared = NUMBERS, "where the schema declares numbers; convert it"
         if kind.partition("(")[0] not in known:
             raise InvalidParameter(f"{schema.name}: column {name!r} holds {kind}, {declared}")
@@ -637,13 +664,13 @@ def _check_types(schema: Schema, types: Mapping[str, str]) -> None:
 
 def _read(column: Column, name: str, kind: str) -> str:
     """A value, NULL where it is missing."""
-    if not isinstance(column, Number):
+    if not column.numeric:
         return name
     value = _number(column, name, kind)
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
-def _number(column: Number, name: str, kind: str) -> str:
+def _number(column: Column, name: str, kind: str) -> str:
     """A number, NULL where a text is none; DuckDB would read 1_5 as 15, other readers as a text.
 
     Numbers that are no floats of 64 bits are read by their digits, as they stand in a text.
@@ -661,6 +688,8 @@ def _code(column: Column, name: str, kind: str, number: int) -> str:
         return value
     if isinstance(column, Number):
         return _number_code(column, value)
+    if column.numeric:
+        return _edges_code(column, value)
     code = _of_key(number)
     if column.other in column.keys:
         other = column.keys.index(column.other)
@@ -668,6 +697,16 @@ def _code(column: Column, name: str, kind: str, number: int) -> str:
     if column.domain != column.keys:
         code = f"CASE WHEN {value} IS NULL THEN {len(column.keys)} ELSE {code} END"
     return code
+
+
+def _edges_code(column: Category, value: str) -> str:
+    """The place of a number's key among edges."""
+    missing = len(column.keys) if column.domain != column.keys else "NULL"
+    cases = " ".join(
+        f"WHEN {value} < {float(edge)!r}::DOUBLE THEN {place}"
+        for place, edge in enumerate(column.edges)
+    )
+    return f"CASE WHEN {value} IS NULL THEN {missing} {cases} ELSE {len(column.edges)} END"
 
 
 def _of_key(number: int) -> str:
@@ -692,12 +731,14 @@ def _number_code(column: Number, value: str) -> str:
 class _Test:
     """A condition on rows, in words and in SQL, and what the schema declares that such a row does.
 
-    ``does``: ``error``, ``drop``, ``nearest``, or the key that the value counts as.
+    ``does``: ``error``, ``drop``, ``nearest``, or the key that the value counts as.  ``column``:
+    its name; rows that the schema's conditions on other columns leave out are not tested.
     """
 
     fact: str
     condition: str
     does: str = ERROR
+    column: str = ""
 
     @property
     def text(self) -> str:
@@ -714,30 +755,34 @@ def in_rows(fact: str, count: int) -> str:
 def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:
     """The rows that the schema declares an error, leaves out, or counts with another value."""
     for number, name in enumerate(schema.read):
-        if types[name] in ("FLOAT", "DOUBLE") and not isinstance(schema.columns.get(name), Number):
+        column = schema.columns.get(name)
+        if types[name] in ("FLOAT", "DOUBLE") and (column is None or not column.numeric):
             said = "holds numbers that are spelled in several ways; convert them to texts"
-            yield _Test(f"column {name!r} {said}", f"contains({cell(number)}, 'e')")
+            yield _Test(f"column {name!r} {said}", f"contains({cell(number)}, 'e')", column=name)
     if schema.unit is not None:
         yield _Test(f"column {schema.unit!r} has no unit", f"{_unit(schema)} IS NULL")
     for number, (name, column) in enumerate(schema.columns.items()):
-        value, empty = _read(column, cell(number), types[name]), f"{cell(number)} IS NULL"
-        if isinstance(column, Number):
-            read = _number(column, cell(number), types[name])
-            declared = "dates" if isinstance(column, Period) else "numbers"
-            yield _Test(
-                f"column {name!r} holds text where {declared} are declared",
-                f"NOT ({empty}) AND {read} IS NULL",
-            )
-            empty = f"{empty} OR isnan({read})"
-        if column.missing != COUNT:
-            yield _Test(f"column {name!r} has no value", empty, column.missing)
-        if isinstance(column, Number):
-            said = f"column {name!r} holds values outside its bounds, or between its steps"
-            yield _Test(said, _outside(column, value), column.outside)
-        if isinstance(column, Category):
-            unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
-            said = f"column {name!r} holds a key that is not in the schema"
-            yield _Test(said, unknown, column.other)
+        for fact, condition, does in _tests_of(column, number, types[name]):
+            yield _Test(f"column {name!r} {fact}", f"({condition})", does, name)
+
+
+def _tests_of(column: Column, number: int, kind: str) -> Iterator[tuple[str, str, str]]:
+    """Facts of one column, the condition of each, and what the schema declares that it does."""
+    value, empty = _read(column, cell(number), kind), f"{cell(number)} IS NULL"
+    if column.numeric:
+        read = _number(column, cell(number), kind)
+        declared = "dates" if isinstance(column, Period) else "numbers"
+        said = f"holds text where {declared} are declared"
+        yield said, f"NOT ({empty}) AND {read} IS NULL", ERROR
+        empty = f"{empty} OR isnan({read})"
+    if column.missing != COUNT:
+        yield "has no value", empty, column.missing
+    if isinstance(column, Number):
+        said = "holds values outside its bounds, or between its steps"
+        yield said, _outside(column, value), column.outside
+    if isinstance(column, Category) and not column.numeric:
+        unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
+        yield "holds a key that is not in the schema", unknown, column.other
 
 
 def _outside(column: Number, value: str) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -27,9 +28,18 @@ NEAREST, CUT = "nearest", "cut"
 MISSING = "(missing)"
 LARGEST_CODE = 2**52
 MOST_KEYS = 1_000_000
+MOST_EDGES = 1_000  # of a column that is cut into keys; each is a case of its SQL
 MOST_ROWS = 2**31
 # Sizes of a plan's numbers: fourth powers, summed over 2^200 rows, are still floats.
 SMALLEST, LARGEST = Fraction(1, 10**60), 10**60
+
+
+@dataclass(frozen=True)
+class Within:
+    """Rows whose code is one of ``codes``, or from ``codes[0]`` to ``codes[1]`` for a number."""
+
+    column: str
+    codes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,8 @@ class Number:
     spent, ``drop`` leaves the row out of every item that needs the column.  ``outside``: what a
     value outside the bounds or between the steps does: it counts as the ``nearest`` one, or is an
     ``error``; then margins cover all that the column can be off.  ``missing_codes``: numbers and
-    texts that stand for a missing value, such as -99.
+    texts that stand for a missing value, such as -99.  ``of``: the table's column that it is read
+    from, if that has another name than in the schema.
     Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
     """
 
@@ -50,6 +61,7 @@ class Number:
     missing: str = ERROR
     outside: str = NEAREST
     missing_codes: tuple[Any, ...] = ()
+    of: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -74,16 +86,18 @@ class Number:
         given = _codes_of(self.missing_codes, "Number.missing_codes")
         object.__setattr__(self, "missing_codes", given)
 
+    @property
+    def numeric(self) -> bool:
+        """Whether its cells are numbers, or dates that are read as numbers."""
+        return True
+
     @cached_property
     def missing_values(self) -> tuple[Fraction, ...]:
         """The missing codes that are numbers, which count in every spelling."""
         return tuple(v for v in map(self._value_of, self.missing_codes) if v is not None)
 
     def _value_of(self, code: str) -> Fraction | None:
-        try:
-            return number(code, "")
-        except InvalidParameter:
-            return None
+        return _number_in(code)
 
     def value(self, given: Any, place: str) -> Fraction:
         """A value of a plan as a number.  Errors: InvalidParameter."""
@@ -104,7 +118,7 @@ class Number:
         numbers = {k: str(getattr(self, k)) for k in ("lower", "upper", "step")}
         # A policy that is the default is left out: accounts name schemas by their digest.
         policy = {} if self.outside == NEAREST else {"outside": self.outside}
-        policy |= _codes_row(self.missing_codes)
+        policy |= _codes_row(self.missing_codes) | _of_row(self.of)
         return {"kind": "number", **numbers, "missing": self.missing, **policy}
 
 
@@ -178,15 +192,20 @@ class Category:
 
     ``missing``: ``error``, ``drop``, or ``count`` for a key of its own, "(missing)".  ``other``:
     what a value does that is none of the keys: ``error``, ``drop``, or the key it counts as.
-    ``missing_codes``: texts that stand for a missing value.
-    Errors: InvalidParameter for no key, a key twice, an ``other`` that is none of these, or a
-    missing code that is a key.
+    ``missing_codes``: texts that stand for a missing value.  ``recode``: texts that count as one of
+    the keys.  ``edges``: the cells are numbers, of which those below the first edge count as the
+    first key, those from it to below the second as the second, and so on.  ``of``: as of numbers.
+    Errors: InvalidParameter for no key, a key twice, an ``other`` that is none of these, a missing
+    code that is a key, a text that is recoded twice, and edges that do not part the keys.
     """
 
     keys: tuple[str, ...]
     missing: str = ERROR
     other: str = ERROR
     missing_codes: tuple[str, ...] = ()
+    recode: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
+    edges: tuple[Fraction, ...] = field(default=(), kw_only=True)
+    of: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         given: Any = self.keys
@@ -209,10 +228,67 @@ class Category:
             )
         codes = _codes_of(self.missing_codes, "Category.missing_codes")
         object.__setattr__(self, "missing_codes", codes)
-        if both := sorted(set(map(spelled, codes)) & set(self.spelled), key=str):
+        if not self.edges and (both := set(map(spelled, codes)) & set(self.spelled)):
             raise InvalidParameter(
-                f"Category.missing_codes: {both[0]} is a key; a value is a key or missing"
+                f"Category.missing_codes: {min(map(str, both))} is a key; a value is a key or "
+                "missing"
             )
+        self._check_recode(set(map(spelled, codes)))
+        self._check_edges()
+
+    def _check_recode(self, missing: set[str | None]) -> None:
+        given: Any = self.recode
+        if not isinstance(given, Mapping):
+            raise InvalidParameter(
+                "Category.recode: expected texts, each with the key it counts as"
+            )
+        recode = {str(text): _key(key) for text, key in given.items()}
+        object.__setattr__(self, "recode", recode)
+        texts = list(map(spelled, recode))
+        for text, key in recode.items():
+            if key not in self.keys:
+                raise InvalidParameter(f"Category.recode.{text} = {key!r}: no such key")
+            if spelled(text) is None:
+                raise InvalidParameter(
+                    "Category.recode: a blank and NaN are missing values; see missing_codes"
+                )
+            if spelled(text) in missing | set(self.spelled) or texts.count(spelled(text)) > 1:
+                raise InvalidParameter(
+                    f"Category.recode.{text}: it is a key, a missing code or recoded twice (cells "
+                    "are compared as they are spelled without blanks)"
+                )
+
+    def _check_edges(self) -> None:
+        given: Any = self.edges
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidParameter("Category.edges: expected a list of growing numbers")
+        edges = tuple(number(edge, "Category.edges") for edge in given)
+        object.__setattr__(self, "edges", edges)
+        if not edges:
+            return
+        if any(a >= b for a, b in pairwise(edges)) or len(edges) > MOST_EDGES:
+            raise InvalidParameter(
+                f"Category.edges: expected growing numbers, at most {MOST_EDGES}"
+            )
+        if len(self.keys) != len(edges) + 1:
+            raise InvalidParameter(
+                f"Category.edges: {len(edges)} edges part numbers into {len(edges) + 1} keys, and "
+                f"there are {len(self.keys)}"
+            )
+        if self.recode or self.other != ERROR:
+            raise InvalidParameter(
+                "Category.edges: every number has a key; leave recode and other out"
+            )
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its cells are numbers, which edges turn into keys."""
+        return bool(self.edges)
+
+    @cached_property
+    def missing_values(self) -> tuple[Fraction, ...]:
+        """The missing codes that are numbers."""
+        return tuple(v for v in map(_number_in, self.missing_codes) if v is not None)
 
     @cached_property
     def spelled(self) -> tuple[str | None, ...]:
@@ -232,6 +308,9 @@ class Category:
             "missing": self.missing,
             "other": self.other,
             **_codes_row(self.missing_codes),
+            **({"recode": self.recode} if self.recode else {}),
+            **({"edges": [str(edge) for edge in self.edges]} if self.edges else {}),
+            **_of_row(self.of),
         }
 
 
@@ -240,19 +319,27 @@ class Text:
     """A column whose keys are not known in advance; only thresholded counts may use it.
 
     ``missing``: ``error`` or ``drop``.  ``missing_codes``: texts that stand for a missing value.
+    ``of``: as of numbers.
     """
 
     missing: str = ERROR
     missing_codes: tuple[str, ...] = ()
+    of: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _policy(self.missing, "Text.missing", (ERROR, DROP))
         codes = _codes_of(self.missing_codes, "Text.missing_codes")
         object.__setattr__(self, "missing_codes", codes)
 
+    @property
+    def numeric(self) -> bool:
+        """Whether its cells are numbers: they are texts."""
+        return False
+
     def row(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"kind": "text", "missing": self.missing, **_codes_row(self.missing_codes)}
+        codes = _codes_row(self.missing_codes) | _of_row(self.of)
+        return {"kind": "text", "missing": self.missing, **codes}
 
 
 Column: TypeAlias = Number | Category | Text
@@ -274,7 +361,8 @@ class Schema:
     is, in words.  ``rows``: how many rows of one unit are used.  ``excess``: what further ones do:
     they are ``cut`` (left out), or an ``error``, which stops the release before it is charged.
     ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
-    therefore not private.  ``encoding``: of a file of text, by its name in Python.
+    therefore not private.  ``encoding``: of a file of text, by its name in Python.  ``where``:
+    conditions on columns, as of an item; the rows of a unit are bounded among those that meet all.
     Errors: InvalidParameter for anything that does not fit.
     """
 
@@ -286,6 +374,8 @@ class Schema:
     read_off_data: tuple[str, ...] = field(default=())
     excess: str = CUT
     encoding: str = UTF8
+    where: Mapping[str, Any] = field(default_factory=dict)
+    conditions: tuple[Within, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", _encoding(self.encoding))
@@ -295,8 +385,9 @@ class Schema:
         if not self.columns:
             raise InvalidParameter("Schema.columns: expected at least one column")
         columns: Mapping[Any, Any] = self.columns
-        names: tuple[Any, ...] = self.read
-        for name in names:
+        names: tuple[Any, ...] = (*self.columns, *([] if self.unit is None else [self.unit]))
+        sources = (getattr(column, "of", "") for column in columns.values())
+        for name in (*names, *filter(None, sources)):
             if not isinstance(name, str) or not name or name != name.strip():
                 raise InvalidParameter(
                     f"Schema: {name!r} cannot be a column's name; expected a text without blanks "
@@ -307,7 +398,7 @@ class Schema:
                 raise InvalidParameter(
                     f"Schema.columns.{name}: expected a Number, Category or Text"
                 )
-        if self.unit is not None and self.unit in self.columns:
+        if self.unit is not None and self.unit in (*self.columns, *self.sources[:-1]):
             raise InvalidParameter(
                 f"Schema.unit = {self.unit!r} is a column of the schema too; no item may use it"
             )
@@ -323,11 +414,70 @@ class Schema:
             raise InvalidParameter(
                 f"Schema.rows = {self.rows}: without a unit column every row is a unit, of one row"
             )
+        self._check_where()
+
+    def _check_where(self) -> None:
+        given: Any = self.where
+        if not isinstance(given, Mapping):
+            raise InvalidParameter("Schema.where: expected a table of columns")
+        object.__setattr__(self, "where", dict(given))
+        object.__setattr__(self, "conditions", self.within(self.where, "Schema.where"))
 
     @property
     def read(self) -> tuple[str, ...]:
         """The names of the columns that are read from a table, that of the unit last."""
         return (*self.columns, *([] if self.unit is None else [self.unit]))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What the table calls each of the columns that are read."""
+        named = (column.of or name for name, column in self.columns.items())
+        return (*named, *([] if self.unit is None else [self.unit]))
+
+    @cached_property
+    def prepared(self) -> Schema:
+        """The schema of the table after its columns were recoded; its rows are filtered as here."""
+        columns = {
+            name: replace(column, of="", recode={}, edges=())
+            if isinstance(column, Category)
+            else replace(column, of="")
+            for name, column in self.columns.items()
+        }
+        return replace(self, columns=columns)
+
+    def within(self, where: Mapping[str, Any], place: str) -> tuple[Within, ...]:
+        """Conditions on columns, in codes.
+
+        A key, or a list of keys, of a category; ``{from, to}`` of numbers and dates.
+        Errors: InvalidParameter for keys that are not public, and ends that are not on the grid.
+        """
+        return tuple(
+            self._condition(name, asked, f"{place}.{name}") for name, asked in where.items()
+        )
+
+    def _condition(self, name: str, asked: Any, place: str) -> Within:
+        column = self.column(name, place)
+        if isinstance(column, Text):
+            raise InvalidParameter(f"{place}: the keys of {name!r} are not public")
+        if isinstance(column, Category):
+            keys = [asked] if isinstance(asked, str | int) else asked
+            if not isinstance(keys, list | tuple):
+                raise InvalidParameter(f"{place}: expected a key of {name!r}, or a list of keys")
+            domain = column.domain
+            unknown = [str(k) for k in keys if str(k) not in domain]
+            if unknown:
+                raise InvalidParameter(f"{place}: {', '.join(unknown)} is no key of {name!r}")
+            return Within(name, tuple(sorted({domain.index(str(k)) for k in keys})))
+        if not isinstance(asked, Mapping):
+            raise InvalidParameter(f"{place}: expected {{from = ..., to = ...}}")
+        refuse_unknown(asked, {"from", "to"}, place)
+        ends = [
+            on_grid(column, asked.get("from", column.lower), place),
+            on_grid(column, asked.get("to", column.upper), place),
+        ]
+        if ends[0] > ends[1]:
+            raise InvalidParameter(f"{place}: from is above to")
+        return Within(name, tuple(ends))
 
     def column(self, name: str, place: str) -> Column:
         """A column by name.
@@ -376,7 +526,11 @@ class Schema:
             "read_off_data": list(self.read_off_data),
             **({} if self.excess == CUT else {"excess": self.excess}),
             **({} if self.encoding == UTF8 else {"encoding": self.encoding}),
+            **({"where": self._where_row()} if self.conditions else {}),
         }
+
+    def _where_row(self) -> list[dict[str, Any]]:
+        return [{"column": w.column, "codes": list(map(str, w.codes))} for w in self.conditions]
 
     @property
     def digest(self) -> str:
@@ -390,7 +544,7 @@ def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
     Errors: InvalidParameter naming the key.
     """
     known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
-    refuse_unknown(table, known, place)
+    refuse_unknown(table, known | {"where"}, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidParameter(f"{place}.columns: expected a table of columns by name")
@@ -435,6 +589,46 @@ def refuse_unknown(given: Mapping[str, Any], known: set[str], place: str) -> Non
             raise InvalidParameter(
                 f"{place}.{key}: no such setting; expected one of {', '.join(sorted(known))}"
             )
+
+
+def on_grid(column: Number, value: Any, place: str) -> int:
+    """A value as steps of its column's grid.
+
+    Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
+    """
+    steps = column.value(value, place) / column.step
+    if steps.denominator != 1 or not column.low <= steps <= column.high:
+        raise InvalidParameter(
+            f"{place}: {value} is not on the column's grid from {shown_in(column, column.lower)} "
+            f"to {shown_in(column, column.upper)} by "
+            f"{column.every if isinstance(column, Period) else column.step}"
+        )
+    return int(steps)
+
+
+def shown_in(column: Number, value: Fraction | int) -> str:
+    """A value of a column, as it is published."""
+    if isinstance(column, Period):
+        return column.text(value)
+    return text_of(Fraction(value))[0]
+
+
+def text_of(value: Fraction) -> tuple[str, bool]:
+    """A number as decimal digits, and whether they are all of it; else 15 significant ones."""
+    from decimal import Context, Decimal
+
+    rest = value.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    if rest == 1:
+        digits = len(str(value.numerator)) + len(str(value.denominator)) * 4
+        exact = Context(prec=max(28, digits)).divide(
+            Decimal(value.numerator), Decimal(value.denominator)
+        )
+        return f"{exact.normalize(Context(prec=max(28, digits))):f}", True
+    short = Context(prec=15).divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{short:f}", False
 
 
 def number(value: Any, place: str) -> Fraction:
@@ -495,6 +689,18 @@ def _codes_of(given: Any, place: str) -> tuple[str, ...]:
 
 def _codes_row(codes: Sequence[str]) -> dict[str, Any]:
     return {"missing_codes": list(codes)} if codes else {}
+
+
+def _of_row(of: str) -> dict[str, Any]:
+    return {"of": of} if of else {}
+
+
+def _number_in(code: str) -> Fraction | None:
+    """A missing code as a number; None where it is a text."""
+    try:
+        return number(code, "")
+    except InvalidParameter:
+        return None
 
 
 def _key(value: object) -> str:

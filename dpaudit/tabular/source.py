@@ -100,14 +100,14 @@ def cell(place: int) -> str:
 def places_of(
     schema: Schema, names: Iterable[Any], where: Any, *, texts: bool = False
 ) -> list[int]:
-    """Where the columns of ``Schema.read`` stand in a table's own list of names.
+    """Where the columns of ``Schema.sources`` stand in a table's own list of names.
 
     Names are compared as they are, except that blanks around one do not count.
     Errors: InvalidParameter for two columns of one name, and for a column that is missing.
     """
     held = [str(name).strip() for name in names]
     refuse_twice(where, held)
-    for name in schema.read:
+    for name in schema.sources:
         if name not in held:
             # Without a line of names the first line of a file is a record, which is not told.
             listed = (
@@ -117,7 +117,7 @@ def places_of(
                 else f"it has {', '.join(held)}"
             )
             raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {listed}")
-    return [held.index(name) for name in schema.read]
+    return [held.index(name) for name in schema.sources]
 
 
 class _Held:
