@@ -55,11 +55,21 @@ def mechanism_of(plan: Plan) -> Mechanism:
                 *(f"{name}: read off the data" for name in schema.read_off_data),
                 DEPENDS.format(entity=schema.entity),
             ),
-            notes=tuple(step.text for step in release.post),
+            notes=(*_prepared(schema), *(step.text for step in release.post)),
             data=schema.name,
         ),
         records_like=partial(records_like, plan),
     )
+
+
+def _prepared(schema: Schema) -> Iterator[str]:
+    """What the engine does before it bounds rows, in words."""
+    for name, join in schema.joins.items():
+        kind = f"rows of the same {schema.entity}" if join.unit else "a public table"
+        keys = f" by {', '.join(join.on)}" if join.on else ""
+        yield f"joined to {name!r}, {kind}{keys}, before rows of one {schema.entity} are bounded"
+    if schema.where:
+        yield f"rows are those that meet conditions on {', '.join(schema.where)}"
 
 
 def records_like(plan: Plan, rng: np.random.Generator) -> Records:

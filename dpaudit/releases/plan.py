@@ -391,7 +391,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     named = table.get("ledger", "none")
     if not isinstance(named, str) or not named.strip():
         raise InvalidParameter("plan.ledger: expected a file, or a URL, as text")
-    schema = schema_of(_mapping(table["table"], "table"))
+    schema = schema_of(_mapping(table["table"], "table"), folder=folder)
     rows = table["items"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidParameter("plan.items: expected [[items]]")

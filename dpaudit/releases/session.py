@@ -299,7 +299,7 @@ def open(
     :meth:`Ledger.charge`; DataRefused for values that the schema declares errors.
     """
     stated, folder = _stated(schema)
-    made = schema if isinstance(schema, Schema) else schema_of(stated["table"])
+    made = schema if isinstance(schema, Schema) else schema_of(stated["table"], folder=folder)
     given = budget if budget is not None else budget_of(stated.get("budget", {"rho": 0}))
     guarantee = given if isinstance(given, ZCDP) else ZCDP(number(_number_of(given), "budget"))
     if guarantee.rho == 0:

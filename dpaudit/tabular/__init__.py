@@ -22,6 +22,7 @@ from dpaudit.tabular.engine import (
 from dpaudit.tabular.schema import (
     Category,
     Date,
+    Join,
     Number,
     Period,
     Schema,
@@ -39,6 +40,7 @@ __all__ = [
     "Cut",
     "DataRefused",
     "Date",
+    "Join",
     "Keys",
     "Number",
     "OpenTable",

@@ -1,7 +1,8 @@
 """Exact integer totals of a private table, with every unit's contribution bounded in the engine.
 
-Rows are encoded by the public schema (numbers as steps of their grid, keys as their place), then
-each unit keeps at most ``schema.rows`` of them, and each item what its own limits allow.  Which
+Rows are joined to other tables (:mod:`dpaudit.tabular.joins`), encoded by the public schema
+(numbers as steps of their grid, keys as their place) and filtered by its conditions, then each unit
+keeps at most ``schema.rows`` of them, and each item what its own limits allow.  Which
 rows stay is decided by a keyed hash of the row's own codes, and by the codes themselves where two
 hashes meet: a function of the unit's rows alone, whatever the order of the file, the partitions or
 the other units.  So a unit that comes or goes changes no other unit's part of a total.
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled, spelled_sql, trimmed_sql
 from dpaudit.tabular.dates import YEAR
+from dpaudit.tabular.joins import joined_sql, with_joins
 from dpaudit.tabular.schema import (
     COUNT,
     CUT,
@@ -38,7 +40,7 @@ from dpaudit.tabular.schema import (
     Text,
     Within,
 )
-from dpaudit.tabular.source import VIEW, Source, cell, open_source, readable
+from dpaudit.tabular.source import Source, cell, open_source, readable
 
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
 INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
@@ -160,7 +162,8 @@ class Table:
 
         Errors: InvalidParameter where a column is missing or of a type that does not fit.
         """
-        return OpenTable(self.schema, open_source(self.data, self.schema), key)
+        source = with_joins(open_source(self.data, self.schema), self.schema)
+        return OpenTable(self.schema, source, key)
 
 
 class OpenTable:
@@ -400,7 +403,7 @@ class _Work:
         if types[str(self.schema.unit)] not in WHOLE:
             return None
         unit = _unit(self.schema)
-        ends = f"SELECT min({unit}), max({unit}) FROM {VIEW}"
+        ends = f"SELECT min({unit}), max({unit}) FROM {joined_sql(self.schema)}"
         ((low, high),) = part.execute(ends).fetchall()
         return None if low is None or high - low >= 2**32 else int(low)
 
@@ -597,7 +600,9 @@ def _spelled(schema: Schema, types: Mapping[str, str]) -> str:
         trimmed.append(f"{text} AS {value}")
         cells.append(f"{named} AS {value}")
     # Two steps, so that a text is trimmed once.
-    return f"(SELECT {', '.join(cells)} FROM (SELECT {', '.join(trimmed)} FROM {VIEW}))"
+    return (
+        f"(SELECT {', '.join(cells)} FROM (SELECT {', '.join(trimmed)} FROM {joined_sql(schema)}))"
+    )
 
 
 def _without_codes(column: Column, value: str, named: str, kind: str) -> str:
@@ -640,7 +645,7 @@ def _keys(schema: Schema) -> dict[str, Any]:
 
 def _types(schema: Schema, part: Any) -> dict[str, str]:
     """The type of each column that is read."""
-    described = part.execute(f"DESCRIBE {VIEW}").fetchall()
+    described = part.execute(f"DESCRIBE SELECT * FROM {joined_sql(schema)}").fetchall()
     return {name: str(row[1]).upper() for name, row in zip(schema.read, described, strict=True)}
 
 

@@ -14,6 +14,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -353,6 +354,41 @@ KINDS: dict[str, type[Column]] = {
 
 
 @dataclass(frozen=True)
+class Join:
+    """A table whose columns are joined to the rows, where its key is the row's; else they miss.
+
+    ``data``: a path, frame or relation, as of a table.  ``on``: columns of the table, each with
+    that of the joined one that it is equal to, compared as texts.  ``unit``: of a private table,
+    its column of units, which are joined to their own rows alone; "" for a public table.
+    ``encoding``: as of a schema.
+    Errors: InvalidParameter for a join on nothing.
+    """
+
+    data: Any = field(repr=False, compare=False)
+    on: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    encoding: str = UTF8
+
+    def __post_init__(self) -> None:
+        given: Any = self.on
+        columns: list[Any] = [*given, *given.values()] if isinstance(given, Mapping) else [None]
+        for name in (*columns, *([self.unit] if self.unit else [])):
+            if not isinstance(name, str) or not name.strip():
+                raise InvalidParameter("Join: on, unit: expected the names of columns")
+        if not self.on and not self.unit:
+            raise InvalidParameter(
+                "Join: expected on = {column = column of the joined table}, or the unit of a "
+                "private table"
+            )
+        object.__setattr__(self, "on", dict(self.on))
+        object.__setattr__(self, "encoding", _encoding(self.encoding))
+
+    def row(self) -> dict[str, Any]:
+        """Everything but the data, as JSON."""
+        return {"on": dict(self.on), **({"unit": self.unit} if self.unit else {})}
+
+
+@dataclass(frozen=True)
 class Schema:
     """What is public about a table.
 
@@ -363,6 +399,7 @@ class Schema:
     ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
     therefore not private.  ``encoding``: of a file of text, by its name in Python.  ``where``:
     conditions on columns, as of an item; the rows of a unit are bounded among those that meet all.
+    ``joins``: tables by name; a column that is read ``of`` "NAME.COLUMN" is theirs.
     Errors: InvalidParameter for anything that does not fit.
     """
 
@@ -375,6 +412,7 @@ class Schema:
     excess: str = CUT
     encoding: str = UTF8
     where: Mapping[str, Any] = field(default_factory=dict)
+    joins: Mapping[str, Join] = field(default_factory=dict)
     conditions: tuple[Within, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -414,7 +452,21 @@ class Schema:
             raise InvalidParameter(
                 f"Schema.rows = {self.rows}: without a unit column every row is a unit, of one row"
             )
+        self._check_joins()
         self._check_where()
+
+    def _check_joins(self) -> None:
+        given: Any = self.joins
+        if not isinstance(given, Mapping) or not all(isinstance(j, Join) for j in given.values()):
+            raise InvalidParameter("Schema.joins: expected joins by name")
+        object.__setattr__(self, "joins", dict(given))
+        for name, join in self.joins.items():
+            _named(name, "Schema.joins")
+            if join.unit and self.unit is None:
+                raise InvalidParameter(
+                    f"Schema.joins.{name}.unit: a private table is joined by its units, and this "
+                    "one has no unit column"
+                )
 
     def _check_where(self) -> None:
         given: Any = self.where
@@ -434,16 +486,29 @@ class Schema:
         named = (column.of or name for name, column in self.columns.items())
         return (*named, *([] if self.unit is None else [self.unit]))
 
+    def joined(self, source: str) -> tuple[str, str]:
+        """The name of the join that a source is a column of, "" for the table, and the column's."""
+        join, _, column = source.partition(".")
+        return (join, column) if join in self.joins and column else ("", source)
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """What is read from the table itself: columns and keys of joins, the unit last."""
+        columns = [column for join, column in map(self.joined, self.sources) if not join]
+        keys = [name for join in self.joins.values() for name in join.on]
+        unit = [] if self.unit is None else [self.unit]
+        return (*(n for n in dict.fromkeys([*columns, *keys]) if n not in unit), *unit)
+
     @cached_property
     def prepared(self) -> Schema:
-        """The schema of the table after its columns were recoded; its rows are filtered as here."""
+        """The schema of a table whose columns were joined and recoded; it filters rows as this."""
         columns = {
             name: replace(column, of="", recode={}, edges=())
             if isinstance(column, Category)
             else replace(column, of="")
             for name, column in self.columns.items()
         }
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, joins={})
 
     def within(self, where: Mapping[str, Any], place: str) -> tuple[Within, ...]:
         """Conditions on columns, in codes.
@@ -527,6 +592,7 @@ class Schema:
             **({} if self.excess == CUT else {"excess": self.excess}),
             **({} if self.encoding == UTF8 else {"encoding": self.encoding}),
             **({"where": self._where_row()} if self.conditions else {}),
+            **({"joins": {n: join.row() for n, join in self.joins.items()}} if self.joins else {}),
         }
 
     def _where_row(self) -> list[dict[str, Any]]:
@@ -538,18 +604,21 @@ class Schema:
         return digest(self.row())
 
 
-def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
+def schema_of(table: Mapping[str, Any], place: str = "table", *, folder: Path = Path()) -> Schema:
     """The schema that a TOML table states; see ``docs/releases.md`` for its keys.
 
+    ``folder``: where the files of joins are looked up from.
     Errors: InvalidParameter naming the key.
     """
     known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
-    refuse_unknown(table, known | {"where"}, place)
+    refuse_unknown(table, known | {"where", "joins"}, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidParameter(f"{place}.columns: expected a table of columns by name")
     made = {name: _column_of(row, f"{place}.columns.{name}") for name, row in columns.items()}
     rest = {key: value for key, value in table.items() if key != "columns"}
+    if "joins" in rest:
+        rest["joins"] = _joins_of(rest["joins"], f"{place}.joins", folder)
     if "name" not in rest:
         raise InvalidParameter(f"{place}.name: expected the name of the data set")
     if "unit" in rest:
@@ -561,6 +630,21 @@ def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
                     f"{' unit count (the others are left out)' * (key == 'rows')}"
                 )
     return Schema(columns=made, **rest)
+
+
+def _joins_of(joins: Any, place: str, folder: Path) -> dict[str, Join]:
+    if not isinstance(joins, Mapping):
+        raise InvalidParameter(f"{place}: expected a table of joins by name")
+    made = {}
+    for name, row in joins.items():
+        if not isinstance(row, Mapping) or not isinstance(row.get("data"), str):
+            raise InvalidParameter(f"{place}.{name}: expected data = a file, and on or unit")
+        refuse_unknown(row, {known.name for known in fields(Join)}, f"{place}.{name}")
+        try:
+            made[name] = Join(**{**row, "data": folder / row["data"]})
+        except InvalidParameter as error:
+            raise InvalidParameter(f"{place}.{name}: {error}") from None
+    return made
 
 
 def _column_of(row: Any, place: str) -> Column:

@@ -48,7 +48,7 @@ _KEPT = threading.local()
 class Source:
     """Rows, in parts, each opened as the view ``VIEW`` of a DuckDB connection.
 
-    The view has the columns ``cell(0)``, ``cell(1)``, ..., in the order of ``Schema.read``.
+    The view has the columns ``cell(0)``, ``cell(1)``, ..., in the order of ``Schema.own``.
     ``first(ask)``: what ``ask(connection)`` answers on some part, whose columns are those of all.
     ``each(ask)``: what it answers on each, where the part is: here, or on the workers of a cluster,
     which send back the answers alone.  All rows of a unit are in one part.
@@ -93,21 +93,21 @@ def open_source(data: Any, schema: Schema) -> Source:
 
 
 def cell(place: int) -> str:
-    """The name in ``VIEW`` of a column, by its place in ``Schema.read``."""
+    """The name of a column, in ``VIEW`` by its place in ``Schema.own``."""
     return f"dpaudit_cell{place}"
 
 
 def places_of(
     schema: Schema, names: Iterable[Any], where: Any, *, texts: bool = False
 ) -> list[int]:
-    """Where the columns of ``Schema.sources`` stand in a table's own list of names.
+    """Where the columns of ``Schema.own`` stand in a table's own list of names.
 
     Names are compared as they are, except that blanks around one do not count.
     Errors: InvalidParameter for two columns of one name, and for a column that is missing.
     """
     held = [str(name).strip() for name in names]
     refuse_twice(where, held)
-    for name in schema.sources:
+    for name in schema.own:
         if name not in held:
             # Without a line of names the first line of a file is a record, which is not told.
             listed = (
@@ -117,7 +117,7 @@ def places_of(
                 else f"it has {', '.join(held)}"
             )
             raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {listed}")
-    return [held.index(name) for name in schema.sources]
+    return [held.index(name) for name in schema.own]
 
 
 class _Held:
@@ -229,7 +229,7 @@ def _file(path: Path, schema: Schema) -> Source:
     # What is read at once fits into memory: the units of each part are those of one remainder.
     parts_of = 1 if schema.unit is None else -(-held.size // AT_ONCE[kind])
     # All spellings of a unit are in one part.
-    unit = f"CAST({cell(len(schema.columns))} AS VARCHAR)"
+    unit = f"CAST({cell(len(schema.own) - 1)} AS VARCHAR)"
     unit = f"regexp_replace(lower({unit}), '{TAKEN_AWAY}', '', 'g')"
 
     def parts() -> Iterator[Any]:

@@ -1,0 +1,127 @@
+"""Other tables joined to the rows of a private one, before a unit's rows are bounded.
+
+A *public* table is joined by keys.  A *private* one is joined by its units, and by keys too where
+it names some.  A row without a partner stays, and lacks the other table's values.
+
+Stability.  Let J(D) be the joined rows, with D both private tables, and D|u the rows of unit u in
+both.  A joined row consists of one row of the table, of a row of each private table with the same
+unit, and of rows of public tables.  So it is one of u, and J(D) is the disjoint union of the J(D|u)
+over all units: without u exactly J(D|u) is gone, however many rows the join makes of one, and no
+other unit's rows change.  The engine then keeps at most ``Schema.rows`` rows of J(D|u), chosen by
+their own values: at most so many rows come or go with a unit.  Without a unit column each row is a
+unit, of which a join must make one row: keys of public tables that occur twice are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.tabular.cells import spelled_sql, trimmed_sql
+from dpaudit.tabular.schema import Join, Schema, Text
+from dpaudit.tabular.source import VIEW, Ask, Source, cell, open_source, readable
+
+JOIN, JOIN_KEY = "dpaudit_join", "dpaudit_join_key"
+
+
+def with_joins(source: Source, schema: Schema) -> Source:
+    """A source whose every part also holds the joined tables, which are read here, once.
+
+    Errors: InvalidParameter for a table that cannot be read, a column that it does not have, and a
+    key of a public table that occurs twice, where every row is a unit.
+    """
+    if not schema.joins:
+        return source
+    tables = {f"{JOIN}{n}": _read(schema, name) for n, name in enumerate(schema.joins)}
+    asked = partial(_asked, tables)
+    return Source(
+        lambda ask: source.first(partial(asked, ask)),
+        lambda ask: source.each(partial(asked, ask)),
+        source.alike,
+    )
+
+
+def _asked(tables: Mapping[str, Any], ask: Ask, part: Any) -> Any:
+    for name, table in tables.items():
+        part.register(name, table)
+    try:
+        return ask(part)
+    finally:
+        for name in tables:
+            part.unregister(name)
+
+
+def _columns(schema: Schema, name: str) -> list[str]:
+    """The columns of a joined table that the schema reads."""
+    found = [column for join, column in map(schema.joined, schema.sources) if join == name]
+    return list(dict.fromkeys(found))
+
+
+def _keys(join: Join) -> list[tuple[str, bool]]:
+    """The columns by which a table is joined, and whether each is that of its units."""
+    return [*((name, False) for name in join.on.values()), *([(join.unit, True)] * bool(join.unit))]
+
+
+def _read(schema: Schema, name: str) -> Any:
+    """The columns of a joined table that are needed, beside its keys as they are compared."""
+    import pyarrow as pa
+
+    join, columns = schema.joins[name], _columns(schema, name)
+    keys = _keys(join)
+    wanted = dict.fromkeys([*columns, *(key for key, _ in keys)])
+    place = f"{schema.name}: joins.{name}"
+    own = Schema(place, {column: Text() for column in wanted}, encoding=join.encoding)
+    held = {column: cell(number) for number, column in enumerate(own.own)}
+    read = ", ".join(
+        [f"{held[column]} AS {cell(number)}" for number, column in enumerate(columns)]
+        + [
+            f"{_spelled(held[key], unit=unit)} AS {JOIN_KEY}{number}"
+            for number, (key, unit) in enumerate(keys)
+        ]
+    )
+    asked = f"SELECT {read} FROM {VIEW}"
+    with readable(place):
+        source = open_source(join.data, own)
+        parts = list(source.each(lambda part: part.sql(asked).to_arrow_table()))
+    table = pa.concat_tables(parts)
+    if schema.unit is None:
+        named = [f"{JOIN_KEY}{number}" for number in range(len(keys))]
+        known = table.select(named).drop_null()
+        if len(known.group_by(named).aggregate([])) < len(known):
+            raise InvalidParameter(
+                f"{place}: a key occurs in several rows, and every row of the table is a unit; "
+                "give each key one row, or the schema a unit"
+            )
+    return table
+
+
+def _spelled(name: str, *, unit: bool) -> str:
+    return spelled_sql(trimmed_sql(f"CAST({name} AS VARCHAR)"), unit=unit)
+
+
+def _joined_cell(schema: Schema, join: str, column: str) -> str:
+    number = list(schema.joins).index(join)
+    return f"{JOIN}{number}.{cell(_columns(schema, join).index(column))}"
+
+
+def joined_sql(schema: Schema) -> str:
+    """The rows with their joined columns, as ``cell(0)``, ``cell(1)``, ... of ``Schema.read``."""
+    if not schema.joins and schema.own == schema.sources:
+        return VIEW
+    own = {column: cell(number) for number, column in enumerate(schema.own)}
+    cells = []
+    for number, (name, column) in enumerate(map(schema.joined, schema.sources)):
+        found = f"{VIEW}.{own[column]}" if not name else _joined_cell(schema, name, column)
+        cells.append(f"{found} AS {cell(number)}")
+    rows = VIEW
+    for number, join in enumerate(schema.joins.values()):
+        table = f"{JOIN}{number}"
+        mine = [*join.on, *(schema.own[-1:] if join.unit else ())]
+        equal = (
+            f"{_spelled(f'{VIEW}.{own[column]}', unit=unit)} = {table}.{JOIN_KEY}{place}"
+            for place, (column, (_, unit)) in enumerate(zip(mine, _keys(join), strict=True))
+        )
+        rows += f" LEFT JOIN {table} ON {' AND '.join(equal)}"
+    return f"(SELECT {', '.join(cells)} FROM {rows})"
