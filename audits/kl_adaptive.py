@@ -16,7 +16,7 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Program
 from dpaudit.kernels.query import Array
 from mechanisms.papers.kl import adaptive_catalogue as catalogue
-from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
 from mechanisms.papers.kl.problem import KLProblem
 from mechanisms.papers.kl.select import SelectStationaryIterate
 
@@ -73,27 +73,16 @@ def _suite(name: str, program: Program, pair: Neighbours = REPLACED, trials: int
     return Suite(name, program, pair, trials)
 
 
-def norm(program: GradientNormAtStart) -> GradientNormAtStart:
-    """With a pull that dwarfs the canary: the norm moves by all of the mean gradient's move."""
-    return replace(program, problem=pulled(program.problem, 1, 0.5, EXCESS))
-
-
 adaptive_noisy_gd = _suite("adaptive_noisy_gd", steady(catalogue.CORRECTED))
 adaptive_noisy_gd_filter = _suite("adaptive_noisy_gd_filter", steady(catalogue.FILTERED))
 adaptive_noisy_gd_proof = _suite("adaptive_noisy_gd_proof", steady(catalogue.PROVED))
 select_stationary_iterate = _suite(
     "select_stationary_iterate", SelectStationaryIterate(steady(catalogue.CORRECTED))
 )
-select_noisy_argmin = _suite(
-    "select_noisy_argmin", SelectStationaryIterate(steady(catalogue.CORRECTED), "noisy_argmin")
-)
-private_gradient_norm = _suite("private_gradient_norm", norm(catalogue.NORM))
 
 suites = [
     adaptive_noisy_gd,
     adaptive_noisy_gd_filter,
     adaptive_noisy_gd_proof,
     select_stationary_iterate,
-    select_noisy_argmin,
-    private_gradient_norm,
 ]

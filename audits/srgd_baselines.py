@@ -112,12 +112,9 @@ def all_in_batches(program: Any) -> InBatches:
     return InBatches(**{f.name: getattr(program, f.name) for f in fields(program)})
 
 
-accelerated_dp_sgd = suite(catalogue.accelerated_dp_sgd, 20)
-dp_sgd_one_pass = suite(catalogue.dp_sgd_one_pass, 20)
 dp_sgd_one_pass_replace_one = suite(catalogue.dp_sgd_one_pass_replace_one, 20)
 dp_gd_projected = suite(catalogue.dp_gd_projected, 2)
 dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
-dp_ftrl = suite(catalogue.dp_ftrl, 32)
 dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
 phased_sgd = in_every_phase(suite(catalogue.phased_sgd, 2**6), trials=5_000)
 phased_erm = in_every_phase(suite(catalogue.phased_erm, 2**6), trials=5_000)
@@ -131,12 +128,9 @@ localized_accelerated_dp_sgd = in_every_phase(
     suite(catalogue.localized_accelerated_dp_sgd, 8, trials=16_000), trials=8_000
 )
 suites = [
-    accelerated_dp_sgd,
-    dp_sgd_one_pass,
     dp_sgd_one_pass_replace_one,
     dp_gd_projected,
     dp_sgd_poisson,
-    dp_ftrl,
     dp_online_to_batch,
     phased_sgd,
     phased_erm,

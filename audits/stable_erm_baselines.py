@@ -97,6 +97,5 @@ def at_the_bar(mechanism: Mechanism) -> Suite:
 output_perturbation_user = suite(baselines.output_perturbation_user)
 output_perturbation_item = suite(baselines.output_perturbation_item)
 item_phased_erm = in_every_phase(baselines.item_phased_erm)
-noisy_gradient_descent = suite(baselines.noisy_gradient_descent)
 user_level_dp_gd = suite(baselines.user_level_dp_gd)
 propose_test_release = at_the_bar(baselines.propose_test_release)

@@ -94,22 +94,9 @@ def batches(mechanism: Mechanism) -> Suite:
     )
 
 
-def local(mechanism: Mechanism) -> Suite:
-    """The first user votes for the first bin, or the last."""
-    program: Any = mechanism.program
-    problem = replace(program.problem, loss=LinearLoss(1), items=1)
-    return Suite(
-        mechanism=mechanism.name,
-        program=replace(program, problem=problem),
-        neighbours=opposed(program.problem.users, 1),
-        trials=2_000,
-    )
-
-
 FKT, AL24 = catalogue.user_level_phased_sgd_baseline, catalogue.full_batch_outlier_removed_dpsgd
 user_level_phased_sgd_baseline = replace(
     passes(FKT), also=tuple(passes(FKT, phase) for phase in range(1, 4))
 )
 full_batch_outlier_removed_dpsgd = replace(full_batches(AL24), also=(full_batches(AL24, 1),))
 winsorized_mean_dpsgd = batches(catalogue.winsorized_mean_dpsgd)
-user_level_ldp_sgd = local(catalogue.user_level_ldp_sgd)

@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits import diff2, diff2_baselines, kl, noisy_mean, srgd, stable_erm_baselines, user_level
+from audits import (
+    diff2,
+    diff2_baselines,
+    kl_adaptive,
+    noisy_mean,
+    srgd,
+    stable_erm_baselines,
+    user_level,
+)
 from audits import user_level_baselines as user_baselines
 from audits.training import last_iterate
 from dpaudit.audit.attack import attack
@@ -87,7 +95,6 @@ BOUNDED: dict[tuple[str, str, str], tuple[float, str]] = {
     ("dp_srm", "gradient", MEAN): (1, BEFORE),
     # |coordinate| <= L = 1, and a centre within L - tau: (2 L - tau) / (2 tau), tau = 1/2 and 1/8.
     ("winsorized_mean_dpsgd", "mean", MEAN): (1.5, BEFORE),
-    ("user_level_ldp_sgd", "user", MEAN): (7.5, BEFORE),
 }
 # Differences of two gradients that the program clips before, a thousand times too long as they are:
 # at most twice that clip, which is few times the difference's radius, and four times here.
@@ -95,8 +102,6 @@ TURNED = {
     (name, "difference", MEAN)
     for name in (
         "kl_spider",
-        "kl_spider_paper_replace_one",
-        "kl_spider_paper_zero_out",
         "private_spider",
         "spider_estimator",
     )
@@ -243,17 +248,19 @@ def of_slope_one(suite: Suite) -> Any:
 
 
 DP_GD = PROJECT.mechanisms["dp_gd"]
-NOISY = stable_erm_baselines.noisy_gradient_descent
+DIFF2_GD = diff2.suite(PROJECT.mechanisms["diff2_gd"])
+NOISY = stable_erm_baselines.user_level_dp_gd
+PULLED = kl_adaptive.adaptive_noisy_gd
 PUT_BACK: dict[str, Suite] = {
     "paper 1": shorter(user_baselines.user_level_phased_sgd_baseline),
     "paper 1, the hub": shorter(user_level.user_level_accelerated_sgd),
     "paper 2": with_loss(NOISY, feature_norm=4 * radius_of(NOISY)),
     "paper 3": replace(srgd.accelerated_dp_srgd, program=of_slope_one(srgd.accelerated_dp_srgd)),
     "paper 4, gradients": with_loss(diff2.suite(DP_GD), slope=1e3),
-    "paper 4, differences": with_loss(diff2.diff2_gd, curvature=10.0),
+    "paper 4, differences": with_loss(DIFF2_GD, curvature=10.0),
     "paper 4, clients": with_loss(diff2.diff2_gd_client, curvature=10.0),
     "paper 4, batches": with_loss(diff2_baselines.dp_sgd, slope=1e3, curvature=1.0),
-    "paper 5": with_loss(kl.regularized_noisy_gd, slope=1.0),
+    "paper 5": with_loss(PULLED, length=1.0),
     "a mean": shorter(noisy_mean.noisy_mean),
     "a last iterate": shorter(last_iterate.last_iterate),
 }
@@ -279,7 +286,7 @@ def broken(suite: Suite) -> set[str]:
 
 DELETED: dict[str, tuple[Suite, Suite]] = {
     "paper 1": (user_baselines.user_level_phased_sgd_baseline, PUT_BACK["paper 1"]),
-    "paper 4": (diff2.diff2_gd, with_loss(diff2.diff2_gd, slope=1e-3, curvature=1e-3)),
+    "paper 4": (DIFF2_GD, with_loss(DIFF2_GD, slope=1e-3, curvature=1e-3)),
     "a mean": (noisy_mean.noisy_mean, PUT_BACK["a mean"]),
 }
 

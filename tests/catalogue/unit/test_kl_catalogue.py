@@ -50,7 +50,25 @@ MECHANISMS = {
 }
 SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites, *kl_baselines.suites]
 # Entries that the default attack bounds as far as a stand-in would.
-BY_DEFAULT = {"noisy_gd_pl", "noisy_gd_stationary", "convex_noisy_gd"}
+BY_DEFAULT = {
+    "noisy_gd_pl",
+    "noisy_gd_stationary",
+    "convex_noisy_gd",
+    "kl_spider_paper_replace_one",
+    "kl_spider_paper_zero_out",
+    "regularized_noisy_gd",
+    "regularized_noisy_gd_paper",
+    "proximal_point_method",
+    "proximal_point_method_paper",
+    "epoch_localized_erm",
+    "growth_reduction",
+    "adaptive_noisy_gd_paper_absolute",
+    "adaptive_noisy_gd_paper_clipped",
+    "adaptive_noisy_gd_paper_from_the_noise",
+    "adaptive_noisy_gd_paper_zero_out",
+    "select_noisy_argmin",
+    "private_gradient_norm",
+}
 
 
 def test_every_entry_has_its_audit_and_every_audit_its_entry() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits import kl, kl_adaptive, kl_baselines, kl_readings
 from audits.broken.kl_bench import SCHEDULE, SPIDER_BENCH
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
@@ -49,7 +48,6 @@ MECHANISMS = {
     for m in vars(module).values()
     if isinstance(m, Mechanism)
 }
-SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites, *kl_baselines.suites]
 LINE = KLProblem(WorstCase(size=1, curvature=0.0), 0, 50, 1.0)
 
 

@@ -201,9 +201,9 @@ def test_planted_bugs_are_no_suite_of_a_mechanism_without_one(scratch: Path) -> 
 
 
 def test_the_catalogue_is_named_by_its_prefix(scratch: Path, checkout: Path) -> None:
-    target = project.resolve("catalogue:diff2_gd", scratch)
+    target = project.resolve("catalogue:diff2_gd_client", scratch)
     assert target.project.root == checkout
-    assert target.mechanism.name == "diff2_gd"
+    assert target.mechanism.name == "diff2_gd_client"
     assert target.suite is not None
 
 

@@ -45,7 +45,7 @@ from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.papers.user_level.batches import BatchConstants
 from mechanisms.papers.user_level.catalogue import SLOT_DELTA
 from mechanisms.papers.user_level.constants import ReleaseConstants
-from mechanisms.papers.user_level.problem import USERS
+from mechanisms.papers.user_level.problem import USERS, LinearLoss
 from mechanisms.papers.user_level.readings import Halted
 from tests.support.planted import UNCONTRADICTED, planted_in, printed_table, row
 
@@ -198,7 +198,11 @@ def test_audits_of_the_baselines(name: str) -> None:
 
 def test_bs23_s_local_algorithm_is_accounted_and_attacked_under_local_trust() -> None:
     """With a trusted curator it is neither declared nor attacked: its claim is of local reports."""
-    mechanism, suite = baselines_catalogue.user_level_ldp_sgd, BASELINES["user_level_ldp_sgd"]
+    mechanism = baselines_catalogue.user_level_ldp_sgd
+    program: Any = mechanism.program
+    votes = baseline_audits.opposed(program.problem.users, 1)
+    line = replace(program, problem=replace(program.problem, loss=LinearLoss(1), items=1))
+    suite = Suite(mechanism.name, line, votes)
     assert mechanism.scope.trust is Trust.LOCAL
     (claim,) = mechanism.claims
     assert claim.check(mechanism.declaration, mechanism.scope).outcome == "proved"
