@@ -47,6 +47,7 @@ from dpaudit.releases.queries import (
     Vector,
     item_of,
 )
+from dpaudit.releases.sql import stated
 from dpaudit.releases.targets import asks_least, check_targets, least_budget, weighted
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
@@ -395,7 +396,8 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     rows = table["items"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidParameter("plan.items: expected [[items]]")
-    items = [item_of(row, f"items[{i}]") for i, row in enumerate(rows)]
+    places = ((f"items[{i}]", row) for i, row in enumerate(rows))
+    items = [item_of(one, place) for place, row in places for one in stated(row, schema, place)]
     items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
     post = steps_of(table.get("post", []))
     given, least = asks_least(_mapping(table["budget"], "budget"))

@@ -29,6 +29,7 @@ from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import Plan, Release, budget_of
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.queries import Row, item_of, text_of
+from dpaudit.releases.sql import aggregates_of
 from dpaudit.scope import Adjacency, choose
 from dpaudit.storage.files import write_together
 from dpaudit.storage.toml import read_toml
@@ -146,11 +147,7 @@ class Session(AbstractContextManager["Session"]):
             raise InvalidParameter(f"{self.release.title!r}: the session is {state}; open another")
         default = _rho(self.release.budget) * SHARE
         asked = default if rho is None else number(rho, "rho")
-        if not 0 < asked <= self.left:
-            raise BudgetExceeded(
-                f"{self.release.title!r}: rho = {text_of(asked)[0]} was asked, and "
-                f"{text_of(self.left)[0]} is left; ask for that, or end the session"
-            )
+        self._admit(asked)
         title = name or f"{len(self.plans) + 1} {query}".replace("/", " ")
         item = item_of({"query": query, "name": title, **settings}, f"query {title!r}")
         if any(item.name == plan.release.items[0].name for plan in self.plans):
@@ -173,6 +170,14 @@ class Session(AbstractContextManager["Session"]):
         self._drawn |= drawn
         return Answer(tuple(publishing.published_rows(plan, drawn)), asked)
 
+    def _admit(self, rho: Fraction) -> None:
+        """Errors: BudgetExceeded for more than is left."""
+        if not 0 < rho <= self.left:
+            raise BudgetExceeded(
+                f"{self.release.title!r}: rho = {text_of(rho)[0]} was asked, and "
+                f"{text_of(self.left)[0]} is left; ask for that, or end the session"
+            )
+
     def count(self, by: Any = (), **settings: Any) -> Answer:
         """The rows (units, with ``per_group=1``), in all or by public keys; as :meth:`ask`."""
         return self.ask("count", by=by, **settings)
@@ -188,6 +193,24 @@ class Session(AbstractContextManager["Session"]):
     def quantile(self, column: str, at: Any, **settings: Any) -> Answer:
         """Quantiles of a column; as :meth:`ask`."""
         return self.ask("quantile", column=column, at=at, **settings)
+
+    def sql(self, text: str, *, rho: object = None, name: str = "") -> Answer:
+        """The aggregates of a SELECT, each with an equal part of ``rho``; as :meth:`ask`.
+
+        ``name``: of the query; the aggregates are named by their alias, or by their text.
+        Errors: also InvalidParameter for SQL beyond the dialect (:mod:`dpaudit.releases.sql`), with
+        its place in the text.
+        """
+        with self._lock:
+            title = name or f"{len(self.plans) + 1} sql"
+            asked = aggregates_of(text, self.release.schema, f"query {title!r}")
+            whole = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
+            self._admit(whole)
+            share, rows = whole / len(asked), list[Row]()
+            for item in asked:
+                item["name"] = f"{title}: {item['name']}"
+                rows += self.ask(item.pop("query"), rho=share, **item).rows
+            return Answer(tuple(rows), whole)
 
     def __exit__(
         self,

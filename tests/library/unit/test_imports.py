@@ -45,6 +45,7 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "sigstore",
     "sklearn",
     "sqlalchemy",
+    "sqlglot",
     "threadpoolctl",  # scikit-learn requires it
     "torch",
     "weasyprint",
