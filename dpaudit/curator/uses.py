@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from dpaudit.accountant.filters.spending import leaves_of
+from dpaudit.accountant.filters.spending import has_fixed_noise, leaves_of, refuse_excess
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_symbolic
 from dpaudit.families.adaptive import Filter
@@ -118,7 +118,11 @@ def _times(body: list[Run], times: int) -> Iterator[Run]:
 
 
 def _filtered(node: Filter, part: int | None) -> Iterator[Run]:
-    """Each leaf, as often as its charges fit."""
+    """Each leaf, as often as its charges fit; each once, where their noise is fixed."""
+    if all(map(has_fixed_noise, leaves_of(node))):
+        refuse_excess(node)
+        yield from (Run(leaf, 1, part) for leaf in leaves_of(node))
+        return
     for leaf in leaves_of(node):
         yield Run(leaf, MAXIMUM_USES, part, under=node)
 

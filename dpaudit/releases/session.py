@@ -8,7 +8,7 @@ Source: Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023 (zCDP adds up a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,12 +18,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpaudit.accountant.account import Account
+from dpaudit.accountant.filters.spending import refuse_excess
 from dpaudit.errors import BudgetExceeded, InvalidParameter, ReleaseInterrupted
 from dpaudit.exact.wire import digest
-from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import ZCDP
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
-from dpaudit.nodes import Assumption, Status
 from dpaudit.profiles import WIDTH
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import Plan, Release, budget_of
@@ -41,12 +42,6 @@ if TYPE_CHECKING:
 
 SHARE = Fraction(1, 10)  # of the session's budget, for a query that names no rho
 NOTE = "queries were chosen one after another, and add up in any order (Feldman, Zrnic 2021)"
-FIXED = Assumption(
-    "fixed_queries",
-    "No query of the session, and not when it ended, was chosen from answers. (Otherwise the "
-    "session's budget holds, in rho, and what follows from it; smaller bounds may not.)",
-    Status.DECLARED,
-)
 
 
 @dataclass(frozen=True)
@@ -160,6 +155,7 @@ class Session(AbstractContextManager["Session"]):
             (item,),
         )
         plan = one.plan()
+        refuse_excess(self._filter([*self.plans, plan]))
         self.plans.append(plan)
         try:
             drawn = publishing.draw(plan, exact_values(one, self._table))
@@ -269,18 +265,28 @@ class Session(AbstractContextManager["Session"]):
             self.release.budget,
             items,
         )
-        leaves = {label: leaf for plan in kept for label, leaf in plan.leaves.items()}
-        nodes = list(leaves.values())
-        asked = nodes[0] if len(nodes) == 1 else Compose(*nodes)
-        # Of queries that were chosen from answers the budget is proved, and no smaller number.
-        declaration = Assuming(asked, FIXED)
+        declaration = self._filter(kept)
         return Plan(
             release,
             {label: part for plan in kept for label, part in plan.parts.items()},
-            leaves,
+            {label: leaf for plan in kept for label, leaf in plan.leaves.items()},
             declaration,
             Account(declaration, release.scope, WIDTH),
         )
+
+    def _filter(self, plans: Sequence[Plan]) -> Filter:
+        """The noise of some queries, under the session's budget as a cap.
+
+        Each query, its noise, and whether it is asked at all may depend on all answers before it;
+        what is asked first fits into what is left, so that the cap holds, and no smaller bound.
+        """
+        leaves = [
+            leaf
+            for plan in plans
+            for label, leaf in plan.leaves.items()
+            for _ in range(getattr(plan.parts[label], "times", 1))
+        ]
+        return Filter.of(Compose(*leaves) if len(leaves) > 1 else leaves[0], self.release.budget)
 
     def _names(self) -> set[str]:
         """The items that were drawn; one that was interrupted has no answer."""

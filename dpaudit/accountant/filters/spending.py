@@ -8,6 +8,7 @@ pass the cap, whatever the other trials did.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.accountant.filters.caps import caps_of, own_method
-from dpaudit.accountant.filters.charges import Amounts, refuse_refunds, shown
+from dpaudit.accountant.filters.charges import (
+    Amounts,
+    Charge,
+    declared,
+    raised,
+    refuse_refunds,
+    shown,
+)
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.exact import canonical, enclose, sympify
 from dpaudit.exact.domains import positive
@@ -148,6 +156,43 @@ class Spending:
 def leaves_of(node: Filter) -> tuple[Node, ...]:
     """The kinds of releases that a filter charges."""
     return (node.child,) if isinstance(node.child, Leaf) else node.child.children
+
+
+def has_fixed_noise(leaf: Node) -> bool:
+    """Whether the leaf's own parameters, and no multiplier of a release, say what it costs."""
+    return "noise_multiplier" not in leaf.parameters
+
+
+def refuse_excess(node: Filter) -> None:
+    """Refuse a filter of leaves with fixed noise that cost more than its cap, each once.
+
+    The noise of each may have been chosen from what was released before it: costs that the past
+    fixes, and that sum to at most the cap, are all that a filter's theorem asks.
+    Errors: InvalidParameter where the sum passes the cap; Unsupported for a leaf or measure without
+    a charge.
+    """
+    load("rules")
+    cap = caps_of(node.budget, own_method(node.budget), Amounts(), Fraction(1, 2))[0]
+    costs = [_cost_of(leaf, FilterMeasure(node.measure)) for leaf in leaves_of(node)]
+    refuse_refunds(node.head, [cap], costs)
+    if sum(costs, Fraction(0)) > cap:
+        raise InvalidParameter(
+            f"{node.head}: its releases cost {shown(sum(costs, Fraction(0)))} together, above the "
+            f"cap {shown(cap)} of its {node.measure} filter"
+        )
+
+
+def _cost_of(leaf: Node, measure: FilterMeasure) -> Fraction:
+    """The charge of a leaf of fixed noise, under every adjacency that has a rule; rounded up."""
+    sums, costs = CALCULI[str(measure)].measure.sums, list[Charge]()
+    for adjacency in Adjacency:
+        with suppress(Unsupported):
+            costs.append(declared(leaf, central(adjacency), str(measure)))
+    added = [raised(cost, 1 if sums is None else sums.power).rounded for cost in costs]
+    kept = [cost[0] for cost in added if cost is not None and len(cost) == 1]
+    if not kept or len(kept) < len(costs) or sums is None:
+        raise Unsupported(f"{leaf.head} has no charge under a {measure} filter")
+    return max(kept)
 
 
 _known: dict[tuple[type[Any], FilterMeasure], Price] = {}

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
+from dpaudit.accountant.claim import Claim
 from dpaudit.certificate.publish import verified
-from dpaudit.errors import BudgetExceeded, ReleaseInterrupted
-from dpaudit.families.composition import Assuming
+from dpaudit.errors import BudgetExceeded, InvalidParameter, ReleaseInterrupted
+from dpaudit.families.adaptive import Filter
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import session as sessions
 from dpaudit.releases.publish import NO_LEDGER
@@ -196,6 +197,7 @@ def test_queries_of_several_threads_share_the_budget(monkeypatch) -> None:
     assert table.left == Fraction(1, 20)
     table = opened()
     table._lock = contextlib.nullcontext()
+    monkeypatch.setattr(sessions, "refuse_excess", lambda node: None)
     # Names of queries may meet without a lock; what was planned shows who was admitted.
     with contextlib.suppress(dp.DpauditError):
         admitted()
@@ -224,17 +226,43 @@ def test_a_session_takes_no_published_release_s_place(tmp_path: Path) -> None:
     assert (tmp_path / "release.json").read_bytes() == before
 
 
-def test_bounds_below_the_budget_assume_queries_that_no_answer_chose() -> None:
-    """Adaptive queries prove the budget alone: even one query may have been the last by its answer.
+def test_the_budget_is_proved_of_queries_that_answers_chose_and_no_smaller_number() -> None:
+    """Even one query may have been the last by its answer: what it cost is no bound.
 
     Source: Rogers, Roth, Ullman, Vadhan 2016, on filters and odometers.
     """
     with opened() as table:
         table.count(rho="0.01")
+        table.ask("top", column="sex", rho="0.02")
+        table.sum("age", noise="laplace", rho="0.03")
         plan = table.plan()
-    assert isinstance(plan.declaration, Assuming)
-    assert plan.declaration.assumption is sessions.FIXED
+    assert isinstance(plan.declaration, Filter)
     assert plan.claim.check_account(plan.account).outcome.name == "PROVED"
+    assert plan.account.step("zcdp").value == Fraction(1, 5)
+    assert plan.account.step("zcdp").assumptions() == ()
+    smaller = Claim(dp.ZCDP("0.19"), by="what was spent").check_account(plan.account)
+    assert smaller.outcome.name != "PROVED"
+
+
+def test_a_query_that_the_filter_cannot_bear_is_refused_before_it_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left is counted twice: by the rho that was asked, and by the noise's own cost."""
+    with opened() as table:
+        table.count(rho="0.15")
+        monkeypatch.setattr(sessions.Session, "left", Fraction(1))
+        with pytest.raises(InvalidParameter, match=r"above the cap 0.2 of its zcdp filter"):
+            table.count(rho="0.15", name="again")
+        assert len(table.plans) == 1
+
+
+@pytest.mark.quality
+def test_a_choice_of_several_keys_is_certified(tmp_path: Path) -> None:
+    schema = Schema("people", {"sex": Category(("f", "m", "x"))})
+    asked = {"title": "t", "adjacency": "add_remove", "budget": 1, "ledger": NO_LEDGER}
+    with dp.open(people(50), schema, out=tmp_path, trials=200, **asked) as table:
+        table.ask("top", column="sex", k=2)
+    verified(tmp_path / "certificate" / "t.json")
 
 
 FILE = """
