@@ -23,7 +23,7 @@ from dpaudit.scope import central
 
 COUNT = DiscreteGaussianVector("count", 2, 1, ())  # rho = 1/4
 LAPLACE = DiscreteLaplace("sum", 2, 1)  # epsilon = 1/2
-CHOICE = IntegerExponentialMechanism("mode", 1)  # rho = 1/8
+CHOICE = IntegerExponentialMechanism("mode", 1)  # rho = log(e - 1) - 1 + 1 / (e - 1) = .12330
 
 
 def sampler(node: Node) -> Sampler:
@@ -42,7 +42,7 @@ def release(curator: Sampler, label: str, **given: float) -> None:
         (COUNT, ZCDP("1/4")),
         (Compose(COUNT, COUNT), ZCDP("1/2")),
         (Compose(LAPLACE, LAPLACE), PureDP(1)),
-        (Compose(COUNT, CHOICE), ZCDP("3/8")),
+        (Compose(COUNT, CHOICE), ZCDP("0.37331")),
         (CHOICE, PureDP(1)),
     ],
     ids=str,
