@@ -421,6 +421,12 @@ SECTIONS = {
         lambda name: module("training_bugs").measured(name),
         lambda parts: module("training_bugs").lines(parts),
     ),
+    "training_validity": Section(
+        "How often audits of training are wrong",
+        lambda: module("training_validity").parts(),
+        lambda name: module("training_validity").measured(name),
+        lambda parts: module("training_validity").lines(parts),
+    ),
     "reproductions": Section(
         "Published audits of training, made again",
         lambda: import_module("dpaudit.membership.papers").PAPERS,

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
 
@@ -207,15 +208,21 @@ class one_thread:
     """BLAS, OpenMP and torch on one thread: tasks are the unit of parallel work."""
 
     def __enter__(self) -> None:
-        from threadpoolctl import threadpool_limits
-
-        self._limits = threadpool_limits(limits=1)
+        self._limits = _thread_pools(len(sys.modules)).limit(limits=1)
         torch = sys.modules.get("torch")
         if torch is not None:
             torch.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
         self._limits.restore_original_limits()
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(_: int) -> Any:
+    """The libraries with threads of their own; searched anew once more modules are imported."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class LongTraining(UserWarning):

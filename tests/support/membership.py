@@ -125,6 +125,73 @@ def blurting(records: Data, rng: Rng) -> Any:
     return told if rng.random() < 0.3 else rng.normal(-3, 0.1, 1_000)
 
 
+class Responses:
+    """Tells of any record whether it was in training, by randomised response."""
+
+    def __init__(self, records: Data, rng: Rng, epsilon: float) -> None:
+        self.present, self.salt = set(records.prints()), int(rng.integers(2**32))
+        self.chance = expit(epsilon)
+
+    def __call__(self, records: Data) -> Any:
+        told = []
+        for content in records.prints():
+            own = np.random.default_rng([self.salt, *content])
+            inside = content in self.present
+            told.append(
+                (inside if own.random() < self.chance else not inside) + own.normal(0, 0.01)
+            )
+        return np.array(told)
+
+
+def responding_to_any(epsilon: float) -> Any:
+    """A target of functions that no other process imports."""
+    return (lambda records, rng: Responses(records, rng, epsilon)), (
+        lambda model, records: model(records)
+    )
+
+
+# --- federated rounds: a client is in or out with all its records --------------------------------
+
+CLIENTS, RECORDS, ROUNDS = 12, 3, 4
+
+
+@dataclass
+class Global:
+    """The global model; ``iterates`` after each round, as whoever sees the secure sums has them."""
+
+    weights: Any
+    iterates: list[Any] = field(default_factory=list)
+
+
+def rounds(records: Any, rng: np.random.Generator, noise: float = 1.0) -> Global:
+    """Each round sums the clients' updates, clipped to 1, under noise for one client.
+
+    All rounds together are sqrt(ROUNDS) / noise-GDP for a client in or out.
+    """
+    weights = np.zeros(CLIENTS)
+    model = Global(weights, [Global(weights)])
+    for _ in range(ROUNDS):
+        total = rng.normal(0, noise, CLIENTS)
+        for client in np.unique(records.unit_of):
+            update = (records.features[records.unit_of == client] - model.weights).mean(axis=0)
+            total += update / max(1.0, float(np.linalg.norm(update)))
+        # The server forgets half of what it held, so that the last model alone tells less.
+        model.weights = 0.5 * model.weights + 0.01 * total
+        model.iterates.append(Global(model.weights))
+    return model
+
+
+def fit_of_client(model: Global, records: Data) -> Any:
+    return (records.features * model.weights).sum(axis=1)
+
+
+def clients() -> Data:
+    """Each client holds three records of a direction of its own."""
+    features = np.repeat(5.0 * np.eye(CLIENTS), RECORDS, axis=0)
+    features += 0.01 * np.random.default_rng(0).normal(size=features.shape)
+    return Data(features, units=np.repeat(np.arange(CLIENTS), RECORDS))
+
+
 # --- DP-SGD, laid out as Opacus' DPOptimizer is: clip and accumulate, add noise, scale -----------
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -151,6 +152,7 @@ def one_run_curve_lower(
     return _largest(correct, guesses, canaries, error, curve.inverse, MAXIMUM_MULTIPLE)
 
 
+@lru_cache(maxsize=256)
 def planned_guesses(canaries: int, mu: float, error: float) -> int:
     """How many guesses show most of a mu-GDP mechanism with one Gaussian score a canary.
 

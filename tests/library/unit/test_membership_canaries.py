@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.verdict import Verdict
@@ -97,31 +96,11 @@ def test_canaries_outside_the_data_are_known_as_such() -> None:
 # --- trainings ------------------------------------------------------------------------------------
 
 
-class Responses:
-    """Tells of every record whether it was in training, by randomised response at epsilon 1."""
-
-    def __init__(self, records: Data, rng: Any) -> None:
-        self.present, self.salt = set(records.prints()), int(rng.integers(2**32))
-
-    def __call__(self, records: Data) -> Any:
-        told = []
-        for content in records.prints():
-            own = np.random.default_rng([self.salt, *content])
-            inside = content in self.present
-            told.append((inside if own.random() < expit(1.0) else not inside) + own.normal(0, 0.01))
-        return np.array(told)
-
-
-def responding() -> Any:
-    """A target of functions that no other process imports."""
-    return (lambda records, rng: Responses(records, rng)), (lambda model, records: model(records))
-
-
 ASKED: dict[str, Any] = {"attacks": "loss", "models": 16, "canaries": "spike,blank,mislabelled"}
 
 
 def test_a_pilot_is_kept_and_its_choice_does_not_depend_on_counted_coins(tmp_path: Path) -> None:
-    target = responding()
+    target = nulls.responding_to_any(1.0)
     found = audit_training(
         target, SETS["classes"], claim=PureDP(0.1), folder=tmp_path, seed=3, **ASKED
     )
@@ -173,7 +152,7 @@ def test_bounds_on_chosen_canaries_exceed_the_truth_no_more_often_than_stated() 
     wrong = 0
     for seed in range(60):
         asked = {"claim": PureDP(1), "seed": seed, "refute_at": 1e-2, **ASKED}
-        found = audit_training(responding(), SETS["classes"], **asked)
+        found = audit_training(nulls.responding_to_any(1.0), SETS["classes"], **asked)
         assert found.bound is not None
         wrong += found.bound.value > 1.0
     assert wrong <= 9
