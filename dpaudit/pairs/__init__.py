@@ -1,16 +1,16 @@
 """Pairs of distributions that dominate a mechanism: a class in one file owns its mathematics.
 
-Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`DiscreteNormal`,
-:class:`Atoms`, :class:`Concentrated`, :class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`,
-:class:`Drawn`, :class:`DrawnMoves`, :class:`Opposed`, :class:`Tallied`, :class:`Clones`,
-:class:`Polled` and :class:`Blanket`; combinators are :class:`Mixed`, :class:`Spliced`,
-:class:`Replaced`, :class:`Branched`, :class:`Scored`, :class:`Thresholded`, :class:`Largest`,
-:class:`Product` and :class:`Swapped`.  :class:`Losses` are the pairs of a declaration, by
-direction.
+Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`TruncatedLaplaceShift`,
+:class:`StudentShift`, :class:`DiscreteNormal`, :class:`Atoms`, :class:`Concentrated`,
+:class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`, :class:`Drawn`, :class:`DrawnMoves`,
+:class:`Opposed`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and :class:`Blanket`;
+combinators are :class:`Mixed`, :class:`Spliced`, :class:`Replaced`, :class:`Branched`,
+:class:`Scored`, :class:`Thresholded`, :class:`Largest`, :class:`Product` and :class:`Swapped`.
+:class:`Losses` are the pairs of a declaration, by direction.
 """
 
 from dpaudit.pairs.allocated import Allocated
-from dpaudit.pairs.atoms import Atoms
+from dpaudit.pairs.atoms import Atoms, staircase_shift, told
 from dpaudit.pairs.branched import Branched
 from dpaudit.pairs.clones import Blanket, Clones, Polled
 from dpaudit.pairs.core import (
@@ -35,7 +35,9 @@ from dpaudit.pairs.reshuffled import Reshuffled
 from dpaudit.pairs.scored import Scored, Thresholded
 from dpaudit.pairs.several import Largest, Product, distinct, joined, largest, product
 from dpaudit.pairs.spliced import Spliced
+from dpaudit.pairs.student import StudentShift
 from dpaudit.pairs.tallied import Tallied
+from dpaudit.pairs.truncated_laplace import TruncatedLaplaceShift
 from dpaudit.pairs.wire import from_wire
 
 __all__ = [
@@ -64,10 +66,12 @@ __all__ = [
     "Sample",
     "Scored",
     "Spliced",
+    "StudentShift",
     "Swapped",
     "Symmetric",
     "Tallied",
     "Thresholded",
+    "TruncatedLaplaceShift",
     "distinct",
     "from_wire",
     "joined",
@@ -77,5 +81,7 @@ __all__ = [
     "one",
     "opaque",
     "product",
+    "staircase_shift",
+    "told",
     "told_apart",
 ]

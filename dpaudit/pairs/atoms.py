@@ -10,11 +10,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpaudit.exact import Number, enclose, infinity, is_infinite, log, maximum
+from dpaudit.exact import Number, enclose, exp, infinity, is_infinite, log, maximum
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits, number, positive
 from dpaudit.pairs.cases import Case
-from dpaudit.pairs.core import Extremes, Pair
+from dpaudit.pairs.core import Extremes, Outcomes, Pair
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,6 +82,31 @@ class Atoms(Pair):
         # An outcome that is as likely under both has a ball around 0 that need not be 0 itself.
         sizes = [abs(float(ratio.mid())) for ratio in ratios if not ratio.contains(0)]
         return sorted({float(f"{size:.13g}") for size in sizes})
+
+
+def answers(epsilon: Number, mass: Number) -> Outcomes:
+    """Two answers with odds e^epsilon : 1, of a mass in all."""
+    likely, unlikely = mass / (1 + exp(-epsilon)), mass / (1 + exp(epsilon))
+    return (likely, unlikely), (unlikely, likely)
+
+
+def told(epsilon: Number, delta: Number) -> Atoms:
+    """The pair that dominates (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2017, Theorem 3.3)."""
+    nothing = Fraction(0)
+    alone = ((delta, nothing), (nothing, delta)) if delta != 0 else ()
+    return Atoms((*alone, *answers(epsilon, 1 - delta)))
+
+
+def staircase_shift(epsilon: Number, share: Number) -> Atoms:
+    """Staircase noise moved by its sensitivity: losses epsilon, -epsilon and 0.
+
+    All y <= 0 lose epsilon, and those up to min(share, 1 - share), where the density is
+    (1 - e^-epsilon) / (2 (share + e^-epsilon (1 - share))).
+    """
+    step = exp(-epsilon)
+    near = (1 - maximum([share, 1 - share])) * (1 - step) / (share + step * (1 - share))
+    high = (1 + near) / 2
+    return Atoms(((high, step * high), (step * high, high), (1 - (1 + step) * high,) * 2))
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ keeps a relative accuracy of about 1e-12 at any delta.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ive, ndtr
 from scipy.stats import hypergeom
+from scipy.stats import t as student_t
 
 Floats = NDArray[np.float64]
 CELLS = 160
@@ -256,6 +257,49 @@ def whole_laplace(scale: float, move: int, bound: int = 0) -> Cells:
     inner = fall ** np.arange(1, move) * (1 - fall) / (1 + fall)
     q: Floats = np.concatenate([[1 / (1 + fall)], inner, [fall**move / (1 + fall)]])
     return Cells(q[::-1], q, worst=True)
+
+
+def moved_by_one(below: Callable[[Floats], Floats], places: Floats) -> Cells:
+    """Symmetric noise around 0 against around 1, between these places; ``below``: of y <= 0."""
+    edges = np.unique(np.concatenate([places, 1 - places, [0.0, 1.0]]).round(9))
+
+    def masses(centre: float) -> Floats:
+        y = edges - centre
+        tail = below(-np.abs(y))
+        inner = np.where(y[1:] <= 0, tail[1:] - tail[:-1], tail[:-1] - tail[1:])
+        return np.concatenate([[tail[0]], np.maximum(inner, 0), [tail[-1]]])
+
+    return Cells(masses(0.0), masses(1.0))
+
+
+def student(scale: float, degrees: float) -> Cells:
+    """Student's t noise."""
+    places = np.linspace(-8 * scale - 4, 8 * scale + 4, CELLS // 2)
+    return moved_by_one(lambda y: student_t.cdf(y / scale, degrees), places)
+
+
+def staircase(epsilon: float, share: float) -> Cells:
+    """Staircase noise: its distribution function as a sum over whole steps."""
+    fall = math.exp(-epsilon)
+    whole = share + fall * (1 - share)
+
+    def below(y: Floats) -> Floats:
+        step, place = np.floor(-y), -y - np.floor(-y)
+        gone = np.minimum(place, share) + fall * np.maximum(place - share, 0)
+        return np.asarray(fall**step * (1 - (1 - fall) * gone / whole) / 2)
+
+    steps = np.arange(-20, 21)
+    return moved_by_one(below, np.concatenate([steps, steps - share, steps + share]))
+
+
+def truncated_laplace(scale: float, bound: float) -> Cells:
+    """Laplace noise within a bound."""
+
+    def below(y: Floats) -> Floats:
+        law = np.exp(-bound / scale) * np.expm1(np.maximum(y + bound, 0) / scale)
+        return np.asarray(law / (-2 * np.expm1(-bound / scale)))
+
+    return moved_by_one(below, np.linspace(-bound, bound, CELLS // 2))
 
 
 @lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
+from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import (
@@ -32,6 +33,7 @@ from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
+    Laws,
     NonPrivate,
     ProfilePoints,
     PureDP,
@@ -91,6 +93,7 @@ EVERY_TYPE: list[Node] = [
     RenyiDP(2, 0.5, source="somebody"),
     RenyiCurve(x * ALPHA, label="sum"),
     ProfilePoints(((0, 0.1), (1, Fraction(1, 1000))), source="somebody"),
+    Laws(((1, Fraction(1, 2)), (0, Fraction(1, 2))), source="somebody"),
     EventSlack(LEAF, 1e-6, "more than k records in the batch"),
     ProposeTestRelease(Laplace("score", 4), Gaussian("mean", x), 1e-9),
     Group(LEAF, K),
@@ -102,6 +105,10 @@ EVERY_TYPE: list[Node] = [
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
+    Staircase("mean", x, Fraction(1, 3)),
+    Tulap("count", x, Fraction(1, 10**6)),
+    StudentT("median", x, 3),
+    TruncatedLaplace("sum", x, 12),
     DistributedGaussian("total", 2, 10, 3, 2),
     DistributedSkellam("total", Fraction(1, 2), 10, 3),
     DistributedGaussianVector("sums", 2, 10, 3, 2, 256),
@@ -133,6 +140,10 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (DiscreteLaplace("d", 4, 3), "replace_one"),
     (TruncatedDiscreteLaplace("d", 4, 50, 2), "replace_one"),
     (RandomizedResponse("r", Fraction(1, 3), 3), "replace_one"),
+    (Staircase("s", 1, Fraction(3, 8)), "replace_one"),
+    (Tulap("t", 1, Fraction(1, 10**6)), "add_remove"),
+    (StudentT("t", 4, Fraction(5, 2)), "replace_one"),
+    (TruncatedLaplace("t", 2, 12), "add_remove"),
     (DistributedGaussian("d", 1, 9, 2), "replace_one"),
     (DistributedSkellam("d", 1, 9, 2), "replace_one"),
     (DistributedGaussianVector("d", 1, 9, 2, 2, 64), "replace_one"),
@@ -147,6 +158,7 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (RenyiDP(4, Fraction(1, 2), source="s"), "add_remove"),
     (RenyiCurve(ALPHA / 8, source="s"), "add_remove"),
     (ProfilePoints(((1, "1/100"), (2, "1/1000")), source="s"), "add_remove"),
+    (Laws((("3/4", "1/4"), ("1/8", "3/4"), ("1/8", "0")), source="s"), "replace_one"),
     (Compose(G, NonPrivate("looked")), "add_remove"),
     (Repeat(PoissonSampled(G, Fraction(1, 10)), 8), "add_remove"),
     (Repeat(PoissonSampled(G, Fraction(1, 10), "zero"), 8), "replace_one"),

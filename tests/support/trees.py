@@ -19,6 +19,7 @@ from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
+from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import (
     BandedToeplitz,
@@ -46,6 +47,7 @@ from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
+    Laws,
     ProfilePoints,
     PureDP,
     RenyiCurve,
@@ -96,10 +98,13 @@ from tests.support.coarse import (
     seen,
     sets,
     shuffled,
+    staircase,
     stays,
+    student,
     summed,
     switched,
     thresholded,
+    truncated_laplace,
     whole_laplace,
 )
 
@@ -185,6 +190,21 @@ def _truncated_laplace(rng: Draws) -> Tree:
     bound = move + rng.randint(0, 30)
     node = TruncatedDiscreteLaplace("t", scale, bound, move)
     return node, whole_laplace(float(scale), move, bound)
+
+
+def _bounded(rng: Draws) -> Tree:
+    """Noise of bounded loss, and noise whose loss is bounded but for a mass delta."""
+    epsilon, share, scale = rng.decimal(0.05, 3), rng.decimal(0.05, 1), rng.decimal(0.3, 5)
+    kind, delta = rng.randrange(4), Fraction(1, 10 ** rng.randint(2, 30))
+    if kind == 0:
+        return Staircase("s", epsilon, share), staircase(float(epsilon), float(share))
+    if kind == 1:
+        return Tulap("s", epsilon, delta), response(float(epsilon), float(delta))
+    if kind == 2:
+        degrees = rng.decimal(0.5, 20)
+        return StudentT("s", scale, degrees), student(float(scale), float(degrees))
+    bound = 1 + rng.decimal(0.1, 30)
+    return TruncatedLaplace("s", scale, bound), truncated_laplace(float(scale), float(bound))
 
 
 def _discrete_gaussian(rng: Draws) -> Tree:
@@ -275,7 +295,12 @@ def _stated(rng: Draws) -> Tree:
 
 
 def _points(rng: Draws) -> Tree:
-    """Some of a mechanism's own points."""
+    """Some of a mechanism's own points; or all of its outcomes."""
+    if rng.random() < 0.3:
+        _, cells = rng.choice((_response, _truncated_laplace))(rng)
+        p, q = ([Fraction(float(mass)) for mass in law] for law in (cells.p, cells.q))
+        outcomes = [(a / sum(p), b / sum(q)) for a, b in zip(p, q, strict=True)]
+        return Laws(tuple(outcomes)), Cells(cells.p, cells.q)
     _, cells = rng.choice((_gaussian, _laplace, _pure, _approximate))(rng)
     places = sorted({rng.decimal(0, rng.choice((4, 30))) for _ in range(rng.randint(1, 4))})
     both = cells, cells.swapped
@@ -673,6 +698,7 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _individual,
     _secure,
     _truncated_laplace,
+    _bounded,
     _stated,
     _points,
     _filter,

@@ -240,6 +240,10 @@ FIELDS: dict[str, dict[str, str]] = {
         "DiscreteLaplace": "scale + sensitivity n1",
         "TruncatedDiscreteLaplace": "scale + bound n1 sensitivity n1",
         "RandomizedResponse": "epsilon + choices n2",
+        "Staircase": "epsilon + share (0,1]",
+        "Tulap": "epsilon + delta [0,1)",
+        "StudentT": "noise_multiplier + degrees +",
+        "TruncatedLaplace": "noise_multiplier + bound >1",
         "ExponentialMechanism": "epsilon +",
         "IntegerExponentialMechanism": "epsilon +",
         "ReportNoisyMax": "epsilon +",
@@ -252,6 +256,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "RenyiDP": "order >1 epsilon 0+",
         "RenyiCurve": "",
         "ProfilePoints": "",
+        "Laws": "",
         "NonPrivate": "",
         "CorrelatedGaussian": "noise_multiplier + rounds n1",
         "CyclicPoisson": "groups n1 rate (0,1]",
@@ -597,6 +602,26 @@ def _truncated(p: Any, group: int) -> Truth:
     return of_cells(coarse.whole_laplace(scale, move, int(_between(p["bound"], 1, 300))))
 
 
+def _cut_laplace(p: Any, group: int) -> Truth:
+    scale, bound = _between(p["noise_multiplier"], 1e-2, 1e3), _between(p["bound"], 1 + 1e-9, 300)
+    if (scale, bound) != (float(p["noise_multiplier"]), float(p["bound"])):
+        raise Unknown("noise far from all that is tried")
+    return of_cells(coarse.truncated_laplace(scale, bound))
+
+
+def _student(p: Any, group: int) -> Truth:
+    scale, degrees = _real(p["noise_multiplier"]), _real(p["degrees"])
+    largest = (degrees + 1) * MP.asinh(1 / (2 * scale * MP.sqrt(degrees)))
+    if not (1e-2 <= scale <= 1e3 and 1e-1 <= degrees <= 1e3):
+        return alone(largest)
+    return of_cells(coarse.student(float(scale), float(degrees)), largest, largest)
+
+
+def _laws(p: Any, group: int) -> Truth:
+    masses = np.array([[float(mass) for mass in row] for row in p["outcomes"]])
+    return of_cells(Cells(masses[:, 0], masses[:, 1]), INFINITE)
+
+
 def _discrete_gaussian(p: Any, group: int) -> Truth:
     move = int(min(p["sensitivity"] * group, 20))
     return of_cells(coarse.summed(_between(p["variance"], 1e-2, 1e3), 1, False, move), INFINITE)
@@ -682,11 +707,18 @@ LEAVES: dict[str, Callable[[Any, int], Truth]] = {
     "PureDP": _pure_dp,
     "ApproxDP": _approx_dp,
     "ProfilePoints": _points,
+    "Laws": _laws,
     "NonPrivate": lambda p, k: of_cells(ALL, INFINITE),
     "DiscreteGaussian": _discrete_gaussian,
     "DiscreteLaplace": _discrete_laplace,
     "TruncatedDiscreteLaplace": _truncated,
     "RandomizedResponse": _response,
+    "Staircase": lambda p, k: _pure_leaf(
+        p["epsilon"], lambda e: coarse.staircase(e, _between(p["share"], 1e-9, 1))
+    ),
+    "Tulap": _approx_dp,
+    "StudentT": _student,
+    "TruncatedLaplace": _cut_laplace,
     "ExponentialMechanism": _exponential,
     "IntegerExponentialMechanism": _exponential,
     "ReportNoisyMax": _noisy_max,

@@ -4,6 +4,7 @@
 here.
 """
 
+from dpaudit.crosscheck.interchange.distributions import from_pld
 from dpaudit.crosscheck.interchange.events import from_dp_event, to_dp_event
 from dpaudit.crosscheck.interchange.files import load_declaration, save_declaration
 from dpaudit.crosscheck.interchange.opacus import (
@@ -16,6 +17,7 @@ __all__ = [
     "HistoryAccountant",
     "from_dp_event",
     "from_opacus_history",
+    "from_pld",
     "load_declaration",
     "save_declaration",
     "to_dp_event",

@@ -10,7 +10,14 @@ from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number
-from dpaudit.exact.domains import above_one, checked, non_negative, number, probability
+from dpaudit.exact.domains import (
+    Domain,
+    above_one,
+    checked,
+    non_negative,
+    number,
+    probability,
+)
 from dpaudit.nodes.core import Leaf
 
 
@@ -130,29 +137,63 @@ class ProfilePoints(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "points", tuple(map(_point, enumerate(_rows(self.points)))))
+        known = _pairs(self.points, "ProfilePoints.points", non_negative, probability)
+        object.__setattr__(self, "points", known)
         epsilons = [epsilon for epsilon, _ in self.points]
-        if not epsilons or any(a >= b for a, b in pairwise(epsilons)):
+        if any(a >= b for a, b in pairwise(epsilons)):
             raise InvalidParameter("ProfilePoints.points: expected points of growing epsilon")
         deltas = [delta for _, delta in self.points]
         if any(a < b for a, b in pairwise(deltas)):
             raise InvalidParameter("ProfilePoints.points: expected deltas that do not grow")
 
 
-def _rows(points: object) -> tuple[object, ...]:
-    if not isinstance(points, (tuple, list)):
-        raise InvalidParameter(f"ProfilePoints.points = {short(points)}: expected pairs of numbers")
-    return tuple(points)
+@dataclass(frozen=True, eq=False, repr=False)
+class Laws(Leaf):
+    """An opaque mechanism that two laws on finitely many outcomes dominate.
+
+    ``outcomes``: ((p, q), ...), rational, each column of sum 1; p are the probabilities with the
+    record, or on the first data set, and q those without it.  Under ``replace_one`` either data set
+    may be the first.
+
+    >>> import dpaudit as dp
+    >>> coin = dp.Laws((("3/4", "1/4"), ("1/4", "3/4")), source="a poll")
+    >>> dp.account(coin, dp.central("replace_one")).delta(0).upper <= 0.500001
+    True
+    """
+
+    outcomes: tuple[tuple[Number, Number], ...]
+    label: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "outcomes", _pairs(self.outcomes, "Laws.outcomes", _share, _share))
+        if any(sum(masses) != 1 for masses in zip(*self.outcomes, strict=True)):
+            raise InvalidParameter("Laws.outcomes: expected probabilities of sum 1 in each column")
 
 
-def _point(row: tuple[int, object]) -> tuple[Fraction, Fraction]:
-    place, point = f"ProfilePoints.points[{row[0]}]", row[1]
-    if not isinstance(point, (tuple, list)) or len(point) != 2:
-        raise InvalidParameter(f"{place} = {short(point)}: expected (epsilon, delta)")
-    found = checked(point[0], place, non_negative), checked(point[1], place, probability)
-    if not all(isinstance(n, Fraction) for n in found):
-        raise InvalidParameter(f"{place} = {short(point)}: expected rational numbers")
-    return found
+def _share(value: Number, place: str) -> None:
+    """Domain [0, 1]."""
+    non_negative(value, place)
+    non_negative(1 - value, place)
+
+
+def _pairs(
+    rows: object, place: str, first: Domain, second: Domain
+) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Pairs of rational numbers, of one domain each; errors: InvalidParameter."""
+    if not isinstance(rows, (tuple, list)) or not rows:
+        raise InvalidParameter(f"{place} = {short(rows)}: expected pairs of numbers")
+    known = []
+    for k, row in enumerate(rows):
+        here = f"{place}[{k}]"
+        if not isinstance(row, (tuple, list)) or len(row) != 2:
+            raise InvalidParameter(f"{here} = {short(row)}: expected two numbers")
+        pair = checked(row[0], here, first), checked(row[1], here, second)
+        if not all(isinstance(n, Fraction) for n in pair):
+            raise InvalidParameter(f"{here} = {short(row)}: expected rational numbers")
+        known.append(pair)
+    return tuple(known)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,7 +7,16 @@ from itertools import pairwise
 
 from dpaudit.exact import Number, canonical, exp, sympify
 from dpaudit.exact.domains import known_sign
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, ProfilePoints, PureDP, RenyiCurve, RenyiDP
+from dpaudit.families.opaque import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Laws,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import CORNER, GAUSSIAN, corner
@@ -16,6 +25,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED, FROM_PURE
 from dpaudit.pairs import Atoms, Concentrated, Losses, Normal, Renyi, opaque
+from dpaudit.scope import Adjacency
 
 Pair = tuple[Number, Number]
 Point = tuple[Number, Number]
@@ -42,7 +52,12 @@ PURE.absent(
 
 
 PURE.absent(
-    ApproxDP, ProfilePoints, RenyiDP, RenyiCurve, reason="it allows an unbounded loss: use profile"
+    ApproxDP,
+    Laws,
+    ProfilePoints,
+    RenyiDP,
+    RenyiCurve,
+    reason="it allows an unbounded loss: use profile",
 )
 
 
@@ -61,6 +76,7 @@ def puredp_approximate(node: PureDP) -> Pair:
 APPROX.absent(
     GDP,
     ZCDP,
+    Laws,
     ProfilePoints,
     RenyiDP,
     RenyiCurve,
@@ -81,7 +97,10 @@ def gdp_gaussian_dp(node: GDP) -> Number:
 
 
 GAUSSIAN.absent(
-    ApproxDP, ProfilePoints, reason="a delta at infinite loss is above every Gaussian profile"
+    ApproxDP,
+    Laws,
+    ProfilePoints,
+    reason="a delta at infinite loss is above every Gaussian profile",
 )
 
 
@@ -109,7 +128,10 @@ def zcdp_concentrated(node: ZCDP) -> Number:
 
 
 CONCENTRATED.absent(
-    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+    ApproxDP,
+    Laws,
+    ProfilePoints,
+    reason="an outcome that tells all has infinite Renyi divergence",
 )
 
 
@@ -143,7 +165,10 @@ def zcdp_renyi(node: ZCDP) -> Number:
 
 
 RENYI.absent(
-    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+    ApproxDP,
+    Laws,
+    ProfilePoints,
+    reason="an outcome that tells all has infinite Renyi divergence",
 )
 
 
@@ -197,6 +222,19 @@ def profilepoints_profile(node: ProfilePoints) -> Losses:
     told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
     inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
     return opaque(Atoms((*told, *inside)))
+
+
+@PROFILE.rule(Laws, "laws", cite=DECLARED, adjacency=(Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT))
+def laws_profile(node: Laws) -> Losses:
+    """The laws with the record and without it."""
+    return opaque(Atoms(node.outcomes))
+
+
+@PROFILE.rule(Laws, "laws_either_way", cite=DECLARED, adjacency=(Adjacency.REPLACE_ONE,))
+def laws_of_either_order(node: Laws) -> Losses:
+    """Either data set may be the first: the larger of both profiles, in both directions."""
+    pair = Atoms(node.outcomes)
+    return Losses((pair, pair.swapped), (pair.swapped, pair))
 
 
 PROFILE.absent(

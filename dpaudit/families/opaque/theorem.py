@@ -67,6 +67,12 @@ def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return hull
 
 
+def _in_either_order(node: Any) -> Losses:
+    pair = Atoms(node.outcomes)
+    both = pair, pair.swapped
+    return Losses(both, both[::-1])
+
+
 OPAQUE: Table = {
     ("pure", "PureDP"): Theorem("opaque", lambda n: n.epsilon),
     ("approx", "ApproxDP"): Theorem("opaque", lambda n: (n.epsilon, n.delta)),
@@ -85,6 +91,12 @@ OPAQUE: Table = {
     ("profile", "ZCDP"): Theorem("concentrated", lambda n: dominating(Concentrated(n.rho))),
     ("profile", "RenyiDP"): Theorem("renyi", lambda n: dominating(Renyi(n.order, n.epsilon))),
     ("profile", "ProfilePoints"): Theorem("points", _through_points),
+    ("profile", "Laws"): Theorem(
+        "laws",
+        lambda n: dominating(Atoms(n.outcomes)),
+        frozenset({"add_remove", "zero_out"}),
+        also=Theorem("laws_either_way", _in_either_order, frozenset({"replace_one"})),
+    ),
     ("profile", "GDP"): Theorem("gaussian_curve", lambda n: dominating(Normal(n.mu))),
 }
 

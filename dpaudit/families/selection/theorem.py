@@ -144,12 +144,19 @@ def _largest_loss(node: Any) -> Any:
     return node.epsilon_threshold + share * node.epsilon_query
 
 
-def _of_loss(theorem: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda n, *rest: theorem(_largest_loss(n), *rest)
+def of_largest_loss(kind: str, name: str, loss: Callable[[Any], Any]) -> Table:
+    """A largest loss, reached in the limit: its guarantee in every calculus of numbers."""
 
+    def of(theorem: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda n, *rest: theorem(loss(n), *rest)
 
-def _of_answers(theorem: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda n, *rest: theorem(_answers_loss(n), *rest)
+    return {
+        ("pure", kind): Theorem(name, loss, attained=always),
+        ("approx", kind): Theorem(f"{name}_at_zero", lambda n: (loss(n), ZERO)),
+        ("zcdp", kind): Theorem(f"{name}_divergence", of(_pure_divergence), reads=True),
+        ("rdp", kind): Theorem(f"{name}_curve", of(_pure_curve), reads=True),
+        ("gdp", kind): Theorem(f"{name}_corner", of(pure_to_gdp)),
+    }
 
 
 def _answers_loss(node: Any) -> Any:
@@ -197,27 +204,11 @@ SELECTION: Table = {
     **_selecting("ExponentialMechanism", "exponential_mechanism"),
     **_selecting("IntegerExponentialMechanism", "exponential_mechanism"),
     **_selecting("ReportNoisyMax", "noisy_max"),
-    ("pure", "AboveThreshold"): Theorem("above_threshold", _largest_loss, attained=always),
-    ("approx", "AboveThreshold"): Theorem(
-        "above_threshold_at_zero", lambda n: (_largest_loss(n), ZERO)
+    **of_largest_loss("AboveThreshold", "above_threshold", _largest_loss),
+    ("profile", "AboveThreshold"): Theorem(
+        "above_threshold_pairs", lambda n: _pure_losses(_largest_loss(n))
     ),
-    ("zcdp", "AboveThreshold"): Theorem(
-        "above_threshold_divergence", _of_loss(_pure_divergence), reads=True
-    ),
-    ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve), reads=True),
-    ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(pure_to_gdp)),
-    ("profile", "AboveThreshold"): Theorem("above_threshold_pairs", _of_loss(_pure_losses)),
-    ("pure", "NoisyComparisons"): Theorem("noisy_comparisons", _answers_loss, attained=always),
-    ("approx", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_at_zero", lambda n: (_answers_loss(n), ZERO)
-    ),
-    ("zcdp", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_divergence", _of_answers(_pure_divergence), reads=True
-    ),
-    ("rdp", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_curve", _of_answers(_pure_curve), reads=True
-    ),
-    ("gdp", "NoisyComparisons"): Theorem("noisy_comparisons_corner", _of_answers(pure_to_gdp)),
+    **of_largest_loss("NoisyComparisons", "noisy_comparisons", _answers_loss),
     ("profile", "NoisyComparisons"): Theorem("noisy_comparisons_pairs", _answers_losses),
 }
 

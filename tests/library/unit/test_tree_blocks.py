@@ -67,6 +67,7 @@ NEAR = {
     "_allocated": ("add_remove", 0.9),
     "_batches": ("zero_out", 0.9),
     "_truncated_laplace": ("zero_out", 0.9),
+    "_bounded": ("replace_one", 0.9),
     "_stated": ("replace_one", 0.8),
     "_points": ("replace_one", 0.5),
     "_filter": ("add_remove", 0.9),
@@ -153,7 +154,7 @@ def test_every_new_node_is_drawn() -> None:
     more += "ExponentialMechanism IntegerExponentialMechanism ReportNoisyMax NoisyComparisons "
     more += "CoupledGaussian StableRelease DiscreteGaussianVector ThresholdedDiscreteLaplace "
     more += "TruncatedDiscreteLaplace TunedPoisson SampledWithReplacement ProfilePoints RenyiDP "
-    more += "RenyiCurve ZCDP"
+    more += "RenyiCurve ZCDP Staircase Tulap StudentT TruncatedLaplace Laws"
     drawn = [trees.draw(rng, "replace_one")[0] for _ in range(200)]
     names |= {type(part).__name__ for node in drawn for part in postorder(node)}
     assert set(f"{new} {more}".split()) <= names

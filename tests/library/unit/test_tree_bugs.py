@@ -13,6 +13,7 @@ import pytest
 from dpaudit.families import (
     adaptive,
     banded,
+    bounded,
     composition,
     discrete,
     events,
@@ -87,6 +88,10 @@ def one_turn_alone(rule: Rule) -> Callable[..., Any]:
 
 BUGS: list[tuple[str, str, type[Node], Plant]] = [
     ("_truncated_laplace", "zero_out", discrete.TruncatedDiscreteLaplace, weaker(scale=1.2)),
+    ("_bounded", "zero_out", bounded.Staircase, weaker(share=0.5)),
+    ("_bounded", "zero_out", bounded.Tulap, weaker(epsilon=0.8)),
+    ("_bounded", "zero_out", bounded.StudentT, weaker(noise_multiplier=1.2)),
+    ("_bounded", "zero_out", bounded.TruncatedLaplace, weaker(noise_multiplier=1.2)),
     ("_discrete_laplace", "zero_out", discrete.DiscreteLaplace, weaker(scale=1.2)),
     ("_stated", "add_remove", opaque.ZCDP, weaker(rho=0.7)),
     ("_stated", "add_remove", opaque.RenyiCurve, weaker(curve=0.7)),

@@ -1,0 +1,50 @@
+"""Privacy loss distributions of other tools, as points of their profile."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.opaque import ProfilePoints
+
+POINTS = 256  # of the profile: lines between them are some 1e-3 above a Gaussian's epsilon
+FAR = 2.0**10  # no epsilon beyond it is asked for
+FAINT = 1e-18  # a delta that no claim is about
+ROUNDING = 1 + 1e-9  # relative error of the floats that are read
+
+
+def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoints:
+    """The declaration of a mechanism whose privacy loss distribution another tool computed.
+
+    ``distribution``: dp_accounting's PrivacyLossDistribution, or any object whose
+    get_delta_for_epsilon(epsilon) is an upper bound of delta in both directions; ``source``: who
+    computed it, as the guarantee rests on that.  ``points``: at how many equal steps of epsilon it
+    is read, up to where delta falls no more or is below 1e-18.  Errors: InvalidParameter for fewer
+    than two points, or for what is no delta.
+
+    >>> from dp_accounting.pld import privacy_loss_distribution as pld
+    >>> node = from_pld(pld.from_laplace_mechanism(2), "dp_accounting, Laplace noise of scale 2")
+    >>> import dpaudit as dp
+    >>> dp.account(node, dp.central("add_remove")).delta("0.25").upper < 0.1177
+    True
+    """
+    if points < 2:
+        raise InvalidParameter(f"points={points}: expected 2 or more")
+
+    def delta(epsilon: float) -> float:
+        found = float(distribution.get_delta_for_epsilon(epsilon))
+        if not 0 <= found < 1:
+            raise InvalidParameter(f"delta {found} at epsilon {epsilon}: expected one in [0, 1)")
+        return found
+
+    last, rest = 1.0, delta(FAR)
+    while last < FAR and delta(last) > max(FAINT, rest * ROUNDING):
+        last *= 2
+    epsilons = [last * k / (points - 1) for k in range(points)]
+    known: list[tuple[Fraction, Fraction]] = []
+    least = 1.0
+    for epsilon in epsilons:
+        least = min(least, delta(epsilon) * ROUNDING)
+        known.append((Fraction(epsilon), Fraction(least)))
+    return ProfilePoints(tuple(known), source=source)
