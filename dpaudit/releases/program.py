@@ -200,7 +200,7 @@ class GeneratedTables:
             for part in item.parts(schema):
                 if not isinstance(part, Choice):
                     continue
-                column, size = schema.columns[part.column], part.candidates
+                column, size = schema.columns.get(part.column), part.candidates
                 low = column.low if isinstance(column, Number) else 0
                 named = [
                     code - low

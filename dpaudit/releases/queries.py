@@ -258,6 +258,8 @@ class Item(ABC):
                     f"rows of one {schema.entity} in one group beyond {total.per_group} are left "
                     "out"
                 )
+            if total.per_unit is not None:
+                said.append(f"rows of one {schema.entity} beyond {total.per_unit} are left out")
         for name in dict.fromkeys(name for total in totals for name in columns_of(total)):
             column = schema.columns[name]
             if column.missing == DROP:
@@ -417,7 +419,12 @@ class Grouped(Item):
             self.conditions(schema),
             needed,
             *self.bounding(schema, cells),
+            bounds=self.own_bounds(schema),
         )
+
+    def own_bounds(self, schema: Schema) -> tuple[tuple[str, int, int], ...]:
+        """Bounds of columns that are the item's own, in steps."""
+        return ()
 
     def counts(self, schema: Schema) -> Contribution:
         """What a unit adds to the counts of the cells."""
@@ -483,7 +490,50 @@ class Count(Grouped):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sum(Grouped):
+class Valued(Grouped):
+    """Numbers made of the values of ``column``.
+
+    ``bounds``: ``{from, to}`` between which values count here, and others as the nearest of them;
+    by default those of the schema, which are wider.
+    """
+
+    column: str
+    bounds: Mapping[str, Any] | None = None
+
+    def valued(self, schema: Schema) -> Number:
+        """The column with the item's own bounds.
+
+        Errors: InvalidParameter for bounds that are not on the column's grid, or not in order.
+        """
+        place = f"item {self.name!r}"
+        column = schema.number(self.column, place)
+        if self.bounds is None:
+            return column
+        given: Any = self.bounds
+        if not isinstance(given, Mapping):
+            raise InvalidParameter(f"{place}: bounds: expected {{from = ..., to = ...}}")
+        (within,) = schema.within({self.column: self.bounds}, f"{place}: bounds")
+        lower, upper = (code * column.step for code in within.codes)
+        return replace(column, lower=lower, upper=upper)
+
+    def own_bounds(self, schema: Schema) -> tuple[tuple[str, int, int], ...]:
+        if self.bounds is None:
+            return ()
+        column = self.valued(schema)
+        return ((self.column, column.low, column.high),)
+
+    def not_covered(self, schema: Schema) -> tuple[str, ...]:
+        """Also that values outside the item's own bounds are changed."""
+        if self.bounds is None:
+            return super().not_covered(schema)
+        column = self.valued(schema)
+        said = between(column, (column.low, column.high))
+        clipped = f"values of {self.column} outside {said} count as the nearest bound here"
+        return (*super().not_covered(schema), clipped)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(Valued):
     """The sum of a column of numbers, in all or in every cell of ``by``.
 
     ``unit_total``: ``{from, to}`` between which a unit's total in one cell counts, and others as
@@ -491,11 +541,10 @@ class Sum(Grouped):
     """
 
     query: ClassVar[str] = "sum"
-    column: str
     unit_total: Mapping[str, Any] | None = None
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
-        column = schema.number(self.column, f"item {self.name!r}")
+        column = self.valued(schema)
         sums = self.sums(schema, self.column, column.low, column.high)
         ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
         if ends is not None:
@@ -629,7 +678,7 @@ CENTRED, RATIO = "centred", "ratio"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean(Grouped):
+class Mean(Valued):
     """The mean of a column: a noisy sum over a noisy count, each with half of the item's budget.
 
     ``method``: ``centred`` sums deviations from the middle of the bounds, which one unit moves by
@@ -637,7 +686,6 @@ class Mean(Grouped):
     """
 
     query: ClassVar[str] = "mean"
-    column: str
     method: str = CENTRED
 
     def __post_init__(self) -> None:
@@ -649,7 +697,7 @@ class Mean(Grouped):
 
     def _ends(self, schema: Schema) -> tuple[Number, int, int, int]:
         """The column, and the values' factor and bounds in steps, or in half steps."""
-        column = schema.number(self.column, f"item {self.name!r}")
+        column = self.valued(schema)
         if self.method == RATIO:
             return column, 1, 0, 1
         return column, 2, -(column.low + column.high), 2
@@ -741,18 +789,17 @@ def ratio_error(total: int, count: int, spread: tuple[float, float], widest: flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variance(Grouped):
+class Variance(Valued):
     """The variance of a column, of its noisy count, centred sum and centred squares.
 
     Squares are put on a grid of 2^10 steps of their largest, rounded half up.
     """
 
     query: ClassVar[str] = "variance"
-    column: str
 
     def _centred(self, schema: Schema) -> tuple[Number, int, int]:
         """The column, the largest deviation in half steps, and the divisor of its square."""
-        column = schema.number(self.column, f"item {self.name!r}")
+        column = self.valued(schema)
         width = column.high - column.low
         if width**2 > LARGEST_SUM:
             raise InvalidParameter(
@@ -849,7 +896,7 @@ class Quantiles(Item):
             )
         if len(set(at)) != len(at):
             raise InvalidParameter(f"item {self.name!r}: at names a quantile twice")
-        if self.groups is not None or self.per_group is not None:
+        if self.groups is not None:
             raise InvalidParameter(f"item {self.name!r}: quantiles have no groups")
 
     def _labels(self) -> list[tuple[str, Fraction]]:
@@ -857,14 +904,14 @@ class Quantiles(Item):
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         column = schema.ordered(self.column, f"item {self.name!r}")
-        share = Fraction(1, len(self.at))
+        share, (_, rows) = Fraction(1, len(self.at)), self.limits(schema, 1)
         return tuple(
             Choice(
                 label,
                 self.column,
                 column.high - column.low + 1,
-                schema.rows * max(q.numerator, q.denominator - q.numerator),
-                schema.rows * q.denominator,
+                rows * max(q.numerator, q.denominator - q.numerator),
+                rows * q.denominator,
                 monotone=False,
                 share=share,
                 row=q.denominator,
@@ -873,8 +920,9 @@ class Quantiles(Item):
         )
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
-        where = self.conditions(schema)
-        return (Total(self.name, (ROWS,), (self.column,), where, sparse=True),)
+        where, (_, per_unit) = self.conditions(schema), self.bounding(schema, 1)
+        by = (self.column,)
+        return (Total(self.name, (ROWS,), by, where, sparse=True, per_unit=per_unit),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         counted = found[0][0]
@@ -900,6 +948,59 @@ class Quantiles(Item):
                     text=shown_in(column, value) if dated else "",
                 )
             )
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRows(Quantiles):
+    """Quantiles of how many rows a unit has, of those that meet ``where``, up to ``schema.rows``.
+
+    Each unit has one number, and one without a row has none.  So it moves a rank by as much as one
+    value does, however many rows it has.
+    """
+
+    query: ClassVar[str] = "unit_rows"
+    column: str = field(default="", init=False)
+
+    def _refuse_rows(self, schema: Schema) -> None:
+        if self.per_group is not None:
+            raise InvalidParameter(f"item {self.name!r}: all rows of a unit are counted")
+        if schema.unit is None:
+            raise InvalidParameter(f"item {self.name!r}: every row is a unit, of one row")
+        if schema.rows == 1:
+            raise InvalidParameter(
+                f"item {self.name!r}: rows = 1; let the table have the most that a unit may have"
+            )
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        self._refuse_rows(schema)
+        share = Fraction(1, len(self.at))
+        return tuple(
+            Choice(
+                label,
+                "",
+                schema.rows,
+                max(q.numerator, q.denominator - q.numerator),
+                q.denominator,
+                monotone=False,
+                share=share,
+                row=q.denominator,
+            )
+            for label, q in self._labels()
+        )
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), where=where, sparse=True, of_units=True),)
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        rows = []
+        for (label, q), part in zip(self._labels(), self.parts(schema), strict=True):
+            assert isinstance(part, Choice)  # noqa: S101  (what its parts are)
+            (place,) = released[label]
+            said = f"quantile {text_of(q)[0]} of the rows of one {schema.entity}"
+            within = f"its rank is within {part.within(margins)} units of the best one's, at 95%"
+            rows.append(Row(self.name, (), said, Fraction(place + 1), None, within))
         return rows
 
 
@@ -1243,7 +1344,7 @@ QUERIES: dict[str, type[Item]] = {
     kind.query: kind
     for kind in (
         *(Count, Sum, Mean, Variance, Affected),
-        *(Quantiles, Top, Groups, Ranges, Regression),
+        *(Quantiles, UnitRows, Top, Groups, Ranges, Regression),
     )
 }
 

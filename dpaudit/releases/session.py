@@ -190,6 +190,28 @@ class Session(AbstractContextManager["Session"]):
         """Quantiles of a column; as :meth:`ask`."""
         return self.ask("quantile", column=column, at=at, **settings)
 
+    def bounds(self, column: str, at: Any, **settings: Any) -> dict[str, Fraction]:
+        """Bounds of a column by private quantiles, for the ``bounds`` of later queries.
+
+        ``at``: the upper one's share of values, such as 0.99, or both ends'; without a lower one
+        it is the column's own.  What else: as :meth:`ask`; the quantiles spend rho like any query.
+        Errors: also InvalidParameter where the quantiles are equal: rho is spent then.
+        """
+        known = self.release.schema.number(column, "bounds")
+        found = sorted(row.value or Fraction(0) for row in self.quantile(column, at, **settings))
+        low = found[0] if len(found) > 1 else known.lower
+        if not low < found[-1]:
+            raise InvalidParameter(
+                f"bounds of {column!r}: the quantiles are equal, {text_of(low)[0]}; their rho is "
+                "spent, choose quantiles further apart"
+            )
+        return {"from": low, "to": found[-1]}
+
+    def unit_rows(self, at: Any, **settings: Any) -> int:
+        """How many rows that share of units has at most, for ``per_group`` of later queries."""
+        (row,) = self.ask("unit_rows", at=at, **settings)
+        return int(row.value or 1)
+
     def sql(self, text: str, *, rho: object = None, name: str = "") -> Answer:
         """The aggregates of a SELECT, each with an equal part of ``rho``; as :meth:`ask`.
 

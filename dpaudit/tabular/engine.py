@@ -126,6 +126,9 @@ class Total:
     enough.  ``sparse``: of one count of rows, the groups that have some alone, as :class:`Counted`.
     ``ends``: a unit's sum of the one term in a group counts as the nearest number between them.
     ``cuts``: units are counted that these change, one total each, in the place of terms.
+    ``bounds``: (column, low, high) in steps, of a term's columns: others count as the nearest.
+    ``per_unit``: how many of a unit's rows count, in all groups together.
+    ``of_units``: units are counted by how many rows of theirs meet ``where``: group 0 has one row.
     """
 
     name: str
@@ -138,12 +141,21 @@ class Total:
     sparse: bool = False
     ends: tuple[int, int] | None = None
     cuts: tuple[Cut, ...] = ()
+    bounds: tuple[tuple[str, int, int], ...] = ()
+    per_unit: int | None = None
+    of_units: bool = False
 
     @property
     def by_unit(self) -> bool:
         """Whether it asks which rows are of one unit."""
-        limits = (self.groups, self.per_group, self.ends, *(cut.ends for cut in self.cuts))
-        return any(limit is not None for limit in limits)
+        limits = (
+            self.groups,
+            self.per_group,
+            self.per_unit,
+            self.ends,
+            *(cut.ends for cut in self.cuts),
+        )
+        return self.of_units or any(limit is not None for limit in limits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,8 +435,8 @@ class _Work:
 
     def _query(self, total: Total, weight: str) -> str:
         places = {name: _place(i) for i, name in enumerate(self.schema.columns)}
-        columns = self.schema.columns
-        group = _group(self.schema, total, places)
+        columns, columns_by_place = self.schema.columns, tuple(places.values())
+        group = "0" if total.of_units else _group(self.schema, total, places)
         needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(columns_of(total))]
         needed += [_within(columns[w.column], places[w.column], w.codes) for w in total.where]
         rows = f"SELECT *, {group} AS g FROM {KEPT}"
@@ -433,12 +445,18 @@ class _Work:
                 edge = f"{places[key.column]} >= {EDGES}{number}.{EDGE}{number}"
                 rows += f" ASOF LEFT JOIN {EDGES}{number} ON {edge}"
         rows += f" WHERE {' AND '.join(needed)}" if needed else ""
-        if total.per_group is not None:
-            order = self._order(f"{total.name} within", list(places.values()))
-            rows = (
-                f"SELECT * FROM ({rows}) QUALIFY row_number() OVER "
-                f"(PARTITION BY {UNIT}, g ORDER BY {order}) <= {total.per_group}"
-            )
+        if total.of_units:
+            units = f"SELECT count(*) - 1 AS g FROM ({rows}) GROUP BY {UNIT}"
+            return f"SELECT g, count(*) FROM ({units}) GROUP BY g"
+        for name, low, high in total.bounds:
+            places[name] = f"least(greatest({places[name]}, {low}), {high})"
+        for among, most in ((f"{UNIT}, g", total.per_group), (UNIT, total.per_unit)):
+            if most is not None:
+                order = self._order(f"{total.name} within", list(columns_by_place))
+                rows = (
+                    f"SELECT * FROM ({rows}) QUALIFY row_number() OVER "
+                    f"(PARTITION BY {among} ORDER BY {order}) <= {most}"
+                )
         if total.groups is not None:
             order = self._order(f"{total.name} among", ["g"])
             rows = (
@@ -480,6 +498,8 @@ class _Work:
 
 def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
     """How many groups each part of ``by`` has; None for keys that are not known."""
+    if total.of_units:
+        return (schema.rows,)
     sizes = []
     for key in total.by:
         if isinstance(key, Bins):

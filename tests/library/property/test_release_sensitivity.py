@@ -30,6 +30,7 @@ from dpaudit.releases.queries import (
     Sum,
     Thresholded,
     Top,
+    UnitRows,
     Variance,
 )
 from dpaudit.releases.runs import Runs
@@ -67,12 +68,18 @@ ITEMS: list[Item] = [
     Sum(name="sums once", column="age", by=("sex",), groups=1, per_group=1),
     Sum(name="totals", column="age", by=("sex",), unit_total={"from": -1, "to": 2}),
     Sum(name="one total", column="age", unit_total={"from": 0, "to": 3}),
+    Sum(name="bounded", column="age", bounds={"from": -1, "to": 1}),
+    Mean(name="bounded mean", column="age", bounds={"from": 0}, by=("sex",)),
+    Variance(name="bounded variance", column="age", bounds={"from": 0, "to": 1}),
+    UnitRows(name="unit rows", at=("1/3", "9/10")),
+    UnitRows(name="women's rows", at="1/2", where={"sex": "f"}),
     Affected(name="affected", column="age", unit_total={"from": -1, "to": 3}),
     Affected(name="affected rows", column="age2"),
     Mean(name="mean", column="age"),
     Mean(name="ratio", column="age", method="ratio", by=("sex",)),
     Variance(name="variance", column="age"),
     Quantiles(name="quantiles", column="age", at=("1/3", "1/2", "9/10")),
+    Quantiles(name="quantile of one", column="age", at="2/3", per_group=1),
     Top(name="top", column="sex"),
     Top(name="top units", column="sex", per_group=1),
     Groups(name="groups", column="town", delta="1e-7"),
@@ -85,7 +92,8 @@ ITEMS: list[Item] = [
 
 def limited(item: Item) -> bool:
     """Whether it says how much of one unit counts, which asks for a unit."""
-    return bool(item.groups or item.per_group or getattr(item, "unit_total", None))
+    limits = item.groups or item.per_group or getattr(item, "unit_total", None)
+    return bool(limits) or isinstance(item, UnitRows)
 
 
 def units_of(schema: Schema) -> list[tuple[tuple[object, ...], ...]]:
@@ -208,11 +216,17 @@ TIGHT = [
     ("sums once", "replace_one"),
     ("totals", "replace_one"),
     ("one total", "add_remove"),
+    ("bounded", "add_remove"),
+    ("bounded mean", "replace_one"),
+    ("bounded variance", "add_remove"),
+    ("unit rows", "add_remove"),
+    ("women's rows", "replace_one"),
     ("affected", "add_remove"),
     ("mean", "replace_one"),
     ("ratio", "add_remove"),
     ("variance", "add_remove"),
     ("quantiles", "replace_one"),
+    ("quantile of one", "add_remove"),
     ("top", "add_remove"),
     ("groups", "add_remove"),
     ("ranges", "add_remove"),

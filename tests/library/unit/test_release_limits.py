@@ -29,6 +29,7 @@ from dpaudit.releases.queries import (
     Regression,
     Sum,
     Top,
+    UnitRows,
     Variance,
 )
 from dpaudit.tabular import Category, Number, Schema, Table, engine
@@ -61,6 +62,10 @@ SIZED: dict[str, tuple[Callable[[int], tuple[Item, Schema]], int]] = {
     "mean": (lambda n: (Mean(**AT, **edges(n), column="y"), numbers(99)), CELLS // 2),
     "variance": (lambda n: (Variance(**AT, **edges(n), column="y"), numbers(99)), CELLS // 3),
     "quantiles": (lambda n: (Quantiles(name="item", column="x"), numbers(n - 1)), PLACES),
+    "unit_rows": (
+        lambda n: (UnitRows(name="item"), replace(numbers(9), unit="person", rows=n)),
+        PLACES,
+    ),
     "top": (lambda n: (Top(name="item", column="x"), keys(n)), PLACES),
     # Its leaves are filled up to a power of two: 8 + 4 + 2 numbers, then 16 + 8 + 4 + 2.
     "ranges": (
@@ -98,7 +103,8 @@ def release(item: Item, schema: Schema) -> Release:
 def table(schema: Schema) -> Any:
     """Three rows with the first value of every column."""
     first = {n: c.keys[0] if isinstance(c, Category) else 1 for n, c in schema.columns.items()}
-    return pa.table({name: [value] * 3 for name, value in first.items()})
+    units = {} if schema.unit is None else {schema.unit: "a"}
+    return pa.table({name: [value] * 3 for name, value in (first | units).items()})
 
 
 def test_every_query_has_its_limits_tried() -> None:
