@@ -31,6 +31,14 @@ from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.samplers import gaussian_log_mass, gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
+from dpaudit.releases.estimate import (
+    GAIN,
+    Excess,
+    Excesses,
+    climbed,
+    gaussian_rho,
+    largest_amount,
+)
 from dpaudit.releases.post import Step, halves_of, steps_of
 from dpaudit.releases.programs import Program, labels_in
 from dpaudit.releases.queries import (
@@ -60,14 +68,15 @@ DIGITS = 6
 CORRECTED = " (corrected)"  # added to a title, where the correction's is that of the corrected one
 LONGEST_NAME = 80  # characters of a certificate's name that are taken from a title
 ROUNDS = 12
-# Parts of the budget: how far apart the ends of an epsilon are, first and then; what may be left.
-ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
+# Parts of the budget: how far apart the ends of an epsilon are; what may be left; what is aimed at.
+FINE, CLOSE, SLACK = 4e-4, 1e-3, 2e-4
+MORE = 1.02  # budgets, between whose amounts the slope of the guarantee is told
+SMALLEST_DELTA = 1e-300
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
 # 5% of Laplace noise of scale 1, and of normal noise of deviation 1, lie further away.
 LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
-GAIN = 1.002  # of an amount, by which another kind of noise must do better
-MOST_CHOSEN = 10  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better
+MOST_CHOSEN = 20  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better
 LISTED_DEVIATION = 50  # above it a rounded normal has the discrete law to 1e-4
 MOST_DRAWS = 500  # each is drawn, attacked and accounted one after the other
 Leaf: TypeAlias = (
@@ -533,46 +542,81 @@ def _chosen(release: Release, shares: _Shares, told: float) -> Plan:
     """
     claimed = float(Claim(release.budget, by="plan").value)
     start = _start(release.budget, claimed, told)
+    if isinstance(release.budget, PureDP):
+        return _searched(release, shares, frozenset(), start)
     free = frozenset(
         label for label, (part, _) in shares.items() if isinstance(part, Vector) and not part.noise
     )
-    if isinstance(release.budget, PureDP) or not free:
-        return _searched(release, shares, frozenset(), start)[1]
-    amount, plan = _searched(release, shares, frozenset(), start)
-    best: tuple[float, Plan, frozenset[str]] = amount, plan, frozenset()
-
-    def gains(laplace: frozenset[str]) -> bool:
-        """Whether these parts of Laplace noise keep the budget at more than the best amount."""
-        nonlocal best
-        try:
-            start = best[0] * GAIN
-            tried = _plan(release, shares, start, laplace)
-            pure = _pure(tried)
-            if pure > claimed and _cost(tried, claimed, rough=True) > claimed * (1 + ROUGH):
-                return False
-            # Without delta the epsilons add up; with it there is a little more than that.
-            known = pure <= claimed
-            start *= (claimed / pure) ** 2 if known else 1.0
-            amount, plan = _searched(release, shares, laplace, start, near=known)
-        except (Unsupported, ArithmeticError):  # no rule of the budget's measure for Laplace noise
-            return False
-        if amount > best[0]:
-            best = amount, plan, laplace
-            return True
-        return False
-
-    if len(free) <= MOST_CHOSEN:
-        gains(free)
-        while any(gains(best[2] ^ {label}) for label in sorted(free)):
-            pass
-    return best[1]
+    excess = _excess(release, shares, told)
+    amount, laplace = start, frozenset[str]()
+    if 0 < len(free) <= MOST_CHOSEN:
+        amount = largest_amount(excess, laplace, start)
+        for tried in (frozenset[str](), free):
+            larger, choice = climbed(excess, tried, free, amount)
+            if larger > amount * GAIN:
+                amount, laplace = larger, choice
+    if not isinstance(release.budget, ApproxDP):
+        return _searched(release, shares, laplace, amount)
+    amount, more = (
+        largest_amount(_excess(release, shares, told, part), laplace, amount)
+        for part in (1 - SLACK, MORE)
+    )
+    slope = math.log(MORE / (1 - SLACK)) / math.log(more / amount)
+    return _searched(release, shares, laplace, amount, slope)
 
 
-def _pure(plan: Plan) -> float:
-    """The pure epsilon of a plan under a budget of epsilon; infinite where it has none."""
-    if not isinstance(plan.release.budget, ApproxDP) or "pure" not in plan.account.routes():
-        return math.inf
-    return _float(plan.account.step("pure").value)
+def _excess(release: Release, shares: _Shares, told: float, part: float = 1.0) -> Excesses:
+    """How far choices exceed ``part`` of the budget at an amount, as a logarithm.
+
+    Under a budget with delta that is of delta, and estimated.
+    """
+    claimed = part * float(Claim(release.budget, by="plan").value)
+    if isinstance(release.budget, ApproxDP):
+        delta = max(float(release.budget.delta) - told, SMALLEST_DELTA)
+        return Excess(claimed, delta, _kinds(release, shares), _fixed_rho(release, shares))
+
+    def known(amount: float, choices: Sequence[frozenset[str]]) -> list[float]:
+        found = []
+        for choice in choices:
+            try:
+                cost = _cost(_plan(release, shares, amount, choice))
+            except Unsupported:  # no rule of the budget's measure for Laplace noise
+                cost = math.inf
+            found.append(math.log(cost / claimed) if cost else -math.inf)
+        return found
+
+    return known
+
+
+def _kinds(
+    release: Release, shares: _Shares
+) -> Callable[[float], dict[str, list[tuple[Leaf, float]]]]:
+    """The leaves of each kind that a part may have, at an amount, with their rho."""
+
+    def leaves(amount: float) -> dict[str, list[tuple[Leaf, float]]]:
+        found = {}
+        for label, (part, share) in shares.items():
+            if not isinstance(part, Declared):
+                rho = amount * float(share)
+                kinds = [part]
+                if isinstance(part, Vector) and not part.noise:
+                    kinds.append(replace(part, noise=LAPLACE))
+                made = (_leaf(kind, rho, release.adjacency, pure=False) for kind in kinds)
+                found[label] = [(leaf, rho) for leaf in made]
+        return found
+
+    return leaves
+
+
+def _fixed_rho(release: Release, shares: _Shares) -> float:
+    """About the rho of programs, whose noise no amount changes."""
+    programs = [part for part, _ in shares.values() if isinstance(part, Declared)]
+    found = 0.0
+    for part in programs:
+        node = part.program.declared(release.schema, release.scope)
+        cost = Account(node, release.scope).approximate(release.delta).value[0]
+        found += gaussian_rho(_float(cost), float(release.delta))
+    return found
 
 
 def _searched(
@@ -580,34 +624,31 @@ def _searched(
     shares: _Shares,
     laplace: frozenset[str],
     amount: float,
-    *,
-    near: bool = False,
-) -> tuple[float, Plan]:
-    """The largest amount that keeps the budget, and its plan.
+    slope: float = 0.6,
+) -> Plan:
+    """The plan of the largest amount that keeps the budget, by secants of the exact guarantee.
 
-    Secants of the composed guarantee, the first point at a rough width, if it is not ``near`` what
-    is looked for; the best that keeps.
+    ``slope``: of the guarantee's logarithm, by the amount's.
     """
     claimed = float(Claim(release.budget, by="plan").value)
-    best: tuple[float, float, Plan] | None = None
+    best: tuple[float, Plan] | None = None
     tried: list[tuple[float, float]] = []
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         plan = _plan(release, shares, amount, laplace)
-        rough = number == 0 and not near
-        cost = _cost(plan, claimed, rough=rough)
-        if not rough and cost <= claimed and (best is None or cost > best[0]):
-            best = cost, amount, plan
+        cost = _cost(plan)
+        if cost <= claimed and (best is None or cost > best[0]):
+            best = cost, plan
             if claimed - cost <= CLOSE * claimed:
                 break
         tried.append((amount, cost))
-        amount = _next(tried, claimed)
+        amount = _next(tried, claimed, slope)
     for _ in range(ROUNDS):
         if best is not None:
-            return best[1:]
+            return best[1]
         amount *= 0.98
         plan = _plan(release, shares, amount, laplace)
-        cost = _cost(plan, claimed, rough=False)
-        best = (cost, amount, plan) if cost <= claimed else None
+        cost = _cost(plan)
+        best = (cost, plan) if cost <= claimed else None
     raise Unsupported("plan: no noise was found that keeps the budget; ask for less of it")
 
 
@@ -617,29 +658,14 @@ def _start(budget: Node, claimed: float, told: float) -> float:
         return claimed**2 / 2
     if not isinstance(budget, ApproxDP):
         return claimed
-    delta = max(float(budget.delta) - told, 1e-300)
-    low, high = -60.0, 60.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if _gaussian_delta(math.exp(middle), claimed) < delta else (low, middle)
-        )
-    return math.exp(low)
+    return gaussian_rho(claimed, max(float(budget.delta) - told, SMALLEST_DELTA))
 
 
-def _gaussian_delta(rho: float, epsilon: float) -> float:
-    from scipy.special import log_ndtr, ndtr
-
-    mu = math.sqrt(2 * rho)
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
-
-
-def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
+def _next(tried: Sequence[tuple[float, float]], claimed: float, slope: float) -> float:
     """Where the guarantee meets a little less than the budget, by the slope of its logarithm."""
     amount, cost = tried[-1]
     if not math.isfinite(cost):
         return amount / 2
-    slope = 0.6
     if len(tried) > 2:
         (a, x), (b, y) = tried[-2:]
         if a != b and x != y and math.isfinite(x):
@@ -647,19 +673,15 @@ def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
     return float(amount * (claimed * (1 - SLACK) / cost) ** (1 / slope))
 
 
-def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
-    """The composed guarantee in the budget's measure, from above; about it, where rough.
+def _cost(plan: Plan) -> float:
+    """The composed guarantee in the budget's measure, from above.
 
     Errors: InvalidParameter for one that is below 0, or no number.
     """
     budget, account = plan.release.budget, plan.account
-    if not isinstance(budget, ApproxDP):
-        value = account.upper(budget).value
-    elif rough:
-        width = max(WIDTH, ROUGH * claimed)
-        value = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta).upper
-    else:
-        value = account.approximate(budget.delta).value[0]
+    value: Any = account.upper(budget).value
+    if isinstance(budget, ApproxDP):
+        value = value[0]
     cost = _float(value)
     refuse_refunds("plan", [] if cost == math.inf else [cost])
     return cost

@@ -12,6 +12,7 @@ import pytest
 
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.releases import plan as plans
+from dpaudit.releases.estimate import Excess
 from dpaudit.releases.plan import GAUSSIAN_95, LAPLACE_95, Plan, Release
 from dpaudit.releases.queries import GAUSSIAN, LAPLACE, Count, Sum
 from dpaudit.tabular import Category, Number, Schema
@@ -77,6 +78,34 @@ def test_no_fixed_choice_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     assert better(*case) == []
     monkeypatch.setattr(plans, "MOST_CHOSEN", 0)
     assert better(*case), "of Gaussian noise alone some choice is better"
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1/3", "1e-4"), (1, "1e-6"), (6, "1e-9")])
+@pytest.mark.parametrize("noises", [(GAUSSIAN,) * 3, (LAPLACE,) * 3, (GAUSSIAN, LAPLACE, LAPLACE)])
+def test_an_estimate_is_near_the_composition(noises: Any, epsilon: Any, delta: Any) -> None:
+    """Where the exact guarantee of a plan is the budget, its estimated delta is the budget's."""
+    items = [
+        Count(name="n", noise=noises[0], per_group=1),
+        Count(name="s", noise=noises[1], by="sex", groups=1, per_group=1, weight=2),
+        Sum(name="a", noise=noises[2], column="age"),
+    ]
+    budget = ApproxDP(epsilon, Fraction(delta))
+    plan, cost = planned(items, budget), float(budget.epsilon)
+    leaves = {k: [(leaf, 0.0)] for k, leaf in plan.leaves.items()}
+    for part in (0.97, 1.03):
+        excess = Excess(cost * part, float(budget.delta), lambda _: leaves, 0.0)
+        assert (excess(1.0, [frozenset()])[0] > 0) is (part < 1)
+
+
+@pytest.mark.parametrize("size", [5, 8, 10])
+def test_a_plan_is_chosen_with_few_compositions(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to a second; kinds of noise are compared by estimates."""
+    composed = []
+    cost = plans._cost
+    monkeypatch.setattr(plans, "_cost", lambda plan: composed.append(plan) or cost(plan))
+    items = [Count(name=f"n{i}", by=("sex",) * (i % 2), weight=1 + i % 3) for i in range(size)]
+    planned(items, ApproxDP(1, Fraction(1, 10**6)), "replace_one")
+    assert len(composed) <= 3
 
 
 @pytest.mark.quality
