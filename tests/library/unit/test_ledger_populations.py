@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.errors import BudgetExceeded, InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import ZCDP, ApproxDP
@@ -104,6 +105,19 @@ def test_without_the_population_the_cap_would_be_passed(office: Office, monkeypa
     for number in range(4):
         office.charge(office.census, f"release {number}")
     assert office.ledger.state(office.everybody).spent[0] == 0
+
+
+def test_without_the_check_of_caps_the_population_would_be_overspent(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken away: the comparison with the caps; four charges of 1/32 then pass 1/10."""
+    monkeypatch.setattr(
+        Terms, "after", lambda self, spent, cost, what: Amounts(spent).plus(Amounts(cost))
+    )
+    for number, name in enumerate([office.census, office.survey] * 2):
+        office.charge(name, f"release {number}")
+    spent = office.ledger.state(office.everybody).spent[0]
+    assert spent == Fraction(4, 32) > Fraction(1, 10)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ ITEMS: list[Item] = [
     Count(name="count"),
     Count(name="units", per_group=1, groups=1, by="sex"),
     Sum(name="sum", column="age"),
+    Sum(name="totals", column="age", unit_total={"to": 120}),
     Mean(name="mean", column="size"),
     Mean(name="ratio", column="age", method="ratio"),
     Variance(name="variance", column="age"),
@@ -116,6 +117,10 @@ def ungrouped(release: Release) -> Release:
     return replace(release, items=(replace(release.items[0], groups=None, per_group=None),))
 
 
+def unclipped(release: Release) -> Release:
+    return replace(release, items=(replace(release.items[0], unit_total=None),))
+
+
 @pytest.mark.long_cases("count")
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 def test_the_attacked_pair_stays_within_what_is_stated_and_comes_near(item, pairs) -> None:
@@ -126,10 +131,16 @@ def test_the_attacked_pair_stays_within_what_is_stated_and_comes_near(item, pair
     assert max(found.values()) > 0.75, found
 
 
+ROWS = tuple(item.name for item in ITEMS if item.name not in ("units", "totals"))
 PLANTED: list[tuple[str, Callable[[Release], Release], tuple[str, ...]]] = [
-    ("rows of a unit", unbounded, tuple(item.name for item in ITEMS if item.name != "units")),
+    (
+        "rows of a unit",
+        unbounded,
+        tuple(item.name for item in ITEMS if item.name not in ("units", "totals")),
+    ),
     ("grid", finer, ("sum", "mean", "ratio", "line")),
     ("groups of a unit", ungrouped, ("units",)),
+    ("total of a unit", unclipped, ("totals",)),
 ]
 
 

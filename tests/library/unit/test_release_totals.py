@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,9 @@ from dpaudit.releases.plan import Release, release_of
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, published_rows
 from dpaudit.releases.queries import Affected, Sum
+from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table
+from dpaudit.tabular.engine import _Work
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -57,6 +60,30 @@ def test_a_sum_of_clipped_totals_is_that_of_each_units_clipped_total() -> None:
         wanted = totals.groupby(level=1).sum() if by else [totals.sum()]
         item = Sum(name="costs", column="cost", by=by, unit_total=TOTAL)
         assert list(exact(item, pa.Table.from_pandas(few))) == [int(total) for total in wanted]
+
+
+def moved_by_one_person(data: Any) -> int:
+    """How far person 0, whose costs are the largest, moves the sum of clipped totals."""
+    frame = data.to_pandas()
+    item = Sum(name="costs", column="cost", unit_total=TOTAL)
+    other = pa.Table.from_pandas(frame[frame["person"] != 0])
+    return int(exact(item, data)[0]) - int(exact(item, other)[0])
+
+
+def test_without_the_clip_one_person_moves_more_than_is_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Taken away: the line of the query that clips a unit's total."""
+    (part,) = Sum(name="costs", column="cost", unit_total=TOTAL).parts(SCHEMA)
+    stated, data = part.moves(Adjacency.ADD_REMOVE).absolute, claims(50)
+    assert moved_by_one_person(data) <= stated
+    real = _Work._query
+
+    def query(self: _Work, total: Any, weight: str) -> str:
+        return re.sub(r"least\(greatest\(s, [^)]*\), [^)]*\)", "s", real(self, total, weight))
+
+    monkeypatch.setattr(_Work, "_query", query)
+    assert moved_by_one_person(data) > stated
 
 
 def test_clipped_totals_have_a_margin_many_times_smaller() -> None:
