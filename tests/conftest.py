@@ -72,7 +72,8 @@ def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterator[Verified]:
         return (Verified(file, row_of(file, seconds)) for file in files)
 
-    for module in ("check.process", "certificate.rendering", "certificate.budget", "cli.gate"):
+    users = ("certificate.rendering", "certificate.previous", "certificate.budget", "cli.gate")
+    for module in ("check.process", *users):
         monkeypatch.setattr(f"dpaudit.{module}.verify_files", verify_files)
 
 

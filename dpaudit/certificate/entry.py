@@ -14,6 +14,7 @@ from dpaudit.certificate.certificate import Json, file_bytes
 from dpaudit.certificate.certify import Options, Order, plan
 from dpaudit.certificate.evidence import BOTH
 from dpaudit.certificate.own_check import check_own
+from dpaudit.certificate.previous import previous_of
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
@@ -69,7 +70,8 @@ class Certificate:
         out = Path(folder)
         page, path = out / f"{self.name}.html", out / f"{self.name}.json"
         writable(out, (page.name, path.name))
-        write_made({page: self.page().encode(), path: file_bytes(self.content)})
+        text = render_html(self.content, previous=previous_of(self.content, folders=(out,)))
+        write_made({page: text.encode(), path: file_bytes(self.content)})
         return path
 
     def __str__(self) -> str:

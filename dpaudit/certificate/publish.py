@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Number
@@ -23,6 +23,7 @@ from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.certificate.own_check import check_own
+from dpaudit.certificate.previous import previous_of
 from dpaudit.check import Confirmed, check
 from dpaudit.check.file import is_empirical, load, parsed, read, validate
 from dpaudit.errors import (
@@ -245,11 +246,16 @@ def index_of(out: Path) -> Path:
 
 
 def write_one(
-    result: Certified, out: Path, store: Path | None = None, name: str | None = None
+    result: Certified,
+    out: Path,
+    store: Path | None = None,
+    name: str | None = None,
+    folders: Sequence[Path] = (),
 ) -> Files:
     """A certificate and its page; beside its output, and named like it, where one was drawn.
 
     ``store``: where the audits' finished batches are.  ``name``: of the files, instead of these.
+    ``folders``: where, besides ``out``, the certificate before this one may be.
     Errors: InternalError, before anything is written, where it fails our own check.
     """
     check_own(result.certificate, store)
@@ -259,7 +265,8 @@ def write_one(
         files = files_of(name or Path(kept["name"]).stem, out)
     else:
         files = unused(name or result.mechanism.name, out)
-    page = render_html(result.certificate).encode()
+    previous = previous_of(result.certificate, folders=(out, *folders))
+    page = render_html(result.certificate, previous=previous).encode()
     contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
     try:
         write_made(contents)

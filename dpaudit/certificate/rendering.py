@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.errata import errata_of
+from dpaudit.certificate.previous import previous_of
 from dpaudit.check.file import is_empirical, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
@@ -27,7 +28,6 @@ from dpaudit.report import (
     render_sbom,
 )
 from dpaudit.report.say import speaking
-from dpaudit.report.summary import data_sets_of
 from dpaudit.report.view import build
 from dpaudit.sign import (
     Identity,
@@ -129,6 +129,7 @@ def render_files(
     """Show certificates in the wanted formats; each must verify first.
 
     A file that is no certificate, has expired, or is given twice is a fault; the others are shown.
+    A page says what changed since the certificate before, among those given and in their folders.
     Errors: InvalidParameter for an unknown format or language.
     """
     unknown = [name for name in formats if name not in FORMATS]
@@ -149,7 +150,8 @@ def render_files(
                 job.fault(path, error)
                 continue
             shown[path.stem] = certificate
-            _render(path, certificate, signed[path.stem], job, _previous(certificate, given))
+            previous = previous_of(certificate, given, (path.parent,))
+            _render(path, certificate, signed[path.stem], job, previous)
         _render_together(shown, signed, job)
     return Rendered(tuple(job.files), tuple(job.faults))
 
@@ -206,32 +208,6 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Evidence, Json]]:
             job.faults.append((text, CertificateRejected.exit_code))
         found.append((one.file, certificate))
     return found
-
-
-def _previous(certificate: Json, given: Sequence[Json]) -> Json | None:
-    """The certificate issued last before this one, of the same mechanism.
-
-    Else that of the last table released from the same data: the names of releases have years.
-    """
-    if is_empirical(certificate):
-        return None
-    inner = certificate["predicate"]
-
-    def kinship(other: Json) -> int:
-        if other["mechanism"]["name"] == inner["mechanism"]["name"]:
-            return 2
-        tables = all((one["run"] or {}).get("published") for one in (inner, other))
-        return int(tables and () != data_sets_of(inner) == data_sets_of(other))
-
-    related = [
-        one
-        for one in given
-        if not is_empirical(one)
-        and one["predicate"]["issued"] < inner["issued"]
-        and kinship(one["predicate"])
-    ]
-    rank = lambda one: (kinship(one["predicate"]), one["predicate"]["issued"])  # noqa: E731
-    return max(related, key=rank, default=None)
 
 
 def _render(

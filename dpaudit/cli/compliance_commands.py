@@ -262,8 +262,8 @@ def report(
 ) -> None:
     """Verify certificates FILES and write them as pages or in other formats.
 
-    With last year's certificate among FILES, the page of this year's says what changed.  Files that
-    fail are named on standard error; the others are still written.
+    With last year's certificate among FILES or in their folders, the page of this year's says what
+    changed.  Files that fail are named on standard error; the others are still written.
     """
     if verifier is not None:
         from dpaudit.report.verifier import write_verifier

@@ -337,13 +337,19 @@ def publish(
             once.row()
             return _corrected(once.done, plan, book)
         made = certified(plan, trials, progress, once.row, file)
-        done = with_certificate(once.done, made, out, release.name)
+        done = with_certificate(once.done, made, out, release, book)
         return _corrected(done, plan, book)
 
 
-def with_certificate(done: Published, made: Certified, out: Path, name: str) -> Published:
-    """Write the certificate of what was published, its page, and the index of its folder."""
-    pages = certificates.write_one(made, out / CERTIFICATE, name=name)
+def with_certificate(
+    done: Published, made: Certified, out: Path, release: Release, ledger: Ledger | None
+) -> Published:
+    """Write the certificate of what was published, its page, and the index of its folder.
+
+    ``ledger``: knows the folders of earlier releases, since which the page says what changed.
+    """
+    earlier = _folders(release, ledger)
+    pages = certificates.write_one(made, out / CERTIFICATE, name=release.name, folders=earlier)
     certificates.index_of(out / CERTIFICATE)
     return replace(
         done,
@@ -351,6 +357,22 @@ def with_certificate(done: Published, made: Certified, out: Path, name: str) -> 
         verdict=str(made.verdict),
         reason=made.judged[0].reason,
     )
+
+
+def _folders(release: Release, ledger: Ledger | None) -> tuple[Path, ...]:
+    """The folders of certificates of releases from the same data, and from the same populations.
+
+    A ledger that does not answer leaves a page without what changed, and no release without a page.
+    """
+    if ledger is None:
+        return ()
+    try:
+        accounts = ledger.accounts(release.schema.name)
+        names = dict.fromkeys(life.dataset or one.name for one in accounts for life in one.releases)
+        lives = [life for name in names for life in ledger.state(name).releases]
+    except DpauditError:
+        return ()
+    return tuple(Path(life.folder) / CERTIFICATE for life in lives if life.folder)
 
 
 def _corrected(done: Published, plan: Plan, ledger: Ledger | None) -> Published:
@@ -387,17 +409,19 @@ def write_errata(certificate: Path, errata: Sequence[str]) -> tuple[Path, ...]:
     Errors: CertificateRejected for what is no certificate; OutputNotWritable.
     """
     # Pages load templates and messages, which a release without errata has no use for.
+    from dpaudit.certificate.previous import previous_of
     from dpaudit.certificate.rendering import Signers, signed_by
     from dpaudit.check.file import load, read
     from dpaudit.report import render_html
 
     statement = load(certificate)
     signed = signed_by(read(certificate), Signers(), statement)
+    previous = previous_of(statement, folders=(certificate.parent,))
     page = certificate.with_suffix(".html")
     lines = [" ".join(line.split()) for line in errata]
     contents = {
         errata_file(certificate): "".join(f"{line}\n" for line in lines).encode(),
-        page: render_html(statement, signed, errata=lines).encode(),
+        page: render_html(statement, signed, errata=lines, previous=previous).encode(),
     }
     write_together(contents)
     return tuple(contents)

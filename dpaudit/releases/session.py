@@ -274,7 +274,7 @@ class Session(AbstractContextManager["Session"]):
         if not self.trials:
             return done
         made = publishing.certified(plan, self.trials, draw=lambda: run)
-        return publishing.with_certificate(done, made, self.out, self.release.name)
+        return publishing.with_certificate(done, made, self.out, self.release, self.ledger)
 
     def plan(self) -> Plan:
         """All that was asked so far as one plan, whose claim is the session's budget."""

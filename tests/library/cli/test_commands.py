@@ -139,6 +139,17 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert "verified" in verified.stdout
 
 
+def test_the_page_of_a_certificate_says_what_changed_since_the_one_it_replaces(
+    dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, compared = project / "reports" / "held.html", "Compared with the certificate of"
+    dpaudit("certify", "held", "--seed", "1", "--trials", "200")
+    assert compared not in page.read_text("utf-8")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    dpaudit("certify", "held", "--seed", "2", "--trials", "200")
+    assert compared in page.read_text("utf-8")
+
+
 def test_an_audit_touches_no_data(dpaudit: Invoke, project: Path) -> None:
     path = project / "mechanisms" / "cases.py"
     text = path.read_text()

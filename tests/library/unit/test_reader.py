@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate import rendering
-from dpaudit.certificate.certificate import statement
+from dpaudit.certificate.certificate import save, statement
+from dpaudit.certificate.previous import previous_of
 from dpaudit.families.opaque import PureDP
 from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.releases import publish as publishing
@@ -209,7 +209,7 @@ def test_what_changed_is_computed_where_the_last_certificate_is_given(
 
 
 def test_the_last_certificate_of_the_same_mechanism_or_data_is_found_among_those_given(
-    certificates: dict[str, Json], monkeypatch: pytest.MonkeyPatch
+    certificates: dict[str, Json],
 ) -> None:
     def issued(year: int, **names: str) -> Json:
         made = copy.deepcopy(certificates["release"])
@@ -222,10 +222,29 @@ def test_the_last_certificate_of_the_same_mechanism_or_data_is_found_among_those
     other = issued(2027, name="another", data="another")
     renamed = issued(2029, name="renamed")
     given = [third, other, first, second]
-    assert rendering._previous(third, given) is second
-    assert rendering._previous(first, given) is None
-    assert rendering._previous(renamed, given) is third
-    assert rendering._previous(other, given) is None
+    assert previous_of(third, given) is second
+    assert previous_of(first, given) is None
+    assert previous_of(renamed, given) is third
+    assert previous_of(other, given) is None
+    years = [issued(year, name=f"people_{year}", data=f"people of {year}") for year in (2026, 2027)]
+    assert previous_of(years[1], [other, *years]) is years[0]
+    assert previous_of({"predicate": {}}, given) is None
+
+
+def test_the_certificate_before_is_found_in_a_folder_if_it_verifies(
+    tmp_path: Path, verified_here: None
+) -> None:
+    """An altered file, one that is cut and one of another kind are passed over."""
+    before, after = held(), copy.deepcopy(held())
+    save(before, tmp_path / "first.json")
+    altered = copy.deepcopy(before)
+    altered["predicate"]["issued"] = "2031-01-01T00:00:00Z"
+    (tmp_path / "altered.json").write_text(json.dumps(altered))
+    (tmp_path / "cut.json").write_bytes((tmp_path / "first.json").read_bytes()[:-9])
+    (tmp_path / "odd.json").write_text('{"predicateType": "https://dpaudit.dev/certificate/v2"}')
+    after["predicate"]["issued"] = "2032-01-01T00:00:00Z"
+    assert previous_of(after, folders=(tmp_path, tmp_path / "nowhere")) == before
+    assert previous_of(before, folders=(tmp_path,)) is None
 
 
 @pytest.mark.parametrize("spoken", LANGUAGES)

@@ -1,0 +1,71 @@
+"""The certificate before: that since which a page says what changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dpaudit.certificate.certificate import PREDICATE, Json
+from dpaudit.check.file import is_empirical, parsed, read
+from dpaudit.check.process import verify_files
+from dpaudit.errors import CertificateRejected
+from dpaudit.report.summary import data_sets_of
+from dpaudit.storage.evidence import Evidence
+
+
+def previous_of(
+    certificate: Json, given: Sequence[Json] = (), folders: Iterable[Path] = ()
+) -> Json | None:
+    """The certificate issued last before this one, of the same mechanism.
+
+    Else that of the last table released from the same data, else of the last whose name differs in
+    numbers alone: the names of releases and of their data have years.
+    ``given`` have been verified; those in ``folders`` are verified here, from the likeliest on, and
+    one that does not verify is passed over.
+    """
+    if is_empirical(certificate):
+        return None
+    candidates: list[tuple[tuple[int, str], int, Json, Evidence | None]] = []
+    for other, file in (*((one, None) for one in given), *_certificates(folders)):
+        if not is_empirical(other) and (rank := _rank(certificate, other)):
+            candidates.append((rank, -len(candidates), other, file))
+    for _, _, other, file in sorted(candidates, reverse=True, key=lambda row: row[:2]):
+        if file is None or next(verify_files([file])).row["verified"]:
+            return other
+    return None
+
+
+def _rank(certificate: Json, other: Json) -> tuple[int, str] | None:
+    """How near of kin an earlier certificate is, then when it was issued; None: it is not earlier.
+
+    Files that were not verified yet may lack whatever is asked for here: they are no kin.
+    """
+    try:
+        inner, earlier = certificate["predicate"], other["predicate"]
+        if not earlier["issued"] < inner["issued"]:
+            return None
+        if earlier["mechanism"]["name"] == inner["mechanism"]["name"]:
+            return 3, earlier["issued"]
+        if all((one["run"] or {}).get("published") for one in (inner, earlier)):
+            if () != data_sets_of(inner) == data_sets_of(earlier):
+                return 2, earlier["issued"]
+            names = (re.sub(r"\d+", "", one["mechanism"]["name"]) for one in (inner, earlier))
+            if len(set(names)) == 1:
+                return 1, earlier["issued"]
+    except (KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def _certificates(folders: Iterable[Path]) -> Iterable[tuple[Json, Evidence]]:
+    """What says that it is a certificate, in the folders themselves."""
+    for folder in dict.fromkeys(folders):
+        for path in sorted(folder.glob("*.json")):
+            file = read(path)
+            try:
+                content = parsed(file)
+            except CertificateRejected:
+                continue
+            if content.get("predicateType") == PREDICATE:
+                yield content, file
