@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dpaudit as dp
-from audits.blackbox import Case, catalogue
+from audits.blackbox import Case, catalogue, recorded
 from benchmarks.side_by_side import ENVIRONMENT, Others, environment, say
 from dpaudit.cli.terminal import Pace
 from dpaudit.storage.files import write_atomically
@@ -375,6 +375,7 @@ def page(answers: Sequence[Answer], cases: Sequence[Case], draws: int, seed: int
         few = [case for case in wrong if case.family == family]
         shares = [sum(found[tool, case.name].flagged for case in few) for tool in tools]
         lines.append(f"| {family}, {len(few)} | {' | '.join(map(str, shares))} |")
+    lines += ["", *_LIBRARIES, *_recorded(wrong, tools, found)]
     lines += ["", "## Right mechanisms that were flagged", ""]
     flagged = [f"- {t}: `{c.name}`" for t in tools for c in right if found[t, c.name].flagged]
     lines += flagged or ["None."]
@@ -382,6 +383,34 @@ def page(answers: Sequence[Answer], cases: Sequence[Case], draws: int, seed: int
     missed = [c for c in wrong if not any(found[tool, c.name].flagged for tool in tools)]
     lines += [f"- `{c.name}` ({c.family}): {c.text.splitlines()[0]}" for c in missed] or ["None."]
     return "\n".join([*lines, "", *_ADD, f"*{draws:,} draws, seed {seed}.*", ""])
+
+
+_LIBRARIES = """\
+## Violations that were found in libraries
+
+Re:cord-play (Cebere, Erb, Bellet, Desfontaines and Fitzsimons 2026, arXiv 2602.17454) found 13
+violations in 12 libraries. Those that an issue of the library or a test of the paper's artifact
+describes are rebuilt here in a few lines, each beside its mend (`audits/blackbox/recorded.py`).
+Not rebuilt: what we found no public description of, which is that of mbi (its issue 65), the
+sensitivity in dpmm, and MOSTLY AI's beyond its kind. SmartNoise's odometer (its issue 621) states
+too large an epsilon, and is among the right ones.
+
+| mechanism | source | tools that found it |
+|---|---|---|
+""".splitlines()
+
+
+def _recorded(
+    wrong: Sequence[Case], tools: Sequence[str], found: dict[tuple[str, str], Answer]
+) -> list[str]:
+    """A row for each violation of a library: where it is described, and which tools found it."""
+    rows = []
+    for case in wrong:
+        if case.family == recorded.FAMILY.name:
+            names = [tool for tool in tools if found[tool, case.name].flagged]
+            every = "all" if len(names) == len(tools) else "; ".join(names) or "none"
+            rows.append(f"| `{case.name}`: {case.text.splitlines()[0]} | {case.source} | {every} |")
+    return rows
 
 
 _ADD = """\
@@ -401,8 +430,10 @@ python -m benchmarks.bugs --tool mytool:flags
 `question.mechanism`, `d0`, `d1`, `claim` and `seed` are there for tools that draw by themselves.
 Where a claim is of zCDP, Renyi DP or GDP, `epsilon` is what follows from it at `delta` 1e-3.
 
-Not run here, since they do not install from PyPI: dp_auditorium, and StatDP's and DP-Sniper's own
-programs. The ways of the last two are rebuilt above.
+Not run here, since they do not install from PyPI: dp_auditorium, dp-recorder, and StatDP's and
+DP-Sniper's own programs. The ways of the last two are rebuilt above. dp-recorder reads what a
+program gives to its noise, which its outputs alone do not show.
+
 """.splitlines()
 
 

@@ -15,6 +15,7 @@ from audits.blackbox import (
     noisy_max,
     randomness,
     rare,
+    recorded,
     sampling,
     scale,
     selection,
@@ -43,6 +44,7 @@ FAMILIES = (
     local.FAMILY,
     selection.FAMILY,
     training.FAMILY,
+    recorded.FAMILY,
 )
 
 

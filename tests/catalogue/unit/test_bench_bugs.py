@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits.blackbox import catalogue
+from audits.blackbox import catalogue, recorded
 from benchmarks import bugs
 from benchmarks.bugs import Question
 
@@ -90,3 +90,18 @@ def test_the_page_is_that_of_all_tools_and_cases(checkout: Path) -> None:
     for tool in bugs.TOOLS:
         assert f"| {tool} | " in text
     assert f"of {wrong} | 0 of {len(catalogue()) - wrong} |" in text
+
+
+def test_violations_of_libraries_are_on_the_page_with_their_sources(checkout: Path) -> None:
+    """Each wrong one has a right twin of the same source, and exact chances; dpaudit finds all."""
+    text = (checkout / "docs" / "bugs.md").read_text("utf-8")
+    cases = recorded.FAMILY.cases
+    for case in cases:
+        if not case.correct:
+            assert case.chances is not None
+            assert "arXiv 2602.17454" in case.source or "github.com/" in case.source
+            (row,) = (line for line in text.splitlines() if line.startswith(f"| `{case.name}`:"))
+            assert f"| {case.source} | " in row
+            assert row.endswith("| all |") or "| dpaudit; " in row
+    mended = {case.source for case in cases if case.correct}
+    assert {case.source for case in cases if not case.correct} - mended == {recorded.LARGEST}

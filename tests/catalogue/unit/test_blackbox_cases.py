@@ -53,7 +53,7 @@ def test_sizes_of_the_set() -> None:
     assert len(BUGGY) >= 74
     assert len(CORRECT) >= 25
     assert len({case.name for case in CASES}) == len(CASES)
-    assert len({case.family for case in CASES}) == 15
+    assert len({case.family for case in CASES}) == 16
     assert {type(case.claim) for case in CASES} == {PureDP, ApproxDP, GDP, ZCDP, RenyiDP}
 
 
