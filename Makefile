@@ -69,11 +69,12 @@ quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
 	$(BIN)/python -m tests.support.tree_blocks --jobs $(WORKERS) $(ARGS)
 
-bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a million users
+bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a million users and rows
 	$(BIN)/python -m benchmarks.audit $(ARGS)
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
+	$(BIN)/python -m benchmarks.million
 
 PROOFS := Laws Composition Normal Nodes Theorems Tactics Finite
 

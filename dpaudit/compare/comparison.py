@@ -382,6 +382,10 @@ class _Limited(Sampler):
     releases = 0
     reads = 0
 
+    def like(self, other: _Limited) -> None:
+        """Take the lengths of releases from another run of one program: nothing is rehearsed."""
+        self._dimensions.update(other._dimensions)
+
     def _answer(self, request: Request) -> Array:
         chosen = request.first_draw
         self.releases += 1
@@ -403,10 +407,14 @@ def _models(
     method: Method, made: Mechanism, records: Records, runs: int, seed: Sequence[int]
 ) -> Array:
     """The models of independent runs, (runs, d): all at once where no public coin is shared."""
+    samplers: list[_Limited] = []
 
-    def drawn(kind: type[Sampler], trials: int, own: Sequence[int]) -> Array:
+    def drawn(kind: type[_Limited], trials: int, own: Sequence[int]) -> Array:
         rng = np.random.default_rng(list(own))
         sampler = kind(made.declaration, made.scope, records, rng=rng, trials=trials)
+        for before in samplers[-1:]:
+            sampler.like(before)
+        samplers.append(sampler)
         return np.asarray(method.model(made.program.run(sampler)))
 
     try:

@@ -28,6 +28,7 @@ StepSize = Annotated[
         start=lambda of: 4 / of["features"],
     ),
 ]
+Phases = Annotated[int, Free("phases, each on half as many rows", Cost.NOISE)]
 StepAt = Annotated[float, Free("step size of a gradient step", Cost.NOTHING)]
 Radius = Annotated[float, Free("l2 radius of the set of models, around 0", Cost.NOTHING)]
 Clip = Annotated[
@@ -37,6 +38,15 @@ Clip = Annotated[
         Cost.SCALE,
         default="sqrt(features), the Lipschitz constant",
         start=lambda of: math.sqrt(of["features"]),
+    ),
+]
+Smoothness = Annotated[
+    float | None,
+    Free(
+        "smoothness of the loss, L1",
+        Cost.NOTHING,
+        default="features / 4",
+        start=lambda of: of["features"] / 4,
     ),
 ]
 ClipAt = Annotated[float, Free("l2 norm to which a term of one record is clipped", Cost.SCALE)]

@@ -14,7 +14,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, sqrt
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.measures.convert import gaussian_mu
-from mechanisms.papers.common.free import Clip, Rounds, StepSize
+from mechanisms.papers.common.free import Clip, Rounds, Smoothness, StepSize
 from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.kl import baselines as made
 from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
@@ -36,15 +36,6 @@ Epsilon = Annotated[
 Delta = Annotated[
     Fraction | None,
     Free("delta of that claim, a probability", Cost.CLAIM, in_unit_interval, default="1e-6"),
-]
-Smoothness = Annotated[
-    float | None,
-    Free(
-        "smoothness of the loss, L1",
-        Cost.NOTHING,
-        default="features / 4",
-        start=lambda of: of["features"] / 4,
-    ),
 ]
 Pull = Annotated[float, Free("weight of the pull to the centre, Lw", Cost.NOTHING)]
 # The clip of a schedule that is computed from the Lipschitz constant.

@@ -27,6 +27,7 @@ from mechanisms.papers.common.free import (
     Clip,
     Delta,
     Epsilon,
+    Phases,
     Radius,
     Rounds,
     StepAt,
@@ -65,7 +66,6 @@ Beta = Annotated[
 Rate = Annotated[
     Fraction, Free("probability of a record to be in a round's batch", Cost.NOISE, in_rates)
 ]
-Phases = Annotated[int, Free("phases, each on half as many rows", Cost.NOISE)]
 CitedStep = Annotated[
     float | None,
     Free(

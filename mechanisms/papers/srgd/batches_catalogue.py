@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from dpaudit.curator.parameters import Cost, Free
-from mechanisms.papers.common.free import Delta, Epsilon, Radius
+from mechanisms.papers.common.free import Delta, Epsilon, Phases, Radius
 from mechanisms.papers.srgd import baselines_catalogue as baselines
 from mechanisms.papers.srgd.variance_reduced import PhasedERMInBatches
 
@@ -30,7 +30,7 @@ def in_batches_rows(
     *,
     epsilon: Epsilon = baselines.EPSILON,
     delta: Delta = baselines.DELTA,
-    phases: baselines.Phases = 6,
+    phases: Phases = 6,
     step_size: QuarterStep = None,
     radius: Radius = 2.0,
 ) -> baselines.Made:

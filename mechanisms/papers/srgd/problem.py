@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact
 from dpaudit.exact.domains import positive
-from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.kernels.query import Array, ClippedMean, surely_within
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.papers.common.losses import Logistic, Loss
 from mechanisms.papers.srgd.geometry import ball, project_l2_ball
@@ -93,7 +93,13 @@ class BoundedLogistic(Logistic):
 
     def bounded(self, records: ArrayLike) -> Array:
         """The rows as the loss sees them; a row that is not finite stays so."""
-        rows = np.array(records, dtype=np.float64)
+        rows = np.asarray(records, dtype=np.float64)
+        labels = rows[..., -1]
+        if surely_within(rows[..., :-1], np.array(self.norm)) and (
+            labels.min(initial=0.0) >= 0.0 and labels.max(initial=1.0) <= 1.0
+        ):
+            return rows
+        rows = rows.copy()
         with np.errstate(all="ignore"):
             rows[..., -1] = np.clip(rows[..., -1], 0.0, 1.0)
             norms = np.linalg.norm(rows[..., :-1], axis=-1, keepdims=True)

@@ -6,11 +6,14 @@ Source: Lowy, Liu, Asi 2024.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated
 
 from dpaudit.accountant.claim import Claim
+from dpaudit.curator.parameters import Cost, Free
 from dpaudit.families.opaque import PureDP
-from mechanisms.papers.common.free import Delta, Epsilon, Rounds
+from mechanisms.papers.common.free import Delta, Epsilon, Rounds, Smoothness
 from mechanisms.papers.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.batches import (
@@ -19,7 +22,7 @@ from mechanisms.papers.user_level.batches import (
     calibrate_batches,
     printed_batches,
 )
-from mechanisms.papers.user_level.constants import Inliers, ReleaseConstants
+from mechanisms.papers.user_level.constants import Inliers, ReleaseConstants, calibrate_release
 from mechanisms.papers.user_level.entries import (
     DELTA,
     HIDDEN_TEST,
@@ -84,6 +87,15 @@ INERT = (
 )
 INTENDED = "xi drawn once, a batch is a set of users, K_i = n_i"
 
+StepFactor = Annotated[
+    float, Free("step sizes, as a multiple of those that the sizes of phases set", Cost.SCALE)
+]
+TauFactor = Annotated[
+    float, Free("tau, the test's radius, as a multiple of the i.i.d. bound", Cost.SCALE)
+]
+Tau = Annotated[float, Free("tau, the test's radius, an l2 distance of gradients", Cost.SCALE)]
+MostRounds = Annotated[int, Free("most rounds of a phase", Cost.NOISE)]
+
 # --- one mean -------------------------------------------------------------------------------------
 
 outlier_removed_mean = entry(
@@ -111,8 +123,20 @@ outlier_removed_mean_random = entry(
 # --- Algorithm 1 ----------------------------------------------------------------------------------
 
 
-def _of_groups(problem: Problem) -> tuple[UserLevelPhasedSGD, tuple[Claim, ...]]:
-    return phased_sgd_of(problem, WEIGHTED, SMOOTHNESS), (ours(1),)
+def _of_groups(
+    problem: Problem,
+    *,
+    epsilon: Epsilon = ONE,
+    delta: Delta = DELTA,
+    step_factor: StepFactor = 1.0,
+    tau_factor: TauFactor = 1.0,
+) -> tuple[UserLevelPhasedSGD, tuple[Claim, ...]]:
+    made = phased_sgd_of(problem, calibrate_release(epsilon, delta), problem.features / 4)
+    phases = tuple(
+        replace(p, step=p.step * step_factor, radius=p.radius * step_factor * tau_factor)
+        for p in made.phases
+    )
+    return replace(made, phases=phases), (ours(epsilon, delta),)
 
 
 user_level_phased_sgd = entry(
@@ -153,7 +177,7 @@ user_level_phased_sgd_paper = entry(
 
 # --- Algorithms 2 and 3 ---------------------------------------------------------------------------
 
-ROUNDS = 20
+ROUNDS, PULL = 20, 0.3
 
 
 def _tested(
@@ -162,11 +186,12 @@ def _tested(
     epsilon: Epsilon = FOUR,
     delta: Delta = DELTA,
     rounds: Rounds = ROUNDS,
+    smoothness: Smoothness = None,
+    tau: Tau = 1.0,
 ) -> tuple[UserLevelAcceleratedSGD, tuple[Claim, ...]]:
     constants = calibrate_batches(epsilon, delta, problem.users, rounds)
-    program = UserLevelAcceleratedSGD(
-        problem, constants, 1.0, 0.3, one_stage(rounds, SMOOTHNESS + 0.3)
-    )
+    beta = (smoothness or problem.features / 4) + PULL
+    program = UserLevelAcceleratedSGD(problem, constants, tau, PULL, one_stage(rounds, beta))
     return program, (ours(epsilon, delta),)
 
 
@@ -245,9 +270,18 @@ user_level_accelerated_sgd_secret_batches = entry(
 
 
 def _in_phases(
-    problem: Problem, *, epsilon: Epsilon = FOUR, delta: Delta = DELTA
+    problem: Problem,
+    *,
+    epsilon: Epsilon = FOUR,
+    delta: Delta = DELTA,
+    tau_factor: TauFactor = 1.0,
+    rounds: MostRounds = 100,
 ) -> tuple[UserLevelPhasedERM, tuple[Claim, ...]]:
-    program = calibrated_phased_erm(problem, epsilon, delta, SMOOTHNESS)
+    beta = problem.features / 4
+    program = calibrated_phased_erm(problem, epsilon, delta, beta, most_rounds=rounds)
+    if tau_factor != 1:
+        tau = program.radius * tau_factor
+        program = calibrated_phased_erm(problem, epsilon, delta, beta, tau, most_rounds=rounds)
     return program, (ours(epsilon, delta),)
 
 

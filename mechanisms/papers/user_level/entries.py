@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial, wraps
@@ -23,8 +24,18 @@ from mechanisms.papers.user_level.problem import USERS, Problem, UnequalProblem
 PAPER = "Lowy, Liu and Asi 2024"
 OURS = "dpaudit 2026"
 USERS_OF_RAND, ITEMS, FEATURES = 3230, 5, 10
-LIPSCHITZ, SMOOTHNESS, RADIUS = 3.1622776, 2.5, 2.0
-# Every row is scaled to norm L: logistic loss is then L-Lipschitz and L^2 / 4 smooth.
+RADIUS = 2.0
+
+
+def lipschitz_of(features: int) -> float:
+    """sqrt(features), rounded down to seven decimals: the norm that every row is scaled to.
+
+    Logistic loss is then Lipschitz in that norm, and features / 4 smooth.
+    """
+    return math.floor(math.sqrt(features) * 1e7) / 1e7
+
+
+LIPSCHITZ, SMOOTHNESS = lipschitz_of(FEATURES), FEATURES / 4
 LOSS = BoundedLogistic(norm=LIPSCHITZ)
 PROBLEM = Problem(LOSS, USERS_OF_RAND, ITEMS, FEATURES, RADIUS, LIPSCHITZ)
 DELTA = Fraction(1, 10**6)
@@ -131,7 +142,9 @@ def on_users(
                 "target): --unit names the column of the user, --rows how many items of each count"
             )
         items, features = row[0], row[1] - 1
-        problem = UnequalProblem(LOSS, count, items, features, RADIUS, LIPSCHITZ, items)
+        bound = lipschitz_of(features)
+        loss = BoundedLogistic(norm=bound)
+        problem = UnequalProblem(loss, count, items, features, RADIUS, bound, items)
         program, claims = build(problem, **values)
         setting = Setting(
             unit_entity="user (all items of one)",

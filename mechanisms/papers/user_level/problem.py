@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels.query import Array, Records, clip_rows
+from dpaudit.kernels.query import Array, Records, clip_rows, surely_within
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 from mechanisms.papers.common.losses import Loss
 from mechanisms.papers.srgd.geometry import project_l2_ball
@@ -22,8 +22,6 @@ EQUAL = (
 )
 SHORT = 8  # sums of fewer numbers are taken in order, however they lie in memory
 BLOCK = 48_000  # numbers of a block, whose arrays stay in a processor's cache
-WITHIN = 1 - 1e-9
-SMALLEST = 1e-100  # a length whose square does not underflow
 USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 LOCAL_USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.LOCAL, Released.TRANSCRIPT)
 
@@ -142,9 +140,8 @@ class Problem:
         """To L, whatever found them: of one trial where all are equal."""
         # A view that repeats one trial is a gradient that depends on no point.
         found = found[:1] if found.strides[0] == 0 else found
-        if _surely_within(found, self.lipschitz):
-            return found
-        return clip_rows(found, np.full(len(found), self.lipschitz))
+        length = np.full(len(found), self.lipschitz)
+        return found if surely_within(found, length) else clip_rows(found, length)
 
 
 @dataclass(frozen=True)
@@ -297,19 +294,6 @@ def _turned(users: Array) -> Array:
     """
     turned = np.array(users.transpose(2, 1, 0), order="C")
     return turned.reshape(len(turned), -1).T
-
-
-def _surely_within(vectors: Array, length: float) -> bool:
-    """Whether all have at most that norm, and all are finite; false where it is a close call."""
-    # Two passes over memory that is there: where they suffice, no squares are written.
-    largest = max(float(vectors.max()), -float(vectors.min()))
-    if largest * math.sqrt(vectors.shape[-1]) <= WITHIN * length:
-        return True
-    if not (length > SMALLEST and math.isfinite(largest)):
-        return False
-    with np.errstate(all="ignore"):
-        squares = np.einsum("...d,...d->...", vectors, vectors)
-        return bool(squares.max() <= WITHIN * length**2)
 
 
 def check_scope(scope: Scope, place: str, trust: Trust = Trust.CENTRAL) -> None:

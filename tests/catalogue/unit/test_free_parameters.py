@@ -23,6 +23,7 @@ from mechanisms.papers.kl import catalogue as kl
 from mechanisms.papers.srgd import baselines_catalogue as baselines
 from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
+from mechanisms.papers.user_level import baselines_catalogue as user_baselines
 from mechanisms.papers.user_level import catalogue as user_level
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +48,9 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
     (mechanism, (3_000, 3, 5))
     for mechanism in (
         user_level.user_level_accelerated_sgd, user_level.user_level_phased_erm,
-        user_level.user_level_phased_sgd,
+        user_level.user_level_phased_sgd, user_baselines.user_level_phased_sgd_baseline,
+        user_baselines.full_batch_outlier_removed_dpsgd,
+        user_baselines.user_level_dp_sgd_one_pass, user_baselines.user_level_dp_gd_full_batch,
     )
 ) + tuple(
     # The noise of local steps is proved for many records alone.
@@ -70,11 +73,16 @@ OTHER = {
     "ridge": "0.1", "passes": "3", "blocks": "40", "rho": "1", "kappa": "1.25", "gamma": "2",
     "contraction": "3", "floor": "2", "smoothness": "3", "pull": "0.001", "calls": "3",
     "step_length": "0.1", "epochs": "2", "batch_rows": "3", "momentum": "0.5",
-    "local_steps": "4",
+    "local_steps": "4", "step_factor": "2", "tau_factor": "0.5", "tau": "0.7", "step": "0.25",
 }  # fmt: skip
 
 # Equal blocks need the same noise; so do calls beyond a cap.
-SAME: set[object] = {"clients", ("proximal_point_method", "clip")}
+SAME: set[object] = {
+    "clients",
+    ("proximal_point_method", "clip"),
+    # Disjoint batches cost one release's noise, and a phase's own rounds may be fewer than most.
+    ("user_level_dp_sgd_one_pass", "rounds"),
+}
 
 
 def made_for(mechanism: Mechanism, shape: tuple[int, ...], **values: Any) -> Mechanism:

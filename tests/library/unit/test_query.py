@@ -149,6 +149,25 @@ def test_repeated_rows_change_nothing() -> None:
     assert len(data.distinct()[0]) == 4
 
 
+@pytest.mark.parametrize("hashed", [True, False], ids=["hashed", "all of one hash"])
+@pytest.mark.parametrize("kinds", [3, 900, 2_000])
+def test_many_rows_have_the_kinds_that_sorting_finds(
+    kinds: int, hashed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where every row has the hash of every other: rows are compared, not hashes."""
+    if not hashed:
+        monkeypatch.setattr(
+            "dpaudit.kernels.query._hashes", lambda bits: np.zeros(len(bits), dtype=np.uint64)
+        )
+    rng = np.random.default_rng(kinds)
+    drawn = np.arange(2_000) if kinds == 2_000 else rng.integers(kinds, size=2_000)
+    values = rng.choice([0.0, 0.5, 1.0], (kinds, 8)) + np.arange(kinds)[:, None] * 2.0**-30
+    records = Records(values[rng.permutation(drawn)])
+    found, origin = records.distinct()
+    np.testing.assert_array_equal(found[origin], records.values)
+    assert len(found) == len(np.unique(records.values, axis=0))
+
+
 def test_rows_that_differ_in_one_bit_are_distinct_but_for_the_sign_of_zero() -> None:
     values = np.array([[0.0], [-0.0], [np.nan], [np.nan], [1.0], [np.nextafter(1.0, 2.0)]])
     assert len(Records(values).distinct()[0]) == 4
