@@ -108,7 +108,7 @@ def _outputs(file: Path, certificate: Mapping[str, Any], folder: Path | None) ->
     wrong = [text for text in found if not text.endswith(NOT_NAMED)]
     if wrong:
         raise CertificateRejected(f"{place}: {wrong[0]}; archive what was published")
-    return {name: (place / name).read_bytes() for name in names_of(certificate)}
+    return {name: (place / name).read_bytes() for name in names_of(certificate, place)}
 
 
 def _plan(path: Path, certificate: Mapping[str, Any]) -> bytes:

@@ -55,7 +55,11 @@ def mechanism_of(plan: Plan) -> Mechanism:
                 *(f"{name}: read off the data" for name in schema.read_off_data),
                 DEPENDS.format(entity=schema.entity),
             ),
-            notes=(*_prepared(schema), *(step.text for step in release.post)),
+            notes=(
+                *_prepared(schema),
+                *(step.text for step in release.post),
+                *([] if release.synthetic is None else [release.synthetic.text]),
+            ),
             data=schema.name,
         ),
         records_like=partial(records_like, plan),

@@ -56,6 +56,7 @@ from dpaudit.releases.queries import (
     item_of,
 )
 from dpaudit.releases.sql import stated
+from dpaudit.releases.synthetic import Synthetic, synthetic_of
 from dpaudit.releases.targets import asks_least, check_targets, least_budget, weighted
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import NOT_STATED, Adjacency, Released, Scope, Trust, Unit, choose
@@ -97,6 +98,7 @@ class Release:
     ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
     ``ledger``: where it is charged, a path from ``folder``; ``controller``: who answers for it.
     ``corrects``: the title, or the digest, of a published release that this one takes the place of.
+    ``synthetic``: records that are made of its counts and published beside them.
     ``fields``: statements for its certificate, by the names of dpaudit.toml; no part of the digest.
     Errors: InvalidParameter for two items of one name, or anything that does not fit.
     """
@@ -112,6 +114,7 @@ class Release:
     folder: Path = Path()
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     corrects: str = ""
+    synthetic: Synthetic | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
@@ -135,6 +138,8 @@ class Release:
             raise InvalidParameter(f"Release.items: {', '.join(twice)}: two items of one name")
         for place, step in enumerate(self.post):
             step.check(self.schema, {item.name: item for item in self.items}, self.post[:place])
+        if self.synthetic is not None:
+            self.synthetic.check(self.schema, self.items)
 
     @property
     def scope(self) -> Scope:
@@ -152,6 +157,7 @@ class Release:
             "items": [item.row() for item in self.items],
             "post": [step.row() for step in self.post],
             **({"corrects": self.corrects} if self.corrects else {}),
+            **({"synthetic": self.synthetic.row()} if self.synthetic else {}),
         }
 
     @cached_property
@@ -387,7 +393,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     ``folder``: where programs and the ledger are looked up from.
     """
     known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
-    refuse_unknown(table, known | {"fields", "corrects"}, "plan")
+    refuse_unknown(table, known | {"fields", "corrects", "synthetic"}, "plan")
     if not isinstance(table.get("corrects", ""), str):
         raise InvalidParameter("plan.corrects: expected the title of a published release")
     fields = fields_of(table.get("fields", {}), "plan: [fields]", folder)
@@ -396,18 +402,20 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
             raise InvalidParameter("plan.controller: [fields] states it too; leave one of them out")
         fields |= fields_of({"controller": str(table["controller"])}, "plan", folder)
     for name in ("title", "adjacency", "budget", "table", "items"):
-        if name not in table:
+        if name not in table and not (name == "items" and "synthetic" in table):
             raise InvalidParameter(f"plan.{name}: missing")
     named = table.get("ledger", "none")
     if not isinstance(named, str) or not named.strip():
         raise InvalidParameter("plan.ledger: expected a file, or a URL, as text")
     schema = schema_of(_mapping(table["table"], "table"), folder=folder)
-    rows = table["items"]
+    rows = table.get("items", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidParameter("plan.items: expected [[items]]")
     places = ((f"items[{i}]", row) for i, row in enumerate(rows))
     items = [item_of(one, place) for place, row in places for one in stated(row, schema, place)]
     items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
+    synthetic = synthetic_of(table["synthetic"]) if "synthetic" in table else None
+    items += synthetic.items(schema, items) if synthetic else ()
     post = steps_of(table.get("post", []))
     given, least = asks_least(_mapping(table["budget"], "budget"))
     budget = budget_of(given)
@@ -424,6 +432,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
         folder=folder,
         fields=fields,
         corrects=table.get("corrects", ""),
+        synthetic=synthetic,
     )
     return least_budget(release) if least else release
 

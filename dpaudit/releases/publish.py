@@ -55,6 +55,7 @@ from dpaudit.releases.program import (
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, Vector, text_of
 from dpaudit.releases.runs import Runs
+from dpaudit.releases.synthetic import NAME, synthesised
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import writable, write_atomically, write_new, write_together
@@ -225,7 +226,9 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
         for item in release.items
         for row in item.rows(schema, drawn, plan.margins)
     ]
-    return processed(schema, items, release.post, rows, plan.margins, plan.halves)
+    rows = processed(schema, items, release.post, rows, plan.margins, plan.halves)
+    made = synthesised(plan, rows)
+    return rows if made is None else [*rows, *made.rows]
 
 
 @dataclass(frozen=True)
@@ -713,6 +716,8 @@ def contents_of(
     table = [_row(row) for row in rows]
     release = plan.release
     hidden = {name for step in release.post if step.kind == ROUND for name in step.items}
+    made = synthesised(plan, rows)
+    records = {} if made is None else {NAME: {"columns": made.columns, "records": made.records}}
     whole = {
         "title": release.title,
         "release": release.digest,
@@ -730,12 +735,16 @@ def contents_of(
             for label, found in drawn.items()
             if label.partition("/")[0] not in hidden
         },
+        **records,
     }
     return files_of(whole, targets)
 
 
 def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
-    """The three files of a release, all of them made from what its JSON holds."""
+    """The files of a release, all of them made from what its JSON holds.
+
+    Three, and one of synthetic records where it has some.
+    """
     table = [
         # A file that an older version wrote lacks the newer columns.
         {name: row.get(name, "") for name in COLUMNS}
@@ -743,11 +752,25 @@ def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path
         for row in whole["values"]
     ]
     text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table))
+    records = whole.get(NAME)
+    synthetic = {}
+    if records is not None:
+        synthetic = {
+            synthetic_file(targets["json"]): csv_text(
+                records["columns"], records["records"]
+            ).encode()
+        }
     return {
         targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
         targets["csv"]: text.encode(),
         targets["parquet"]: _parquet(table),
+        **synthetic,
     }
+
+
+def synthetic_file(json_file: Path) -> Path:
+    """The file of a release's synthetic records, beside its JSON."""
+    return json_file.with_suffix(f".{NAME}.csv")
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.releases.publish import files_of, shown_of, targets_of
+from dpaudit.releases.publish import files_of, shown_of, synthetic_file, targets_of
+from dpaudit.releases.synthetic import NAME
 from dpaudit.storage.evidence import strict_json
 
 Table: TypeAlias = list[dict[str, Any]]
@@ -40,6 +41,8 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
     if _is_release(certificate):
         kinds = targets_of(folder, Path(name).stem)
         targets = {kind: kinds[kind] for kind in ("json", "csv", "parquet")}
+        if _has_records(targets["json"]):
+            targets[NAME] = synthetic_file(targets["json"])
         if targets["json"].is_file():
             tables = list(_changed_cells(targets, certified=certified))
             tables += _misstated(run.get("published"), targets["json"])
@@ -50,13 +53,23 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
     return [*missing, *changed, *tables, *_additional(folder, set(targets.values()), file)]
 
 
-def names_of(certificate: Mapping[str, Any]) -> list[str]:
+def names_of(certificate: Mapping[str, Any], folder: Path) -> list[str]:
     """The files of an output: the one that the certificate names, and those made from it."""
     name = str(certificate["predicate"]["run"]["output"]["name"])
     if not _is_release(certificate):
         return [name]
     kinds = targets_of(Path(), Path(name).stem)
-    return [kinds[kind].name for kind in ("json", "csv", "parquet")]
+    records = synthetic_file(folder / name)
+    made = [records.name] if _has_records(folder / name) else []
+    return [*(kinds[kind].name for kind in ("json", "csv", "parquet")), *made]
+
+
+def _has_records(file: Path) -> bool:
+    """Whether the JSON of a release holds synthetic records."""
+    try:
+        return NAME in strict_json(file.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _certified(path: Path, digest: str) -> bool:
@@ -80,7 +93,8 @@ def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         yield f"{source}: not the JSON of a release ({type(error).__name__})"
         return
-    for kind, read in (("csv", _csv), ("parquet", _parquet)):
+    readers = {"csv": _csv, "parquet": _parquet, NAME: _csv}
+    for kind, read in ((kind, readers[kind]) for kind in targets if kind in readers):
         path = targets[kind]
         if not path.is_file():
             continue
@@ -116,7 +130,8 @@ def _misstated(stated: Mapping[str, Any] | None, file: Path) -> Iterator[str]:
 
 def _cells(found: Table, expected: Table) -> Iterator[tuple[str, Any, Any]]:
     for number, (row, other) in enumerate(zip(found, expected, strict=False), start=1):
-        label = ", ".join(str(other[name]) for name in ("item", "keys", "statistic") if other[name])
+        known = (other.get(name) for name in ("item", "keys", "statistic"))
+        label = ", ".join(str(value) for value in known if value) or "record"
         for column in dict.fromkeys([*other, *row]):
             if row.get(column) != other.get(column):
                 place = f"row {number} ({label[:LONGEST]}), column {column}"

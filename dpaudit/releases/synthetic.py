@@ -1,0 +1,421 @@
+"""Synthetic records, made of published counts alone: a tree of margins, and no budget of its own.
+
+The plan counts rows by pairs of columns.  Every estimate of one column's counts is averaged by its
+variance, and each pair is fitted to its columns; of all pairs a spanning tree with the largest
+mutual information is kept.  Records follow the tree, each count of it rounded up or down, so that
+margins in the tree stay those that were published, to a rounding.  Nothing but published numbers is
+read, so that the certificate of the counts covers the records.
+Source: McKenna, Miklau, Sheldon 2021 (a tree of measured margins); Chow, Liu 1968; Dwork, Roth
+2014, Proposition 2.1 (post-processing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, Records
+from dpaudit.releases.queries import Count, Item, Margins, Row, Vector, texts
+from dpaudit.tabular import Bins, Category, Number, Period, Schema
+from dpaudit.tabular.schema import number, refuse_unknown, shown_in, whole_number
+
+if TYPE_CHECKING:
+    from dpaudit.releases.plan import Plan
+
+NAME = "synthetic"  # of the file, and of its rows among the published ones
+MOST_RECORDS = 1_000_000
+FITS = 100  # passes of iterative fitting; margins of the tree are exact however many
+TINY = 1e-9  # of a row, where margins ask for rows that no count has
+Codes: TypeAlias = NDArray[np.int64]
+Axes: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The records that a release publishes beside its counts.
+
+    ``columns``: what a record has; numbers need ``edges``, and get a value between two of them.
+    ``share``: of the budget, for the pairs that no item of the plan counts.  ``pairs``: of columns,
+    which are counted; all of them by default.  ``records``: how many; by default as many as rows
+    were counted, at most a million.
+    Errors: InvalidParameter for fewer than two columns, pairs of others, and a share that leaves
+    nothing.
+    """
+
+    columns: tuple[str, ...]
+    share: Fraction = Fraction(1, 2)
+    pairs: tuple[Axes, ...] = ()
+    edges: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    records: int | None = None
+
+    def __post_init__(self) -> None:
+        columns = texts(self.columns)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "share", number(self.share, f"{NAME}: share"))
+        if len(columns) < 2 or len(set(columns)) < len(columns):
+            raise InvalidParameter(f"{NAME}: columns: expected two or more, none twice")
+        if not 0 < self.share <= 1:
+            raise InvalidParameter(f"{NAME}: share = {self.share}: expected above 0, at most 1")
+        pairs = tuple(map(texts, self.pairs)) or tuple(combinations(columns, 2))
+        object.__setattr__(self, "pairs", pairs)
+        for pair in pairs:
+            if len(set(pair)) != 2 or not set(pair) <= set(columns):
+                raise InvalidParameter(f"{NAME}: pairs: {', '.join(pair)}: expected two columns")
+        if self.records is not None:
+            whole_number(self.records, f"{NAME}: records")
+            if self.records > MOST_RECORDS:
+                raise InvalidParameter(f"{NAME}: records: expected at most {MOST_RECORDS}")
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON; the items hold what is counted."""
+        asked = {} if self.records is None else {"records": str(self.records)}
+        return {"columns": list(self.columns), **asked}
+
+    @property
+    def text(self) -> str:
+        """The step in words, for the certificate."""
+        return (
+            f"post-processing, of released numbers only: {NAME} records of "
+            f"{', '.join(self.columns)}, by a tree of their counts"
+        )
+
+    def items(self, schema: Schema, others: Sequence[Item]) -> tuple[Count, ...]:
+        """The counts that are missing among the others, with their share of the budget.
+
+        Errors: InvalidParameter as for counts, and for a share of 1 beside other items.
+        """
+        counted = {frozenset(item.by) for item in others if self.uses(item)}
+        missing = [pair for pair in self.pairs if frozenset(pair) not in counted]
+        weights = sum((item.weight for item in others), Fraction(0))
+        if others and missing and self.share == 1:
+            raise InvalidParameter(f"{NAME}: share = 1 leaves nothing for the other items")
+        whole = weights * self.share / (1 - self.share) if others else Fraction(1)
+        made = tuple(
+            Count(
+                name=f"{NAME} {' and '.join(pair)}",
+                by=pair,
+                edges={name: self.edges[name] for name in pair if name in self.edges},
+                weight=whole / len(missing),
+            )
+            for pair in missing
+        )
+        for item in made:
+            item.keys(schema)
+        return made
+
+    def check(self, schema: Schema, items: Sequence[Item]) -> None:
+        """Errors: InvalidParameter for a column that no item counts, and for an item's name."""
+        counted = {name for item in items if self.uses(item) for name in item.by}
+        if missing := [name for name in self.columns if name not in counted]:
+            raise InvalidParameter(
+                f"{NAME}: columns: {missing[0]!r} is counted by no item and no pair; add one to "
+                "pairs"
+            )
+        if any(item.name == NAME for item in items):
+            raise InvalidParameter(f"{NAME}: an item has this name; rename it")
+
+    def uses(self, item: Item) -> TypeGuard[Count]:
+        """Whether an item counts all rows by one or two of the columns, with the same edges."""
+        return (
+            isinstance(item, Count)
+            and not item.where
+            and item.groups is None
+            and item.per_group is None
+            and 1 <= len(item.by) <= 2
+            and set(item.by) <= set(self.columns)
+            and all(list(item.edges[n]) == list(self.edges.get(n, ())) for n in item.edges)
+        )
+
+
+def synthetic_of(table: Any) -> Synthetic:
+    """The records that a plan's [synthetic] asks for; errors: InvalidParameter."""
+    if not isinstance(table, Mapping):
+        raise InvalidParameter(f"plan.{NAME}: expected a table, [{NAME}]")
+    refuse_unknown(table, {"columns", "share", "pairs", "edges", "records"}, NAME)
+    if "columns" not in table:
+        raise InvalidParameter(f"{NAME}.columns: expected the columns of a record")
+    return Synthetic(**table)
+
+
+# --- a tree of margins ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Counts of a spanning tree: ``order`` begins with the root; ``above``: a column's parent.
+
+    ``tables``: of the root (keys,), of each other column (keys of its parent, its own keys).
+    """
+
+    total: float
+    order: tuple[str, ...]
+    above: Mapping[str, str]
+    tables: Mapping[str, Array]
+
+    def records(self, count: int, rng: np.random.Generator) -> dict[str, Codes]:
+        """Codes of so many records, by column.
+
+        Among the records with one key of the parent, each key of the child is as frequent as its
+        share of them, rounded up or down at random so that no key is favoured.
+        """
+        root = self.order[0]
+        found = {root: _shared(self.tables[root], count, rng)}
+        for name in self.order[1:]:
+            parents = found[self.above[name]]
+            codes = np.zeros(count, dtype=np.int64)
+            for key, shares in enumerate(self.tables[name]):
+                places = np.flatnonzero(parents == key)
+                codes[places] = rng.permutation(_shared(shares, len(places), rng))
+            found[name] = codes
+        return found
+
+
+def _shared(shares: Array, count: int, rng: np.random.Generator) -> Codes:
+    """So many codes, of which each has its share, rounded up or down (systematic sampling)."""
+    total = shares.sum()
+    even = np.full(len(shares), 1 / len(shares))
+    ends = np.cumsum(shares / total if total > 0 else even) * count
+    ends[-1] = count
+    offsets = np.arange(count) + rng.random()
+    return np.searchsorted(ends[:-1], offsets, side="right").astype(np.int64)
+
+
+def _simplex(values: Array, total: float) -> Array:
+    """The nearest counts that are not negative and add up to a total."""
+    ordered = np.sort(values)[::-1]
+    above = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    kept = int(np.flatnonzero(ordered > above)[-1]) if total > 0 else 0
+    return np.asarray(np.maximum(values - above[kept], 0.0))
+
+
+def _pair(seen: Array, rows: Array, columns: Array) -> Array:
+    """The counts of a pair, fitted to those of its columns: least squares, then proportionally."""
+    first, second = seen.shape
+    moved = seen + ((rows - seen.sum(1)) / second)[:, None] + (columns - seen.sum(0)) / first
+    moved -= (rows.sum() - seen.sum()) / seen.size
+    fitted = np.maximum(moved, 0.0) + TINY
+    for _ in range(FITS):
+        fitted *= (rows / np.maximum(fitted.sum(1), TINY))[:, None]
+        fitted *= columns / np.maximum(fitted.sum(0), TINY)
+    return np.asarray(fitted)
+
+
+def _information(table: Array) -> float:
+    """The mutual information of two columns by their counts."""
+    shares = table / max(table.sum(), TINY)
+    apart = np.outer(shares.sum(1), shares.sum(0))
+    there = shares > 0
+    return float((shares[there] * np.log(shares[there] / apart[there])).sum())
+
+
+def tree_of(seen: Mapping[Axes, list[tuple[Array, float]]], sizes: Mapping[str, int]) -> Tree:
+    """The tree that noisy counts by one or two columns give.
+
+    ``seen``: counts by columns, in their order, each with the variance of its noise.
+    """
+    tables = [(axes, *counted) for axes, found in seen.items() for counted in found]
+    totals = np.array([table.sum() for _, table, _ in tables])
+    precise = np.array([1 / (variance * table.size) for _, table, variance in tables])
+    total = max(float((totals * precise).sum() / precise.sum()), 0.0)
+    singles = {}
+    for name in sizes:
+        own = [
+            (table.sum(axis=tuple(i for i, n in enumerate(axes) if n != name)), table, variance)
+            for axes, table, variance in tables
+            if name in axes
+        ]
+        weights = np.array([sizes[name] / (table.size * v) for _, table, v in own])
+        mean = sum(w * one for w, (one, _, _) in zip(weights, own, strict=True)) / weights.sum()
+        singles[name] = _simplex(np.asarray(mean), total)
+    pairs: dict[Axes, Array] = {}
+    for axes, found in seen.items():
+        if len(axes) == 2:
+            weights = np.array([1 / variance for _, variance in found])
+            mean = sum(w * table for w, (table, _) in zip(weights, found, strict=True))
+            pairs[axes] = _pair(mean / weights.sum(), singles[axes[0]], singles[axes[1]])
+    return _spanning(total, singles, pairs)
+
+
+def _spanning(total: float, singles: Mapping[str, Array], pairs: Mapping[Axes, Array]) -> Tree:
+    """The largest spanning tree; a column that no pair reaches is independent of the root."""
+    gains = {axes: _information(table) for axes, table in pairs.items()}
+    root = next(iter(singles))
+    order, above, tables = [root], {}, {root: singles[root]}
+    while len(order) < len(singles):
+        edges = [axes for axes in pairs if (axes[0] in order) != (axes[1] in order)]
+        if edges:
+            best = max(edges, key=lambda axes: gains[axes])
+            parent, child = best if best[0] in order else best[::-1]
+            tables[child] = pairs[best] if best[0] == parent else pairs[best].T
+        else:
+            parent, child = root, next(name for name in singles if name not in order)
+            tables[child] = np.outer(singles[root], singles[child]) / max(total, TINY)
+        order.append(child)
+        above[child] = parent
+    return Tree(total, tuple(order), above, tables)
+
+
+# --- of a release ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """Synthetic records as texts, (records, columns), and how far their counts are off, as rows."""
+
+    columns: tuple[str, ...]
+    codes: Codes
+    records: list[list[str]]
+    rows: list[Row]
+
+
+def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
+    """The synthetic records of a release that asks for some, from its published rows.
+
+    Their random numbers are public, made of the release's digest: they hide nothing.
+    """
+    asked, schema = plan.release.synthetic, plan.release.schema
+    if asked is None:
+        return None
+    used = [item for item in plan.release.items if asked.uses(item)]
+    keys = {
+        name: key for item in used for name, key in zip(item.by, item.keys(schema), strict=True)
+    }
+    counted = {item.name: _table(item, schema, published) for item in used}
+    sizes = {name: _size(schema, keys[name]) for name in asked.columns}
+    tree = tree_of(_seen(used, counted, plan.margins), sizes)
+    count = round(tree.total) if asked.records is None else asked.records
+    rng = np.random.default_rng(int(plan.release.digest[:16], 16))
+    codes = tree.records(min(count, MOST_RECORDS), rng)
+    together = np.stack([codes[name] for name in asked.columns], axis=1)
+    cells = [_texts(schema, keys[name], codes[name], rng) for name in asked.columns]
+    scale = tree.total / max(len(together), 1)
+    rows = [_distance(item, counted[item.name], codes, scale) for item in used]
+    return Made(asked.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """An item's published counts, (keys of each column), and the largest 95% margin of one."""
+
+    table: Array
+    error: Fraction
+
+
+def _table(item: Count, schema: Schema, published: Sequence[Row]) -> _Counted:
+    own = [row for row in published if row.item == item.name]
+    table = np.array([float(row.value or 0) for row in own]).reshape(item.shape(schema))
+    return _Counted(table, max(row.error or Fraction(0) for row in own))
+
+
+def _seen(
+    used: Sequence[Count], counted: Mapping[str, _Counted], margins: Margins
+) -> dict[Axes, list[tuple[Array, float]]]:
+    """The counts by columns, those of one pair in one order, with the variance of their noise."""
+    found: dict[Axes, list[tuple[Array, float]]] = {}
+    for item in used:
+        table, variance = counted[item.name].table, max(margins.deviation(item.name) ** 2, TINY)
+        turned = item.by[::-1]
+        if turned != item.by and turned in found:
+            found[turned].append((table.T, variance))
+        else:
+            found.setdefault(item.by, []).append((table, variance))
+    return found
+
+
+def _size(schema: Schema, key: str | Bins) -> int:
+    if isinstance(key, Bins):
+        return key.cells
+    column = schema.columns[key]
+    return len(column.domain) if isinstance(column, Category) else _periods(column)
+
+
+def _periods(column: Any) -> int:
+    return int(column.high - column.low + 1)
+
+
+def _texts(schema: Schema, key: str | Bins, codes: Codes, rng: np.random.Generator) -> list[str]:
+    """The cells of a column; of a number any step between two edges, each as likely."""
+    if isinstance(key, Bins):
+        column = schema.ordered(key.column, NAME)
+        firsts = np.array([column.low, *key.edges])
+        ends = np.array([*key.edges, column.high + 1])
+        drawn = rng.integers(firsts[codes], np.maximum(ends, firsts + 1)[codes])
+        known, places = np.unique(drawn, return_inverse=True)
+        shown = [shown_in(column, int(code) * column.step) for code in known]
+        return [shown[place] for place in places]
+    kept = schema.columns[key]
+    if isinstance(kept, Category):
+        return [kept.domain[code] for code in codes]
+    assert isinstance(kept, Period)  # noqa: S101  (other keys have bins)
+    return [kept.text(kept.low + int(code)) for code in codes]
+
+
+def _distance(item: Count, counted: _Counted, codes: Mapping[str, Codes], scale: float) -> Row:
+    """How far the records' counts are from the published ones, and so from the true ones."""
+    made = np.zeros(counted.table.shape)
+    np.add.at(made, tuple(codes[name] for name in item.by), 1.0)
+    apart = Fraction(float(np.abs(made * scale - counted.table).max())).limit_denominator(1000)
+    bound = float(apart + counted.error)
+    return Row(
+        NAME,
+        (("counts by", ", ".join(item.by)),),
+        f"largest distance from {item.name}",
+        apart,
+        None,
+        f"a count of the records is within {bound:.6g} of the true one, in 19 of 20 releases",
+    )
+
+
+def generator(plan: Plan) -> Callable[[Any, np.random.Generator], Array]:
+    """The plan as a generator for membership audits, ``SyntheticTarget(generator(plan))``.
+
+    Its records have all columns of the schema, as numbers: a value, or the place of a key.  Noise
+    is drawn from the audit's own generator, by the law of the plan's.
+    Errors: InvalidParameter for a plan without synthetic records, or records of other columns.
+    """
+    from dpaudit.releases.program import GeneratedTables
+
+    release = plan.release
+    columns = tuple(release.schema.columns)
+    if release.synthetic is None or release.synthetic.columns != columns:
+        raise InvalidParameter(
+            f"{release.title!r}: expected a plan with {NAME} records of all its columns, in order"
+        )
+    reader = GeneratedTables(release)
+
+    def fitted(records: Any, rng: np.random.Generator) -> Array:
+        from dpaudit.releases.publish import published_rows
+
+        features = np.asarray(records.features, dtype=np.float64).reshape(len(records.features), -1)
+        there = np.ones((len(features), 1))
+        values = reader.values(Records(np.hstack([there, features])))
+        drawn = {}
+        for label, part in plan.parts.items():
+            assert isinstance(part, Vector)  # noqa: S101  (what counts are)
+            exact = np.array(values[label], dtype=np.float64)
+            drawn[label] = (exact + plan.margins.draws(label, exact.size, rng)).astype(int).tolist()
+        made = synthesised(plan, published_rows(plan, drawn))
+        assert made is not None  # noqa: S101  (the release asks for records)
+        cells = [
+            _numbers(release.schema, n, c)
+            for n, c in zip(columns, zip(*made.records, strict=True), strict=True)
+        ]
+        return np.stack(cells, axis=1)
+
+    return fitted
+
+
+def _numbers(schema: Schema, name: str, cells: Sequence[str]) -> Array:
+    """A column's cells as the numbers that records of an audit have."""
+    column = schema.columns[name]
+    if isinstance(column, Number):
+        return np.array([float(column.value(cell, NAME)) for cell in cells])
+    assert isinstance(column, Category)  # noqa: S101  (texts have no counts)
+    return np.array([float(column.domain.index(cell)) for cell in cells])
