@@ -248,6 +248,7 @@ ENTRIES = (
     "dpaudit.membership",
     "dpaudit.membership.program_target",
     "dpaudit.pytest_plugin",
+    "dpaudit.releases.generator",  # a target of membership audits
     "dpaudit.tabular",
 )
 
