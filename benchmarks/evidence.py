@@ -461,6 +461,12 @@ SECTIONS = {
         lambda name: module("ledger").rates(int(name)),
         lambda parts: module("ledger").lines(parts),
     ),
+    "browser": Section(
+        "Certificates in a browser's engine",
+        lambda: module("browser").parts(),
+        lambda name: module("browser").measured(name),
+        lambda parts: list(module("browser").lines(parts)),
+    ),
 }  # fmt: skip
 
 

@@ -1,11 +1,12 @@
-// Rows of certificates by the checker under Pyodide in Node: arguments are the folder of the page's
-// files, then certificates; one line of JSON a certificate, with the seconds it took.
+// Rows of certificates by the checker under Pyodide in Node: the argument is the folder of the page's
+// files; standard input names a certificate a line; one line of JSON each, with the seconds it took.
 import fs from "node:fs";
 import path from "node:path";
 import { performance } from "node:perf_hooks";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const [folder, ...files] = process.argv.slice(2);
+const [folder] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(path.join(folder, "pyodide.mjs")).href);
 const begun = performance.now();
 const lockFileContents = JSON.parse(fs.readFileSync(path.join(folder, "lock.json"), "utf8"));
@@ -18,7 +19,7 @@ const answer = python.runPython(
   );
 const bits = python.runPython("import sys; sys.maxsize.bit_length() + 1");
 console.log(JSON.stringify({ start: (performance.now() - begun) / 1000, bits }));
-for (const file of files) {
+for await (const file of createInterface({ input: process.stdin })) {
   const start = performance.now();
   const made = answer(file, new Uint8Array(fs.readFileSync(file)));
   console.log(JSON.stringify({ ...JSON.parse(made), seconds: (performance.now() - start) / 1000 }));

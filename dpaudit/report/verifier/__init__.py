@@ -13,10 +13,13 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -55,6 +58,7 @@ SHA256 = dict(
 )
 # Folders of wheels that the checker never imports; the tests run it without them.
 LEFT_OUT = ("tests", "benchmarks", "physics", "stats", "vector", "holonomic", "categories")
+LONGEST_COMPILE = 300  # seconds of a busy machine; a quiet one takes ten
 # Rooms of dpaudit that the checker imports, and the parts of each family.
 ROOMS = ("check", "exact", "grids", "nodes", "pairs", "storage")
 FILES = ("__init__.py", "errors.py", "scope.py", "version.py", "certificate_schema.json")
@@ -64,7 +68,7 @@ class NoRuntime(DpauditError):
     """The browser's Python could not be fetched, or is not the pinned one."""
 
 
-def cache() -> Path:
+def kept() -> Path:
     """The folder that keeps the fetched files: ``dpaudit/verifier`` of the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "dpaudit" / "verifier"
@@ -75,7 +79,7 @@ def runtime() -> dict[str, bytes]:
 
     Errors: NoRuntime for a file that cannot be fetched, or has another digest.
     """
-    folder = cache()
+    folder = kept()
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for name in (RUNTIME, *WHEELS):
@@ -112,8 +116,13 @@ def _fetch(name: str, folder: Path) -> None:
         )
 
 
+@cache
 def assets() -> dict[str, bytes]:
-    """All files that the page's worker is given, by name.  Errors: as :func:`runtime`."""
+    """All files that the page's worker is given, by name.
+
+    Errors: as :func:`runtime`; NoRuntime without Node, whose Python compiles what a page loads at
+    its start.
+    """
     files = runtime()
     with tarfile.open(fileobj=io.BytesIO(files.pop(RUNTIME))) as package:
         parts = {
@@ -126,7 +135,35 @@ def assets() -> dict[str, bytes]:
     for name, content in files.items():
         parts[name] = _smaller(content)
     parts["dpaudit-0-py3-none-any.whl"] = checker()
-    return parts
+    with tempfile.TemporaryDirectory() as folder:
+        for_node(parts, Path(folder))
+        _compile(Path(folder))
+        return {name: Path(folder, name).read_bytes() for name in parts}
+
+
+def for_node(parts: dict[str, bytes], folder: Path) -> None:
+    """Write the worker's files where Node can run them."""
+    sockets = folder / "node_modules" / "ws"  # which Pyodide imports and nobody uses
+    sockets.mkdir(parents=True)
+    (sockets / "index.js").write_text("")
+    for name, content in parts.items():
+        (folder / name).write_bytes(content)
+
+
+def _compile(folder: Path) -> None:
+    here = Path(__file__).parent
+    command = [shutil.which("node") or "node", str(here / "bytecode.mjs"), str(folder)]
+    command += [str(here / "bytecode.py")]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LONGEST_COMPILE
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoRuntime(
+            f"the page's modules were not compiled by Node ({error}); install Node 18 or newer"
+        ) from None
+    if done.returncode != 0:
+        raise NoRuntime(f"the page's modules were not compiled by Node: {done.stderr[-400:]}")
 
 
 def _member(package: tarfile.TarFile, name: str) -> bytes:

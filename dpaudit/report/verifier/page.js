@@ -8,7 +8,11 @@ const source = document.getElementById("worker").textContent;
 const encode = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(new Uint8Array(bytes), (b) => b.toString(16).padStart(2, "0")).join("");
 const sha256 = async (bytes) => hex(await crypto.subtle.digest("SHA-256", bytes));
-const unbase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+function unbase64(text) {
+  const letters = atob(text), bytes = new Uint8Array(letters.length);
+  for (let place = 0; place < letters.length; place++) bytes[place] = letters.charCodeAt(place);
+  return bytes;
+}
 
 async function unpacked(block) {
   const packed = unbase64(block.textContent);

@@ -21,9 +21,12 @@ async function started(assets) {
   for (const name of Object.keys(assets).filter((one) => one.endsWith(".whl"))) {
     python.unpackArchive(assets[name], "wheel");
   }
-  return python.runPython(
+  const answering = python.runPython(
     "from dpaudit.check.page import answer\nlambda name, content: answer(name, content.to_bytes())",
   );
+  // What every check needs is loaded while the reader looks for his files.
+  setTimeout(() => python.runPython("import flint, jsonschema"));
+  return answering;
 }
 
 let answer;
