@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -19,7 +20,20 @@ if TYPE_CHECKING:
     from dpaudit.project.project import Target
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
-as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+AS_JSON = "dpaudit.as_json"  # key of a run's settings in click's context
+
+
+def as_json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``as_json``: whether ``--json`` stands anywhere on its command line."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> Any:
+        as_json = bool(click.get_current_context().meta.get(AS_JSON))
+        return command(*args, as_json=as_json, **options)
+
+    return run
+
+
 field_option = click.option(
     "--field",
     "stated",
@@ -28,6 +42,21 @@ field_option = click.option(
     help="A statement for the certificate, before dpaudit.toml; repeat it for more. "
     "`dpaudit fields` lists the names.",
 )
+
+
+class Commands(click.Group):
+    """Commands of which each has ``--json``, taken wherever it stands before ``--``."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        shown = "With any command: JSON on standard output."
+        self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help=shown))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = args.index("--") if "--" in args else len(args)
+        ctx.meta[AS_JSON] = "--json" in args[:own]
+        kept = [word for word in args[:own] if word != "--json"]
+        return super().parse_args(ctx, kept + args[own:])
 
 
 def set_option(help_text: str) -> Callable[[Any], Any]:

@@ -18,7 +18,14 @@ import click
 
 from dpaudit.cli.archive_command import archive
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS
-from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.commands import (
+    COMMANDS,
+    Commands,
+    as_json_option,
+    echo_json,
+    quiet,
+    resolve_target,
+)
 from dpaudit.cli.compare_command import compare_command
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.diff_command import diff
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT
 
 
-class Interface(click.Group):
+class Interface(Commands):
     """Turns errors into one line and an exit code; texts of unexpected errors may quote data."""
 
     def invoke(self, ctx: click.Context) -> Any:
