@@ -179,6 +179,7 @@ def test_closed_ranges_put_a_user_in_two_batches() -> None:
     assert outcome(ApproxDP(1, 1e-6), algorithm_1(1, "1e-6"), reading=once) == "proved"
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("rounds", "expected"), [(10, 718), slow(20, 1490)])
 def test_strongly_convex_calls(rounds: int, expected: int) -> None:

@@ -227,6 +227,7 @@ def test_the_scores_are_exact_log_likelihood_ratios() -> None:
         assert sign * replay.scores.mean() < -0.05
 
 
+@pytest.mark.quality
 def test_the_catalogue_s_audit_stays_below_the_account() -> None:
     """200 trials a side: above the truth with probability 5% at most; nothing is broken."""
     mechanism = diff2_bvr_local_sgd

@@ -239,6 +239,7 @@ class WholeCount:
         return curator.release("count", rows)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("seed", "status"), [(None, "enforced"), (3, "declared")])
 def test_whose_bits_a_run_drew_is_what_its_certificate_says(seed: int | None, status: str) -> None:

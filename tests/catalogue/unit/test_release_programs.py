@@ -66,6 +66,7 @@ def test_a_program_is_composed_tightly_with_the_other_items() -> None:
     assert alone + count > spent * Fraction(11, 10), "tighter than their sum"
 
 
+@pytest.mark.quality
 def test_a_program_is_charged_and_run_with_the_other_items(planned, tmp_path: Path) -> None:
     ledger = open_ledger(tmp_path / "ledger.sqlite")
     ledger.create("people", terms_of("row", planned.release.scope, ApproxDP(4, "1e-4")))
@@ -95,6 +96,7 @@ def test_what_a_program_sees_is_one_row_a_unit_on_its_grid() -> None:
     assert not empty.present.any()
 
 
+@pytest.mark.quality
 def test_the_attacked_program_sees_the_tables_that_the_engine_bounds() -> None:
     plan = release().plan()
     program = ReleaseProgram(plan, GeneratedTables(plan.release))
@@ -162,6 +164,7 @@ columns = ["x", "z", "y"]
 """
 
 
+@pytest.mark.quality
 def test_a_plan_names_a_program_as_commands_do(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     found = CliRunner().invoke(main, ["plan", str(tmp_path / "plan.toml")])

@@ -155,6 +155,7 @@ def test_a_project_can_be_added_to(tmp_path: Path) -> None:
     assert {"mechanisms/noisy_mean.py", "mechanisms/papers/diff2/framework.py"} <= files(tmp_path)
 
 
+@pytest.mark.quality
 def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UnknownTarget, match="nothing of that name is shipped; shipped are"):
         start(tmp_path, "diff3")

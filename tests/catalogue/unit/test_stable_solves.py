@@ -109,10 +109,12 @@ def worst(solves: int) -> float:
         return max(found for _ in range(solves) if (found := off(rng)) is not None)
 
 
+@pytest.mark.quality
 def test_solves_are_within_half_of_the_error_that_certificates_allow() -> None:
     assert worst(200) < 0.5
 
 
+@pytest.mark.quality
 def test_a_pull_that_is_found_to_ten_digits_only_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = {"xatol": 0.0, "xrtol": 1e-10, "fatol": 0.0, "frtol": 0.0}
     monkeypatch.setattr(sharp, "TO_THE_LAST", rough)

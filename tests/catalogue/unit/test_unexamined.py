@@ -68,6 +68,7 @@ def test_every_other_entry_is_examined_and_these_are_not(project: Project) -> No
     assert unreached == NEVER_RUN | MOVED_LITTLE
 
 
+@pytest.mark.quality
 def test_an_author_who_says_why_a_release_moves_no_further_is_believed(project: Project) -> None:
     made = project.mechanisms["deletion_stable_output_perturbation_laplace"]
     assert not gaps_of(project, made)

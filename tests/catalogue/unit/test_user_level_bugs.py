@@ -236,6 +236,7 @@ def fell_back(output: Halted) -> Array:
     return output.halted.astype(float)
 
 
+@pytest.mark.quality
 def test_independent_slots_are_refuted_by_the_last_bit_alone() -> None:
     """epsilon >= 8 at 95% of (1, 1e-10), from "the output equals the fallback"; exactly, 9.13."""
     mechanism = catalogue.user_level_accelerated_sgd_independent_slots

@@ -95,6 +95,7 @@ def test_a_phase_costs_less_than_on_all_of_its_users() -> None:
     assert amplified < public
 
 
+@pytest.mark.quality
 def test_the_catalogue_holds_the_phases_and_what_each_costs() -> None:
     """As calibrated; every phase's users of their own, at no more than is claimed, and near it."""
     entry = options_catalogue.user_level_phased_erm_sampled_tests

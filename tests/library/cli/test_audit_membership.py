@@ -58,6 +58,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("verified_here")
 def test_training_is_audited_verified_and_shown(folder: Path) -> None:
     asked = ["audit", "trained_here:fit", "--data", "data.npz", "--models", "8", "--seed", "1"]

@@ -201,6 +201,7 @@ def test_another_dpaudit_is_another_run(
     assert kept(dpaudit(*ALL, "--json")) == []
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("changed", "truncated", "no page")
 @pytest.mark.first_case
 @pytest.mark.parametrize("harm", ["changed", "truncated", "no page", "other page", "no record"])

@@ -159,6 +159,7 @@ def test_an_audit_touches_no_data(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1", code=2)
 
 
+@pytest.mark.quality
 def test_several_targets_share_a_run_and_exit_by_the_gravest(
     dpaudit: Invoke, project: Path
 ) -> None:

@@ -70,11 +70,13 @@ def test_json_is_all_there_is_on_standard_output(project: Path) -> None:
     assert "attacked held" in child.stderr
 
 
+@pytest.mark.quality
 def test_no_colours_where_there_is_no_terminal(project: Path) -> None:
     child = call("audit", "refuted", "--trials", "300", cwd=project, code=1)
     assert "\x1b" not in child.stdout + child.stderr
 
 
+@pytest.mark.quality
 def test_a_reader_that_leaves_gets_no_success(project: Path) -> None:
     """`dpaudit audit refuted | head -0` must not exit as if it were certified."""
     child = spawn("audit", "refuted", "--json", cwd=project)

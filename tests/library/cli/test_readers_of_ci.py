@@ -31,6 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.quality
 def test_sarif_tools_reads_the_findings(written: Path, tmp_path: Path) -> None:
     pytest.importorskip("sarif.loader")
     command = [sys.executable, "-m", "sarif", "csv", str(written / "report.sarif"), "-o", "out.csv"]

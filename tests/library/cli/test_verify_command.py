@@ -209,6 +209,7 @@ def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, proje
     assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("options", "runs"), [([], False), (["--replay"], True)])
 def test_the_projects_code_runs_for_a_replay_alone(

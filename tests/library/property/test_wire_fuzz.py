@@ -43,6 +43,7 @@ def test_without_domains_the_invariants_let_no_false_bound_pass() -> None:
     assert false_bounds() == []
 
 
+@pytest.mark.quality
 def test_without_invariants_false_bounds_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is drawn would show it if either were left out."""
     for module, name in ((calculus, "require_consistent"), (derivation, "require_possible")):

@@ -154,6 +154,7 @@ def test_an_own_score_of_any_scale_is_calibrated() -> None:
     assert 0.38 < found.lower(judged(gaussian(1.0), found, 7, 20_000), 0.05) < 0.5
 
 
+@pytest.mark.quality
 def test_a_claim_that_no_single_event_refutes() -> None:
     """rho = 1/2: with 20,000 draws a side the best event would refute 0.41 or less."""
     given: dict[str, Any] = {"trials": 20_000, "seed": 1}

@@ -105,6 +105,7 @@ def test_a_unit_that_is_not_spelled_would_count_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("parquet")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "dask"])
 def test_parts_by_the_raw_spelling_would_count_a_unit_often(

@@ -178,6 +178,7 @@ def test_a_broken_statistic_cannot_be_left_out_of_statistics() -> None:
     assert "a statistic without an error rate" in rejected(caught(), cheaper)
 
 
+@pytest.mark.quality
 def test_shares_sizes_and_laws_are_those_of_the_audit() -> None:
     def less(predicate: Json) -> None:
         for row in predicate["conformance"]:

@@ -83,6 +83,7 @@ def test_the_honest_ones_are_confirmed() -> None:
 PLACES = ["", "0", "0 1", "1 1", "1 0", "01", "2", "-1", "+1", " 1", "1 ", "\u0661", 1, None, ["1"]]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("kept", PLACES)
 def test_factors_are_places_of_the_own_pair_each_once(kept: Any) -> None:

@@ -93,6 +93,7 @@ def test_normal_noise_of_mu_is_at_least_as_telling_at_every_threshold(name: str)
                 assert norm.isf(level) - norm.isf(power) <= mu + 1e-9
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("kind", [Gauss, Skellam])
 def test_moves_of_several_coordinates_are_dominated_too(kind: Any) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy.special import expit, logit
 from scipy.stats import beta
 
@@ -15,6 +16,7 @@ from dpaudit.membership.attacks import ATTACKS
 from dpaudit.membership.synthetic import KINDS
 
 
+@pytest.mark.quality
 def test_the_session_runs(checkout: Path) -> None:
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     path = str(checkout / "docs" / "membership.md")

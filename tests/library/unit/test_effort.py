@@ -71,6 +71,7 @@ def answered(ask: Callable[[], object]) -> str:
     return ""
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("name", SLOW)
 def test_what_takes_long_ends_in_time_and_does_not_without_the_count(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +206,7 @@ def test_a_part_with_a_loss_beyond_all_digits_is_not_dropped(hash_seed: str) -> 
     assert "tanh(exp(50)/2)" in shown.stdout
 
 
+@pytest.mark.quality
 def test_extremes_of_a_declaration_are_refused_or_answered_in_words() -> None:
     """Found by forged declarations: errors of SymPy and NumPy, and a mean that does not move."""
     i = sympy.Symbol("i", positive=True, integer=True)
@@ -228,6 +230,7 @@ def test_a_sample_of_many_rounds_is_evaluated_without_expanding_its_power() -> N
 SEARCHED = (5_056_003, 5_059_566, 5_084_952, 5_089_103)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_searches_of_sympy_end(hash_seed: str) -> None:
     asked = f"""

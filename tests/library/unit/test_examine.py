@@ -537,6 +537,7 @@ def test_other_records_are_walked_however_much_was_done(monkeypatch: pytest.Monk
     assert CONTROL in found(Stepping("private step"))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("clipped", [True, False])
 def test_a_clip_that_ordinary_answers_never_reach(

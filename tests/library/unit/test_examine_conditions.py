@@ -114,6 +114,7 @@ def test_codes_of_a_file_are_met(tmp_path: Path) -> None:
     assert "moves the query by 30 times" in " ".join(broken(of_file))
 
 
+@pytest.mark.quality
 def test_a_condition_that_no_record_met_is_listed() -> None:
     def never(rows: Any) -> Any:
         return plain(rows, np.isin(rows.sum(axis=1) * 0 + rows[:, 0] ** 2, [-5.0]), 1)
@@ -131,6 +132,7 @@ def test_a_condition_that_no_record_met_is_listed() -> None:
 # --- one condition -------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_other_adjacencies_meet_them_too(adjacency: str) -> None:
     assert broken(lambda rows: leap_day(rows, 20), adjacency)

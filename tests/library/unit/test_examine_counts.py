@@ -104,6 +104,7 @@ def test_whole_numbers_that_wrap_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert not told(Once(Own(wrapped)), "add_remove")
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("long-False")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("compute", "wrong"), [(long, False), (longer, True)])
@@ -434,6 +435,7 @@ class Batch:
         return np.array(1.0)
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("False")
 @pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [False, True])

@@ -63,6 +63,7 @@ def broken(own: int, kind: str, keys: Any, *shape: int) -> bool:
     return bool(found.broken)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "keys"), KINDS)
 def test_a_record_with_two_keys_of_its_own_is_met(

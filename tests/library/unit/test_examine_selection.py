@@ -77,6 +77,7 @@ def told(program: Any, adjacency: str = "add_remove") -> list[str]:
     return [f.detail for f in found.broken]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("ask", [growth, turned])
 def test_queries_of_a_monotone_test_all_move_one_way(
@@ -129,6 +130,7 @@ class Searched:
         return self.kept["count"]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_search_ranks_its_runs_by_what_they_released(

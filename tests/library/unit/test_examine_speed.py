@@ -109,6 +109,7 @@ class Steep:
         return len(SIGNS)
 
 
+@pytest.mark.quality
 def test_rows_along_the_steepest_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not broken(Steep(2.0))
     assert MOVED in broken(Steep(1.9))

@@ -40,6 +40,7 @@ def told(*, away: bool) -> list[str]:
     return [f.detail for f in found.broken]
 
 
+@pytest.mark.quality
 def test_an_update_that_stretches_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     found = told(away=True)
     assert any(UNSOUND in text for text in found), found

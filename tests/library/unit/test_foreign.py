@@ -94,6 +94,7 @@ def test_whole_numbers_beyond_64_bits_are_told_apart() -> None:
 # --- programs -------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_wrong_program_is_refuted_and_its_right_twin_is_not() -> None:
     """False-alarm rate 1e-4."""
     found = audit(Command(program(NOISY.format(2))))
@@ -156,6 +157,7 @@ def test_crashes_are_repeated_a_few_times_only() -> None:
     assert len(mechanism.restarts) == foreign.RESTARTS
 
 
+@pytest.mark.quality
 def test_an_exit_code_is_an_output() -> None:
     """The program fails for one data set half of the time: an error rate that 1-DP forbids."""
     code = "\nif sum(data) == 1 and random.random() < 0.9: sys.exit(7)\nprint('1\\n' * size)"

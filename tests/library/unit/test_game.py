@@ -86,6 +86,7 @@ def test_other_triangles_are_nowhere_above_those_of_the_path() -> None:
         assert np.maximum(p - math.exp(loss) * q, 0).sum() * 0.05**2 <= best + 1e-6
 
 
+@pytest.mark.quality
 def test_both_ends_lie_between_what_was_known() -> None:
     """Above every fixed order of the sampled pair, and below one pair for all rounds."""
     found = epsilon_interval(ROUNDS, DELTA)

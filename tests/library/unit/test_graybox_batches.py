@@ -120,6 +120,7 @@ def test_batches_drawn_otherwise_are_found(node: Any, name: str) -> None:
     assert check_frequencies(drawn(node, WRONG[name]), ERROR).status == "broken"
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("node", SAMPLINGS, ids=["poisson", "fixed"])
 def test_the_rate_of_false_alarms_of_frequencies(node: Any) -> None:

@@ -157,6 +157,7 @@ def test_groups_of_a_training_run_grow_with_their_size_and_are_tight() -> None:
     assert bounds[2].upper < F(1, 2) * stepped
 
 
+@pytest.mark.quality
 def test_the_checker_confirms_a_group_of_three_and_refuses_a_smaller_epsilon() -> None:
     node = run(3, 20)
     step = Account(node, SCOPE).step("profile")

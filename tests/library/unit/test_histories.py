@@ -145,6 +145,7 @@ def test_budgets_of_a_tumult_session_are_added() -> None:
     assert dp.account(from_tumult([{"epsilon": 1}] * 3), SCOPE).step("pure").value == 3
 
 
+@pytest.mark.quality
 def test_a_shuffled_loader_is_warned_of_with_both_numbers(tmp_path: Path) -> None:
     """Opacus without Poisson sampling: 100 batches a pass, accounted as Poisson."""
     file = tmp_path / "history.json"

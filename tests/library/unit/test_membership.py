@@ -245,6 +245,7 @@ def test_without_a_claim_there_is_a_bound_and_no_verdict() -> None:
     assert "epsilon >= " in str(found)
 
 
+@pytest.mark.quality
 def test_results_depend_on_seed_alone_and_a_killed_study_resumes(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"claim": PureDP(1), "attacks": "loss"}
     first = study(folder=tmp_path / "a").run(**asked)
@@ -316,6 +317,7 @@ def test_too_few_coins_for_any_bound_are_said_without_a_claim_too() -> None:
     assert coins_needed(asked(PureDP(0)), ERROR) == 5  # 2^-5 < 5% < 2^-4
 
 
+@pytest.mark.quality
 def test_doubles_void_the_bound_and_are_named() -> None:
     data = numbered(60)
     features = data.features.copy()

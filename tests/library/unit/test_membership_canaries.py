@@ -99,6 +99,7 @@ def test_canaries_outside_the_data_are_known_as_such() -> None:
 ASKED: dict[str, Any] = {"attacks": "loss", "models": 16, "canaries": "spike,blank,mislabelled"}
 
 
+@pytest.mark.quality
 def test_a_pilot_is_kept_and_its_choice_does_not_depend_on_counted_coins(tmp_path: Path) -> None:
     target = nulls.responding_to_any(1.0)
     found = audit_training(

@@ -65,6 +65,7 @@ def test_a_certificate_is_confirmed_from_its_counts(
         assert predicate["verdict"]["status"] == ("empirical" if claim is None else "refuted")
 
 
+@pytest.mark.quality
 def test_nothing_in_it_bounds_a_leak_from_above() -> None:
     assert "upper" not in re.sub(r"false_(positive|negative)_rate_upper", "", str(made(0)))
     assert "certified" not in str(empirical_schema())
@@ -112,6 +113,7 @@ def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
         check(remade(certificate))
 
 
+@pytest.mark.quality
 def test_a_bound_on_mu_is_not_taken_further_than_its_recursion() -> None:
     certificate = copy.deepcopy(made(2))
     raised(certificate["predicate"]["lower_bounds"][0])
@@ -152,6 +154,7 @@ def test_the_page_says_what_the_certificate_says_and_loads_nothing() -> None:
     assert page == render(copy.deepcopy(certificate))
 
 
+@pytest.mark.quality
 def test_several_models_share_one_page() -> None:
     page = render({"first": made(1), "second": made(0, 1, 240)})
     assert "2 models compared" in page
@@ -161,6 +164,7 @@ def test_several_models_share_one_page() -> None:
     assert len(identities) == len(set(identities))
 
 
+@pytest.mark.quality
 def test_a_notebook_shows_the_lines_and_the_curves() -> None:
     shown = audit(1)._repr_html_()
     assert shown.count("<svg") == 1

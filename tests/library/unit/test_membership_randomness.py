@@ -25,6 +25,7 @@ SHARED, SAME = "noise that models share", "the same noise in every model"
 ELSEWHERE = "randomness from elsewhere than the generator"
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("fit", "said"),
     [

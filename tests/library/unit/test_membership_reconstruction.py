@@ -43,6 +43,7 @@ def test_the_allowed_rate_is_that_of_the_trade_off_function() -> None:
     assert min(lines) <= allowed_rate(dp.ApproxDP(1, "1e-5"), 10) <= min(lines) + 1e-3
 
 
+@pytest.mark.quality
 def test_a_right_training_stays_below_the_bound_and_one_without_noise_does_not() -> None:
     """At error 1e-4; the bound on three candidates at mu 1.5 is 0.86."""
     account = dp.account(dp.Gaussian("sum", noise_multiplier="2/3"), "add_remove")
@@ -71,6 +72,7 @@ def squared(model: Any, records: Data) -> Any:
     return -((records.features - model) ** 2).sum(axis=1)
 
 
+@pytest.mark.quality
 def test_guesses_that_see_the_answer_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack is given no target's candidate: with it, a right training is refuted."""
     plain = module._guesses

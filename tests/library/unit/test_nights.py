@@ -140,6 +140,7 @@ def add_many(path: Path, name: str) -> None:
         Nights(path).add(name, Night(f"2026-03-{number + 1:02}"), 0.01, 1)
 
 
+@pytest.mark.quality
 def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "nights.json"
     context = multiprocessing.get_context("spawn")

@@ -44,6 +44,7 @@ def certified(program: Any, table: Path) -> tuple[str, str]:
     return certificate.verdict, "; ".join(said)
 
 
+@pytest.mark.quality
 def test_a_file_that_the_program_reads_too(table: Path) -> None:
     assert certified(Peeking(), table) == ("certified under assumptions", "")
     program = Peeking()
@@ -80,6 +81,7 @@ def test_a_file_that_the_program_reads_in_its_run_on_the_data_alone(
     assert certified(program, table) == ("certified under assumptions", "")
 
 
+@pytest.mark.quality
 def test_a_file_that_a_module_reads_when_it_is_imported(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

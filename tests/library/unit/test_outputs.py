@@ -128,6 +128,7 @@ class Giving(Stepping):
         return self.make(super().run(curator))
 
 
+@pytest.mark.quality
 def test_an_output_that_holds_itself_is_no_finding_and_no_end() -> None:
     for make in (itself, lambda output: (output, object())):
         found = dp.certify(mechanism("gives", Giving(make=make)), seed=1, trials=200)

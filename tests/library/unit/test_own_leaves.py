@@ -100,6 +100,7 @@ def test_its_step_is_taken_on_trust_in_those_words(
     assert any("taken on trust, no theorem for" in line for line in row["on_trust"])
 
 
+@pytest.mark.quality
 def test_a_shipped_node_cannot_be_taken_on_trust(
     outcome: dict[str, Any], made: Path, checkout: Path, tmp_path: Path
 ) -> None:

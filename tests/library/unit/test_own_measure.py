@@ -85,6 +85,7 @@ def test_it_is_shown_accounted_and_claimed(outcome: dict[str, Any]) -> None:
     assert outcome["checks"] == ["proved", "unproved"]
 
 
+@pytest.mark.quality
 def test_it_is_audited(outcome: dict[str, Any]) -> None:
     """The true distance is 1 - exp(-1/2) = .3935; each verdict errs at 1e-4 at most."""
     (held, _), (refuted, words) = outcome["audits"]

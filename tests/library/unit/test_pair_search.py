@@ -106,6 +106,7 @@ def without_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination._Examiner, "_searched", lambda self, candidates: None)
 
 
+@pytest.mark.quality
 def test_others_that_pull_against_a_record_are_found() -> None:
     """One seed; the decisive bound is above the truth with probability 1e-6."""
     bound = audited(DESCENT, found_in(DESCENT)).bounds[0]
@@ -114,6 +115,7 @@ def test_others_that_pull_against_a_record_are_found() -> None:
     assert bound.decisive <= exact
 
 
+@pytest.mark.quality
 def test_without_the_search_the_share_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     without_search(monkeypatch)
     assert audited(DESCENT, found_in(DESCENT)).bounds[0].shown < 0.8 * accounted(DESCENT)
@@ -136,6 +138,7 @@ def test_a_group_differs_in_as_many_records() -> None:
     assert len(pair.first) - len(pair.second) == pair.size == 4
 
 
+@pytest.mark.quality
 def test_the_same_seed_finds_the_same_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "WORK_OF_A_SEARCH", SHORT)
     first, again, other = (found_in(DESCENT, seed).digests for seed in (1, 1, 2))

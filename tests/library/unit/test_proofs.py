@@ -54,6 +54,7 @@ def test_the_kernel_accepts_a_report_from_two_theorems() -> None:
     assert "Theorem 2.7" in cited()["gaussian_is_gdp"]
 
 
+@pytest.mark.quality
 @needs_coq
 def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> None:
     """Composition, choice, parts and the conversion at its order have no hypothesis."""
@@ -189,6 +190,7 @@ def test_names_of_a_certificate_stay_inside_strings_or_are_not_written() -> None
     assert "Silent" not in outside
 
 
+@pytest.mark.quality
 @needs_coq
 def test_the_kernel_reads_an_assumption_whose_id_has_quotes() -> None:
     quoted = dp.Assumption('a "public" bound', "the bound is public", Status.DECLARED)
@@ -208,6 +210,7 @@ def test_only_the_file_of_theorems_assumes_anything() -> None:
         assert "Require" not in source
 
 
+@pytest.mark.quality
 def test_the_page_names_the_kernel_only_where_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_machine_without_coq_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     kernel._compiled.cache_clear()
 
 
+@pytest.mark.quality
 @needs_coq
 def test_finite_outcomes_meet_the_definitions() -> None:
     """A vector of probabilities is a law, and randomised response is pure, without a hypothesis."""

@@ -141,6 +141,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, *left: Path) -> None:
     monkeypatch.setattr(files, "_staged", full)
 
 
+@pytest.mark.quality
 def test_values_that_cannot_be_written_are_kept_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
