@@ -23,7 +23,7 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.post import Step
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import published_rows
-from dpaudit.releases.queries import Count, Groups, Item, Mean, Ranges, Sum, Variance
+from dpaudit.releases.queries import Affected, Count, Groups, Item, Mean, Ranges, Sum, Variance
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 
 DRAWS, LEAST = 1000, 0.94
@@ -38,6 +38,7 @@ def people(rng: np.random.Generator, size: int = SIZE) -> dict[str, Any]:
     return {
         "age": rng.integers(0, 101, size),
         "balance": rng.integers(-500, 100, size),
+        "person": np.arange(size) // 4,
         "sex": np.where(rng.random(size) < 0.99, "f", "m"),
         "region": rng.choice(["a", "b", "c", "d"], size, p=[0.7, 0.29, 0.01, 0.0]),
     }
@@ -52,6 +53,13 @@ SCHEMA = Schema(
         "region": Category(("a", "b", "c", "d")),
         "town": Text(),
     },
+)
+PERSONS = replace(SCHEMA, unit="person", entity="person", rows=4)
+TOTALS: tuple[Item, ...] = (
+    Count(name="persons", per_group=1),
+    Sum(name="totals", column="age", by="region", unit_total={"to": 150}),
+    Sum(name="changes", column="balance", unit_total={"from": -600, "to": 100}),
+    Affected(name="clipped", column="age", unit_total={"to": 150}),
 )
 COUNTS = (
     Count(name="all"),
@@ -75,6 +83,8 @@ SUMS = (
 )
 CASES: dict[str, tuple[tuple[Item, ...], tuple[Step, ...]]] = {
     "no step": ((*COUNTS, *SUMS[:-1]), ()),
+    "unit totals": (TOTALS, ()),
+    "unit totals, rounded": (TOTALS[1:3], (Step("round", ("totals", "changes"), Fraction(1000)),)),
     "consistent": (COUNTS, (Step("consistent", NAMES),)),
     "consistent, crossed": (CROSSED, (Step("consistent", CROSSED_NAMES),)),
     "non-negative": (
@@ -115,16 +125,38 @@ def truths(rows: Mapping[str, Any], items: Sequence[Item]) -> dict[Key, Fraction
         if isinstance(item, Ranges):
             found |= _ranges(rows, item)
             continue
+        if isinstance(item, Affected):
+            totals = _totals(rows, item.column, np.ones(len(rows["age"]), dtype=bool))
+            low, high = _ends(item)
+            outside = int(((totals < low) | (totals > high)).sum())
+            changed = (0, 0, outside)  # no person has more rows, and no value is outside
+            for (said, _), count in zip(item._limits_of(PERSONS), changed, strict=True):
+                found[item.name, (), said] = Fraction(count)
+            continue
         by = getattr(item, "by", ())
         for keys in item.domain(SCHEMA) if by or not isinstance(item, Groups) else ():  # type: ignore[attr-defined]
             inside = np.ones(len(rows["age"]), dtype=bool)
             for name, key in keys:
                 inside &= rows[name] == key
+            if isinstance(item, Count) and item.per_group == 1:
+                found[item.name, keys, "count"] = Fraction(len(set(rows["person"][inside])))
+                continue
             values = [] if isinstance(item, Count) else rows[item.column][inside]  # type: ignore[attr-defined]
+            if isinstance(item, Sum) and item.unit_total is not None:
+                values = np.clip(_totals(rows, item.column, inside), *_ends(item))
             statistic, value = _statistic(item, inside, values)
             if value is not None:
                 found[item.name, keys, statistic] = value
     return found
+
+
+def _totals(rows: Mapping[str, Any], column: str, inside: Any) -> Any:
+    """What each person adds up to, over the rows that are inside."""
+    return np.bincount(rows["person"][inside], weights=rows[column][inside]).astype(int)
+
+
+def _ends(item: Any) -> tuple[int, int]:
+    return int(item.unit_total.get("from", 0)), int(item.unit_total["to"])
 
 
 def _statistic(item: Item, inside: Any, values: Any) -> tuple[str, Fraction | None]:
@@ -183,9 +215,10 @@ def coverage(
             replace(item, noise="gaussian") if hasattr(item, "noise") else item  # type: ignore[call-arg]
             for item in items
         ]
-    plan = Release("margins", SCHEMA, "add_remove", budget, items, tuple(post)).plan()
+    schema = PERSONS if any(hasattr(i, "unit_total") and i.unit_total for i in items) else SCHEMA
+    plan = Release("margins", schema, "add_remove", budget, items, tuple(post)).plan()
     table = pa.table({**rows, "town": ["x"] * len(rows["age"])})
-    exact = exact_values(plan.release, Table(SCHEMA, table).opened("key"))
+    exact = exact_values(plan.release, Table(schema, table).opened("key"))
     truth = truths(rows, items)
     missed, widths = Counter[Key](), Counter[tuple[str, str]]()
     for _ in range(draws):

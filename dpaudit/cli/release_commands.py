@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("pure", "zcdp", "gdp")
 DELTAS = ("1e-5", "1e-6", "1e-9")
+BAR = 40  # characters of the longest bar
 ledger_option = click.option(
     "--ledger", "url", help="A SQLite file or a URL, if the plan names no ledger."
 )
@@ -33,7 +34,8 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
     """Show the cost and the accuracy of the release in FILE; reads no data.
 
     For each part: its noise, its 95% error, and for unknown keys the group size that passes the
-    threshold.  For the whole release: its guarantee in every measure, and the rest of the ledger.
+    threshold.  A bar for each budget from an eighth to eight times the plan's: its largest error.
+    For the whole release: its guarantee in every measure, and the rest of the ledger.
     """
     from dpaudit.releases.plan import load_plan
 
@@ -55,6 +57,7 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
             item.name: list(item.not_covered(release.schema)) for item in release.items
         },
         "error_95_consistent": dict(planned.halves),
+        "error_95_by_budget": _by_budget(planned),
         "guarantee": _guarantee(planned),
         "ledger": None,
     }
@@ -125,6 +128,34 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
             row["survives"] = f"threshold {least[label][0]}, groups of {least[label][1]} at 95%"
         shown.append(row)
     return shown
+
+
+def _by_budget(planned: Plan) -> dict[str, Any]:
+    """About the errors at other budgets, by epsilon, rho or mu: by part, and the largest ratio."""
+    from dpaudit.releases.targets import errors_by_budget
+
+    name, value = next(iter(planned.release.budget.parameters.items()))
+    found = errors_by_budget(planned)
+    own = found.get(Fraction(value), {})
+    return {
+        f"{name} = {float(at):g}": {
+            "largest_ratio": max((errors[k] / own[k] for k in errors if own.get(k)), default=0.0),
+            "error_95": errors,
+        }
+        for at, errors in found.items()
+    }
+
+
+def _show_errors(by_budget: Mapping[str, Mapping[str, Any]]) -> None:
+    """A bar for each budget: the largest error, over the one at the plan's own budget."""
+    ratios = {budget: float(row["largest_ratio"]) for budget, row in by_budget.items()}
+    if not any(ratios.values()):
+        return
+    click.echo("Largest error_95 at other budgets, over that of this plan (about):")
+    width = max(map(len, ratios))
+    for budget, ratio in ratios.items():
+        bar = "#" * max(1, round(BAR * ratio / max(ratios.values())))
+        click.echo(f"  {budget:{width}} {bar} {ratio:.3g}")
 
 
 def _guarantee(planned: Plan) -> dict[str, str]:
@@ -202,6 +233,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     terminal.rows("Parts", columns, [[row[c] for c in columns] for row in table["parts"]])
     for name, half in table["error_95_consistent"].items():
         click.echo(f"{name}: +- {half} at 95% once it is consistent with the other counts")
+    _show_errors(table["error_95_by_budget"])
     for name, parts in table["not_covered"].items():
         if parts:
             click.echo(f"{name}: error_95 covers noise only: {'; '.join(parts)}")

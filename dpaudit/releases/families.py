@@ -12,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from math import ceil, prod
+from functools import cached_property
+from itertools import combinations, pairwise
+from math import ceil, inf, prod
+from typing import Any
 
 import numpy as np
 from scipy.fft import dctn, idctn
+from scipy.optimize import Bounds, minimize
 from scipy.special import bdtrik
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.releases.queries import Count, Item, Margins
+from dpaudit.scope import Adjacency
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import DROP
 
@@ -29,6 +33,7 @@ from dpaudit.tabular.schema import DROP
 MOST_DRAWS, LEAST_DRAWS, NUMBERS_DRAWN, AT_ONCE = 10_000, 500, 10**7, 2**20
 OUTSIDE = 0.05  # of the draws, at most, are further off than a 95% margin
 UNSURE = 1e-3  # the probability that a simulated margin is below the law's own
+LEAST_SHARE, WORTHWHILE = 1e-3, 0.99  # of a family's weights; of its largest relative variance
 STEPS, CLOSE = 300, 1e-3  # of projected gradients, and of a count; margins hold however far
 
 
@@ -185,9 +190,100 @@ class Family:
             found[name] = int(np.partition(flat, at)[at])
         return found
 
+    def variances(self, precisions: Mapping[str, float]) -> dict[str, float]:
+        """The variance of each item's counts after least squares, by the precision of its noise.
+
+        A set A of axes has one coefficient of :meth:`solved`, and its share of a count is
+        prod (1 - 1/n) over A times prod 1/n over the item's other axes.
+        """
+        parts, known = self._by_axes
+        total = np.array([precisions[item.name] for item in self.items]) @ known
+        return dict(zip((item.name for item in self.items), parts @ (1 / total), strict=True))
+
+    @cached_property
+    def _by_axes(self) -> tuple[Array, Array]:
+        """Shapes (items, sets of axes): of a variance, and of what a precision tells of a set."""
+        axes = self.last.by
+        sizes = dict(zip(axes, self.shape, strict=True))
+        subsets = [set(s) for k in range(len(axes) + 1) for s in combinations(axes, k)]
+        parts, known = (np.zeros((len(self.items), len(subsets))) for _ in range(2))
+        for row, item in enumerate(self.items):
+            outside = prod(n for name, n in sizes.items() if name not in item.by)
+            for column, subset in enumerate(subsets):
+                if subset <= set(item.by):
+                    inside = (
+                        (1 - 1 / n) if k in subset else 1 / n
+                        for k, n in sizes.items()
+                        if k in item.by
+                    )
+                    parts[row, column] = outside * prod(inside)
+                    known[row, column] = outside
+        return parts, known
+
+    def weights(self, schema: Schema, adjacency: Adjacency) -> dict[str, Fraction]:
+        """The items' weights, of the same sum, with which consistent counts err least.
+
+        Every item's variance, over the one that its noise alone would have with its own weight, is
+        at most the largest one; that one is the smallest that there is, to a thousandth.
+        Variances are convex in the weights, as sums of inverses of what is linear.
+        Source: Xiao, He, Zhang, Kifer 2023 (weights for the margins that are asked).
+        """
+        own = np.array([float(item.weight) for item in self.items])
+        own /= own.sum()
+        moved = np.array([_squared(item, schema, adjacency) for item in self.items])
+        parts, known = self._by_axes
+        relative, known = parts * (own / moved)[:, None], known / moved[:, None]
+
+        relative /= (relative @ (1 / (own @ known))).max()
+
+        def largest(weights: Array) -> Array:
+            return np.asarray(relative @ (1 / (weights @ known)))
+
+        def slopes(weights: Array) -> Array:
+            return np.asarray(-(relative / (weights @ known) ** 2) @ known.T)
+
+        least = np.full(len(own), LEAST_SHARE / len(own))
+        constraints = (
+            {
+                "type": "ineq",
+                "fun": lambda x: x[-1] - largest(x[:-1]),
+                "jac": lambda x: np.column_stack([-slopes(x[:-1]), np.ones(len(own))]),
+            },
+            {
+                "type": "eq",
+                "fun": lambda x: x[:-1].sum() - 1,
+                "jac": lambda x: np.append(np.ones(len(own)), 0.0),
+            },
+        )
+        ends = Bounds(np.append(least, 0.0), np.append(np.ones(len(own)), inf))
+        slope = np.append(np.zeros(len(own)), 1.0)
+        solve: Any = minimize  # whose stubs know no constraints of several rows
+        found = solve(
+            lambda x: float(x[-1]),
+            np.append(own, 1.0),
+            jac=lambda _: slope,
+            method="SLSQP",
+            bounds=ends,
+            constraints=constraints,
+        )
+        better = np.clip(found.x[:-1], least, 1.0)
+        better /= better.sum()
+        if not largest(better).max() < WORTHWHILE:
+            better = own
+        whole = sum((item.weight for item in self.items), Fraction(0))
+        shares = [Fraction(float(share)).limit_denominator(10**6) for share in better]
+        total = sum(shares, Fraction(0))
+        names = [item.name for item in self.items]
+        return {n: whole * share / total for n, share in zip(names, shares, strict=True)}
+
     def _sizes(self, item: Count) -> list[int]:
         sizes = dict(zip(self.last.by, self.shape, strict=True))
         return [sizes[name] for name in item.by]
+
+
+def _squared(item: Count, schema: Schema, adjacency: Adjacency) -> float:
+    """The square of how far one unit moves a count, in l2."""
+    return float(item.counts(schema).moves(adjacency).squared)
 
 
 def weights_of(family: Family, margins: Margins) -> dict[str, float]:

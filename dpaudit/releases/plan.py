@@ -39,7 +39,13 @@ from dpaudit.releases.estimate import (
     gaussian_rho,
     largest_amount,
 )
-from dpaudit.releases.post import Step, halves_of, steps_of
+from dpaudit.releases.post import (
+    Step,
+    halves_of,
+    steps_by_default,
+    steps_of,
+    weights_for,
+)
 from dpaudit.releases.programs import Program, labels_in
 from dpaudit.releases.queries import (
     GAUSSIAN,
@@ -195,9 +201,20 @@ class Release:
         items, seed = {item.name: item for item in self.items}, int(self.digest[:16], 16)
         return replace(plan, halves=halves_of(self.schema, items, self.post, plan.margins, seed))
 
-    def searched(self) -> Plan:
-        """The plan before its claim and targets are checked; errors: as :meth:`plan`."""
-        shares = _shares(weighted(self))
+    def _weighted(self) -> Release:
+        """The release with the weights that its targets, or its consistent counts, ask for."""
+        found = weighted(self)
+        items = {item.name: item for item in found.items}
+        weights = weights_for(self.schema, self.adjacency, items, self.post)
+        changed = (replace(i, weight=weights.get(i.name, i.weight)) for i in found.items)
+        return replace(found, items=tuple(changed))
+
+    def searched(self, *, estimated: bool = False) -> Plan:
+        """The plan before its claim and targets are checked; errors: as :meth:`plan`.
+
+        ``estimated``: under a budget with delta, near to it, and without a composition.
+        """
+        shares = _shares(self._weighted())
         told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
         if told and told >= self.delta:
             raise InvalidParameter(
@@ -205,7 +222,7 @@ class Release:
                 f"{float(self.delta):g}; give them less"
             )
         try:
-            return _chosen(self, shares, float(told))
+            return _chosen(self, shares, float(told), estimated=estimated)
         except ArithmeticError:  # of floats that overflow, or are 0
             raise InvalidParameter(
                 f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
@@ -414,9 +431,9 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     places = ((f"items[{i}]", row) for i, row in enumerate(rows))
     items = [item_of(one, place) for place, row in places for one in stated(row, schema, place)]
     items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
+    post = steps_of(table["post"]) if "post" in table else steps_by_default(schema, items)
     synthetic = synthetic_of(table["synthetic"]) if "synthetic" in table else None
     items += synthetic.items(schema, items) if synthetic else ()
-    post = steps_of(table.get("post", []))
     given, least = asks_least(_mapping(table["budget"], "budget"))
     budget = budget_of(given)
     made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
@@ -541,7 +558,7 @@ def _check_programs(release: Release, parts: Sequence[Part]) -> None:
         )
 
 
-def _chosen(release: Release, shares: _Shares, told: float) -> Plan:
+def _chosen(release: Release, shares: _Shares, told: float, *, estimated: bool) -> Plan:
     """The plan with the smallest largest relative error, over the kinds of noise of its parts.
 
     Under a budget with delta or rho, a part has the same margin of Gaussian and of Laplace noise at
@@ -566,6 +583,8 @@ def _chosen(release: Release, shares: _Shares, told: float) -> Plan:
                 amount, laplace = larger, choice
     if not isinstance(release.budget, ApproxDP):
         return _searched(release, shares, laplace, amount)
+    if estimated:
+        return _plan(release, shares, largest_amount(excess, laplace, amount), laplace)
     amount, more = (
         largest_amount(_excess(release, shares, told, part), laplace, amount)
         for part in (1 - SLACK, MORE)

@@ -35,6 +35,7 @@ from dpaudit.releases.queries import (
     Variance,
     texts,
 )
+from dpaudit.scope import Adjacency
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import number, refuse_unknown
 
@@ -151,6 +152,29 @@ def steps_of(table: Any) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def steps_by_default(schema: Schema, items: Sequence[Item]) -> tuple[Step, ...]:
+    """What is done where a plan states no steps: counts of one table become consistent."""
+    left = sorted(
+        (item for item in items if isinstance(item, Count)), key=lambda item: -len(item.by)
+    )
+    steps = []
+    while left:
+        last, *others = left
+        margins = [item for item in others if _is_margin(schema, item, last)]
+        if margins:
+            steps.append(Step(CONSISTENT, tuple(item.name for item in (*margins[::-1], last))))
+        left = [item for item in others if item not in margins]
+    return tuple(steps)
+
+
+def _is_margin(schema: Schema, item: Count, last: Count) -> bool:
+    try:
+        family_of(schema, (item, last))
+    except InvalidParameter:
+        return False
+    return item.by != last.by
+
+
 def processed(
     schema: Schema,
     items: Mapping[str, Item],
@@ -229,6 +253,17 @@ def halves_of(
     for step in steps:
         if step.kind == CONSISTENT:
             found |= _family(schema, items, step).halves(margins, seed)
+    return found
+
+
+def weights_for(
+    schema: Schema, adjacency: Adjacency, items: Mapping[str, Item], steps: Sequence[Step]
+) -> dict[str, Fraction]:
+    """The weights of counts that are made consistent, by item; those with targets keep theirs."""
+    found: dict[str, Fraction] = {}
+    for step in steps:
+        if step.kind == CONSISTENT and all(items[name].error_95 is None for name in step.items):
+            found |= _family(schema, items, step).weights(schema, adjacency)
     return found
 
 

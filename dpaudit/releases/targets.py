@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -18,6 +18,7 @@ from dpaudit.releases.queries import Affected, Count, Groups, Item, Sum, Thresho
 if TYPE_CHECKING:
     from dpaudit.releases.plan import Plan, Release
 
+FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))  # of a budget, to compare errors at
 LEAST = "least"  # a budget that is to be found
 CLOSE = Fraction(51, 50)  # the least budget is found to a fiftieth
 DIGITS = 3  # of a budget that is found: the next one above
@@ -130,6 +131,30 @@ def least_budget(release: Release) -> Release:
         middle = _short(Fraction(math.sqrt(low * high)))
         low, high = (low, middle) if worst(middle) <= 1 else (middle, high)
     return with_value(release, _short(high))
+
+
+def errors_by_budget(
+    plan: Plan, factors: Sequence[Fraction] = FACTORS
+) -> dict[Fraction, dict[str, float]]:
+    """About the 95% margin of each part at multiples of the budget, by epsilon, rho or mu.
+
+    In steps of the part; parts without a margin are left out.  Budgets at which no noise is found
+    are too.
+    """
+    found = {}
+    budget = plan.release.budget
+    value = Fraction(next(iter(budget.parameters.values())))
+    for factor in factors:
+        try:
+            other = with_value(plan.release, value * factor).searched(estimated=True)
+        except (InvalidParameter, Unsupported):
+            continue
+        found[value * factor] = {
+            label: float(other.margins.half(label) * getattr(part, "step", Fraction(1)))
+            for label, part in other.parts.items()
+            if isinstance(part, Vector | Thresholded)
+        }
+    return found
 
 
 def with_value(release: Release, value: Fraction) -> Release:

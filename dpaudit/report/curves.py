@@ -5,7 +5,8 @@ Each returns a Matplotlib figure in the report's style; notebooks show it, ``sav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpaudit.report.plots import ACCOUNTED, ATTACKED, CHANCE, CLAIMED
@@ -87,4 +88,23 @@ def bars_figure(bars: Sequence[tuple[str, float, float]], title: str) -> Figure:
         axes.errorbar(places, values, yerr=margins, color=ACCOUNTED, fmt="o", capsize=4)
         axes.set_xticks(places, names)
         axes.set(ylabel="value, and its error in 19 of 20 releases", title=title)
+        return figure
+
+
+def errors_figure(
+    errors: Mapping[Fraction, Mapping[str, float]], budget: str, stated: Fraction
+) -> Figure:
+    """The 95% margin of each part of a plan against its budget, both on logarithmic axes.
+
+    ``errors``: of :func:`dpaudit.releases.targets.errors_by_budget`; ``budget``: what it is called;
+    ``stated``: the plan's own, a dotted line.
+    """
+    with drawing() as (figure, axes):
+        values = sorted(errors)
+        for label in errors[values[0]]:
+            margins = [errors[value][label] for value in values]
+            axes.plot([float(v) for v in values], margins, marker="o", label=label)
+        axes.axvline(float(stated), color=CLAIMED, linestyle=":", label="the plan's budget")
+        axes.set(xlabel=budget, ylabel="error in 19 of 20 releases", xscale="log", yscale="symlog")
+        axes.legend(loc="upper right")
         return figure

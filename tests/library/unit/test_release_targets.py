@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.releases.plan import load_plan, release_of
-from dpaudit.releases.targets import CLOSE, met_by, weighted, with_value, worst_of
+from dpaudit.releases.targets import (
+    CLOSE,
+    errors_by_budget,
+    met_by,
+    weighted,
+    with_value,
+    worst_of,
+)
+from dpaudit.report.curves import errors_figure
 
 PLAN: dict[str, Any] = {
     "title": "t",
@@ -119,3 +128,18 @@ def test_a_plan_in_a_file_has_a_budget_that_was_found(tmp_path) -> None:
     )
     found = load_plan(tmp_path / "plan.toml").budget
     assert 0.8 < float(found.parameters["epsilon"]) < 1.2
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": 1, "delta": "1e-6"}, {"epsilon": 1}, {"rho": 1}])
+def test_errors_at_other_budgets_fall_and_meet_the_plans_own(budget: Any) -> None:
+    items = [{k: v for k, v in item.items() if k != "error_95"} for item in PLAN["items"]]
+    plan = release_of(PLAN | {"budget": budget, "items": items}).plan()
+    found = errors_by_budget(plan)
+    assert list(found) == sorted(found)
+    for label, part in plan.parts.items():
+        errors = [errors[label] for errors in found.values()]
+        assert errors == sorted(errors, reverse=True)
+        own = float(plan.margins.half(label) * part.step)
+        assert found[Fraction(1)][label] == pytest.approx(own, rel=0.02)
+    axes = errors_figure(found, "epsilon", Fraction(1)).axes[0]
+    assert [line.get_label() for line in axes.lines] == [*plan.parts, "the plan's budget"]
