@@ -15,6 +15,7 @@ from dpaudit.report.words import Json
 
 _MOST_LEAVES = 200  # rows; a longer table helps no reader
 _NORMAL_95 = 1.9599639845400545  # standard deviations: P(|N(0, 1)| > this) = _SHARE
+_WIDE = 1e4  # a deviation above which discrete normal noise is as the continuous one, to a step
 _SHARE = 0.05  # the probability that an error exceeds the number in the table
 
 KINDS = {
@@ -24,6 +25,9 @@ KINDS = {
     "DiscreteLaplace": message("discrete Laplace noise"),
     "TruncatedDiscreteLaplace": message("truncated discrete Laplace noise"),
     "RandomizedResponse": message("randomised response"),
+    "DiscreteGaussianVector": message("discrete normal noise on each number of a table"),
+    "ThresholdedDiscreteLaplace": message("discrete Laplace noise, and keys with few units hidden"),
+    "IntegerExponentialMechanism": message("a choice among candidates, by noisy scores"),
 }
 
 
@@ -136,12 +140,21 @@ def _measured(kind: str, parameters: Json) -> tuple[float | None, float | None, 
         growth, others = math.exp(_value(parameters["epsilon"])), _value(parameters["choices"]) - 1
         share = numbers.percent(f"{growth / (growth + others):.4f}")
         return None, None, say("the true answer is given {share} of the time", share=share)
+    if kind == "IntegerExponentialMechanism":
+        return None, None, ""
+    if kind == "DiscreteGaussianVector":
+        variance = _value(parameters["variance"])
+        deviation, largest = math.sqrt(variance), math.sqrt(_value(parameters["squared"]))
+        if deviation > _WIDE:
+            return deviation / largest, math.ceil(_NORMAL_95 * deviation + 1) / largest, ""
+        tail = _tail([math.exp(-k * k / (2 * variance)) for k in _support(deviation)])
+        return deviation / largest, tail / largest, ""
     sensitivity = _value(parameters["sensitivity"]) if "sensitivity" in parameters else 1.0
     if kind == "DiscreteGaussian":
         variance = _value(parameters["variance"])
         tail = _tail([math.exp(-k * k / (2 * variance)) for k in _support(math.sqrt(variance))])
         return math.sqrt(variance) / sensitivity, tail / sensitivity, ""
-    if kind in ("DiscreteLaplace", "TruncatedDiscreteLaplace"):
+    if kind in ("DiscreteLaplace", "TruncatedDiscreteLaplace", "ThresholdedDiscreteLaplace"):
         scale = _value(parameters["scale"])
         support = _support(scale)
         if "bound" in parameters:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dpaudit.report import front, numbers, words
+import math
+from collections.abc import Iterator
+
+from dpaudit.errors import CertificateRejected
+from dpaudit.report import front, numbers, plots, words
 from dpaudit.report.model import (
     Block,
     Bullets,
     Cell,
     Fact,
     Facts,
+    Figure,
     Heading,
     Paragraph,
     Section,
@@ -18,6 +23,7 @@ from dpaudit.report.reader import numbers_table
 from dpaudit.report.say import day, grouped, message, say
 from dpaudit.report.words import Json
 
+_MOST_DRAWN, _MOST_POINTS = 4, 30  # items that are drawn; numbers of one
 # The name of each field of dpaudit.toml on a page.
 LABELS = {
     "purpose": message("Purpose"),
@@ -162,8 +168,27 @@ def run(predicate: Json) -> Section:
         )
         blocks.append(Paragraph(text, "caution"))
     table = numbers_table(predicate, len(body.get("published", {}).get("rows", ())))
-    blocks += [] if table is None else [table]
+    blocks += [] if table is None else [table, *_drawn(body["published"]["rows"])]
     return Section("run", title, (*blocks, *_metrics(body["metrics"])))
+
+
+def _drawn(rows: list[Json]) -> Iterator[Figure]:
+    """The first items of which several numbers have margins, a figure each."""
+    by_item: dict[str, list[tuple[str, float, float]]] = {}
+    for row in rows:
+        try:
+            value, margin = (numbers.plotted(row[name]) for name in ("value", "error_95"))
+        except CertificateRejected:  # no number, or one without a margin
+            continue
+        if math.isfinite(value) and math.isfinite(margin):
+            by_item.setdefault(row["item"], []).append((row["keys"], value, margin))
+    several = [(item, found) for item, found in by_item.items() if len(found) > 1]
+    for place, (item, found) in enumerate(several[:_MOST_DRAWN]):
+        caption = say(
+            "Published numbers of {item}, each with its error in 19 of 20 releases.", item=item
+        )
+        svg = plots.published_svg(found[:_MOST_POINTS], place, item)
+        yield Figure(f"published-{place}-figure", svg, caption)
 
 
 def caution(predicate: Json) -> tuple[Block, ...]:

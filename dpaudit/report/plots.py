@@ -19,6 +19,7 @@ Point = tuple[float, float]
 
 ACCOUNTED, CLAIMED, ATTACKED, CHANCE = "#0b4f9e", "#111111", "#a8320a", "#6b7280"
 _MARKERS = "os^vDP"
+_LONGEST_KEY = 40  # characters of the keys of a published number
 _SMALLEST_DELTA = 1e-30  # where the logarithmic axis of deltas ends at the latest
 _LARGEST_EXPONENT = 700.0  # exp of more overflows a float
 
@@ -99,6 +100,18 @@ def tradeoff_svg(data: TradeoffData) -> str:
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.legend(loc="upper right")
         return element(figure, "tradeoff", say("Trade-off curve"), _tradeoff_description(data))
+
+
+def published_svg(rows: Sequence[tuple[str, float, float]], place: int, item: str) -> str:
+    """Published numbers of an item with their 95% margins; ``rows``: (keys, value, margin)."""
+    with drawing() as (figure, axes):
+        names, values, margins = (list(column) for column in zip(*rows, strict=True))
+        heights = list(range(len(rows)))[::-1]
+        axes.errorbar(values, heights, xerr=margins, color=ACCOUNTED, fmt="o", capsize=3)
+        axes.set_yticks(heights, [name[:_LONGEST_KEY] for name in names])
+        axes.set(xlabel=say("Published"))
+        description = "; ".join(f"{name}: {value:g} ± {margin:g}" for name, value, margin in rows)
+        return element(figure, f"published-{place}", item, description)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:

@@ -22,11 +22,13 @@ from dpaudit.report import (
     words,
 )
 from dpaudit.report.model import Page, Section
-from dpaudit.report.say import language, say
+from dpaudit.report.say import language, message, say, translated
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
 _TITLE_LENGTH = 160
+# The ledger writes these in English; a page says them in its own language.
+ERRATA = (message("Corrected: use {title} in its place."), message("Withdrawn: {reason}"))
 # Errors of reading a certificate that lacks a field or has another type in its place.
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError)
 
@@ -44,7 +46,7 @@ def build(
     """
     try:
         page = _page(certificate, signed, proved, previous)
-        banner = replace(page.banner, warnings=(*errata, *page.banner.warnings))
+        banner = replace(page.banner, warnings=(*map(translated, errata), *page.banner.warnings))
         return replace(page, banner=banner)
     except MALFORMED as error:
         raise CertificateRejected(

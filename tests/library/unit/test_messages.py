@@ -18,6 +18,7 @@ from dpaudit.certificate.evidence import LEFT_OUT
 from dpaudit.check import assumptions
 from dpaudit.check.conformance import EXAMINED, LABEL_CHECKS
 from dpaudit.errors import InvalidParameter
+from dpaudit.ledger.book import Publication
 from dpaudit.membership.targets import Released
 from dpaudit.releases.queries import Row
 from dpaudit.report import render_html, render_index, words
@@ -206,3 +207,23 @@ MARGINS = tuple(
     for more in ((), ("rows that were cut",))
     for processed in (False, True)
 )
+
+
+@pytest.mark.parametrize(
+    ("spoken", "corrected", "withdrawn"),
+    [
+        (
+            "de",
+            "Berichtigt: An seine Stelle tritt &#39;People, again&#39;.",
+            "Zurückgezogen: wrong",
+        ),
+        ("fr", "utiliser &#39;People, again&#39; à la place.", "Retiré : wrong"),
+    ],
+)
+def test_errata_are_said_in_each_language(spoken: str, corrected: str, withdrawn: str) -> None:
+    """As the ledger writes them; titles and reasons are their authors' own words."""
+    release = Publication("People", "1f", "2026", corrected="People, again", withdrawn="wrong keys")
+    page = render_html(json.loads(EXAMPLE.read_text("utf-8")), spoken=spoken, errata=release.errata)
+    assert corrected in page
+    assert f"{withdrawn} keys" in page
+    assert "Corrected: use" not in page

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.report import numbers, plots, words
+from dpaudit.exact.wire import encode_number
+from dpaudit.families.tabular import DiscreteGaussianVector
+from dpaudit.releases.plan import PlannedMargins
+from dpaudit.report import accuracy, coverage, numbers, plots, words
+from dpaudit.scope import Adjacency
 
 
 def test_shown_bounds_never_round_inward() -> None:
@@ -86,3 +91,38 @@ def test_a_bound_from_likelihoods_says_which_share_it_reaches() -> None:
     text = words.likely(predicate, claim)
     assert text.endswith("from likelihoods of 500 runs, 98\u00a0% of the accounted bound")
     assert words.likely(predicate, {**claim, "upper": None}).endswith("of 500 runs")
+
+
+def test_numbers_of_a_table_are_drawn_with_their_margins() -> None:
+    """A figure for each item of which several numbers have margins, and its numbers in words."""
+    names = ("item", "keys", "value", "error_95", "statistic", "error_covers")
+    rows = [
+        dict(zip(names, row, strict=True))
+        for row in [
+            ("sex", "sex=f", "120", "7", "count", ""),
+            ("sex", "sex=m", "-3", "7", "count", ""),
+            ("all", "", "117", "9", "count", ""),
+            ("mean", "sex=f", "", "", "mean", ""),
+            ("mean", "sex=m", "31.5", "0.25", "mean", ""),
+            ("mean", "sex=x", "2.5", "0.5", "mean", ""),
+        ]
+    ]
+    first, second = coverage._drawn(rows)
+    assert "sex=f: 120 ± 7; sex=m: -3 ± 7" in first.svg
+    assert "sex=m: 31.5 ± 0.25; sex=x: 2.5 ± 0.5" in second.svg
+    assert first.caption.startswith("Published numbers of sex")
+
+
+@pytest.mark.parametrize("variance", [Fraction(9), Fraction(10) ** 12])
+def test_noise_of_a_table_has_an_error_that_a_twentieth_exceeds(variance: Fraction) -> None:
+    """Beside the margin that the plan states, which is computed by other code."""
+    moves = (((Fraction(2), Fraction(1)),),)
+    leaf = DiscreteGaussianVector("n", variance, Fraction(4), moves)
+    parameters = {
+        "variance": {"number": encode_number(leaf.variance)},
+        "squared": {"number": encode_number(leaf.squared)},
+    }
+    scale, error, _ = accuracy._measured("DiscreteGaussianVector", parameters)
+    half = PlannedMargins({"n": leaf}, {}, Adjacency.ADD_REMOVE).half("n")
+    assert scale == pytest.approx(float(variance) ** 0.5 / 2)
+    assert half / 2 <= error <= half / 2 + 1
