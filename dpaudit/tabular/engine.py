@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled, spelled_sql, trimmed_sql
 from dpaudit.tabular.dates import YEAR
-from dpaudit.tabular.joins import joined_sql, with_joins
+from dpaudit.tabular.joins import MOST_JOINED, joined_sql, size_sql, with_joins
 from dpaudit.tabular.schema import (
     COUNT,
     CUT,
@@ -257,6 +257,14 @@ class _Work:
 
     def refused(self, part: Any) -> dict[str, int]:
         """How many rows hold what the schema declares an error, in words."""
+        if size := size_sql(self.schema):
+            ((joined,),) = part.execute(size).fetchall()
+            if joined is not None and joined > MOST_JOINED:
+                raise DataRefused(
+                    f"{self.schema.name}: its joins make over {MOST_JOINED} rows, because a "
+                    f"{self.schema.entity} with many rows in two tables has their product; leave "
+                    "rows out of one (this is not private: publish it nowhere). Nothing was spent"
+                )
         counts = {} if self.schema.excess == CUT else self._excess(part)
         return counts | self._tested(part, lambda test: test.does == ERROR)
 

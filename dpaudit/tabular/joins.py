@@ -24,6 +24,7 @@ from dpaudit.tabular.schema import Join, Schema, Text
 from dpaudit.tabular.source import VIEW, Ask, Source, cell, open_source, readable
 
 JOIN, JOIN_KEY = "dpaudit_join", "dpaudit_join_key"
+MOST_JOINED = 10**9  # rows that private joins make, of 10 to 100 bytes each
 
 
 def with_joins(source: Source, schema: Schema) -> Source:
@@ -95,6 +96,26 @@ def _read(schema: Schema, name: str) -> Any:
                 "give each key one row, or the schema a unit"
             )
     return table
+
+
+def size_sql(schema: Schema) -> str:
+    """How many rows private joins make at most: the product of a unit's rows, summed; "" for none.
+
+    One unit with 10^6 rows in both of two tables alone makes 10^12.
+    """
+    private = [number for number, join in enumerate(schema.joins.values()) if join.unit]
+    if not private:
+        return ""
+    unit = _spelled(f"{VIEW}.{cell(len(schema.own) - 1)}", unit=True)
+    rows = f"(SELECT {unit} AS unit, count(*) AS n FROM {VIEW} GROUP BY unit) AS own"
+    for number in private:
+        place = len(_keys(list(schema.joins.values())[number])) - 1
+        counted = (
+            f"SELECT {JOIN_KEY}{place} AS unit, count(*) AS n FROM {JOIN}{number} GROUP BY unit"
+        )
+        rows += f" LEFT JOIN ({counted}) AS t{number} ON own.unit = t{number}.unit"
+    sizes = "".join(f" * coalesce(t{number}.n, 1)" for number in private)
+    return f"SELECT sum(own.n::DOUBLE{sizes}) FROM {rows}"
 
 
 def _spelled(name: str, *, unit: bool) -> str:

@@ -128,6 +128,15 @@ def test_a_fan_out_is_refused_where_every_row_is_a_unit() -> None:
         Table(made, pa.table({"town": ["3"]})).opened("key")
 
 
+def test_a_unit_with_many_rows_in_two_tables_is_refused_before_they_are_joined() -> None:
+    many = 40_000
+    people = pa.table({"person": ["01"] * many, "town": ["1"] * many})
+    visits = pa.table({"patient": ["1"] * many, "kind": ["a"] * many, "cost": [1] * many})
+    with pytest.raises(DataRefused, match="joins make over 1000000000 rows"):
+        Table(schema(visits, 3), people).opened("key").check()
+    Table(schema(visits.slice(0, 9), 3), people.slice(0, 9)).opened("key").check()
+
+
 def test_files_of_a_plan_are_joined(tmp_path: Path) -> None:
     (tmp_path / "towns.csv").write_text("id;name\n1;Zürich\n2;Chur\n", "cp1252")
     (tmp_path / "people.csv").write_text("town,town2\n1,2\n1,1\n", "utf-8")

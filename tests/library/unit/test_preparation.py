@@ -15,7 +15,7 @@ from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables
 from dpaudit.releases.queries import Count, Item, Sum
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Category, DataRefused, Date, Number, Schema, Table, Total
+from dpaudit.tabular import Category, DataRefused, Date, Join, Number, Schema, Table, Total
 from dpaudit.tabular.engine import ROWS
 from dpaudit.tabular.schema import Text, schema_of
 
@@ -199,3 +199,19 @@ def test_a_filter_that_does_not_fit_is_refused(where: Any, said: str) -> None:
         Schema("people", {"sex": Category(("f", "m")), "name": Text()}, where=where)
     with pytest.raises(InvalidParameter, match="unit = 'id' is a column"):
         Schema("people", {"sex": Category(("f", "m"), of="id")}, unit="id")
+
+
+def test_the_page_says_what_was_prepared_here_and_asks_of_what_was_made_elsewhere() -> None:
+    from dpaudit.releases.attacked import mechanism_of
+
+    joins = {"towns": Join("towns.csv", {"town": "id"}), "visits": Join("v.csv", unit="patient")}
+    made = schema(2, entity="person", joins=joins)
+    release = Release("t", made, "add_remove", ApproxDP(1, "1e-6"), (Count(name="n"),))
+    setting = mechanism_of(release.plan()).setting
+    (asked,) = (text for text in setting.uncovered if "more than one person" in text)
+    assert "whoever made the table answers for that" in asked
+    assert setting.notes == (
+        "joined to 'towns', a public table by town, before rows of one person are bounded",
+        "joined to 'visits', rows of the same person, before rows of one person are bounded",
+        "rows are those that meet conditions on status, age",
+    )
