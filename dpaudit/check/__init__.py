@@ -6,7 +6,7 @@ table, and searches for nothing.  What it cannot re-derive it lists as taken on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from dpaudit.check.likelihoods import rederive_likelihoods, require_complete, re
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
+from dpaudit.check.theorem import added
 from dpaudit.check.unchecked import UNCHECKED, Unchecked
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.effort import PER_SECOND, TooMuch, limited
@@ -115,6 +116,14 @@ def declared_digest(root: Node, scope: Json) -> str:
     return digest({"declaration": root.digest, "scope": named})
 
 
+def _theorems(root: Node) -> Iterator[str]:
+    """What rests on theorems that were added in this process: on who added them."""
+    files = added()
+    for name in dict.fromkeys(type(node).__name__ for node in postorder(root)):
+        if name in files:
+            yield f"the theorem of {name}, which whoever verifies added ({files[name][0]})"
+
+
 def _check(certificate: Json) -> Confirmed:
     if is_empirical(certificate):
         return Confirmed(*check_empirical(certificate), unchecked=UNCHECKED_OF_AUDITS)
@@ -160,6 +169,7 @@ def _check(certificate: Json) -> Confirmed:
             *(f"{name} ({status})" for name, status in known.items()),
             *trusted,
             *attackers(predicate),
+            *_theorems(root),
             *ON_TRUST,
         ),
         unconfirmed=tuple(doubted),

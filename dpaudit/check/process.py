@@ -2,7 +2,8 @@
 
 A certificate comes from a stranger, who may have made it to hang or to fill the machine.  The child
 is given the bytes that its parent read, opens no certificate, and writes one JSON row a file; one
-that runs out of a limit is ended, and the next file gets a new child.
+that runs out of a limit is ended, and the next file gets a new child.  Theorems that were added in
+the parent are loaded in the child as well, each from its module's file, which has to stand alone.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import IO, Any
 
 from dpaudit.check import MEMORY, SECONDS
 from dpaudit.check.file import parsed
-from dpaudit.check.rows import LIMITS, Row, failed, row_of
-from dpaudit.errors import CertificateRejected
+from dpaudit.check.rows import DERIVATION, LIMITS, Row, failed, row_of
+from dpaudit.check.theorem import added
+from dpaudit.errors import CertificateRejected, described
 from dpaudit.storage.evidence import Evidence
 
 
@@ -84,7 +87,8 @@ def _taken(stream: IO[bytes]) -> Iterator[Evidence]:
 def _child(handed: IO[bytes], seconds: float) -> Iterator[Row]:
     """Rows as the child writes them; it is ended where one takes longer than it may."""
     # With -P no module of the folder where the command runs stands in for one of the library.
-    command = [sys.executable, "-P", "-m", "dpaudit.check", str(seconds)]
+    theorems = [part for pair in sorted(set(added().values())) for part in pair]
+    command = [sys.executable, "-P", "-m", "dpaudit.check", str(seconds), *theorems]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command,
@@ -117,13 +121,29 @@ def _rows(stream: int, each: float) -> Iterator[Row]:
             deadline = time.monotonic() + each
 
 
+def _load(module: str, file: str) -> None:
+    spec = spec_from_file_location(module, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("no module of Python")
+    sys.modules[module] = made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """The child: a limit of seconds; the files are on standard input."""
-    (seconds,) = arguments
+    """The child: a limit of seconds, modules of theorems with their files; the rest is on stdin."""
+    seconds, *theorems = arguments
+    fault = ""
+    for module, place in zip(theorems[::2], theorems[1::2], strict=True):
+        try:
+            _load(module, place)
+        except Exception as error:  # noqa: BLE001  (whatever a module raises is why it has no place)
+            fault = f"{place}, a module of theorems, has to stand alone: {described(error)}"
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     for file in _taken(sys.stdin.buffer):
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime + float(seconds)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.RLIM_INFINITY))
         row = row_of(file, float(seconds))
+        if fault and row["failure"] == DERIVATION:
+            row = failed(file, DERIVATION, f"{row['reason']}; {fault}")
         print(json.dumps(row), flush=True)  # noqa: T201  (its protocol)

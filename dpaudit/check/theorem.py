@@ -5,6 +5,7 @@ Sources are those the accountant cites for the rules of the same names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -88,6 +89,20 @@ def register(table: Table) -> None:
         if (calculus, node_type) in THEOREMS:
             raise InvalidParameter(f"the checker has a {calculus} theorem for {node_type} already")
     THEOREMS.update(table)
+
+
+def added() -> dict[str, tuple[str, str]]:
+    """Theorems of this process that are no family's: the module and its file, by the node's type.
+
+    What is typed at a prompt, or run as a script, has no module that another process could load.
+    """
+    found = {}
+    for (_, node_type), theorem in THEOREMS.items():
+        module = getattr(theorem.bound, "__module__", "") or ""
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file and module != "__main__" and module.partition(".")[0] != "dpaudit":
+            found[node_type] = (module, file)
+    return found
 
 
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:

