@@ -1,6 +1,6 @@
 """Leaves of somebody else's, each whole in one place: node, rules and kernel; no theorem.
 
-``Staircase``: the noise of least expected size at a pure epsilon (Geng and Viswanath 2014).
+``OwnStaircase``: the noise of least expected size at a pure epsilon (Geng and Viswanath 2014).
 ``Cauchy``: noise of scale z times the sensitivity, whose two directions have pairs of their own.
 ``Twice``: a combinator, annotated by the module's name.
 """
@@ -32,15 +32,15 @@ TWICE = Source("Dwork, Rothblum, Vadhan", 2010, "Section III.A")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Staircase(nodes.Leaf):
-    """Staircase noise of ``epsilon`` and step share 1/2, in units of the sensitivity."""
+class OwnStaircase(nodes.Leaf):
+    """OwnStaircase noise of ``epsilon`` and step share 1/2, in units of the sensitivity."""
 
     label: str
     epsilon: Number = number(positive)
 
 
-@PURE.rule(Staircase, "staircase", cite=GENG, attained=always)
-def staircase(node: Staircase) -> Number:
+@PURE.rule(OwnStaircase, "staircase", cite=GENG, attained=always)
+def staircase(node: OwnStaircase) -> Number:
     """Densities at x and at x + 1 differ by e^epsilon everywhere, one way or the other."""
     return node.epsilon
 
@@ -53,8 +53,8 @@ class OneNumber(Kernel):
             raise InvalidParameter(f"{self.leaf.head}: one number a release, not {dimension}")
 
 
-@kernel(Staircase)
-class StaircaseKernel(OneNumber):
+@kernel(OwnStaircase)
+class OwnStaircaseKernel(OneNumber):
     """Steps of height e^(-k epsilon) on [k, k + 1), the first half of each one step higher."""
 
     norm = "l1"
@@ -151,4 +151,4 @@ def twice(node: Twice, epsilon: Number) -> Number:
     return 2 * epsilon
 
 
-__all__ = ["Cauchy", "Staircase", "Twice", "exp"]
+__all__ = ["Cauchy", "OwnStaircase", "Twice", "exp"]

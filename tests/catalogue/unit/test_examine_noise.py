@@ -205,7 +205,7 @@ def test_wrong_noise_of_a_tree(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "leaf",
-    [own_leaves.Staircase("mean", 1), own_leaves.Cauchy("mean", 2)],
+    [own_leaves.OwnStaircase("mean", 1), own_leaves.Cauchy("mean", 2)],
     ids=["staircase", "cauchy"],
 )
 def test_somebody_elses_noise_is_held_against_its_density(

@@ -18,7 +18,7 @@ import json, sys
 from fractions import Fraction
 from pathlib import Path
 import numpy as np
-from tests.support.own_leaves import Cauchy, Staircase, Twice
+from tests.support.own_leaves import Cauchy, OwnStaircase, Twice
 import dpaudit as dp
 from dpaudit.kernels.base import kernel_of
 
@@ -34,9 +34,9 @@ class Release:
 scope = dp.central("add_remove")
 found = {}
 for name, declared, claim in (
-    ("staircase", Staircase("count", 1), dp.PureDP(1)),
+    ("staircase", OwnStaircase("count", 1), dp.PureDP(1)),
     ("cauchy", Cauchy("count", 2), dp.ApproxDP(Fraction(1, 2), Fraction(1, 10**6))),
-    ("repeated", dp.Compose(Staircase("count", 1), dp.Laplace("other", 1)), dp.PureDP(2)),
+    ("repeated", dp.Compose(OwnStaircase("count", 1), dp.Laplace("other", 1)), dp.PureDP(2)),
 ):
     program = Release(declared, 1)
     if name == "repeated":
@@ -51,12 +51,12 @@ for name, declared, claim in (
     found[name] = [made.verdict, "taken on trust" in made.page()]
 rng, zero, one = np.random.default_rng(5), np.zeros((100_000, 1)), np.ones(100_000)
 means = {}
-for leaf in (Staircase("count", 1), Cauchy("count", 2)):
+for leaf in (OwnStaircase("count", 1), Cauchy("count", 2)):
     session = kernel_of(leaf)(leaf, len(one))
     drawn = session.sample(zero, one, rng)
     score = session.log_density(drawn, zero + 1, one) - session.log_density(drawn, zero, one)
     means[type(leaf).__name__] = [float(np.exp(score).mean()), float(np.abs(score).max())]
-twice = Twice(Staircase("count", 1))
+twice = Twice(OwnStaircase("count", 1))
 print(json.dumps({
     "found": found,
     "means": means,
@@ -120,7 +120,7 @@ def test_a_shipped_node_cannot_be_taken_on_trust(
 
 def test_kernels_have_the_densities_they_sample(outcome: dict[str, Any]) -> None:
     """E[exp(score)] = 1, to five standard errors (6e-7), and no loss above epsilon at scale 1."""
-    for name, epsilon in (("Staircase", 1.0), ("Cauchy", 0.9625)):
+    for name, epsilon in (("OwnStaircase", 1.0), ("Cauchy", 0.9625)):
         mean, largest = outcome["means"][name]
         assert abs(mean - 1) < 0.02
         assert largest <= epsilon + 1e-9
