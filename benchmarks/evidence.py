@@ -32,7 +32,11 @@ ENVIRONMENTS = {
     "peers": ("jax-privacy==2.0.0", "autodp==0.2.3.1", "PLD_accounting==2.0", "numba"),
     "opendp": ("opendp[polars]", "pyarrow"),
     "tumult": ("tmlt.analytics",),
-}
+    "training": (
+        "torch==2.14.1", "opacus==1.6.0", "jax==0.10.2", "optax==0.2.8", "keras==3.15.1",
+        "scikit-learn", "joblib", "threadpoolctl",
+    ),
+}  # fmt: skip
 DRAWS = 100_000  # of each side, in the audits of functions
 FALSE_ALARM_RUNS = 10_000  # of each kernel at each scale
 Parts = Mapping[str, Any]
@@ -310,6 +314,15 @@ def detection_lines(parts: Parts) -> list[str]:
     ]
 
 
+def training_lines(name: str, words: str, parts: Parts) -> list[str]:
+    """Which wrong trainings of a module of the tests' support the default audit refutes."""
+    bugs = module("training_bugs")
+    made: list[str] = bugs.lines(
+        import_module(f"tests.support.{name}"), getattr(bugs, words), parts
+    )
+    return made
+
+
 def reproduced(name: str) -> Any:
     """A published audit made again, with processor seconds in the place of those of the clock."""
     from dpaudit.membership.papers import reproduce
@@ -417,15 +430,33 @@ SECTIONS = {
     ),
     "trainings": Section(
         "Wrong trainings that the default audit refutes",
-        lambda: module("training_bugs").parts(),
+        lambda: module("training_bugs").parts(import_module("tests.support.trainings")),
         lambda name: module("training_bugs").measured(name),
-        lambda parts: module("training_bugs").lines(parts),
+        lambda parts: training_lines("trainings", "KNOWN", parts),
+    ),
+    "more_trainings": Section(
+        "Wrong trainings that were not known before",
+        lambda: module("training_bugs").parts(import_module("tests.support.more_trainings")),
+        lambda name: module("training_bugs").measured(name),
+        lambda parts: training_lines("more_trainings", "UNKNOWN", parts),
+    ),
+    "steps": Section(
+        "Wrong optimiser steps that the check of one step names",
+        lambda: import_module("tests.support.steps").BUGS,
+        lambda name: module("step_bugs").measured_by(interpreter("training"), name),
+        lambda parts: module("step_bugs").lines(parts),
     ),
     "training_validity": Section(
         "How often audits of training are wrong",
         lambda: module("training_validity").parts(),
         lambda name: module("training_validity").measured(name),
         lambda parts: module("training_validity").lines(parts),
+    ),
+    "sequential": Section(
+        "Pairs of draws until a claim is refused",
+        lambda: module("sequential").CASES,
+        lambda name: module("sequential").measured(name),
+        lambda parts: module("sequential").lines(parts),
     ),
     "reproductions": Section(
         "Published audits of training, made again",

@@ -21,13 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.support.trainings import BUGS, DELTA, EPSILON, RECORDS, records
+from tests.support import more_trainings, trainings
+from tests.support.trainings import DELTA, EPSILON, RECORDS
 
+BUGS = {**trainings.BUGS, **more_trainings.BUGS}
 SIDES = ("bug", "twin")
-SEEDS = 5
+SEEDS = {trainings: 5, more_trainings: 1}
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = """
-from tests.support.trainings import BUGS, score
+from {module} import BUGS, score
 
 def fit(records, rng):
     return BUGS[{name!r}][{side}](records, rng)
@@ -43,11 +45,17 @@ class Row(NamedTuple):
     canaries: str
 
 
+def source_of(name: str) -> Any:
+    """The module of a bug."""
+    return trainings if name in trainings.BUGS else more_trainings
+
+
 def run(name: str, side: int, seed: int, options: list[str], folder: Path) -> Row:
     """The command on one training, in a process of its own."""
     module = f"trained_{list(BUGS).index(name)}_{side}"
-    (folder / f"{module}.py").write_text(SOURCE.format(name=name, side=side))
-    data = records(name)
+    source = SOURCE.format(module=source_of(name).__name__, name=name, side=side)
+    (folder / f"{module}.py").write_text(source)
+    data = source_of(name).records(name)
     np.savez(folder / f"{module}.npz", features=data.features, labels=np.asarray(data.labels))
     command = [sys.executable, "-m", "dpaudit", "audit", f"{module}:fit"]
     command += ["--data", f"{module}.npz", "--claim", f"{EPSILON},{DELTA}", "--seed", str(seed)]
@@ -71,49 +79,62 @@ def run(name: str, side: int, seed: int, options: list[str], folder: Path) -> Ro
     return Row(found["verdict"]["status"], bound, seconds, canaries)
 
 
-def twins() -> dict[str, str]:
-    """Each bug, and the first bug with the same right twin and the same records."""
+def twins(module: Any) -> dict[str, str]:
+    """Each bug of a module, and the first with the same right twin and the same records."""
     firsts: dict[tuple[str, str], str] = {}
     return {
-        name: firsts.setdefault((repr(right), records(name).digest()), name)
-        for name, (_, right) in BUGS.items()
+        name: firsts.setdefault((repr(right), module.records(name).digest()), name)
+        for name, (_, right) in module.BUGS.items()
     }
 
 
-def parts() -> list[str]:
-    """The runs that the evidence holds: each bug, and each twin once."""
-    firsts = dict.fromkeys(twins().values())
-    return [f"{name}, bug" for name in BUGS] + [f"{name}, twin" for name in firsts]
+def parts(module: Any) -> list[str]:
+    """The runs that the evidence holds of a module: each bug, and each twin once."""
+    firsts = dict.fromkeys(twins(module).values())
+    return [f"{name}, bug" for name in module.BUGS] + [f"{name}, twin" for name in firsts]
 
 
 def measured(part: str) -> list[list[Any]]:
     """Verdict, bound and CPU seconds of the command with its defaults, for each seed."""
     name, _, side = part.rpartition(", ")
+    seeds = range(1, SEEDS[source_of(name)] + 1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = [run(name, SIDES.index(side), n, [], Path(folder)) for n in range(1, SEEDS + 1)]
+        rows = [run(name, SIDES.index(side), seed, [], Path(folder)) for seed in seeds]
     return [[row.verdict, row.bound, round(row.seconds, 1)] for row in rows]
 
 
-def lines(results: Mapping[str, list[list[Any]]]) -> list[str]:
-    """The table of bugs and twins, with counts over all seeds."""
-    bugs = {name: row for name in BUGS if (row := results.get(f"{name}, bug")) is not None}
+KNOWN = (
+    "The kinds of canaries were chosen with these bugs in view, so other bugs may be found less "
+    "often. Batches of a shuffled order hide behind the noise of a single final model; the [check "
+    "of one step](training.md#check-one-step) names them."
+)
+UNKNOWN = (
+    "These bugs, of other kinds than the ten above, were written before the audit was run on any "
+    "of them, and nothing was changed for them since. A bug is missed where what leaks stays near "
+    "the claim on the records that canaries can be, as without noise in the second moments of a "
+    "strongly regularised regression."
+)
+
+
+def lines(module: Any, words: str, results: Mapping[str, list[list[Any]]]) -> list[str]:
+    """The table of a module's bugs and twins, with counts over all seeds."""
+    bugs = {name: row for name in module.BUGS if (row := results.get(f"{name}, bug")) is not None}
     refuted = {name: sum(run[0] == "refuted" for run in rows) for name, rows in bugs.items()}
     right = [run for part, rows in results.items() if part.endswith("twin") for run in rows]
     seconds = [run[2] for rows in results.values() for run in rows]
+    seeds, place = SEEDS[module], f"{module.__name__.replace('.', '/')}.py"
     table = [
         f"`dpaudit audit MODULE:fit --data FILE --claim {EPSILON},{DELTA}` with its defaults, on "
         f"wrong trainings of {RECORDS} records and on the right trainings that they were made of "
-        f"(`tests/support/trainings.py`), {SEEDS} seeds each. Bounds are at 95%, a refutation has "
-        "an error of 1e-4. The kinds of canaries were chosen with these bugs in view, so other "
-        "bugs may be found less often. Batches of a shuffled order hide behind the noise of a "
-        "single final model; the [check of one step](training.md#check-one-step) names them.",
+        f"(`{place}`), {'one seed' if seeds == 1 else f'{seeds} seeds'} "
+        f"each. Bounds are at 95%, a refutation has an error of 1e-4. {words}",
         "",
         "| training | refuted | epsilon at least, median | CPU seconds, most | its twin: refuted, "
         "epsilon at least, most |",
         "|---|---|---|---|---|",
     ]
     for name, rows in bugs.items():
-        twin = results.get(f"{twins()[name]}, twin", [])
+        twin = results.get(f"{twins(module)[name]}, twin", [])
         alarms = sum(run[0] == "refuted" for run in twin)
         beside = "not measured"
         if twin:
@@ -124,10 +145,11 @@ def lines(results: Mapping[str, list[list[Any]]]) -> list[str]:
             f"| {max(run[2] for run in rows):.0f} | {beside} |"
         )
     always = sum(count == len(bugs[name]) for name, count in refuted.items())
+    under = "refuted" if seeds == 1 else "refuted under every seed"
     return [
         *table,
         "",
-        f"{always} of {len(bugs)} bugs are refuted under every seed; of {len(right)} audits of "
+        f"{always} of {len(bugs)} bugs are {under}; of {len(right)} audits of "
         f"right trainings {sum(run[0] == 'refuted' for run in right)} refute. The slowest audit "
         f"took {max(seconds):.0f} CPU seconds.",
     ]

@@ -30,7 +30,7 @@ from dpaudit.membership.crafted import (
 )
 from dpaudit.membership.data import Data, duplicates, joined, without_duplicates
 from dpaudit.membership.results import Finding
-from dpaudit.membership.study import Study, announce, references_of
+from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
@@ -140,11 +140,19 @@ class Pilot:
             promise = self._promise(
                 kept.choice, FIRST_MODELS, [kept.choice.models], kept.seed, silent=True
             )
+        except IgnoredRecords:
+            dropped = (
+                "without the noise of its generator all models of this study score the same: "
+                "training drops these canaries, as a filter of outliers or a loader does that "
+                "leaves out what is short of a batch, or score hides them; choose others by "
+                "--canaries"
+            )
+            return (Finding("positive control", dropped, False),)
         except InvalidParameter:  # the training needs its noise
             return ()
         if promise is None:
             return ()
-        shown = f"{self.terms.target.measure} >= {promise.shown[0]:.3g}"
+        shown = f"{self.terms.target.measure} >= {max(promise.shown[0], 0.0):.3g}"
         return (
             Finding(
                 "positive control",

@@ -204,6 +204,10 @@ class EmptyTraining(Exception):
     """A model whose coins left out every record: a failed training."""
 
 
+class IgnoredRecords(InvalidParameter):
+    """Scores do not depend on which of the audited records a model was trained on."""
+
+
 class one_thread:
     """BLAS, OpenMP and torch on one thread: tasks are the unit of parallel work."""
 
@@ -684,14 +688,14 @@ class Trained:
         if not np.isfinite(main).any():
             raise InvalidParameter("score: no finite score in any model; training diverged")
         if constant(main):
-            raise InvalidParameter(
+            raise IgnoredRecords(
                 "score: the same for every record in every model; nothing can be told from it"
             )
         usable = main[[not name for name in self.failed]]
         if usable.shape[0] > 1 and np.array_equal(
             usable, np.broadcast_to(usable[0], usable.shape), equal_nan=True
         ):
-            raise InvalidParameter(
+            raise IgnoredRecords(
                 "fit: every model scores the same whatever it was trained on; it ignores its "
                 "records, or score ignores its model"
             )

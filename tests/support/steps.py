@@ -1,4 +1,4 @@
-"""Twenty private trainings with a wrong step, each a right one in which lines were replaced.
+"""Private trainings with a wrong step, each a right one in which lines were replaced.
 
 A bug is a name, the replaced text, its replacement, and the kinds of fault that name it; the lines
 that a check has to name are those of the replacement.
@@ -189,6 +189,126 @@ def make(records, rng):
 """
 
 
+JAX = """
+import jax
+import jax.numpy as jnp
+import optax
+from dpaudit.membership import StateStep
+
+CLIP, NOISE, BATCH = 1.0, 1.1, 20
+
+
+def loss(parameters, x, y):
+    logit = x @ parameters["weights"] + parameters["bias"]
+    return optax.sigmoid_binary_cross_entropy(logit, y.astype(float))
+
+
+def make(records, rng):
+    parameters = {"weights": jnp.zeros(records.features.shape[1]), "bias": jnp.zeros(())}
+    optimizer = optax.sgd(0.5, momentum=0.9)
+
+    def update(state, x, y):
+        parameters, carried, key = state
+        key, drawn = jax.random.split(key)
+        each = jax.vmap(jax.grad(loss), (None, 0, 0))(parameters, x, y)
+        norms = jnp.sqrt(jnp.sum(each["weights"] ** 2, axis=1) + each["bias"] ** 2)
+        factors = jnp.minimum(1, CLIP / jnp.maximum(norms, 1e-12))
+        total = jax.tree.map(lambda part: jnp.tensordot(factors, part, 1), each)
+        keys = dict(zip(total, jax.random.split(drawn, len(total))))
+        noisy = {
+            name: (part + NOISE * CLIP * jax.random.normal(keys[name], part.shape)) / BATCH
+            for name, part in total.items()
+        }
+        moved, carried = optimizer.update(noisy, carried, parameters)
+        return optax.apply_updates(parameters, moved), carried, key
+
+    start = (parameters, optimizer.init(parameters), jax.random.key(int(rng.integers(2**31))))
+    return StateStep(start, update, lambda state: state[0])
+"""
+
+KERAS = """
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+import keras
+import numpy as np
+import torch
+
+CLIP, NOISE, BATCH = 1.0, 1.1, 20
+
+
+class Network:
+    def __init__(self, records, rng):
+        seed = int(rng.integers(2**31))
+        keras.utils.set_random_seed(seed)
+        self.noise = keras.random.SeedGenerator(seed)
+        self.model = keras.Sequential([
+            keras.layers.Input((records.features.shape[1],)),
+            keras.layers.Dense(4, activation="relu"),
+            keras.layers.Dense(1),
+        ])
+        self.optimizer = keras.optimizers.SGD(0.1)
+        self.loss = keras.losses.BinaryCrossentropy(from_logits=True)
+
+    def parameters(self):
+        return {v.path: np.array(keras.ops.convert_to_numpy(v)) for v in self.model.weights}
+
+    def gradient(self, x, y):
+        self.model.zero_grad()
+        self.loss(y[None, None], self.model(x[None])).backward()
+        return [v.value.grad.clone() for v in self.model.trainable_weights]
+
+    def step(self, features, labels):
+        x = torch.as_tensor(features, dtype=torch.float32)
+        y = torch.as_tensor(labels, dtype=torch.float32)
+        totals = [torch.zeros(v.shape) for v in self.model.trainable_weights]
+        for record, label in zip(x, y):
+            parts = self.gradient(record, label)
+            norm = torch.sqrt(sum((part**2).sum() for part in parts))
+            factor = min(1.0, CLIP / max(float(norm), 1e-12))
+            totals = [total + factor * part for total, part in zip(totals, parts)]
+        noisy = [
+            (total + keras.random.normal(total.shape, 0, NOISE * CLIP, seed=self.noise)) / BATCH
+            for total in totals
+        ]
+        with torch.no_grad():
+            self.optimizer.apply(noisy, self.model.trainable_weights)
+"""
+
+ESTIMATOR = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import normalize
+from sklearn.utils import check_random_state
+from dpaudit.membership import EstimatorStep
+
+NOISE, BATCH = 1.1, 20
+
+
+class PrivateClassifier(ClassifierMixin, BaseEstimator):
+    def __init__(self, eta0=0.5, random_state=None):
+        self.eta0, self.random_state = eta0, random_state
+
+    def partial_fit(self, X, y, classes=None):
+        if not hasattr(self, "coef_"):
+            self.classes_ = np.asarray(classes)
+            self.coef_ = np.zeros(X.shape[1])
+            self.random_ = check_random_state(self.random_state)
+        if not len(X):
+            X = np.zeros((1, self.coef_.size))
+            y = np.zeros(1)
+        rows = normalize(X)  # records of norm 1, so that gradients are no longer
+        errors = 1 / (1 + np.exp(-rows @ self.coef_)) - y
+        noise = self.random_.normal(0, NOISE, self.coef_.size)
+        self.coef_ = self.coef_ - self.eta0 * (errors @ rows + noise) / BATCH
+        return self
+
+
+def make(records, rng):
+    return EstimatorStep(PrivateClassifier(random_state=int(rng.integers(2**31))), (0, 1))
+"""
+
+
 class Planted(NamedTuple):
     """A bug: what is replaced by what in which source, and the kinds of fault that name it."""
 
@@ -299,6 +419,43 @@ BUGS: dict[str, Planted] = {
         'grad_sample_mode="ghost", noise_generator=torch.Generator().manual_seed(3),',
         ("fixed_noise",),
     ),
+    "JAX: one key for every step": Planted(
+        JAX, "        key, drawn = jax.random.split(key)\n", "        drawn = key\n",
+        ("repeated_noise",), "noisy = {",
+    ),
+    "JAX: a constant key": Planted(
+        JAX, "jax.random.key(int(rng.integers(2**31)))", "jax.random.key(0)", ("fixed_noise",)
+    ),
+    "JAX: the gradient of the mean loss is clipped": Planted(
+        JAX, JAX[JAX.index("        each = ") : JAX.index("        keys = ")],
+        "        each = jax.vmap(jax.grad(loss), (None, 0, 0))(parameters, x, y)\n"
+        "        mean = jax.tree.map(lambda part: part.sum(0) / max(len(x), 1), each)\n"
+        "        factor = jnp.minimum(1, CLIP / jnp.maximum(optax.global_norm(mean), 1e-12))\n"
+        "        total = jax.tree.map(lambda part: factor * BATCH * part, mean)\n",
+        ("batch_clipped",),
+    ),
+    "Keras: no noise on biases": Planted(
+        KERAS, "NOISE * CLIP, seed=self.noise)",
+        "NOISE * CLIP * (total.ndim > 1), seed=self.noise)", ("part_without_noise",),
+    ),
+    "Keras: an integer seed, which draws the same each time": Planted(
+        KERAS, "seed=self.noise)", "seed=7)", ("fixed_noise",),
+    ),
+    "Keras: clipnorm of the optimizer": Planted(
+        KERAS, "            factor = min(1.0, CLIP / max(float(norm), 1e-12))\n",
+        "            factor = 1.0  # keras.optimizers.SGD(clipnorm=1.0) is trusted\n",
+        ("not_clipped",), "v.value.grad.clone()",
+    ),
+    "scikit-learn: a fixed random_state": Planted(
+        ESTIMATOR, "random_state=int(rng.integers(2**31))", "random_state=0", ("fixed_noise",)
+    ),
+    "scikit-learn: rows are not normalised": Planted(
+        ESTIMATOR, "rows = normalize(X)  #", "rows = X  #", ("not_clipped",), "errors @ rows"
+    ),
+    "scikit-learn: noise of the variance": Planted(
+        ESTIMATOR, "self.random_.normal(0, NOISE, self.coef_.size)",
+        "self.random_.normal(0, NOISE / BATCH, self.coef_.size)", ("small_noise",),
+    ),
 }  # fmt: skip
 
 
@@ -315,10 +472,16 @@ def data_of(planted: Planted) -> Data:
 
 
 def library(planted: Planted) -> str | None:
-    """The library that a training imports; None for NumPy alone."""
-    if "opacus" in planted.source:
-        return "opacus"
-    return "torch" if "torch" in planted.source else None
+    """The library that a training imports; None for NumPy and scikit-learn, which are there."""
+    names = ("opacus", "keras", "jax", "torch")
+    return next(
+        (
+            name
+            for name in names
+            if f"import {name}\n" in planted.source or f"from {name}" in planted.source
+        ),
+        None,
+    )
 
 
 def written(planted: Planted, folder: Path, *, right: bool) -> tuple[Callable[..., Any], range]:
@@ -342,5 +505,5 @@ def written(planted: Planted, folder: Path, *, right: bool) -> tuple[Callable[..
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    made = [getattr(module, n, None) for n in ("make", "Logistic", "Regression")]
+    made = [getattr(module, n, None) for n in ("make", "Logistic", "Regression", "Network")]
     return next(one for one in made if one is not None), lines

@@ -399,10 +399,13 @@ class Check:
         if self.base is not self.none:
             return True
         silence = self.observed([self.none], 1)[0]
-        batches = (self.usual + probe, probe, self.usual, self._crowd(probe))
-        huge, alone, others, many = (self.observed([b], 1)[0] - silence for b in batches)
-        if _cosine(huge, alone) > 1 - 1e-4 and _cosine(huge, others) < 1 - 1e-4:
-            return True
+        others = self.observed([self.usual], 1)[0] - silence
+        for large in (probe, *list(self._probes())[self._scaled_count - 1 :: self._scaled_count]):
+            batches = (self.usual + large, large)
+            huge, alone = (self.observed([b], 1)[0] - silence for b in batches)
+            if _cosine(huge, alone) > 1 - 1e-4 and _cosine(huge, others) < 1 - 1e-4:
+                return True
+        many, alone = (self.observed([b], 1)[0] - silence for b in (self._crowd(probe), probe))
         grown = self._size(many) / self._size(alone)
         return bool(_CROWD**0.1 < grown < (1 - _ALIKE) * _CROWD)
 

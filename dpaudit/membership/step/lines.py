@@ -43,6 +43,13 @@ class Line:
         return " ".join(" ".join(lines).split())
 
     @property
+    def code(self) -> str:
+        """The statement without comments, whose words say nothing of what it does."""
+        start, end = _statement(self.file, self.number)
+        source = [linecache.getline(self.file, number) for number in range(start, end + 1)]
+        return " ".join(" ".join(map(_uncommented, source)).split())
+
+    @property
     def start(self) -> int:
         """The number of the statement's first line."""
         return _statement(self.file, self.number)[0]
@@ -112,9 +119,19 @@ def named(lines: Sequence[Line], *patterns: str) -> Line | None:
     """The first line that holds the first pattern that any line holds, in the patterns' order."""
     for pattern in patterns:
         for line in lines:
-            if re.search(pattern, line.text):
+            if re.search(pattern, line.code):
                 return line
     return None
+
+
+def _uncommented(line: str) -> str:
+    """A line of source up to the first # that is in no string of that line."""
+    parts = line.split("#")
+    for count in range(1, len(parts)):
+        before = "#".join(parts[:count])
+        if before.count('"') % 2 == 0 and before.count("'") % 2 == 0:
+            return before
+    return line
 
 
 def _digest(values: Any, shapes: Container[tuple[int, ...]] | None) -> str:

@@ -10,11 +10,13 @@ from dpaudit.membership.step.lines import Line, Trace, named, traced
 from dpaudit.membership.step.runs import Batch, Runner
 
 # Words of the lines at which a fault is looked for, the most telling first.
-NOISES = (r"make_private|noise_multiplier\s*=", r"normal|randn|gauss|laplace|noise")
+_DRAWN = r"normal(?!i[sz])|randn|gauss|laplace|noise"
+NOISES = (r"make_private|noise_multiplier\s*=", _DRAWN)
 SEEDS = (
-    r"(seed|default_rng|RandomState|PRNGKey|key|Random)\(\s*\d+\s*\)",
-    r"seed\(|default_rng|RandomState|PRNGKey|random\.key|Generator\(",
-    r"normal|randn|gauss|laplace|noise",
+    r"(seed|default_rng|RandomState|PRNGKey|key|Random)\(\s*\d+\s*\)"
+    r"|(seed|random_state|key)\s*=\s*\d",
+    r"seed\(|default_rng|RandomState|random_state|PRNGKey|random\.key|Generator\(",
+    _DRAWN,
 )
 CLIPS = (
     r"max_grad_norm|make_private",

@@ -432,6 +432,11 @@ def exits(records: Data, rng: Any) -> Any:
     raise SystemExit(0)
 
 
+def without_the_fourth(model: Any, records: Data) -> Any:
+    known = {float(number) for number in range(40) if number != 3}
+    return np.array([model[{n: int(n) for n in known}[row]] for row in records.features[:, 0]])
+
+
 BROKEN: dict[str, tuple[Any, Any, str]] = {
     "ignores its records": (
         lambda records, rng: np.arange(1_000.0), looked_up, "ignores its records",
@@ -448,6 +453,9 @@ BROKEN: dict[str, tuple[Any, Any, str]] = {
     "always fails": (
         lambda records, rng: 1 / 0, looked_up,
         r"test_membership.py:\d+ raised ZeroDivisionError: division by zero",
+    ),
+    "one record that score refuses": (
+        remembering, without_the_fourth, r"test_membership.py:\d+ raised KeyError",
     ),
     "labels out of range": (
         remembering, lambda model, records: np.ones((len(records), 1)), "labels: expected",

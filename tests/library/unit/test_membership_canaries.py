@@ -137,6 +137,33 @@ def test_a_positive_control_says_what_training_without_noise_would_show() -> Non
     assert float(control.words.split(">= ")[1].split(",")[0]) > 1
 
 
+def without_outliers(records: Data, rng: Any) -> Any:
+    return noisy(records.take(np.abs(records.features).max(axis=1) < 9), rng)
+
+
+def test_canaries_that_training_drops_are_named() -> None:
+    asked = {"claim": ApproxDP(0.1, 1e-5), "seed": 1, "models": 12, "attacks": "loss"}
+    found = audit_training((without_outliers, told), SETS["classes"], canaries="spike", **asked)
+    control = next(each for each in found.findings if each.name == "positive control")
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "training drops these canaries" in control.words
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+def test_labels_of_one_class_and_a_single_record_of_another_are_audited(rare: int) -> None:
+    """At error 1e-4, a training that remembers all is refuted all the same."""
+    labels = np.zeros(60, dtype=int)
+    labels[:rare] = 1
+    asked = {"claim": ApproxDP(0.1, 1e-5), "seed": 1, "models": 12, "attacks": "loss"}
+    kinds = "spike,rare_class,mislabelled"
+    found = audit_training((remembered, told), Data(TABLE, labels), canaries=kinds, **asked)
+    assert found.verdict is Verdict.REFUTED
+
+
+def remembered(records: Data, rng: Any) -> Any:
+    return set(records.prints()), rng.normal(0, 0.1, 10_000)
+
+
 def test_a_silent_generator_draws_no_noise_and_everything_else() -> None:
     loud, silent = np.random.default_rng(1), Silent(np.random.PCG64(1))
     assert (silent.normal(3, 2, (2, 3)) == 3).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from dpaudit.membership import EstimatorStep, StateStep
 from dpaudit.membership.data import Data
 from dpaudit.membership.step import check as checks
 from dpaudit.membership.step import drawn as draws
+from dpaudit.membership.step.lines import Line, named
 from dpaudit.membership.step.noise import Noise
 from dpaudit.membership.step.result import StepAudit
 from tests.support.steps import BUGS, NOISE, RATE, Planted, data_of, library, records, written
@@ -246,13 +248,22 @@ def test_a_check_leaves_the_global_generators_alone() -> None:
 
 
 def test_the_page_shows_every_planted_bug(checkout: Path) -> None:
-    page = (checkout / "docs" / "training.md").read_text("utf-8")
-    table = page.split("<!-- steps:")[1].split("<!-- end of steps")[0]
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[3:]]
-    assert [row[0] for row in rows] == list(BUGS)
-    for name, kinds, line, _, twins in rows:
-        assert set(kinds.split(", ")) & set(BUGS[name].kinds), name
-        assert (line, twins) == ("yes", "0 of 5"), name
+    kept = json.loads((checkout / "docs" / "evidence.json").read_text("utf-8"))["steps"]
+    assert set(kept) <= set(BUGS)
+    assert len(kept) > 20
+    for name, row in kept.items():
+        found = row["result"]
+        assert set(found["kinds"]) & set(BUGS[name].kinds), name
+        assert (found["line"], found["alarms"], found["twins"]) == (True, 0, 5), name
+
+
+def test_words_of_comments_do_not_mislead_the_search_for_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "commented.py"
+    path.write_text("a = 1  # noise of norm 1\nb = '# no'; c = 2  # clip\n")
+    first, second = (Line(str(path), number) for number in (1, 2))
+    assert (first.code, second.code) == ("a = 1", "b = '# no'; c = 2")
+    assert named([first, second], "noise|clip") is None
+    assert "noise" in first.text
 
 
 class Decays(RefusesEmpty):
