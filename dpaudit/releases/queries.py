@@ -758,12 +758,10 @@ def _of_ratio(
         return Row(item, keys, statistic, None, None, "too few rows beside the noise")
     value, error = found
     margin = min(Fraction(error), max(value - ends[0], ends[1] - value))
-    return Row(
-        item, keys, statistic, value, _short_up(margin), "margin of a quotient of noisy sums"
-    )
+    return Row(item, keys, statistic, value, short_up(margin), "margin of a quotient of noisy sums")
 
 
-def _short_up(value: Fraction) -> Fraction:
+def short_up(value: Fraction) -> Fraction:
     """The next number of six significant digits at or above."""
     if value <= 0:
         return Fraction(0)
@@ -1170,7 +1168,7 @@ class Ranges(Item):
         rows, total = [], Fraction(0)
         for place, keys in enumerate(labels):
             total += leaves[place]
-            error = _short_up(leaf * Fraction(spread[place] ** 0.5))
+            error = short_up(leaf * Fraction(spread[place] ** 0.5))
             rows.append(
                 Row(self.name, (keys,), "count", leaves[place], leaf, "consistent over the tree")
             )

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from dpaudit.releases.queries import Count, Item, Margins, Row, texts
+from dpaudit.releases.queries import Count, Item, Margins, Row, short_up, texts
 from dpaudit.tabular import Bins, Category, Period, Schema
-from dpaudit.tabular.schema import number, refuse_unknown, shown_in, whole_number
+from dpaudit.tabular.schema import number, refuse_unknown, shown_in, text_of, whole_number
 
 if TYPE_CHECKING:
     from dpaudit.releases.plan import Plan
@@ -33,6 +33,7 @@ NAME = "synthetic"  # of the file, and of its rows among the published ones
 MOST_RECORDS = 1_000_000
 FITS = 100  # passes of iterative fitting; margins of the tree are exact however many
 TINY = 1e-9  # of a row, where margins ask for rows that no count has
+_LISTS = (list, tuple)
 Codes: TypeAlias = NDArray[np.int64]
 Axes: TypeAlias = tuple[str, ...]
 
@@ -63,6 +64,12 @@ class Synthetic:
             raise InvalidParameter(f"{NAME}: columns: expected two or more, none twice")
         if not 0 < self.share <= 1:
             raise InvalidParameter(f"{NAME}: share = {self.share}: expected above 0, at most 1")
+        given: Any = self.edges
+        if not isinstance(given, Mapping) or not all(isinstance(e, _LISTS) for e in given.values()):
+            raise InvalidParameter(f"{NAME}: edges: expected a list of numbers for each column")
+        listed: Any = self.pairs
+        if not isinstance(listed, _LISTS):
+            raise InvalidParameter(f"{NAME}: pairs: expected a list of pairs of columns")
         pairs = tuple(map(texts, self.pairs)) or tuple(combinations(columns, 2))
         object.__setattr__(self, "pairs", pairs)
         for pair in pairs:
@@ -76,7 +83,8 @@ class Synthetic:
     def row(self) -> dict[str, Any]:
         """Everything as JSON; the items hold what is counted."""
         asked = {} if self.records is None else {"records": str(self.records)}
-        return {"columns": list(self.columns), **asked}
+        edges = {name: [str(edge) for edge in edges] for name, edges in self.edges.items()}
+        return {"columns": list(self.columns), "edges": edges, **asked}
 
     @property
     def text(self) -> str:
@@ -295,7 +303,8 @@ def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
     codes = tree.records(min(count, MOST_RECORDS), rng)
     together = np.stack([codes[name] for name in asked.columns], axis=1)
     cells = [_texts(schema, keys[name], codes[name], rng) for name in asked.columns]
-    scale = tree.total / max(len(together), 1)
+    # Of another number of records it is the shares that are kept.
+    scale = 1.0 if len(together) == round(tree.total) else tree.total / max(len(together), 1)
     rows = [_distance(item, counted[item.name], codes, scale) for item in used]
     return Made(asked.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)
 
@@ -361,13 +370,14 @@ def _distance(item: Count, counted: _Counted, codes: Mapping[str, Codes], scale:
     """How far the records' counts are from the published ones, and so from the true ones."""
     made = np.zeros(counted.table.shape)
     np.add.at(made, tuple(codes[name] for name in item.by), 1.0)
-    apart = Fraction(float(np.abs(made * scale - counted.table).max())).limit_denominator(1000)
-    bound = float(apart + counted.error)
+    apart = short_up(Fraction(float(np.abs(made * scale - counted.table).max())))
+    bound, scaled = text_of(short_up(apart + counted.error))[0], ", scaled to the rows counted,"
     return Row(
         NAME,
         (("counts by", ", ".join(item.by)),),
         f"largest distance from {item.name}",
         apart,
         None,
-        f"a count of the records is within {bound:.6g} of the true one, in 19 of 20 releases",
+        f"a count of the records{scaled * (scale != 1)} is within {bound} of the true one, in 19 "
+        "of 20 releases",
     )

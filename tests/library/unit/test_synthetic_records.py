@@ -152,6 +152,7 @@ def test_a_number_of_records_is_kept() -> None:
     made = synthesised(plan, published_rows(plan, drawn))
     assert made is not None
     assert len(made.records) == 10
+    assert all("scaled to the rows counted" in row.note for row in made.rows)
 
 
 def test_a_column_that_no_pair_joins_to_the_others_is_independent() -> None:
@@ -212,6 +213,14 @@ REFUSED = [
     ({"columns": ["sex", "since"], "records": 0}, "whole number"),
     ({"columns": ["sex", "since"], "rows": 5}, "no such setting"),
     ({"share": 1}, "synthetic.columns"),
+    ({"columns": ["sex", "since"], "pairs": 5}, "expected a list of pairs"),
+    ({"columns": ["sex", "since"], "pairs": [5]}, "expected a name"),
+    ({"columns": ["sex", "age"], "edges": [20]}, "edges: expected a list"),
+    ({"columns": ["sex", "age"], "edges": {"age": 20}}, "edges: expected a list"),
+    ({"columns": ["sex", "age"], "edges": {"age": [20, 10]}}, "growing"),
+    ({"columns": ["sex", "age"], "edges": {"age": ["x"]}}, "expected"),
+    ({"columns": 5}, "expected a name"),
+    ({"columns": ["sex", "since"], "share": "x"}, "share"),
     (["sex"], "expected a table"),
 ]
 
