@@ -192,9 +192,8 @@ class _Reader:
         self.only(node, {"this", "big_int"}, f"expected one of {KNOWN}")
         asked = node.this
         if isinstance(asked, exp.Distinct):
-            unit = self.schema.unit
-            (first, *others) = asked.expressions
-            if others or unit is None or first.name.lower() != unit.lower():
+            unit, named = self.schema.unit, asked.expressions
+            if unit is None or len(named) != 1 or not self.is_unit(named[0], unit):
                 raise self.refused(
                     node, f"only units are counted once: {unit or 'the schema has none'}"
                 )
@@ -206,6 +205,17 @@ class _Reader:
                     node, "rows without a value would count in no group; write count(*)"
                 )
         return {"query": "count"}
+
+    def is_unit(self, node: exp.Expr, unit: str) -> bool:
+        """Whether a node is the column of units, which is none of the schema's."""
+        from sqlglot import exp
+
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return False
+        table, exactly = node.args.get("table"), node.this.args.get("quoted")
+        if table is not None and table.name.lower() != self.schema.name.lower():
+            return False
+        return node.name == unit or (not exactly and node.name.lower() == unit.lower())
 
     def quantile(self, node: exp.Expr, share: Fraction) -> Settings:
         return {"query": "quantiles", "column": self.column(node), "at": (share,)}
