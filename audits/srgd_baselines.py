@@ -113,7 +113,6 @@ def all_in_batches(program: Any) -> InBatches:
 
 
 dp_sgd_one_pass_replace_one = suite(catalogue.dp_sgd_one_pass_replace_one, 20)
-dp_gd_projected = suite(catalogue.dp_gd_projected, 2)
 dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
 dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
 phased_sgd = in_every_phase(suite(catalogue.phased_sgd, 2**6), trials=5_000)
@@ -129,7 +128,6 @@ localized_accelerated_dp_sgd = in_every_phase(
 )
 suites = [
     dp_sgd_one_pass_replace_one,
-    dp_gd_projected,
     dp_sgd_poisson,
     dp_online_to_batch,
     phased_sgd,

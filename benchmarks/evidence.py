@@ -262,7 +262,9 @@ def likelihood_lines(parts: Parts) -> list[str]:
         f"plain runs. {len(parts)} entries are measured so far, in {module('likelihoods').LIMIT:g} "
         'processor seconds each; `make evidence ARGS="likelihoods"` adds the others.',
         "",
-        *module("likelihoods").lines([row for rows in parts.values() for row in rows]),
+        *module("likelihoods").lines(
+            [row for rows in parts.values() for row in rows], module("likelihoods").stand_ins()
+        ),
     ]
 
 

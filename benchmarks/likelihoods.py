@@ -24,12 +24,12 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination, examine, shape_like
-from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, likelihood_audit
+from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, DecisionBudget, lens, lower_for, printed_delta, raw
 from dpaudit.certificate.certify import stand_in
-from dpaudit.certificate.evidence import NUMBERS
+from dpaudit.certificate.evidence import likelihood_runs
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, UnknownTarget
@@ -46,8 +46,9 @@ COLUMNS = ("mechanism", "pair", "claim", "accounted", "likelihood", "plain", "sh
 FOUND, STAND_IN = "found", "stand-in"
 ATTAINED = " (attained)"  # after an accounted number that some pair of data sets reaches
 APART = 10_000  # keeps the draws of one program's pairs apart
+SMALL = 1e-12  # no bound is divided by less
 HIGH = 0.8  # a share that an audit's pair should reach
-LIMIT = 20.0  # processor seconds that one entry may take
+LIMIT = 40.0  # processor seconds that one entry may take
 WORST = 10  # shares that are listed with their reasons
 NEARLY = 0.9  # of a stand-in's bound, from which the program's own bound says as much
 FULL_CLIP = 0.95  # of what is declared, below which the program's own queries limit an attack
@@ -91,7 +92,7 @@ def accounted(mechanism: Mechanism) -> list[tuple[float | None, bool]]:
 
 
 def likely(
-    mechanism: Mechanism, program: Program, neighbours: Neighbours, work: int, index: int
+    mechanism: Mechanism, program: Program, neighbours: Neighbours, runs: int, index: int
 ) -> tuple[Likely, float]:
     """The likelihood audit of a program on a pair, and its processor seconds."""
     began = time.process_time()
@@ -103,7 +104,7 @@ def likely(
         mechanism.claims,
         seed=SEED,
         index=index,
-        runs=max(FEWEST_RUNS, min(RUNS, NUMBERS // max(1, work))),
+        runs=runs,
         shown_error=SHOWN_ERROR,
         decisive_error=DecisionBudget(1, 1).likelihood,
     )
@@ -141,12 +142,17 @@ def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[l
     if suite is not None and not suite.kernels:
         kind = STAND_IN if stand_in(mechanism, suite) else "suite"
         tried.append((kind, suite.program, suite.neighbours))
+    runs_of_one = likelihood_runs(examination)
     if examination.pair is None:
         yield [mechanism.name, *[""] * 9, examination.not_examined or "no pair was found"]
+    elif not runs_of_one:
+        tried = [one for one in tried if one[0] == STAND_IN]
+        why = f"one of its runs reads {examination.work:,} numbers"
+        yield [mechanism.name, *[""] * 9, why]
     uppers = accounted(mechanism)
     for number_of, (kind, program, neighbours) in enumerate(tried):
         apart = number_of * APART + index
-        found, seconds = likely(mechanism, program, neighbours, examination.work, apart)
+        found, seconds = likely(mechanism, program, neighbours, runs_of_one or FEWEST_RUNS, apart)
         try:
             plainly, more = plain(mechanism, program, neighbours, apart)
         except DpauditError:
@@ -224,8 +230,11 @@ def entry(name: str, *, seconds: float = LIMIT) -> list[list[str]]:
     return rows
 
 
-def lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """How much of the accounted bounds is reached on pairs that were found, and the table."""
+def lines(rows: Sequence[Sequence[str]], kept: Sequence[str] = ()) -> list[str]:
+    """How much of the accounted bounds is reached on pairs that were found, and the table.
+
+    ``kept``: programs with a stand-in, each of which is listed with the reason.
+    """
     # Claims of one measure are held against one bound.
     own = list({(r[0], r[3], r[4]): r for r in reversed(rows) if r[1] == FOUND and r[6]}.values())[
         ::-1
@@ -251,42 +260,54 @@ def lines(rows: Sequence[Sequence[str]]) -> list[str]:
         *(["", "The smallest shares, and their likeliest causes:", ""] if worst else []),
         *(f"- {row[0]}, {row[2]}: {row[6]}; {row[10]}" for row in worst),
         "",
-        *of_stand_ins(rows),
+        *of_stand_ins(rows, kept),
         f"| {' | '.join(COLUMNS)} |",
         "|---" * len(COLUMNS) + "|",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
 
 
-def of_stand_ins(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Which programs' own bounds reach nine tenths of their stand-ins', and why the others do not.
+def stand_ins() -> list[str]:
+    """Entries of the catalogue whose suite attacks another program with the same declaration."""
+    project = load(Path.cwd())
+    return [
+        name
+        for name, suite in sorted(project.suites.items())
+        if any(stand_in(project.mechanisms[name], one) for one in suite.all)
+    ]
 
-    An entry's share is the smallest of its claims'.
-    """
-    near: list[str] = []
-    far: list[str] = []
-    for name in dict.fromkeys(row[0] for row in rows if row[1] == STAND_IN and row[6]):
-        here = [row for row in rows if row[0] == name and row[6]]
-        own = {row[2]: row for row in here if row[1] == FOUND}
-        parts = [
-            (float(own[row[2]][6]) / float(row[6]) if float(row[6]) else 1.0, own[row[2]][10])
-            for row in here
-            if row[1] == STAND_IN and row[2] in own
-        ]
-        if not parts:
-            continue
-        part, why = min(parts)
-        (near if part >= NEARLY else far).append(
-            name if part >= NEARLY else f"{name} ({part:.0%}; {why or 'its pair shows less'})"
-        )
-    if not near and not far:
+
+def of_stand_ins(rows: Sequence[Sequence[str]], kept: Sequence[str]) -> list[str]:
+    """Why each program whose suite attacks a stand-in keeps it."""
+    if not kept:
         return []
     return [
-        f"The program's own bound reaches {NEARLY:.0%} of its stand-in's for {len(near)} of "
-        f"{len(near) + len(far)} programs: {', '.join(near) or 'none'}. "
-        f"It reaches less for {len(far)}: {'; '.join(far) or 'none'}.",
+        f"The suites of {len(kept)} programs attack a stand-in. A suite is deleted where the "
+        f"program's own bound reaches {NEARLY:.0%} of its; these are kept:",
+        "",
+        *(f"- {name}: {why_kept(name, rows) or 'nothing keeps it'}" for name in kept),
         "",
     ]
+
+
+def why_kept(name: str, rows: Sequence[Sequence[str]]) -> str:
+    """Why a program keeps its stand-in; empty where nothing keeps it.
+
+    The program's share of the stand-in's bound is the smallest of its claims'.
+    """
+    here = [row for row in rows if row[0] == name]
+    shown = [row for row in here if row[1] == STAND_IN and row[4]]
+    own = {row[2]: row for row in here if row[1] == FOUND and row[4]}
+    parts = [
+        (float(own[row[2]][4]) / max(float(row[4]), SMALL), own[row[2]][10])
+        for row in shown
+        if row[2] in own
+    ]
+    if not parts:
+        why = next((row[10].partition(";")[0] for row in here if row[10]), "")
+        return why and f"the two bounds are not both known: {why}"
+    part, why = min(parts)
+    return "" if part >= NEARLY else f"its own bound is {part:.0%}; {why or 'its pair shows less'}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -40,6 +40,7 @@ from dpaudit.scope import Scope
 
 RUNS, FEWEST_RUNS = 1_000, 50
 PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
+PILOTS = 12  # in a search, about: together they take as long as the runs that are counted
 ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
 TOGETHER = 500  # runs that are made at once
 COMPARED = 12  # runs that two walks read again
@@ -348,10 +349,15 @@ class Search:
         """A bound on one number, of whose tests the pilot chooses the one that promises most."""
         pilot = best.pilot
 
-        def promise(sought: Sought) -> float:
-            bet = Bet.of(pilot, sought, self.runs, self.errors[0])
-            return wanted.value(sought, bet.promise(pilot, self.runs))
+        def promise(sought: Sought) -> tuple[float, ...]:
+            # What the pilot's own runs would bound comes first: of a divergence that rests on one
+            # heavy run as many as are counted promise too much.
+            return tuple(
+                wanted.value(sought, Bet.of(pilot, sought, runs, error).promise(pilot, runs))
+                for runs in (len(pilot), self.runs)
+            )
 
+        error = self.errors[0]
         sought = max(wanted.sought(pilot, best.proposal.shift), key=promise)
         shown, decisive = (Bet.of(pilot, sought, self.runs, error) for error in self.errors)
         tested = shown.lower(counted) * LOWERED, decisive.lower(counted) * LOWERED
@@ -391,7 +397,7 @@ class _Programs(Search):
         jobs: int,
     ) -> None:
         sampled = any(draws_batches(node) for node in postorder(what[1]))
-        pilot = min(PILOT, max(FEWEST_PILOT, runs // 4))
+        pilot = min(PILOT, max(FEWEST_PILOT, runs // PILOTS))
         super().__init__(wanted, errors, runs=runs, pilot=pilot, sampled=sampled)
         self.what, self.seed, self.index, self.jobs = what, seed, index, jobs
         self.together, self.stage = TOGETHER, 0

@@ -32,7 +32,7 @@ from dpaudit.audit.examine import (
     read_by_others,
     shape_like,
 )
-from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, Wanted, likelihood_audit
+from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, Wanted, likelihood_audit
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -67,7 +67,6 @@ from dpaudit.certificate.evidence import (
     BOTH,
     LIKELIHOOD,
     METHODS,
-    NUMBERS,
     PLAIN,
     Attempt,
     audit_rows,
@@ -76,6 +75,7 @@ from dpaudit.certificate.evidence import (
     evidence_caveats,
     examination_row,
     likelihood_rows,
+    likelihood_runs,
     roc_rows,
     trials_of,
     unexamined,
@@ -125,7 +125,6 @@ DISCARDED = (
     "neither looked at nor written"
 )
 BROKEN = "a conformance check of the program is broken"
-SLOWEST = 20  # times as many numbers may be read for the fewest runs of a likelihood audit
 
 
 @dataclass(frozen=True)
@@ -489,12 +488,12 @@ def _likelihoods(
     if examination.pair is not None:
         pairs.setdefault(examination.pair.digests, examination.pair)
     broken = [*examination.broken, *(f for a in own for f in a.findings if f.status == "broken")]
-    runs = min(RUNS, NUMBERS // max(1, examination.work))
+    runs = likelihood_runs(examination)
     why_not = BROKEN if broken else ""
-    if runs * SLOWEST < FEWEST_RUNS:
+    if not runs:
         why_not = f"one of its runs reads {examination.work:,} numbers"
     if options.trials is not None:
-        runs = min(runs, options.trials)
+        runs = max(FEWEST_RUNS, min(runs, options.trials))
     return [
         Likely(neighbours, mechanism.program, run.seed, why_not=why_not)
         if why_not
@@ -506,7 +505,7 @@ def _likelihoods(
             mechanism.claims,
             seed=run.seed,
             index=number * SUITES + index,
-            runs=max(FEWEST_RUNS, runs),
+            runs=runs,
             shown_error=SHOWN_ERROR / len(pairs),
             decisive_error=run.budget.likelihood,
             jobs=options.jobs,

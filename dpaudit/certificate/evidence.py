@@ -16,7 +16,7 @@ from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.examine.examination import CONTROL
-from dpaudit.audit.likelihood import Likely, LikelyLower
+from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, LikelyLower
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -35,7 +35,7 @@ from dpaudit.check.likelihoods import DECLARED_NOISE, share_of
 from dpaudit.check.reach import UNEXAMINED, gaps
 from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
-from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
+from dpaudit.report.words import STAND_IN, TOGETHER, UNCOMPARED, UNHEARD
 
 # How audits bound the loss: by counting plain runs, by likelihoods, or by both.
 METHODS = PLAIN, LIKELIHOOD, BOTH = "plain", "likelihood", "both"
@@ -48,8 +48,10 @@ LEFT_OUT = {
 }
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
+REACHED = 0.95  # of what releases declare together, from which nothing is said
 # Trials of the audit of the program itself, and how many numbers they may read together.
-FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 20_000_000
+FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 60_000_000
+SLOWEST = 7  # times as many numbers may be read for the fewest runs of a likelihood audit
 SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
 
 
@@ -182,7 +184,12 @@ def evidence_caveats(
     if examination.unmet:
         places = ", ".join(examination.unmet[:SHOWN])
         found.append(f"conditions that no generated record met: {places}")
-    found += [
+    return [*found, *_reached(examination)]
+
+
+def _reached(examination: Examination) -> list[str]:
+    """How far records moved the releases, where that is less than is stated."""
+    found = [
         f"release {one.label!r}: one record moved its query by {100 * one.displacement:.3g}% of "
         f"what is stated; its author says that it reaches {one.reaches}"
         for one in examination.reached
@@ -195,6 +202,12 @@ def evidence_caveats(
             f"the program's own loss reached at most {100 * (worst.clip or 0.0):.3g}% of its clip "
             f"at release {worst.label!r}, on made-up records"
         )
+    reach, pairs = examination.reach
+    if reach < REACHED:
+        found.append(
+            f"the program's own loss reached at most {100 * reach:.3g}% {TOGETHER}, on the best of "
+            f"{pairs:,} pairs of data sets that were tried"
+        )
     return found
 
 
@@ -204,6 +217,12 @@ def trials_of(examination: Examination) -> int:
         return 0
     trials = min(MOST_TRIALS, NUMBERS // max(1, examination.work))
     return trials if trials >= FEWEST_TRIALS else 0
+
+
+def likelihood_runs(examination: Examination) -> int:
+    """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest."""
+    runs = NUMBERS // max(1, examination.work)
+    return 0 if runs * SLOWEST < FEWEST_RUNS else max(FEWEST_RUNS, min(RUNS, runs))
 
 
 def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str) -> list[str]:

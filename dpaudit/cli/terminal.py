@@ -153,9 +153,12 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 def _caveats(predicate: Mapping[str, Any]) -> None:
     """Print the gravest caveats of one certificate; broken checks and examination gaps in red."""
+    from dpaudit.report.words import TOGETHER
+
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
-    lines = [*grave, *_stand_ins(predicate), *_never_run(predicate)]
+    reached = [text for text in predicate["caveats"] if TOGETHER in text]
+    lines = [*grave, *reached, *_stand_ins(predicate), *_never_run(predicate)]
     shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
     for place, line in enumerate(shown):
         if place < len(grave):

@@ -104,6 +104,8 @@ UNCOMPARED = (
     "nothing is known of what the program asks for and gives beside its queries' values: no two "
     "runs on made-up records were compared"
 )
+# Part of the caveat on a program whose own loss moves its releases by less than is declared.
+TOGETHER = "of what its releases declare together"
 # Part of the caveat that lists lines which no examination ran.
 NEVER_RAN = "never ran while it was examined"
 

@@ -39,6 +39,7 @@ SUITES = {s.mechanism: s for s in audits.suites} | {
         (catalogue.accelerated_dp_sgd, 20),
         (catalogue.dp_sgd_one_pass, 20),
         (catalogue.dp_ftrl, 32),
+        (catalogue.dp_gd_projected, 2),
     )
 }
 HOSTILE = [1e300, -1e12, np.inf, np.nan]

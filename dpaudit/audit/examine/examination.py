@@ -50,7 +50,7 @@ from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
 from dpaudit.families.composition import Assuming
-from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
@@ -123,7 +123,9 @@ class Examination:
     how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
     on other records, 0 for all; ``ran``: which lines ran, None where another tracer
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
-    ``unmet``: lines of conditions on records that were true of none.
+    ``unmet``: lines of conditions on records that were true of none.  ``reach``: how far the pair
+    that a search found moves all releases together, as a share of what is declared, and of how many
+    pairs it is the best; (1, 0) where that is not known.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -138,6 +140,7 @@ class Examination:
     ran: Ran | None = None
     opened: frozenset[str] = frozenset()
     unmet: tuple[str, ...] = ()
+    reach: tuple[float, int] = (1.0, 0)
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -284,6 +287,7 @@ class _Examiner:
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
         self.work = 0
+        self.reach = 1.0, 0
         # What is made once, of the records that come first, has to be made again to be seen.
         self.shared = walks.shared(self.program)
         self.unused = walks.own_copy(self.program)
@@ -873,7 +877,7 @@ class _Examiner:
             numbers = one.records.values.size
             # A secret batch is drawn, and walked, record by record.
             numbers = BATCHED * len(one.records) if one.batched else numbers
-            few = isinstance(one.query, ClippedMean) and not one.batched
+            few = not one.batched and self.meter.looks_once(one.query, one.records)
             self.work += kinds * one.records.values[0].size if few else numbers
 
     def _searched(
@@ -899,6 +903,8 @@ class _Examiner:
         self.meter.timed = self.meter.timed or search.meter.timed
         if best is None:
             return None
+        if search.size == 1:
+            self.reach = best.reach, search.tried
         records, text = search.sets(best.point), best.point.text
         return Neighbours(*records, self.scope.adjacency, text, search.size)
 
@@ -1013,6 +1019,7 @@ class _Examiner:
             stopped=self.meter.timed,
             ran=self.lines.found,
             unmet=tuple(sorted(place for place, ever in self.log.ever.items() if not ever)),
+            reach=self.reach,
         )
 
     def _too_long(self) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
@@ -34,6 +37,7 @@ class Meter:
     spent: float = 0.0
     timed: bool = False
     started: float = field(default_factory=time.process_time)
+    once: dict[type[Any], bool] = field(default_factory=dict)
 
     def add(self, query: Any, records: Records, trials: int = 1) -> None:
         """One query to be evaluated.  Errors: TooLong once the last of the time is over."""
@@ -50,9 +54,19 @@ class Meter:
         self.spent += trials * self._rows(query, records) * more
         return value
 
+    def looks_once(self, query: Any, records: Records) -> bool:
+        """Whether queries of this kind look at each of equal records once; one is asked to see."""
+        kind = type(query)
+        if kind not in self.once:
+            again = records.traced(records.values)
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                query.value(again)
+            self.once[kind] = again.knows_kinds
+        return self.once[kind]
+
     def _rows(self, query: Any, records: Records) -> int:
-        # Equal records are looked at once.
-        return min(len(records), FEW_KINDS if isinstance(query, ClippedMean) else len(records))
+        once = isinstance(query, ClippedMean) or self.looks_once(query, records)
+        return min(len(records), FEW_KINDS if once else len(records))
 
     def end(self) -> None:
         """Errors: TooLong once the last of the time is over."""

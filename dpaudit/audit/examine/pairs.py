@@ -42,7 +42,7 @@ from dpaudit.scope import Adjacency, Scope
 STREAM = 0x70616972  # of the search, apart from all runs that are counted
 TRIALS = 8  # runs that one pair is tried on, all under the same noise for every pair
 PLAIN = 1e-9  # the share of them drawn as declared: as good as none
-WORK = 300_000_000  # of one search, in the units of a meter
+WORK = 400_000_000  # of one search, in the units of a meter
 RELEASE = 100_000  # the work of one release along a proposal, beside that of its query
 POOL = 64  # rows whose movement is looked at along one run
 NUMBERS = 2_000_000  # of the pool's vectors at one release; a smaller pool where they are longer
@@ -179,10 +179,11 @@ class Asked:
         return replace(self, sums=_few([a for a in self.sums if a.part in (part, None)], FEW_ASKED))
 
     def allowed(self) -> float:
-        """The largest squared distance that the declaration allows."""
+        """The largest squared distance that the declaration allows, in the part it is seen best."""
         found: dict[int | None, float] = {}
         for one in self.sums:
-            found[one.part] = found.get(one.part, 0.0) + one.allowed
+            allowed = self.seen.get(one.part, 1.0) * one.allowed
+            found[one.part] = found.get(one.part, 0.0) + allowed
         return float(max(_with_common(found).values()))
 
 
@@ -218,6 +219,15 @@ class Tried:
         """The squared distance over the noise of the point's own rows, in the part they suit."""
         two = len(self.pool) if self.point.two is None else 1
         return max((float(matrix[0, two]) for matrix in self.promised.values()), default=0.0)
+
+    @property
+    def reach(self) -> float:
+        """How far the point's rows move all releases together, over what is declared at most.
+
+        1 where a query is no sum.
+        """
+        allowed = 0.0 if self.asked is None else self.asked.allowed()
+        return min(1.0, math.sqrt(self.square / allowed)) if allowed > 0 else 1.0
 
     @property
     def full(self) -> bool:

@@ -64,19 +64,29 @@ def test_the_smallest_shares_come_first_and_say_why() -> None:
     assert [line.partition("; ")[2] for line in listed] == ["reason 10", "reason 50", "reason 90"]
 
 
-def test_stand_ins_are_told_by_what_the_program_itself_shows() -> None:
-    def row(name: str, kind: str, share: str, why: str = "") -> list[str]:
-        return [name, kind, "GDP(mu=1)", "1", "", "", share, "", "", "", why]
+def test_a_stand_in_is_kept_for_a_reason() -> None:
+    def row(name: str, kind: str, bound: str, why: str = "") -> list[str]:
+        return [name, kind, "GDP(mu=1)", "9", bound, "", "", "", "", "", why]
 
-    (text, _) = likelihoods.of_stand_ins(
-        [
-            row("a", "found", "0.91"), row("a", "stand-in", "0.99"),
-            row("b", "found", "0.45", "few runs"), row("b", "stand-in", "0.9"),
-            row("c", "found", "0.7"), row("d", "stand-in", "0.7"),
-        ]
-    )  # fmt: skip
-    assert "for 1 of 2 programs: a." in text
-    assert text.endswith("less for 1: b (50%; few runs).")
+    rows = [
+        row("a", "found", "0.91"), row("a", "stand-in", "0.99"),
+        row("b", "found", "0.45", "few runs"), row("b", "stand-in", "0.9"),
+        row("c", "", "", "it took too long; more"), row("d", "found", "0.0004"),
+        row("d", "stand-in", "0.0009"),
+    ]  # fmt: skip
+    assert [likelihoods.why_kept(name, rows) for name in "abcd"] == [
+        "",
+        "its own bound is 50%; few runs",
+        "the two bounds are not both known: it took too long",
+        "its own bound is 44%; its pair shows less",
+    ]
+    assert "- a: nothing keeps it" in likelihoods.lines(rows, ["a"])
+
+
+def test_every_stand_in_of_the_catalogue_has_a_reason() -> None:
+    rows = [row for part in Results().of("likelihoods").values() for row in part]
+    kept = likelihoods.stand_ins()
+    assert [name for name in kept if not likelihoods.why_kept(name, rows)] == []
 
 
 def test_an_entry_that_takes_its_time_is_left() -> None:

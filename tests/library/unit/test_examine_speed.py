@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from dpaudit.audit.examine import displacement, examination, meter, study, walks
 from dpaudit.audit.examine.examination import CONTROL, MOVED, examine
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.curator.curator import Curator
-from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Norm, Records
 from dpaudit.scope import Adjacency
 from tests.support.examined import Descent, OwnVector, mechanism
 
@@ -156,3 +157,22 @@ def test_of_many_records_that_are_read_by_kinds_rows_are_searched(
 def test_no_time_left_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "PATIENCE", 0.0)
     assert Meter(0.0).after(1)
+
+
+class Alike:
+    """A number of all records, of which equal ones are looked at once or each."""
+
+    def __init__(self, *, once: bool) -> None:
+        self.once = once
+
+    def value(self, records: Records) -> Array:
+        return (records.distinct()[0] if self.once else records.values).max(keepdims=True)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_equal_records_count_once_where_a_query_looks_at_them_once(once: bool) -> None:
+    """So that a norm of a mean over many equal records is as cheap as the mean."""
+    records, counted = Records(np.zeros((5_000, 2))), Meter(math.inf)
+    records.distinct()
+    counted.add(type("Norm", (Alike,), {})(once=once), records)
+    assert counted.spent - meter.EVALUATION == 2 * (FEW_KINDS if once else 5_000)
