@@ -6,7 +6,7 @@ one record a unit, and the engine that bounds and sums the private table bounds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -21,7 +21,7 @@ from dpaudit.kernels.random_bits import Whole
 from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
-from dpaudit.releases.queries import Choice, Declared, Exact, Item, Part, Thresholded, Vector
+from dpaudit.releases.queries import Choice, Declared, Exact, Part, Thresholded, Vector
 from dpaudit.releases.runs import Runs
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
@@ -46,66 +46,17 @@ class Reader(Protocol):
         """The rows that a program of the release sees, one a unit."""
 
 
-def exact_values(
-    release: Release, table: OpenTable, items: Sequence[Item] | None = None
-) -> dict[str, Exact]:
-    """Every part's exact values, from the engine; of some items alone where they are given."""
-    schema, items = release.schema, release.items if items is None else items
-    wanted = [item.totals(schema) for item in items]
+def exact_values(release: Release, table: OpenTable) -> dict[str, Exact]:
+    """Every part's exact values, from the engine."""
+    schema = release.schema
+    wanted = [item.totals(schema) for item in release.items]
     found = table.totals([total for totals in wanted for total in totals])
     values: dict[str, Exact] = {}
     start = 0
-    for item, totals in zip(items, wanted, strict=True):
+    for item, totals in zip(release.items, wanted, strict=True):
         values.update(item.values(schema, found[start : start + len(totals)]))
         start += len(totals)
     return values
-
-
-@dataclass(frozen=True, eq=False)
-class LazyValues(Mapping[str, Exact]):
-    """Values of a generated table, whose first part is computed alone, and then all others at once.
-
-    An examination asks one part of most of its tables, an attack asks all.  A part's values do not
-    depend on what else is asked: which rows count follows from the schema.
-    """
-
-    reader: GeneratedTables
-    records: Records
-
-    def __getitem__(self, label: str) -> Exact:
-        kept = self._kept
-        if label not in kept:
-            self._read(label.partition("/")[0] if not kept else "")
-        return kept[label]
-
-    def __iter__(self) -> Iterator[str]:
-        self._read("")
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        self._read("")
-        return len(self._kept)
-
-    @property
-    def _kept(self) -> dict[str, Exact]:
-        """Kept with the records, which never change: a program holds nothing of them."""
-        kept: dict[str, Exact] = self.records.__dict__.setdefault("_released", {}).setdefault(
-            self.reader.release.digest, {}
-        )
-        return kept
-
-    def _read(self, name: str) -> None:
-        """Read one item, or without a name all that are not read."""
-        release, kept = self.reader.release, self._kept
-        items = [
-            item
-            for item in release.items
-            if (item.name == name or not name)
-            and not all(part.label in kept for part in item.parts(release.schema))
-        ]
-        if items:
-            table = Table(release.schema.prepared, self.reader.frame(self.records))
-            kept.update(exact_values(release, table.opened(release.digest), items))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +215,13 @@ class GeneratedTables:
         return found
 
     def values(self, records: Records) -> Values:
-        return LazyValues(self, records)
+        # Kept with the records, which never change: a program holds nothing of them.
+        kept: dict[str, Values] = records.__dict__.setdefault("_released", {})
+        if self.release.digest not in kept:
+            table = Table(self.release.schema.prepared, self.frame(records))
+            values = exact_values(self.release, table.opened(self.release.digest))
+            kept[self.release.digest] = values
+        return kept[self.release.digest]
 
     def records(self, columns: Sequence[str], records: Records) -> Records:
         kept: dict[str, Records] = records.__dict__.setdefault("_rows", {})

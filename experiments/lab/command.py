@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 TICKS = 10**6
 STORE = ".experiments"
+LISTED = "statements.md"
 
 
 class _Progress:
@@ -216,12 +217,14 @@ def pages_command(out: Path) -> None:
 
 def _write_pages(root: Path, out: Path) -> list[Path]:
     from dpaudit.storage.files import write_atomically
-    from experiments.lab import errata, pages, turned
+    from experiments.lab import errata, listed, pages, turned
     from experiments.lab.found import load
     from experiments.lab.papers import (
         load_claims,
         load_errata,
+        load_listed,
         load_papers,
+        measured,
         page,
         read_all,
     )
@@ -244,6 +247,10 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
         path = out / f"paper_{paper.name}.md"
         write_atomically(path, page(paper, reads, claims.get(paper.name)).encode())
         written.append(path)
+    wrong = {one.paper: [each.place for each in one.errata] for one in load_errata(root)}
+    text = listed.page(load_listed(root), measured(papers.values()), wrong)
+    write_atomically(out / LISTED, text.encode())
+    written.append(out / LISTED)
     for one in load_errata(root):
         path = out / f"errata_{one.paper}.md"
         write_atomically(path, errata.page(one).encode())

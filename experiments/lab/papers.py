@@ -22,6 +22,7 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
 from experiments.lab.errata import Errata
 from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
+from experiments.lab.listed import Listed
 from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
 from experiments.lab.protocol import PREDATES, of_result
 
@@ -181,6 +182,22 @@ def load_errata(root: Path) -> list[Errata]:
     Errors: as :func:`load_papers`.
     """
     return _defined(root, Errata)
+
+
+def load_listed(root: Path) -> list[Listed]:
+    """The papers' numbered statements that ``experiments/`` lists.
+
+    Errors: as :func:`load_papers`.
+    """
+    return _defined(root, Listed)
+
+
+def measured(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:
+    """By paper, the places of statements and the experiments that measure them."""
+    return {
+        paper.name: [(s.place, s.experiment) for s in paper.statements if s.experiment]
+        for paper in papers
+    }
 
 
 def _defined(root: Path, kind: type[Kind]) -> list[Kind]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -105,16 +106,44 @@ def problem_of(features: int, count: int, clip: float | None, ridge: float = 0.0
 
 
 Made = tuple[Any, Sequence[Claim], Setting]
+Built = tuple[Any, ...]  # the program, what it releases, and notes
 
 
+def budgeted(build: Callable[..., Built]) -> Callable[..., Made]:
+    """A builder at a zCDP budget ``rho``, as one that takes rho, or epsilon and delta.
+
+    The first argument of what it returns says what states the claims.
+    """
+
+    def made(
+        by: str,
+        *shape: Any,
+        rho: Rho = RHO,
+        epsilon: Epsilon = None,
+        delta: Delta = None,
+        **values: Any,
+    ) -> Made:
+        least = budget_of(rho, epsilon, delta)
+        program, covered, *notes = build(*shape, rho=least, **values)
+        return program, claims_of(by, least, epsilon, delta), setting_of(covered, *notes)
+
+    both = (inspect.signature(function).parameters for function in (made, build))
+    budget, own = (list(parameters.values()) for parameters in both)
+    kept = [one for one in budget if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    kept += [one for one in own if one.name != "rho"]
+    shaped = sorted(kept, key=lambda one: one.kind)
+    made.__signature__ = inspect.Signature(shaped)  # type: ignore[attr-defined]
+    made.__annotations__ = {**build.__annotations__, **made.__annotations__}
+    made.__doc__ = build.__doc__
+    return made
+
+
+@budgeted
 def spider_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     kappa: Annotated[float, Free("exponent of the KL condition, 1 to 2", Cost.NOISE)] = 1.5,
     gamma: Annotated[float, Free("factor of the KL condition", Cost.NOISE)] = 1.0,
     contraction: Annotated[float, Free("how slowly phases contract", Cost.NOISE)] = 1.0,
@@ -129,15 +158,15 @@ def spider_rows(
         ),
     ] = None,
     clip: ScheduledClip = None,
-) -> Made:
+) -> Built:
     """KL-Spider with corrected noise and loop."""
-    least, problem = budget_of(rho, epsilon, delta), problem_of(features, count, clip)
+    problem = problem_of(features, count, clip)
     condition = KLCondition(gamma=gamma, kappa=kappa)
     schedule = KLSpiderSchedule(
         condition,
         dimension=features,
         size=count,
-        rho=least,
+        rho=rho,
         beta=BETA,
         starting_gap=min(STARTING_GAP, (gamma * problem.lipschitz) ** kappa),
         lipschitz=problem.lipschitz,
@@ -148,49 +177,43 @@ def spider_rows(
     program = KLSpider(problem, schedule)
     differences = sum(schedule.steps)
     covered = f"{len(schedule.levels)} noisy mean gradients, and up to {differences} differences"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def regularized_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 100,
     pull: Pull = 0.1,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Projected noisy gradient descent with a proximal term."""
-    least = budget_of(rho, epsilon, delta)
     problem = problem_of(features, count, clip, RIDGE)
-    program = RegularizedNoisyGD(problem, least, BETA, weak_convexity=pull, max_steps=rounds)
+    program = RegularizedNoisyGD(problem, rho, BETA, weak_convexity=pull, max_steps=rounds)
     covered = f"{program.steps - 1} noisy mean gradients"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def proximal_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 25,
     calls: Annotated[int, Free("calls of the solver, at most", Cost.NOISE)] = 8,
     pull: Annotated[float, Free("weight of the pull to the centre, Lw", Cost.NOISE)] = 0.5,
     clip: ScheduledClip = None,
-) -> Made:
+) -> Built:
     """The private proximal point method, kappa = 2 and gamma = 1."""
-    least = budget_of(rho, epsilon, delta)
     problem = problem_of(features, count, clip, RIDGE)
     program = ProximalPointMethod(
         problem,
         KLCondition(gamma=1.0, kappa=2.0),
-        least,
+        rho,
         BETA,
         min(STARTING_GAP, problem.lipschitz**2),
         weak_convexity=pull,
@@ -198,145 +221,130 @@ def proximal_rows(
         calls_at_most=calls,
     )
     covered = f"{program.calls * (program.solver.steps - 1)} noisy mean gradients"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def adaptive_rows(
-    by: str,
     mode: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     smoothness: Smoothness = None,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Adaptive noisy gradient descent, with the charges of the noise that it draws."""
-    least = budget_of(rho, epsilon, delta)
-    smooth = features / 4 if smoothness is None else smoothness
-    program = AdaptiveNoisyGD(problem_of(features, count, clip), least, BETA, smooth, mode=mode)
-    return program, claims_of(by, least, epsilon, delta), setting_of(ADAPTIVE, CAP)
+    return _adaptive(mode, features, count, rho, smoothness, clip), ADAPTIVE, CAP
 
 
+@budgeted
 def argmin_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     smoothness: Smoothness = None,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """The iterate of adaptive noisy gradient descent with the least noisy gradient norm."""
-    descent, claims, setting = adaptive_rows(
-        by,
-        "paper_corrected",
-        features,
-        count,
-        rho=rho,
-        epsilon=epsilon,
-        delta=delta,
-        smoothness=smoothness,
-        clip=clip,
-    )
-    return SelectStationaryIterate(descent, method="noisy_argmin"), claims, setting
+    descent = _adaptive("paper_corrected", features, count, rho, smoothness, clip)
+    return SelectStationaryIterate(descent, method="noisy_argmin"), ADAPTIVE, CAP
+
+
+def _adaptive(
+    mode: str,
+    features: int,
+    count: int,
+    rho: Fraction,
+    smoothness: float | None,
+    clip: float | None,
+) -> AdaptiveNoisyGD:
+    smooth = features / 4 if smoothness is None else smoothness
+    return AdaptiveNoisyGD(problem_of(features, count, clip), rho, BETA, smooth, mode=mode)
 
 
 ADAPTIVE = "noisy gradient norms and noisy gradients, as many as fit under the cap"
 CAP = "the guarantee is the cap; what a run happened to spend is no guarantee"
 
 
+@budgeted
 def descent_rows(
-    by: str,
     output: made.Output,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 60,
     step_size: StepSize = None,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Noisy gradient descent on all rows: the last iterate, or a random one."""
-    least = budget_of(rho, epsilon, delta)
     step = 4 / features if step_size is None else step_size
     ridge = RIDGE if output == "last" else 0.0
     problem = problem_of(features, count, clip, ridge)
-    program = made.FixedNoisyGD(problem, least, rounds, step, output)
+    program = made.FixedNoisyGD(problem, rho, rounds, step, output)
     covered = f"{rounds} noisy mean gradients"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def convex_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 60,
     radius: Radius = 3.0,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Averaged projected gradient descent, whose step size follows from radius and noise."""
-    least, problem = budget_of(rho, epsilon, delta), problem_of(features, count, clip)
-    program = made.convex_noisy_gd(problem, least, radius, rounds)
+    problem = problem_of(features, count, clip)
+    program = made.convex_noisy_gd(problem, rho, radius, rounds)
     covered = f"{program.steps} noisy mean gradients"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def private_spider_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 60,
     restart_every: Annotated[int, Free("steps from one anchor to the next", Cost.NOISE)] = 10,
     step_length: Annotated[float, Free("length of a step", Cost.SCALE)] = 0.05,
     smoothness: Scale = None,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Private Spider with fixed phases."""
-    least, problem = budget_of(rho, epsilon, delta), problem_of(features, count, clip)
+    problem = problem_of(features, count, clip)
     smooth = features / 4 if smoothness is None else smoothness
-    program = made.PrivateSpider(problem, least, smooth, rounds, restart_every, step_length)
+    program = made.PrivateSpider(problem, rho, smooth, rounds, restart_every, step_length)
     covered = f"{program.anchors} noisy mean gradients, {rounds - program.anchors} differences"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered
 
 
+@budgeted
 def epochs_rows(
-    by: str,
     features: int,
     count: int,
     *,
-    rho: Rho = RHO,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    rho: Fraction,
     rounds: Rounds = 30,
     epochs: Annotated[int, Free("epochs, each twice as local", Cost.NOISE)] = 3,
     pull: Pull = 0.5,
     clip: Clip = None,
-) -> Made:
+) -> Built:
     """Noisy gradient descent in localising epochs."""
-    least = budget_of(rho, epsilon, delta)
     program = made.EpochLocalizedERM(
         problem_of(features, count, clip, RIDGE),
         GrowthCondition(lam=0.1, tau=2.0),
-        least,
+        rho,
         BETA,
         weak_convexity=pull,
         epochs=epochs,
         max_steps=rounds,
     )
     covered = f"{epochs * (program.solvers[0].steps - 1)} noisy mean gradients"
-    return program, claims_of(by, least, epsilon, delta), setting_of(covered)
+    return program, covered

@@ -20,6 +20,7 @@ from dpaudit.kernels.query import Records
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms.papers.common import randhie
+from mechanisms.papers.common.free import at
 from mechanisms.papers.stable_erm.baselines import (
     ItemPhasedERM,
     NoisyGradientDescent,
@@ -31,6 +32,7 @@ from mechanisms.papers.stable_erm.data import SIMULATED, item_records, records_o
 from mechanisms.papers.stable_erm.domains import Ball
 from mechanisms.papers.stable_erm.problem import Problem
 from mechanisms.papers.stable_erm.proposed import ProposedMedian
+from mechanisms.papers.stable_erm.shaped import on_users, perturbed
 from mechanisms.papers.stable_erm.solver import RidgeLogistic
 
 ROWS = 4_000
@@ -42,10 +44,21 @@ MU = gaussian_mu(EPSILON, DELTA)
 LOGISTIC = RidgeLogistic(modulus=0.5, feature_norm=math.sqrt(10))
 BY_USER = Problem(LOGISTIC, Ball(2.0), USER_COUNT, USER_ITEMS, 11, LOGISTIC.lipschitz)
 BY_ITEM = Problem(LOGISTIC, Ball(2.0), ROWS, 1, 11, LOGISTIC.lipschitz)
-CLAIMS = (
-    Claim(ApproxDP(EPSILON, DELTA), by="the same mu, converted (Balle and Wang 2018, Theorem 8)"),
-    Claim(GDP(MU), by="the largest mu that is (1, 1e-6)-DP"),
-)
+
+
+def tight(epsilon: Fraction, delta: Fraction) -> tuple[Claim, ...]:
+    """(epsilon, delta), and the mu that it is."""
+    return (
+        Claim(
+            ApproxDP(epsilon, delta), by="the same mu, converted (Balle and Wang 2018, Theorem 8)"
+        ),
+        Claim(
+            GDP(gaussian_mu(epsilon, delta)), by=f"the largest mu that is {at(epsilon, delta)}-DP"
+        ),
+    )
+
+
+CLAIMS = tight(EPSILON, DELTA)
 
 
 def entry(
@@ -58,8 +71,9 @@ def entry(
     *notes: str,
     claims: tuple[Claim, ...] = CLAIMS,
     records: Callable[[], Records] | None = None,
+    build: Callable[..., Program] | None = None,
 ) -> Mechanism:
-    """A mechanism per user (blocks of rows) or per row."""
+    """A mechanism per user (blocks of rows) or per row; ``build`` makes it for other users."""
     per_user = scope == USERS
     made: Callable[[], Records] = records or (
         partial(records_of, USER_COUNT, USER_ITEMS, "logistic")
@@ -75,7 +89,10 @@ def entry(
         notes=(SIMULATED, *notes) if per_user else (*randhie.CAVEATS, *notes),
         data="RAND Health Insurance Experiment",
     )
-    return Mechanism(name, title, source, program, scope, claims, setting, made, released_share)
+    return Mechanism(
+        name, title, source, program, scope, claims, setting, made, released_share,
+        for_shape=None if build is None else on_users(build, name, title, source, tight),
+    )  # fmt: skip
 
 
 output_perturbation_user = entry(
@@ -85,6 +102,7 @@ output_perturbation_user = entry(
     OutputPerturbation(BY_USER, 1 / MU),
     USERS,
     "one noisy minimiser; its noise does not fall with the number of items a user",
+    build=perturbed,
 )
 output_perturbation_item = entry(
     "output_perturbation_item",

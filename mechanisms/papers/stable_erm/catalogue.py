@@ -40,6 +40,7 @@ from mechanisms.papers.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
 )
+from mechanisms.papers.stable_erm.shaped import laddered, on_users
 from mechanisms.papers.stable_erm.solver import Absolute, Minimiser, Quadratic, RidgeLogistic
 from mechanisms.papers.stable_erm.stable import count_subsets
 
@@ -84,10 +85,11 @@ def entry(
     expected: tuple[str, ...] = (),
     reaches: str = "",
     unexamined: str = "",
+    build: Callable[..., Program] | None = None,
 ) -> Mechanism:
     """A mechanism under replace_one of a user.
 
-    ``reaches``: why its one release moves no further.
+    ``reaches``: why its one release moves no further.  ``build``: the program for other users.
     """
     setting = Setting(
         controller="the person who runs this command",
@@ -113,6 +115,7 @@ def entry(
         reaches={RELEASE: reaches} if reaches else {},
         # A program that enumerates subsets beyond the cap is run on no records.
         unexamined=UNENUMERABLE.partition(": ")[2] if UNENUMERABLE in notes else unexamined,
+        for_shape=None if build is None else on_users(build, name, title, source, least),
     )
 
 
@@ -137,6 +140,11 @@ CHOSEN = "; (1, 1e-6) and all sizes were chosen here"
 def exactly(epsilon: str, delta: Fraction = DELTA) -> Claim:
     """What the exact profile shows."""
     return Claim(ApproxDP(Fraction(epsilon), delta), by=EXACT)
+
+
+def least(epsilon: Fraction, delta: Fraction) -> tuple[Claim, ...]:
+    """The claim of constants that the exact profile calibrates."""
+    return (Claim(ApproxDP(epsilon, delta), by=EXACT),)
 
 
 def warned(phases: Phases, users: int) -> tuple[str, ...]:
@@ -337,6 +345,7 @@ ladder_stable_output_perturbation = entry(
     "rests on bounded smooth gradients, which the loss enforces, and on the solver's error",
     records=partial(records_of, WINDOW_USERS, WINDOW_ITEMS, "logistic"),
     evaluate=released_share,
+    build=laddered,
     reaches="at most 0.6%: no gradient is further than 2 sqrt(10) from their mean, below the first "
     "rung, so that the score is 0 on any data; one of 1,615 users moves the minimiser by at most "
     "2 sqrt(10) / (1615 / 2), where two units of 0.722 are stated",

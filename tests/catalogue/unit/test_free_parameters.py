@@ -23,6 +23,8 @@ from mechanisms.papers.kl import catalogue as kl
 from mechanisms.papers.srgd import baselines_catalogue as baselines
 from mechanisms.papers.srgd import batches_catalogue as batches
 from mechanisms.papers.srgd import catalogue as srgd
+from mechanisms.papers.stable_erm import baselines_catalogue as stable_baselines
+from mechanisms.papers.stable_erm import catalogue as stable
 from mechanisms.papers.user_level import baselines_catalogue as user_baselines
 from mechanisms.papers.user_level import catalogue as user_level
 
@@ -51,6 +53,8 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
         user_level.user_level_phased_sgd, user_baselines.user_level_phased_sgd_baseline,
         user_baselines.full_batch_outlier_removed_dpsgd,
         user_baselines.user_level_dp_sgd_one_pass, user_baselines.user_level_dp_gd_full_batch,
+        stable.ladder_stable_output_perturbation,
+        stable_baselines.output_perturbation_user,
     )
 ) + tuple(
     # The noise of local steps is proved for many records alone.
@@ -82,6 +86,9 @@ SAME: set[object] = {
     ("proximal_point_method", "clip"),
     # Disjoint batches cost one release's noise, and a phase's own rounds may be fewer than most.
     ("user_level_dp_sgd_one_pass", "rounds"),
+    # A release is declared in its own units, which a ridge makes smaller.
+    ("ladder_stable_output_perturbation", "ridge"),
+    ("output_perturbation_user", "ridge"),
 }
 
 

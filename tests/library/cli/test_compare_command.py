@@ -26,6 +26,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from mechanisms.papers.diff2 import compare as diff2
 from mechanisms.papers.srgd import compare as srgd
+from mechanisms.papers.stable_erm import compare as stable_erm
 from mechanisms.papers.user_level import compare as user_level
 
 QUICK = Protocol(budget=4, choosing=1, judging=3)
@@ -231,9 +232,17 @@ def users(count: int, items: int = 2) -> Records:
     return Records(rows)
 
 
-def test_users_of_unequal_numbers_of_rows_are_compared() -> None:
-    """Paper 1: a user is split, trained and judged as a whole, and noise is for all of its rows."""
-    comparison = few(user_level.COMPARISON, "Algorithm 1, weighted inliers")
+@pytest.mark.parametrize(
+    ("paper", "method"),
+    [
+        (user_level.COMPARISON, "Algorithm 1, weighted inliers"),
+        (stable_erm.COMPARISON, "output perturbation (CMS11)"),
+    ],
+    ids=["paper 1", "paper 2"],
+)
+def test_users_of_unequal_numbers_of_rows_are_compared(paper: Comparison, method: str) -> None:
+    """A user is split, trained and judged as a whole, and noise is for all of its rows."""
+    comparison = few(paper, method)
     found = compare(comparison, users(3_000), ("epsilon=8",), protocol=QUICK)
     assert found.shape == (1_800, 2, 4)
     for row in found.rows[2:]:
@@ -269,7 +278,7 @@ def test_a_table_a_plot_and_a_certificate_of_each_method(
 
 
 @pytest.mark.quality
-@pytest.mark.parametrize("paper", ["srgd", "diff2", "kl", "user_level"])
+@pytest.mark.parametrize("paper", ["srgd", "diff2", "kl", "user_level", "stable_erm"])
 def test_twenty_thousand_rows_take_less_than_five_minutes(paper: str, tmp_path: Path) -> None:
     """Of a processor, in an interpreter of its own: searches, plot and certificates together."""
     rng = np.random.default_rng(0)
@@ -277,7 +286,7 @@ def test_twenty_thousand_rows_take_less_than_five_minutes(paper: str, tmp_path: 
     y = rng.random(20_000) < 1 / (1 + np.exp(-3 * x[:, 0] + 2 * x[:, 1]))
     columns = [*(f"x{i}" for i in range(10)), "y"]
     table, words = np.column_stack([x, y]), ["--label", "y"]
-    if paper == "user_level":
+    if paper in ("user_level", "stable_erm"):
         table, columns = np.column_stack([table, np.arange(20_000) // 5]), [*columns, "person"]
         words += ["--unit", "person", "--rows", "5"]
     file = tmp_path / "mine.csv"

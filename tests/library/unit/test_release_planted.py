@@ -36,7 +36,7 @@ from dpaudit.releases.queries import (
     Variance,
 )
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Category, Number, OpenTable, Schema, Table, Text
+from dpaudit.tabular import Category, Number, Schema, Table, Text
 
 pytest.importorskip("duckdb")
 
@@ -182,24 +182,3 @@ def test_what_is_drawn_for_publication_has_the_planned_spread(name: str) -> None
     error = (5 / 1600) ** 0.5 if isinstance(plan.parts[name], Thresholded) else (1 / 800) ** 0.5
     ratio = noise.std() / plan.margins.deviation(name)
     assert abs(ratio - 1) < 6 * error < Fraction(35, 100)
-
-
-def test_of_a_generated_table_one_part_is_read_alone_and_all_have_the_values_of_the_table(
-    monkeypatch: pytest.MonkeyPatch, pairs: Any
-) -> None:
-    release = replace(release_of(ITEMS[0]), items=tuple(ITEMS[:4]))
-    reader, records = GeneratedTables(release), pairs["sum"].first
-    whole = exact_values(release, Table(SCHEMA, reader.frame(records)).opened(release.digest))
-    asked: list[int] = []
-    real = OpenTable.totals
-
-    def totals(self: OpenTable, wanted: Any) -> Any:
-        asked.append(len(wanted))
-        return real(self, wanted)
-
-    monkeypatch.setattr(OpenTable, "totals", totals)
-    values = reader.values(records)
-    assert values["sum"] == whole["sum"]
-    assert asked == [1]
-    assert dict(values) == dict(reader.values(records)) == whole
-    assert asked == [1, len(release.items) - 1]
