@@ -110,17 +110,18 @@ def attacked(predicate: Json) -> tuple[str, str]:
 
 
 def could_refute(predicate: Json) -> bool:
-    """Whether the best possible result of some audit exceeds what some claim allows."""
-    pairs = [
-        (claim["stated"], audit["strongest"], words.comparable(claim["stated"], audit["strongest"]))
+    """Whether the best possible result of some audit exceeds what some claim allows.
+
+    Claims of a measure that no audit speaks of are refuted by the audits' rates: whether these ones
+    could have been, the certificate does not say.
+    """
+    compared = [
+        (best[name], claim["stated"][name])
         for claim in predicate["claims"]
-        for audit in predicate["audits"]
+        for best in (audit["strongest"] for audit in predicate["audits"])
+        if (name := words.comparable(claim["stated"], best))
     ]
-    return any(
-        numbers.parse(best[name]) > numbers.parse(stated[name])
-        for stated, best, name in pairs
-        if name
-    )
+    return not compared or any(numbers.parse(one) > numbers.parse(two) for one, two in compared)
 
 
 def guess_upper(predicate: Json) -> str:

@@ -282,12 +282,17 @@ def attacked_conditionally(claim: Json) -> str:
 
 
 def comparable(first: Json | None, second: Json | None) -> str:
-    """The parameter in which two guarantees compare; empty if their measures or deltas differ."""
-    if not first or not second or first["measure"] != second["measure"]:
+    """The parameter in which two guarantees compare; empty if their measures or deltas differ.
+
+    Pure DP is approximate DP at delta 0.
+    """
+    if not first or not second:
         return ""
-    if first["measure"] == "approx_dp":
-        same = numbers.parse(first["delta"]) == numbers.parse(second["delta"])
-        return "epsilon" if same else ""
+    if {first["measure"], second["measure"]} <= {"approx_dp", "pure_dp"}:
+        deltas = {numbers.parse(one.get("delta", "0")) for one in (first, second)}
+        return "epsilon" if len(deltas) == 1 else ""
+    if first["measure"] != second["measure"]:
+        return ""
     return _PARAMETERS.get(first["measure"], ("", "" if first["measure"] in MEASURES else "value"))[
         1
     ]

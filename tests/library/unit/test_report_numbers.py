@@ -12,7 +12,7 @@ import pytest
 from dpaudit.exact.wire import encode_number
 from dpaudit.families.tabular import DiscreteGaussianVector
 from dpaudit.releases.plan import PlannedMargins
-from dpaudit.report import accuracy, coverage, numbers, plots, words
+from dpaudit.report import accuracy, coverage, front, numbers, plots, words
 from dpaudit.scope import Adjacency
 
 
@@ -126,3 +126,17 @@ def test_noise_of_a_table_has_an_error_that_a_twentieth_exceeds(variance: Fracti
     half = PlannedMargins({"n": leaf}, {}, Adjacency.ADD_REMOVE).half("n")
     assert scale == pytest.approx(float(variance) ** 0.5 / 2)
     assert half / 2 <= error <= half / 2 + 1
+
+
+def test_an_audit_at_delta_zero_may_refute_a_claim_of_pure_dp() -> None:
+    """The page calls an attack too small only where a comparable bound says so."""
+
+    def refutable(epsilon: str, delta: str, claimed: str = "pure_dp") -> bool:
+        best = {"measure": "approx_dp", "epsilon": epsilon, "delta": delta}
+        stated = {"measure": claimed, "epsilon": "1"}
+        return front.could_refute({"claims": [{"stated": stated}], "audits": [{"strongest": best}]})
+
+    assert refutable("6", "0")
+    assert not refutable("0.5", "0")
+    assert refutable("0.5", "0.1")  # at another delta: the certificate does not say
+    assert refutable("0.5", "0", "renyi_dp")
