@@ -230,12 +230,15 @@ def _leaf(value: Any, place: str) -> Any:
     return text
 
 
-def index_of(out: Path) -> Path:
-    """Write the index over every certificate in a folder that has a page and verifies."""
+def index_of(out: Path, checked: Mapping[Path, dict[str, Any]] | None = None) -> Path:
+    """Write the index over every certificate in a folder that has a page and verifies.
+
+    ``checked``: those that this process has just checked and written, which are not checked again.
+    """
     certificates = {}
     for path in sorted(out.glob("*.json")):
         try:
-            certificate, _ = verified(path)
+            certificate = (checked or {}).get(path) or verified(path)[0]
         except CertificateRejected:
             continue
         if path.with_suffix(".html").exists() and not is_empirical(certificate):

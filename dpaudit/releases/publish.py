@@ -353,7 +353,7 @@ def with_certificate(
     """
     earlier = _folders(release, ledger)
     pages = certificates.write_one(made, out / CERTIFICATE, name=release.name, folders=earlier)
-    certificates.index_of(out / CERTIFICATE)
+    certificates.index_of(out / CERTIFICATE, {pages.certificate: made.certificate})
     return replace(
         done,
         files=(*done.files, pages.certificate, pages.page),

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.certificate import publish as publishing
 from dpaudit.certificate.cache import Files
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
@@ -63,6 +64,20 @@ def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
     assert "<html" in written.page.read_text()
     assert "case.html" in (tmp_path / "index.html").read_text()
     assert verify_file(written.certificate)["verified"]
+
+
+def test_a_certificate_that_was_just_checked_is_listed_without_another_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = certified(CASE)
+    written = write_one(found, tmp_path)
+    asked: list[Path] = []
+    real = publishing.verified
+    monkeypatch.setattr(publishing, "verified", lambda path: asked.append(path) or real(path))
+    page = index_of(tmp_path, {written.certificate: found.certificate}).read_text()
+    assert ("case.html" in page, asked) == (True, [])
+    assert index_of(tmp_path).read_text() == page
+    assert asked == [written.certificate]
 
 
 def test_the_index_lists_what_verifies_and_nothing_else(tmp_path: Path) -> None:
