@@ -228,7 +228,8 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
     ]
     rows = processed(schema, items, release.post, rows, plan.margins, plan.halves)
     made = synthesised(plan, rows)
-    return rows if made is None else [*rows, *made.rows]
+    # First, because a page shows the first hundred numbers.
+    return rows if made is None else [*made.rows, *rows]
 
 
 @dataclass(frozen=True)
