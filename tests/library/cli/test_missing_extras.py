@@ -83,7 +83,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ledger init": ("ledger", "init", "others", *LIMITS),
     "ledger show": ("ledger", "show", "--ledger", "ledger.sqlite"),
     "diff": ("diff", CERTIFICATE, CERTIFICATE),
-    "archive": ("archive", CERTIFICATE),
+    "archive": ("archive", CERTIFICATE, "--out", "kept.zip"),
     "fields": ("fields", "--help"),
     "mutate": ("mutate", "held", "--help"),
     "compare": ("compare", "--help"),
