@@ -38,6 +38,23 @@ def test_what_is_said_of_the_papers_is_made_of_their_claims(checkout: Path) -> N
     assert claims_page.inserted(by_hand) != by_hand
 
 
+def test_verdicts_over_a_range_are_those_of_certificates() -> None:
+    """Corollary 5.7 at the numbers of its four entries, by the accountant."""
+    seen = set()
+    for row in claims_page.printed():
+        of: Any = row.mechanism.program
+        guarantee: Any = row.claim.guarantee
+        if row.paper == "srgd" and "Corollary 5.7" in row.statement and "GDP" not in row.claim.text:
+            letter = {"proved": "P", "refuted": "R"}[row.outcome]
+            at = (of.gradient.rounds, guarantee.epsilon, guarantee.delta)
+            if row.claim.reading == claims_page.Reading.AS_PRINTED and "equation" not in (
+                row.mechanism.name
+            ):
+                assert claims_page.decided(*at) == letter, at
+                seen.add(letter)
+    assert seen == {"P", "R"}
+
+
 def test_every_statement_of_a_paper_is_on_the_page() -> None:
     """Whoever names a paper as a claim's source is listed under it, whatever module holds it."""
     from dpaudit.project.project import catalogue_root, load
