@@ -79,10 +79,14 @@ adaptive_noisy_gd_proof = _suite("adaptive_noisy_gd_proof", steady(catalogue.PRO
 select_stationary_iterate = _suite(
     "select_stationary_iterate", SelectStationaryIterate(steady(catalogue.CORRECTED))
 )
+select_noisy_argmin = _suite(
+    "select_noisy_argmin", SelectStationaryIterate(steady(catalogue.CORRECTED), "noisy_argmin")
+)
 
 suites = [
     adaptive_noisy_gd,
     adaptive_noisy_gd_filter,
     adaptive_noisy_gd_proof,
     select_stationary_iterate,
+    select_noisy_argmin,
 ]

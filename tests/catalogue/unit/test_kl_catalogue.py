@@ -62,11 +62,9 @@ BY_DEFAULT = {
     "proximal_point_method_paper",
     "epoch_localized_erm",
     "growth_reduction",
-    "adaptive_noisy_gd_paper_absolute",
     "adaptive_noisy_gd_paper_clipped",
     "adaptive_noisy_gd_paper_from_the_noise",
     "adaptive_noisy_gd_paper_zero_out",
-    "select_noisy_argmin",
     "private_gradient_norm",
 }
 
