@@ -7,24 +7,37 @@ machine, where 10^5 take ten.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.ledger import measured, synchronised_a_second
-from tests.support.ledger import stress
+from tests.library.unit.test_ledger import needs_postgres
+from tests.support.ledger import postgres, stress
 
 pytestmark = pytest.mark.quality
 pytest.importorskip("sqlalchemy")
 WANTED = 200
 
 
-def test_sixty_four_writers_on_one_budget(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A ledger's URL, on either database."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "ledger.sqlite")
+        return
+    pytest.importorskip("psycopg")
+    with postgres() as url:
+        yield url
+
+
+def test_sixty_four_writers_on_one_budget(place: str, tmp_path: Path) -> None:
     """No overspend, none lost, the chain verifies."""
     charges = int(os.environ.get("DPAUDIT_CHARGES", "20000"))
     kills = charges // 1000
     count, killed, _ = stress(
-        str(tmp_path / "ledger.sqlite"),
+        place,
         tmp_path,
         writers=64,
         epsilon=charges / 1000,
