@@ -27,6 +27,7 @@ from dpaudit.releases.queries import Affected, Count, Groups, Item, Mean, Ranges
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 
 DRAWS, LEAST = 1000, 0.94
+SEED = 3  # of the table that is printed: that of the test of 1,000 draws, which a seed decides
 SIZE = 2000
 PURE, GAUSSIAN = PureDP(4), ApproxDP(2, Fraction(1, 10**6))
 EDGES = (20, 40, 60, 80)
@@ -257,7 +258,7 @@ def main() -> None:
     least = 1.0
     for name, (items, post) in CASES.items():
         for budget, noise in ((PURE, "Laplace"), (GAUSSIAN, "Gaussian")):
-            for row in coverage(items, post, budget, draws):
+            for row in coverage(items, post, budget, draws, SEED):
                 least = min(least, row.mean)
                 print(
                     f"{name:34} {noise:9} {row.item:9} {row.statistic:20} "

@@ -54,7 +54,7 @@ def test_margins_hold_in_a_thousand_draws_of_both_noises(step: str) -> None:
     """Coverage of all rows of an item is .95 or more: below .94 with a probability of 8% at most,
     were its rows one; so a fixed seed decides."""
     for budget in (PURE, GAUSSIAN):
-        found = coverage(*CASES[step], budget, 1000, seed=3)
+        found = coverage(*CASES[step], budget, margins.DRAWS, margins.SEED)
         assert [row for row in found if row.mean < margins.LEAST] == []
 
 
