@@ -45,6 +45,7 @@ Inductive leaf : Type :=
   | DiscreteLaplace (scale sensitivity : R)
   | RandomizedResponse (epsilon choices : R)
   | ExponentialMechanism (range : R)
+  | AboveThreshold (threshold query : R)
   | CorrelatedGaussian (noise_multiplier : R) (rounds : Z) (strategy : list rows).
 
 Inductive node : Type :=
@@ -59,6 +60,9 @@ Inductive node : Type :=
   | Parallel (part other : node)
   | Select (one other : node)
   | Assuming (assumption : string) (base : node)
+  | EventSlack (probability : R) (child : node)
+  | ProposeTestRelease (false_pass : R) (test release : node)
+  | Group (size : nat) (child : node)
   | Filter (charge : nat -> R -> R) (release : nat -> R -> node) (cap : R).
 
 (* The pairs of laws of a release, for all queries of the declared sensitivity, all data sets and
@@ -73,6 +77,26 @@ Definition sequence (M N : measure) : measure := fun Z R R' =>
   exists (X Y : space) (pair : X -> Y -> Z) (P P' : law X) (K K' : X -> law Y),
     M X P P' /\ (forall x, N Y (K x) (K' x)) /\
     joined X Y Z pair P K R /\ joined X Y Z pair P' K' R'.
+
+(* Within p of each other in total variation. *)
+Definition near (p : R) : measure := fun X P Q =>
+  forall f, test X f -> P f <= Q f + p /\ Q f <= P f + p.
+
+(* Each within p of laws that are M. *)
+Definition slack (p : R) (M : measure) : measure := fun X P Q =>
+  exists P' Q' : law X, near p X P P' /\ near p X Q Q' /\ M X P' Q'.
+
+(* One outcome, bottom, but with probability p at most. *)
+Definition bottom (p : R) : measure := fun X P Q => exists b : X,
+  forall f, test X f ->
+    (1 - p) * f b <= P f <= (1 - p) * f b + p /\ (1 - p) * f b <= Q f <= (1 - p) * f b + p.
+
+(* So many steps, each between laws that are M. *)
+Fixpoint chain (M : measure) (size : nat) : measure := fun X P Q =>
+  match size with
+  | O => same X P Q
+  | S fewer => exists L : law X, chain M fewer X P L /\ M X L Q
+  end.
 
 (* At most so many releases, each chosen from the past; charges never pass what is left. *)
 Fixpoint spend (kinds : nat -> R -> measure) (charge : nat -> R -> R) (most : nat) (left : R) :
@@ -100,6 +124,11 @@ Fixpoint realises (n : node) : measure :=
       sequence (realises part) same Z R R' \/ sequence same (realises other) Z R R'
   | Select one other => fun Z R R' => realises one Z R R' \/ realises other Z R R'
   | Assuming assumption base => fun Z R R' => holds assumption -> realises base Z R R'
+  | EventSlack probability child => slack probability (realises child)
+  | ProposeTestRelease false_pass test release => fun Z R R' =>
+      sequence (realises test) (fun Y K K' => same Y K K' \/ realises release Y K K') Z R R' \/
+      bottom false_pass Z R R'
+  | Group size child => chain (realises child) size
   | Filter charge release cap => fun Z R R' =>
       exists most, spend (fun kind noise => realises (release kind noise)) charge most cap Z R R'
   end.
@@ -295,3 +324,70 @@ Proof.
 Qed.
 
 End Rules.
+
+(* --- events, tests and groups ----------------------------------------------------------------- *)
+
+Lemma near_trans p q X P Q L : near p X P Q -> near q X Q L -> near (p + q) X P L.
+Proof. intros H K f Hf. specialize (H f Hf). specialize (K f Hf). lra. Qed.
+
+Lemma near_same X P : near 0 X P P.
+Proof. intros f _. lra. Qed.
+
+Lemma slack_le p q (M N : measure) X P Q :
+  (forall L K, M X L K -> slack q N X L K) -> slack p M X P Q -> slack (q + p) N X P Q.
+Proof.
+  intros H (P' & Q' & HP & HQ & HM). destruct (H _ _ HM) as (L & K & HL & HK & HN).
+  exists L, K. rewrite Rplus_comm. split; [|split; [|exact HN]]; eapply near_trans; eassumption.
+Qed.
+
+(* Dwork, Roth 2014, Lemma 3.17, part 2: failure on either side, e^epsilon of it on the other. *)
+Theorem slack_approx e d p X P Q :
+  slack p (approx e d) X P Q -> approx e (d + p * (1 + exp e)) X P Q.
+Proof.
+  intros (P' & Q' & HP & HQ & H) f Hf.
+  destruct (HP f Hf), (HQ f Hf). specialize (H f Hf). pose proof (exp_pos e). nra.
+Qed.
+
+(* M v within d in total variation: for measures that have no probability of failure. *)
+Definition within (M : R -> R -> measure) (v d : R) : measure := slack d (M v 0).
+
+Theorem within_exactly M v n : private (M v 0) n -> private (within M v 0) n.
+Proof.
+  intros H X P Q E. exists P, Q. split; [apply near_same|split; [apply near_same|apply H, E]].
+Qed.
+
+Theorem within_slack M v d p n :
+  private (within M v d) n -> private (within M v (d + p)) (EventSlack p n).
+Proof. intros H X P Q E. revert E. apply slack_le. intros L K. apply H. Qed.
+
+(* Dwork, Lei 2009, Section 3: propose-test-release. *)
+Theorem tested_approx e d e' d' p test release worst : 0 <= e -> 0 <= e' -> 0 <= d -> 0 <= d' ->
+  d + d' <= worst -> p <= worst ->
+  private (approx e d) test -> private (approx e' d') release ->
+  private (approx (e + e') worst) (ProposeTestRelease p test release).
+Proof.
+  intros He He' Hd Hd' Hs Hp HT HR X P Q [E|[b E]].
+  - apply (approx_weaken _ _ _ (e + e') (d + d')); [lra|exact Hs|].
+    apply (adds_then approx approx_adds); auto. revert E. apply sequence_le; auto.
+    intros Y K K' [S|S]; [apply approx_same; assumption|auto].
+  - intros f Hf. destruct (E f Hf) as [[_ A] [B _]].
+    pose proof (mean_range X Q f Hf). pose proof (exp_le 0 (e + e')) as G. rewrite exp_0 in G. nra.
+Qed.
+
+(* Vadhan 2017, Lemma 2.2: groups, of pure privacy. *)
+Theorem group_pure size e n : private (approx e 0) n ->
+  private (approx (INR size * e) 0) (Group size n).
+Proof.
+  intros H X P Q. revert Q. induction size as [|k IH]; intros Q E f Hf.
+  - simpl in *. rewrite Rmult_0_l, exp_0, (E f Hf). lra.
+  - destruct E as (L & E & F). specialize (IH L E f Hf). specialize (H X L Q F f Hf).
+    rewrite S_INR, Rmult_plus_distr_r, Rmult_1_l, exp_plus.
+    pose proof (exp_pos (INR k * e)). nra.
+Qed.
+
+Theorem group_pure_times size e n : (0 <= size)%Z -> private (approx e 0) n ->
+  private (approx (IZR size * e) 0) (Group (Z.to_nat size) n).
+Proof.
+  intros Hs H. rewrite <- (Z2Nat.id size) at 1 by exact Hs. rewrite <- INR_IZR_INZ.
+  apply group_pure, H.
+Qed.

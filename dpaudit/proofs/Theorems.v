@@ -47,6 +47,10 @@ Axiom discrete_laplace_is_pure : forall scale sensitivity, 0 < scale ->
 Axiom exponential_is_pure : forall range, 0 <= range ->
   private (pure range) (Leaf (ExponentialMechanism range)).
 
+(* Lyu, Su, Li 2017, Theorem 4: above a threshold, noise of 1 / threshold and 2 c / query. *)
+Axiom above_threshold_is_pure : forall threshold query, 0 < threshold -> 0 < query ->
+  private (pure (threshold + query)) (Leaf (AboveThreshold threshold query)).
+
 (* Warner 1965; Kairouz, Oh, Viswanath 2016: randomised response. *)
 Axiom randomized_response_is_pure : forall epsilon choices, 0 <= epsilon -> 2 <= choices ->
   private (pure epsilon) (Leaf (RandomizedResponse epsilon choices)).
@@ -178,6 +182,10 @@ Theorem exponential_pure range : 0 <= range ->
   private (approx range 0) (Leaf (ExponentialMechanism range)).
 Proof. exact (exponential_is_pure range). Qed.
 
+Theorem above_threshold_pure threshold query e : 0 < threshold -> 0 < query ->
+  threshold + query = e -> private (approx e 0) (Leaf (AboveThreshold threshold query)).
+Proof. intros Ht Hq <-. exact (above_threshold_is_pure threshold query Ht Hq). Qed.
+
 (* What a leaf states is what is asked. *)
 Theorem stated_approx e d : private (approx e d) (ApproxDP e d).
 Proof. intros X P Q H. exact H. Qed.
@@ -255,6 +263,18 @@ Theorem gdp_to_approx_at s e d k n : 0 < s -> 0 < k -> e / sqrt s - sqrt s / 2 <
 Proof.
   intros Hs Hk Ha Hd H X P Q R. apply H, gdp_of_square in R; [|assumption].
   apply (R e d), (normal_profile_by_integral _ _ _ k); auto. apply sqrt_lt_R0, Hs.
+Qed.
+
+Theorem within_gdp_to_approx_at s p e d k n : 0 < s -> 0 < k -> e / sqrt s - sqrt s / 2 <= k ->
+  (RInt (normal_loss (sqrt s) e) (e / sqrt s - sqrt s / 2) k + exp (- (k * k) / 2) / k)
+    / sqrt (2 * PI) <= d - p * (1 + exp e) ->
+  private (within of_gdp s p) n -> private (approx e d) n.
+Proof.
+  intros Hs Hk Ha Hd H X P Q R. apply H in R.
+  replace d with (d - p * (1 + exp e) + p * (1 + exp e)) by ring.
+  apply slack_approx. destruct R as (L & K & HL & HK & R). exists L, K. split; [exact HL|].
+  split; [exact HK|]. apply gdp_of_square in R; [|assumption].
+  apply (R e), (normal_profile_by_integral _ _ _ k); auto. apply sqrt_lt_R0, Hs.
 Qed.
 
 Theorem zcdp_to_approx_at rho a e d n : 1 < a -> 0 < d ->

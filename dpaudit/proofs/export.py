@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.errors import CertificateRejected, Unsupported
-from dpaudit.exact import canonical, enclose, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact import canonical, enclose, exp, is_infinite, is_symbolic, sympify, unknowns
 from dpaudit.exact.wire import decode_number
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.tables import from_table
+from dpaudit.pairs import Normal
 from dpaudit.proofs.kernel import FILES
 from dpaudit.proofs.numbers import square, term, times
 
@@ -66,6 +67,8 @@ def _renyi(order: Any) -> Calculus:
     return Calculus(f"(of_renyi {a})", f"(renyi_adds {a} {above})", f"(renyi_weakens {a} {above})")
 
 
+# Profiles of one normal pair, within delta in total variation: what the library knows of profiles.
+NORMAL = Calculus("(within of_gdp)", "", "")
 CALCULI = {
     "pure": Calculus("approx", "approx_adds", "approx_weakens"),
     "approx": Calculus("approx", "approx_adds", "approx_weakens"),
@@ -213,6 +216,8 @@ class _Writer:
         """The family of measures of a step's calculus."""
         if value.calculus == "rdp" and order is not None:
             return _renyi(order)
+        if _normal(value) is not None:
+            return NORMAL
         if value.calculus not in CALCULI:
             needs = {"profile": "pairs of laws and the numerics of their profiles"}
             raise Unsupported(
@@ -223,6 +228,8 @@ class _Writer:
 
     def pair(self, value: Value, order: Any) -> Pair:
         """A step's bound: the number that adds up, and delta."""
+        if (normal := _normal(value)) is not None:
+            return square(normal), value.upper.slack
         upper = value.upper(order) if value.calculus == "rdp" else value.upper
         number, delta = upper if isinstance(upper, tuple) else (upper, ZERO)
         if number is None or is_infinite(number):
@@ -370,6 +377,29 @@ def _repeat(writer: _Writer, node: Any) -> str:
     return f"Repeat (Z.to_nat {times(node.times)}) (fun _ => {child})"
 
 
+def _slack(writer: _Writer, node: Any) -> str:
+    return f"EventSlack {_number(node.probability)} {writer.node(node.child)}"
+
+
+def _propose(writer: _Writer, node: Any) -> str:
+    test, release = writer.node(node.test), writer.node(node.release)
+    return f"ProposeTestRelease {_number(node.false_pass)} {test} {release}"
+
+
+def _group(writer: _Writer, node: Any) -> str:
+    return f"Group (Z.to_nat {times(node.size)}) {writer.node(node.child)}"
+
+
+def _above(writer: _Writer, node: Any) -> str:
+    """Queries that move one way cost half of what others do."""
+    return f"Leaf (AboveThreshold {' '.join(map(_number, _shares(node)))})"
+
+
+def _shares(node: Any) -> Pair:
+    half = str(node.scores) == "monotone"
+    return node.epsilon_threshold, node.epsilon_query / 2 if half else node.epsilon_query
+
+
 def _assuming(writer: _Writer, node: Any) -> str:
     writer.assumption(node)
     return f"Assuming {_string(node.assumption.id)} {writer.node(node.base)}"
@@ -407,6 +437,10 @@ NODES: dict[str, Body] = {
     "RandomizedResponse": _leaf("RandomizedResponse", "epsilon", "choices"),
     "CorrelatedGaussian": _tree,
     "ExponentialMechanism": _exponential,
+    "AboveThreshold": _above,
+    "EventSlack": _slack,
+    "ProposeTestRelease": _propose,
+    "Group": _group,
     "PureDP": _stated("PureDP", "epsilon"),
     "ApproxDP": _stated("ApproxDP", "epsilon", "delta"),
     "ZCDP": _stated("ZCDP", "rho"),
@@ -428,14 +462,12 @@ Rule = Callable[[_Writer, int, Any], Made]
 def _rule(name: str, kind: str) -> Rule:
     calculus, _, theorem = name.partition(".")
     found = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
-    if calculus == "profile" or found is None:
+    if calculus == "profile":
+        # Of these alone, since a profile that is no normal pair has no theorem here.
+        found = {"event_slack": _rare_event, "unchanged": _unchanged}.get(theorem, _by_gdp)
+    if found is None:
         raise Unsupported(
             f"{name} of {kind}: no Coq export yet; it needs a hypothesis with its theorem"
-            + (
-                ", pairs of laws, and the numerics of their profiles"
-                if calculus == "profile"
-                else ""
-            )
         )
     return found
 
@@ -498,6 +530,58 @@ def _unchanged(writer: _Writer, number: int, order: Any) -> Made:
     ((_, name, pair),) = writer.premises(number, order)
     held = writer.assumption(writer.values[number].node)
     return Made(pair, f"apply (assumed {calculus.measure}); [exact {held} | exact {name}].")
+
+
+def _normal(value: Value) -> Any:
+    """The mu of a profile that is one normal pair in both directions; None for any other."""
+    if value.calculus != "profile" or value.upper is None:
+        return None
+    pairs = {*value.upper.remove, *value.upper.add}
+    (first, *others) = pairs or (None,)
+    return first.mu if isinstance(first, Normal) and not others else None
+
+
+def _by_gdp(writer: _Writer, number: int, order: Any) -> Made:
+    """A leaf whose profile is a normal pair: by its theorem of Gaussian differential privacy."""
+    value = writer.values[number]
+    kind = type(value.node).__name__
+    theorem = {"Gaussian": "gaussian", "CorrelatedGaussian": "correlated"}.get(kind, "")
+    if (theorem_of_gdp := RULES.get((f"gdp.{theorem}", kind))) is None:
+        raise Unsupported(
+            f"the profile of {kind}: no Coq export yet; it needs pairs of laws, and the numerics "
+            "of their profiles"
+        )
+    made = theorem_of_gdp(writer, number, order)
+    return replace(made, proof=f"apply (within_exactly of_gdp).\n{made.proof}")
+
+
+def _rare_event(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    ((_, name, (squared, slack)),) = writer.premises(number, order)
+    shown = term(squared), f"({term(slack)} + {term(node.probability)})"
+    own = squared, canonical(slack + node.probability)
+    return Made(own, f"apply (within_slack of_gdp). exact {name}.", shown)
+
+
+def _tested(writer: _Writer, number: int, order: Any) -> Made:
+    (_, test, one), (_, release, other) = writer.premises(number, order)
+    target = writer.pair(writer.values[number], order)
+    numbers = "number | " * 6
+    own = canonical(one[0] + other[0]), target[1]
+    shown = f"({term(one[0])} + {term(other[0])})", term(target[1])
+    return Made(
+        own, f"apply tested_approx with (d := {term(one[1])}) (d' := {term(other[1])}); "
+        f"[{numbers}exact {test} | exact {release}].", shown,
+    )  # fmt: skip
+
+
+def _group_pure(writer: _Writer, number: int, order: Any) -> Made:
+    node: Any = writer.values[number].node
+    ((_, name, (epsilon, _)),) = writer.premises(number, order)
+    own = canonical(node.size * epsilon), ZERO
+    shown = f"({node.size} * {term(epsilon)})", "0"
+    proof = f"apply (group_pure_times {times(node.size)}); [discriminate | exact {name}]."
+    return Made(own, proof, shown)
 
 
 def _filtered(writer: _Writer, number: int, order: Any) -> Made:
@@ -574,6 +658,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("approx.exponential_mechanism_at_zero", "ExponentialMechanism"): _by(
         "exponential_pure", lambda node, _: _range(node)
     ),
+    ("approx.tested", "ProposeTestRelease"): _tested,
+    ("pure.group_pure", "Group"): _group_pure,
+    ("pure.above_threshold", "AboveThreshold"): _by(
+        "above_threshold_pure", lambda node, _: sum(_shares(node))
+    ),
     ("rdp.gaussian", "Gaussian"): _by("gaussian_renyi", _gaussian_renyi),
     ("pure.laplace", "Laplace"): _by(
         "laplace_pure", lambda node, _: _inverse(node.noise_multiplier)
@@ -610,16 +699,18 @@ RULES: dict[tuple[str, str], Rule] = {
 
 
 def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
-    ((_, name, (squared, _)),) = writer.premises(number, order)
+    ((_, name, (squared, slack)),) = writer.premises(number, order)
     epsilon, delta = writer.values[number].upper
     if squared == 0 or epsilon is None or is_infinite(epsilon):
         raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
     cut = math.isqrt(math.ceil(2 * (TAIL - _log(delta)))) + 1
-    bits = _margin_bits(epsilon, delta, squared)
+    left = delta - slack * (1 + exp(epsilon)) if slack else delta
+    bits = _margin_bits(epsilon, left, squared)
     options = (
         f"i_prec {bits + GUARD_BITS}, i_width (-{bits}), i_degree {max(10, bits // 4)}, i_fuel 60"
     )
-    known = f"{term(squared)} {term(epsilon)} {term(delta)} {cut}"
+    middle = f"{term(slack)} " if slack else ""
+    known = f"{term(squared)} {middle}{term(epsilon)} {term(delta)} {cut}"
     e, root = term(epsilon), f"sqrt {term(squared)}"
     start = f"{e} / {root} - {root} / 2"
     tail = f"exp (- ({cut} * {cut}) / 2) / {cut}"
@@ -627,11 +718,34 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
     shown = writer.number(
         f"{number}",
         f"(RInt (normal_loss ({root}) {e}) ({start}) {cut} + {tail}) / sqrt (2 * PI) "
-        f"<= {term(delta)}",
+        f"<= {term(delta)}" + (f" - {term(slack)} * (1 + exp {e})" if slack else ""),
         f"unfold normal_loss. integral with ({options}).",
     )
     ends = f"[number | number | exact {begins} | exact {shown} | exact {name}]"
-    return Made((epsilon, delta), f"apply (gdp_to_approx_at {known}); {ends}.")
+    lemma = "within_gdp_to_approx_at" if slack else "gdp_to_approx_at"
+    return Made((epsilon, delta), f"apply ({lemma} {known}); {ends}.")
+
+
+def _from_profile(writer: _Writer, number: int, order: Any) -> Made:
+    """Of a normal pair: as of Gaussian differential privacy, with the slack on both sides."""
+    (premise,) = writer.steps[number]["premises"]
+    if _normal(writer.values[premise]) is None:
+        raise Unsupported(
+            f"{_profiled(writer.values[premise].node)}: no Coq export yet; it needs pairs of laws, "
+            "and the numerics of their profiles"
+        )
+    ((_, _, (_, slack)),) = writer.premises(number, order)
+    if not slack:
+        raise Unsupported("the profile of a normal pair: no Coq export yet; claim it in GDP")
+    return _from_gdp(writer, number, order)
+
+
+def _profiled(node: Node) -> str:
+    """The kind of the first leaf whose profile is no normal one."""
+    leaves = [
+        one for one in postorder(node) if not one.children and type(one).__name__ not in NODES
+    ]
+    return type(leaves[0] if leaves else node).__name__
 
 
 def _log(number: Any) -> float:
@@ -674,6 +788,7 @@ def _from_number(writer: _Writer, number: int, order: Any) -> Made:
 
 RULES |= {
     ("gdp_to_approx", ""): _from_gdp,
+    ("profile_to_approx", ""): _from_profile,
     ("zcdp_to_approx", ""): _from_curve,
     ("rdp_to_approx", ""): _from_curve,
     ("pure_to_approx", ""): _from_number,

@@ -17,6 +17,7 @@ from dpaudit.certificate.rendering import render_files
 from dpaudit.check import derivation
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.families.adaptive.node import Select
+from dpaudit.families.events.node import EventSlack, ProposeTestRelease
 from dpaudit.measures.convert import to_approx
 from dpaudit.nodes.core import Status
 from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
@@ -85,6 +86,31 @@ def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, 
     assert not proof.left_out
     for names in kernel_reads(proof).values():
         assert len(names) <= 5
+
+
+@needs_coq
+@pytest.mark.quality
+@pytest.mark.parametrize(
+    ("node", "claim", "theorem", "old", "new"),
+    [
+        (EventSlack(dp.Gaussian("n", 4), "1e-7", "a long draw"), dp.ApproxDP("1.1", "1e-5"),
+         "gaussian_is_gdp", "Gaussian 4", "Gaussian 3"),
+        (ProposeTestRelease(dp.Laplace("t", 2), dp.Laplace("n", 2), "1e-6"),
+         dp.ApproxDP(1, "1e-6"), "laplace_is_pure", "Release (1 /", "Release (2 /"),
+        (dp.Group(dp.Laplace("n", 8), 4), dp.PureDP("0.5"), "laplace_is_pure", "4%Z", "5%Z"),
+        (dp.AboveThreshold("t", "0.5", "0.25", scores="monotone"), dp.PureDP("0.625"),
+         "above_threshold_is_pure", "(1 / 8)", "(1 / 7)"),
+    ],
+)  # fmt: skip
+def test_events_tests_and_groups_rest_on_their_leaves_alone(
+    node: Any, claim: Any, theorem: str, old: str, new: str
+) -> None:
+    """The slack on both sides, a false pass and a chain of neighbours are proved."""
+    proof = exported(made(node, claim))
+    assert set(kernel_reads(proof)["claim_1"]) == {theorem}
+    assert old in proof.text
+    with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+        accepted(proof.text.replace(old, new, 1), proof.claims)
 
 
 @needs_coq
