@@ -28,6 +28,7 @@ from dpaudit.report import (
     render_sbom,
 )
 from dpaudit.report.say import speaking
+from dpaudit.report.verifier import beside
 from dpaudit.report.view import build
 from dpaudit.sign import (
     Identity,
@@ -221,8 +222,8 @@ def _render(
     proved: Proved = {}
     make: dict[str, Callable[[], bytes]] = {
         "coq": lambda: _proof(path.stem, certificate, job, proved).encode(),
-        "html": lambda: _page(path, certificate, signed, job.spoken, proved, previous).encode(),
-        "pdf": lambda: render_pdf(_page(path, certificate, signed, job.spoken, proved, previous)),
+        "html": lambda: _page(path, certificate, signed, job, proved, previous).encode(),
+        "pdf": lambda: render_pdf(_page(path, certificate, signed, job, proved, previous)),
         "registry": lambda: render_registry(certificate).encode(),
         "badge": lambda: render_badge(certificate).encode(),
         "sbom": lambda: render_sbom(certificate).encode(),
@@ -256,7 +257,7 @@ def _page(
     path: Path,
     certificate: Json,
     signed: Sequence[Signed],
-    spoken: str,
+    job: _Job,
     proved: Mapping[str, Sequence[str]],
     previous: Json | None,
 ) -> str:
@@ -264,9 +265,15 @@ def _page(
     if is_empirical(certificate):
         from dpaudit.report.membership import render
 
-        return render(certificate, spoken=spoken)
+        return render(certificate, spoken=job.spoken)
     return render_html(
-        certificate, signed, proved, spoken=spoken, errata=errata_of(path), previous=previous
+        certificate,
+        signed,
+        proved,
+        spoken=job.spoken,
+        errata=errata_of(path),
+        previous=previous,
+        verifier=beside(job.out),
     )
 
 

@@ -24,6 +24,7 @@ LARGEST_FILE = 4 * 2**20
 _TEXT = frozenset({"pattern", "minLength", "maxLength"})
 _ARRAY = frozenset({"items", "minItems", "maxItems"})
 EARLIER = "https://dpaudit.dev/certificate/v1"
+CERTIFICATE = "https://dpaudit.dev/certificate/v2"
 EMPIRICAL = "https://dpaudit.dev/empirical/v1"
 
 
@@ -67,6 +68,12 @@ def validate(certificate: Any) -> None:
         raise NotACertificate(
             "a certificate of format 1, which an earlier dpaudit made: certify again, or verify it "
             "with that version"
+        )
+    newer = re.fullmatch(r"https://dpaudit\.dev/(?:certificate|empirical)/v(\d{1,4})", str(kind))
+    if newer is not None and kind not in (CERTIFICATE, EMPIRICAL):
+        raise NotACertificate(
+            f"a certificate of format {newer[1]}, which this dpaudit does not know: verify it with "
+            "a newer one"
         )
     _refuse(_validator(empirical=is_empirical(certificate)), certificate)
 

@@ -87,7 +87,8 @@ def limited(
     Errors, at a later :func:`spend`: TooMuch.
     """
     outer = _budget.get()
-    until = time.process_time() + seconds
+    # A 32-bit clock of processor time fails after 36 minutes of work: it is not asked in vain.
+    until = time.process_time() + seconds if seconds < inf else inf
     most = _peak() + memory if memory < inf else inf
     if outer is not None:
         work, most = min(work, outer.left), min(most, outer.most)

@@ -23,6 +23,7 @@ def render_html(
     spoken: str = "en",
     errata: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
+    verifier: str = "",
 ) -> str:
     """The report of one certificate as one HTML page that says only what the certificate says.
 
@@ -30,12 +31,13 @@ def render_html(
     ``signed``: its signatures; ``proved``: the sources of the theorems from which a proof kernel
     accepted a claim, by the claim's text; ``spoken``: the language, en, de or fr;
     ``errata``: that it was corrected or withdrawn, which the page says first; ``previous``: the
-    certificate of the last release, since which the page says what changed.
+    certificate of the last release, since which the page says what changed; ``verifier``: the
+    address of a page that verifies certificates, to which this one links.
     Errors: CertificateRejected if it lacks a field that the page shows.
     """
     with speaking(spoken):
         page = view.build(certificate, signed, proved, errata, previous)
-        return environment().get_template("page.html.j2").render(page=page)
+        return environment().get_template("page.html.j2").render(page=page, verifier=verifier)
 
 
 def render_index(

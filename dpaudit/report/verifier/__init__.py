@@ -202,6 +202,11 @@ def _of_the_accountant(module: str) -> bool:
     return module.endswith(("rules", "kernel"))
 
 
+def beside(folder: Path) -> str:
+    """The page that verifies, as pages of this folder link to it; empty where there is none."""
+    return PAGE if (folder / PAGE).is_file() else ""
+
+
 def write_verifier(folder: Path) -> Path:
     """Write ``verify.html`` into a folder, and return its path.
 

@@ -102,6 +102,56 @@ function listed(parent, title, lines) {
   for (const [kind, text] of lines) added(list, "li", text, kind);
 }
 
+// The certificate's privacy profile: epsilon across, delta down a logarithmic axis.
+const WIDE = 640, HIGH = 360, LEFT = 64, BELOW = 40, SMALLEST = 1e-30;
+
+function drawn(parent, { accounted, claimed, bands }) {
+  const shown = [...accounted, ...claimed, ...bands.flat()].filter(([, delta]) => delta >= SMALLEST);
+  if (!accounted.length || !shown.length) return;
+  const right = 1.2 * Math.max(...(claimed.length ? claimed : accounted).map(([epsilon]) => epsilon));
+  const visible = shown.filter(([epsilon]) => epsilon <= right).map(([, delta]) => delta);
+  const floor = Math.floor(Math.log10(Math.min(...visible))), top = 0;
+  const x = (epsilon) => LEFT + ((WIDE - LEFT - 8) * epsilon) / (right || 1);
+  const y = (delta) => 8 + ((HIGH - BELOW - 8) * (top - Math.log10(delta))) / (top - floor || 1);
+  const part = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const figure = added(parent, "figure");
+  const svg = figure.appendChild(part("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" }));
+  svg.append(part("title", {}, "Privacy profile"), part("desc", {},
+    `${accounted.length} accounted points; claimed: ` +
+    (claimed.map(([e, d]) => `epsilon ${e}, delta ${d}`).join("; ") || "no such pair") +
+    `; ${bands.length} likelihood bands.`));
+  const line = (points, kind, step) => {
+    const seen = points.filter(([e, d]) => e <= right && d >= 10 ** floor);
+    const path = seen.map(([e, d], k) => {
+      const here = `${x(e).toFixed(1)},${y(d).toFixed(1)}`;
+      return k === 0 ? `M${here}` : step ? `V${y(d).toFixed(1)}H${x(e).toFixed(1)}` : `L${here}`;
+    });
+    svg.append(part("path", { class: kind, d: path.join("") }));
+  };
+  svg.append(part("path", { class: "axis", d: `M${LEFT},8V${HIGH - BELOW}H${WIDE - 8}` }));
+  for (let power = top; power >= floor; power -= Math.ceil((top - floor) / 6) || 1) {
+    svg.append(part("text", { x: LEFT - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, `1e${power}`));
+  }
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+    const at = Number((share * right).toPrecision(2));
+    svg.append(part("text", { x: x(at), y: HIGH - BELOW + 18, "text-anchor": share === 1 ? "end" : "middle" }, String(at)));
+  }
+  svg.append(part("text", { x: (WIDE + LEFT) / 2, y: HIGH - 4, "text-anchor": "middle" }, "epsilon"));
+  svg.append(part("text", { x: LEFT + 6, y: 16 }, "delta"));
+  line(accounted, "accounted");
+  bands.forEach((band) => line(band, "band", true));
+  for (const [epsilon, delta] of claimed) {
+    if (delta >= 10 ** floor) svg.append(part("circle", { class: "claimed", cx: x(epsilon), cy: y(delta), r: 5 }));
+  }
+  added(figure, "figcaption", "Solid: accounted points, joined. Circle: a claim, met if the line passes " +
+    `through it or below.${bands.length ? " Stepped: below the truth at 95% confidence, by likelihoods." : ""}`);
+}
+
 const VERDICTS = {
   certified: "good", certified_under_assumptions: "good", empirical: "good",
 };
@@ -134,6 +184,7 @@ async function shown(certificate, others) {
       for (const text of cells) added(line, "td", text);
     }
   }
+  drawn(place, answer.figure);
   listed(place, "Re-derived", row.confirmed.map((text) => ["good", text]));
   listed(place, "Taken on trust", row.on_trust.map((text) => ["", text]));
   listed(place, "Bounds that only the accountant computed", row.unconfirmed.map((text) => ["bad", text]));

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dpaudit.certificate.rendering import render_files
 from dpaudit.cli.main import main
 from dpaudit.report import verifier
 from dpaudit.sign.envelope import sign
@@ -87,6 +88,50 @@ def shown(browser: Chromium, *files: Path) -> list[dict[str, str]]:
     return found
 
 
+def bad_files(folder: Path) -> list[Path]:
+    """A certificate of a newer format, one in another encoding, and a file of 100 MB."""
+    newer, wide, huge = (folder / f"{name}.json" for name in ("newer", "wide", "huge"))
+    format_9 = {"predicateType": "https://dpaudit.dev/certificate/v9"}
+    newer.write_text(json.dumps(json.loads(SMALL.read_text("utf-8")) | format_9), "utf-8")
+    wide.write_text(SMALL.read_text("utf-8"), "utf-16")
+    with huge.open("wb") as stream:
+        stream.truncate(100 * 2**20)
+    return [newer, wide, huge]
+
+
+def test_the_command_refuses_what_the_page_refuses_and_judges_the_rest(tmp_path: Path) -> None:
+    """Files of newer formats, of other encodings and of 100 MB, beside one that verifies."""
+    files = [*bad_files(tmp_path), SMALL]
+    ran = CliRunner().invoke(main, ["verify", "--json", *map(str, files)])
+    rows = {Path(row["file"]).name: row for row in json.loads(ran.stdout)}
+    assert ran.exit_code == 10  # files that are no certificates
+    assert [rows[f"{name}.json"]["verified"] for name in ("newer", "wide", "huge")] == [False] * 3
+    assert "format 9, which this dpaudit does not know" in rows["newer.json"]["reason"]
+    assert "'utf-8' codec" in rows["wide.json"]["reason"]
+    assert "larger than" in rows["huge.json"]["reason"]
+    assert rows[SMALL.name]["verified"]
+
+
+def test_a_route_without_an_export_is_named_by_the_command(tmp_path: Path) -> None:
+    certificate = str(REPORTS / "diff2_bvr_local_sgd.json")
+    ran = CliRunner().invoke(
+        main, ["report", certificate, "--format", "coq", "--out", str(tmp_path)]
+    )
+    assert ran.exit_code == 4
+    assert "SampledWithoutReplacement: no Coq export yet; it needs" in ran.output
+
+
+def test_a_report_beside_the_page_links_to_it(tmp_path: Path) -> None:
+    for place in ("without", "with"):
+        folder = tmp_path / place
+        folder.mkdir()
+        if place == "with":
+            (folder / verifier.PAGE).touch()
+        render_files([SMALL], folder)
+        page = (folder / "dp_gd.html").read_text("utf-8")
+        assert (f'href="{verifier.PAGE}"' in page) == (place == "with")
+
+
 @pytest.mark.browser
 def test_the_page_verifies_offline_and_survives_hostile_files(
     browser: Chromium, page: Path, tmp_path: Path
@@ -103,21 +148,18 @@ def test_the_page_verifies_offline_and_survives_hostile_files(
     assert first["verdict"] == certificate["predicate"]["verdict"]["status"]
     assert "Signed by the key signer.pub" in first["text"]
     assert "Taken on trust" in first["text"]
+    drawn = browser.value("document.querySelector('figure desc').textContent")
+    assert "claimed: epsilon 3, delta 0.00001" in drawn.replace("1e-05", "0.00001")
 
     signature = bytearray(base64.b64decode(signed["signatures"][0]["sig"]))
     signature[0] ^= 1
     signed["signatures"][0]["sig"] = base64.b64encode(signature).decode()
     envelope.write_text(json.dumps(signed), "utf-8")
-    newer, wide, huge = (tmp_path / f"{name}.json" for name in ("newer", "wide", "huge"))
-    newer.write_text(
-        json.dumps({**certificate, "predicateType": "https://dpaudit.dev/certificate/v9"}), "utf-8"
-    )
-    wide.write_text(SMALL.read_text("utf-8"), "utf-16")
-    with huge.open("wb") as stream:
-        stream.truncate(100 * 2**20)
+    newer, wide, huge = bad_files(tmp_path)
     sections = shown(browser, newer, wide, huge, SMALL, envelope, public)
     by_name = {one["file"]: one for one in sections}
     assert [by_name[f"{n}.json"]["verified"] for n in ("newer", "wide", "huge")] == ["false"] * 3
+    assert "format 9" in by_name["newer.json"]["text"]
     assert by_name[SMALL.name]["verified"] == "true"
     assert "A signature by no key that you gave" in by_name[SMALL.name]["text"]
 

@@ -268,3 +268,17 @@ def test_a_sign_is_that_of_the_enclosure_inside_a_budget_alone() -> None:
         with limited():
             assert (sympy.exp(-702) - sympy.exp(-703)).is_negative
         assert (sympy.exp(-704) - sympy.exp(-705)).is_positive
+
+
+def test_a_clock_that_fails_is_not_asked_where_time_is_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a browser the clock of processor time fails after 2^31 microseconds."""
+
+    def failing() -> float:
+        raise RuntimeError("the processor time used is not available")
+
+    monkeypatch.setattr("time.process_time", failing)
+    with limited(work=10 * PER_SECOND):
+        for _ in range(10):
+            spend(1, "a step")
