@@ -116,14 +116,18 @@ def _fetch(name: str, folder: Path) -> None:
         )
 
 
-@cache
 def assets() -> dict[str, bytes]:
     """All files that the page's worker is given, by name.
 
     Errors: as :func:`runtime`; NoRuntime without Node, whose Python compiles what a page loads at
     its start.
     """
-    files = runtime()
+    return dict(_assets(tuple(runtime().items())))
+
+
+@cache
+def _assets(fetched: tuple[tuple[str, bytes], ...]) -> dict[str, bytes]:
+    files = dict(fetched)
     with tarfile.open(fileobj=io.BytesIO(files.pop(RUNTIME))) as package:
         parts = {
             name: _member(package, f"package/{name}")
