@@ -94,7 +94,6 @@ def at_the_bar(mechanism: Mechanism) -> Suite:
     return Suite(mechanism=mechanism.name, program=program, neighbours=pair, trials=TRIALS)
 
 
-output_perturbation_item = suite(baselines.output_perturbation_item)
 item_phased_erm = in_every_phase(baselines.item_phased_erm)
 user_level_dp_gd = suite(baselines.user_level_dp_gd)
 propose_test_release = at_the_bar(baselines.propose_test_release)

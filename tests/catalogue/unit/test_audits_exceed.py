@@ -69,7 +69,6 @@ UNCLIPPED = {
     "strongly_convex_sco_rows": MINIMISED,
     "strongly_convex_output_perturbation": MINIMISED,
     "strongly_convex_output_perturbation_printed": MINIMISED,
-    "output_perturbation_item": SCALED,
     "item_phased_erm": SCALED,
     "propose_test_release": "a median and a distance are released, of numbers that are counted",
     "user_level_accelerated_sgd_independent_slots": COUNTED,
