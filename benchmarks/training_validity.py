@@ -193,7 +193,6 @@ MORE = "the bound is above half of the truth"
 PATHS = {
     "one run": Path_(one_run_by_mu, "500 canaries of one run, by the claim's curve", MORE),
     "text": Path_(text_canaries, "100 canaries of text in one language model", MORE),
-    "attributes": Path_(attributes, "an attribute that is inferred", MORE),
     "stopping": Path_(
         stopping, "a test that may stop after any model", "a claim of a third is refused"
     ),
@@ -203,6 +202,7 @@ PATHS = {
     "steps": Path_(
         steps, "the check of one step", "noise 20 times too small is named", 10
     ),
+    "attributes": Path_(attributes, "an attribute that is inferred", MORE),
     "clients": Path_(clients_in_or_out, "clients in or out of federated rounds", MORE),
     "kinds": Path_(
         kinds_of_canaries,
@@ -212,8 +212,8 @@ PATHS = {
 
 
 def parts() -> list[str]:
-    """Each path in parts, the cheap ones first."""
-    return [f"{name}, {part}" for name in PATHS for part in range(AUDITS // PART)]
+    """The first part of each path, then the second of each, and so on."""
+    return [f"{name}, {part}" for part in range(AUDITS // PART) for name in PATHS]
 
 
 def measured(part: str) -> list[int]:
