@@ -137,34 +137,44 @@ class Session(AbstractContextManager["Session"]):
             return self._asked(query, rho, name, settings)
 
     def _asked(self, query: str, rho: object, name: str, settings: Mapping[str, Any]) -> Answer:
+        asked = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
+        title = name or f"{len(self.plans) + 1} {query}".replace("/", " ")
+        return Answer(
+            tuple(self._rows([{"query": query, "name": title, **settings}], asked)), asked
+        )
+
+    def _rows(self, queries: Sequence[Mapping[str, Any]], rho: Fraction) -> list[Row]:
+        """What several queries answer, each with an equal part of rho; all of them or none fit."""
         if self._closed or self._process != os.getpid():
             state = "closed" if self._closed else "open in another process, which keeps its budget"
             raise InvalidParameter(f"{self.release.title!r}: the session is {state}; open another")
-        default = _rho(self.release.budget) * SHARE
-        asked = default if rho is None else number(rho, "rho")
-        self._admit(asked)
-        title = name or f"{len(self.plans) + 1} {query}".replace("/", " ")
-        item = item_of({"query": query, "name": title, **settings}, f"query {title!r}")
-        if any(item.name == plan.release.items[0].name for plan in self.plans):
-            raise InvalidParameter(f"query {title!r}: an earlier one has this name; choose another")
-        one = Release(
-            self.release.title,
-            self.release.schema,
-            self.release.adjacency,
-            ZCDP(asked),
-            (item,),
-        )
-        plan = one.plan()
-        refuse_excess(self._filter([*self.plans, plan]))
+        self._admit(rho)
+        known, whole = {plan.release.items[0].name for plan in self.plans}, self.release
+        asked: list[tuple[Release, Plan]] = []
+        for query in queries:
+            item = item_of(query, f"query {query['name']!r}")
+            if item.name in known:
+                raise InvalidParameter(
+                    f"query {item.name!r}: an earlier one has this name; choose another"
+                )
+            known.add(item.name)
+            budget = ZCDP(rho / len(queries))
+            one = Release(whole.title, whole.schema, whole.adjacency, budget, (item,))
+            asked.append((one, one.plan()))
+        refuse_excess(self._filter([*self.plans, *(plan for _, plan in asked)]))
+        return [row for one, plan in asked for row in self._drawn_rows(one, plan)]
+
+    def _drawn_rows(self, one: Release, plan: Plan) -> list[Row]:
         self.plans.append(plan)
         try:
             drawn = publishing.draw(plan, exact_values(one, self._table))
         except BaseException as error:  # noqa: BLE001  (an interrupt spends too; texts are private)
             raise ReleaseInterrupted(
-                f"query {title!r} was interrupted ({type(error).__name__}): its rho is spent"
+                f"query {one.items[0].name!r} was interrupted ({type(error).__name__}): its rho is "
+                "spent"
             ) from None
         self._drawn |= drawn
-        return Answer(tuple(publishing.published_rows(plan, drawn)), asked)
+        return publishing.published_rows(plan, drawn)
 
     def _admit(self, rho: Fraction) -> None:
         """Errors: BudgetExceeded for more than is left."""
@@ -221,14 +231,10 @@ class Session(AbstractContextManager["Session"]):
         """
         with self._lock:
             title = name or f"{len(self.plans) + 1} sql"
-            asked = aggregates_of(text, self.release.schema, f"query {title!r}")
+            queries = aggregates_of(text, self.release.schema, f"query {title!r}")
             whole = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
-            self._admit(whole)
-            share, rows = whole / len(asked), list[Row]()
-            for item in asked:
-                item["name"] = f"{title}: {item['name']}"
-                rows += self.ask(item.pop("query"), rho=share, **item).rows
-            return Answer(tuple(rows), whole)
+            named = [{**query, "name": f"{title}: {query['name']}"} for query in queries]
+            return Answer(tuple(self._rows(named, whole)), whole)
 
     def __exit__(
         self,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter, optional
 from dpaudit.tabular import Category, Number, Schema, Text
-from dpaudit.tabular.schema import ERROR, shown_in
+from dpaudit.tabular.schema import ERROR, number, shown_in
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -59,14 +59,18 @@ def aggregates_of(text: Any, schema: Schema, place: str) -> list[Settings]:
         from sqlglot.errors import SqlglotError
     try:
         statements = parse(text)
+        select = statements[0]
+        if len(statements) != 1 or not isinstance(select, exp.Select):
+            raise InvalidParameter(f"{place}: expected one SELECT, and nothing beside it")
+        return list(_Reader(text, schema, place).items(select))
     except SqlglotError as error:
         errors: list[Any] = getattr(error, "errors", [])
         where = f" near line {errors[0]['line']}, column {errors[0]['col']}" if errors else ""
         raise InvalidParameter(f"{place}: no SQL{where}; expected one SELECT") from None
-    select = statements[0]
-    if len(statements) != 1 or not isinstance(select, exp.Select):
-        raise InvalidParameter(f"{place}: expected one SELECT, and nothing beside it")
-    return list(_Reader(text, schema, place).items(select))
+    except RecursionError:  # of sqlglot, which reads a part within a part
+        raise InvalidParameter(
+            f"{place}: the SQL has too many parts within parts; make several shorter SELECTs"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,8 @@ class _Reader:
 
         self.only(node, {"this", "big_int"}, f"expected one of {KNOWN}")
         asked = node.this
+        if asked is None:
+            raise self.refused(node, f"expected one of {KNOWN}")
         if isinstance(asked, exp.Distinct):
             unit, named = self.schema.unit, asked.expressions
             if unit is None or len(named) != 1 or not self.is_unit(named[0], unit):
@@ -198,7 +204,9 @@ class _Reader:
                     node, f"only units are counted once: {unit or 'the schema has none'}"
                 )
             return {"query": "count", "per_group": 1}
-        if not isinstance(asked, exp.Star):
+        if isinstance(asked, exp.Star):
+            self.only(asked, set(), "expected count(*)")
+        else:
             name = self.column(asked)
             if self.schema.columns[name].missing != ERROR:
                 raise self.refused(
@@ -274,16 +282,18 @@ class _Reader:
             return
         negated = isinstance(node, exp.Not)
         inner = node.this.unnest() if negated else node
-        if isinstance(inner, exp.In) and not inner.args.get("query"):
+        known = {"this", "expression", "expressions", "low", "high"}
+        self.only(inner, known, "expected a column, compared with values")
+        if isinstance(inner, exp.In):
             texts = [self.literal(value) for value in inner.expressions]
             yield self.among(inner, inner.this, texts, negated=negated)
         elif isinstance(inner, exp.EQ | exp.NEQ) and not negated:
             column, value = self.sides(inner)
-            text = [self.literal(value)]
-            if isinstance(self.schema.columns[self.column(column)], Number):
+            text, is_equal = [self.literal(value)], isinstance(inner, exp.EQ)
+            if is_equal and isinstance(self.schema.columns[self.column(column)], Number):
                 yield self.between(inner, column, value, value)
             else:
-                yield self.among(inner, column, text, negated=isinstance(inner, exp.NEQ))
+                yield self.among(inner, column, text, negated=not is_equal)
         elif isinstance(inner, exp.Between) and not negated:
             yield self.between(inner, inner.this, inner.args["low"], inner.args["high"])
         elif isinstance(inner, exp.GT | exp.GTE | exp.LT | exp.LTE) and not negated:
@@ -360,10 +370,7 @@ class _Reader:
         return column.value(self.literal(node), f"{self.place}: WHERE")
 
     def number(self, node: exp.Expr) -> Fraction:
-        try:
-            return Fraction(self.literal(node))
-        except ValueError:
-            raise self.refused(node, "expected a number") from None
+        return number(self.literal(node), f"{self.place}: a share")
 
     def literal(self, node: exp.Expr) -> str:
         """A number, text, date, true or false of the query, as text."""

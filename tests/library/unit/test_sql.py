@@ -177,6 +177,15 @@ REFUSED = [
     ("count(*) FROM people WHERE age > 50\n AND age < 40", r"line 2, column 6: no value of 'age'"),
     ("count(*) FROM people WHERE age > 200", "no value of 'age' from 0 to 100"),
     ("count(*) FROM people WHERE day > 'March'", "expected a day"),
+    ("count(*) FROM people WHERE age <> 5", "no public keys"),
+    ("count(*) FROM people WHERE region NOT IN UNNEST(['west'])", "compared with values"),
+    ("count(*) FROM people WHERE region NOT IN others", "compared with values"),
+    ("count(* EXCLUDE age) FROM people", r"count\(\*\)"),
+    ("count() FROM people", "expected one of count"),
+    ("quantile(age, '1/0') FROM people", "expected one finite number"),
+    ("quantile(age, 1e99999999) FROM people", "expected one finite number"),
+    (f"count(*) FROM people WHERE {'(' * 2000}age > 1{')' * 2000}", "parts within parts"),
+    (f"count(*) FROM people WHERE {'age > 1 AND ' * 3000}age > 1", "parts within parts"),
     ("count(*) FROM people; DROP TABLE people", "one SELECT, and nothing"),
     ("count(* FROM people", "no SQL near line 1"),
     ("'x FROM people", "no SQL"),
@@ -242,3 +251,19 @@ def test_a_session_answers_sql_within_its_budget() -> None:
         with pytest.raises(BudgetExceeded, match="rho = 31 was asked, and 30 is left"):
             session.sql("SELECT count(*), sum(age) FROM people", rho=31)
         assert session.left == 30
+
+
+def test_a_select_of_which_one_aggregate_is_refused_spends_nothing() -> None:
+    from dpaudit.releases.publish import NO_LEDGER
+
+    asked = {"title": "t", "adjacency": "add_remove", "budget": 50, "ledger": NO_LEDGER}
+    with open_session(table(), PEOPLE, **asked) as session:
+        for text in (
+            "SELECT count(*), count(*) FROM people",
+            "SELECT count(*), sum(age) AS b, avg(age) AS b FROM people",
+        ):
+            with pytest.raises(InvalidParameter, match="has this name"):
+                session.sql(text)
+        with pytest.raises(InvalidParameter, match="town"):
+            session.sql("SELECT count(*), sum(town) FROM people")
+        assert session.left == 50
