@@ -59,6 +59,7 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
         "error_95_consistent": dict(planned.halves),
         "error_95_by_budget": _by_budget(planned),
         "guarantee": _guarantee(planned),
+        "uncharged": release.uncharged,
         "ledger": None,
     }
     refused: DpauditError | None = None
@@ -239,6 +240,8 @@ def _show_plan(table: dict[str, Any]) -> None:
             click.echo(f"{name}: error_95 covers noise only: {'; '.join(parts)}")
     for name, value in table["guarantee"].items():
         click.echo(f"{name}: {value}")
+    if table["uncharged"]:
+        click.echo(f"accounts: {table['uncharged']}")
     if table["ledger"] is None:
         click.echo("no ledger: this release will not be charged anywhere")
         return

@@ -57,6 +57,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
             ),
             notes=(
                 *_prepared(schema),
+                *filter(None, [release.uncharged]),
                 *(step.text for step in release.post),
                 *([] if release.synthetic is None else [release.synthetic.text]),
             ),

@@ -153,6 +153,18 @@ class Release:
         unit = Unit.RECORD if self.schema.unit is None else Unit.USER
         return Scope(self.adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT)
 
+    @property
+    def uncharged(self) -> str:
+        """The private tables that it joins, whose own accounts it does not charge; "" for none."""
+        names = [repr(name) for name, join in self.schema.joins.items() if join.unit]
+        if not names:
+            return ""
+        return (
+            f"a ledger is charged for {self.schema.name!r} alone, and for its populations; joined "
+            f"private tables ({', '.join(names)}) hold rows of the same {self.schema.entity}: open "
+            "one population for all of these data sets, where their own releases add up with this"
+        )
+
     def row(self) -> dict[str, Any]:
         """Everything but where it is charged and what is stated of it, as JSON."""
         return {

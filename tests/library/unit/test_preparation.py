@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -210,8 +211,13 @@ def test_the_page_says_what_was_prepared_here_and_asks_of_what_was_made_elsewher
     setting = mechanism_of(release.plan()).setting
     (asked,) = (text for text in setting.uncovered if "more than one person" in text)
     assert "whoever made the table answers for that" in asked
-    assert setting.notes == (
+    *prepared, uncharged = setting.notes
+    assert prepared == [
         "joined to 'towns', a public table by town, before rows of one person are bounded",
         "joined to 'visits', rows of the same person, before rows of one person are bounded",
         "rows are those that meet conditions on status, age",
-    )
+    ]
+    assert "charged for 'people' alone" in uncharged
+    assert "('visits') hold rows of the same person: open one population" in uncharged
+    public = replace(release, schema=schema(2, joins={"towns": joins["towns"]}))
+    assert not any("charged" in note for note in mechanism_of(public.plan()).setting.notes)
