@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dpaudit.certificate.rendering import render_files
+from dpaudit.check.rows import verify_file
 from dpaudit.cli.main import main
 from dpaudit.report import verifier
 from dpaudit.sign.envelope import sign
@@ -175,3 +176,17 @@ def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     assert "the check was ended" in ended["text"]
     (again,) = shown(browser, SMALL)
     assert "the check was ended" in again["text"]
+
+
+@pytest.mark.browser
+@pytest.mark.quality
+def test_altered_certificates_are_judged_in_the_page_as_natively(
+    browser: Chromium, page: Path, tmp_path: Path
+) -> None:
+    browser.open(page.as_uri())
+    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
+    files = altered_files([SMALL, REPORTS / "kl_spider.json"], tmp_path, 40)
+    for file, section in zip(files, shown(browser, *files), strict=True):
+        row = verify_file(file)
+        here = str(row["verified"]).lower(), row["failure"], row["verdict"]
+        assert here == tuple(section[key] for key in ("verified", "failure", "verdict")), file.name
