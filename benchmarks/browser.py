@@ -109,7 +109,11 @@ def lines(held: Parts) -> Iterator[str]:
         yield f"It was ready after {held[START]['seconds']:.1f} s.\n"
     yield "| certificates | judged | the same in both | verified | native s | browser s |"
     yield "|---|---|---|---|---|---|"
-    titles = {REPORT: "of `reports/`", ENTRY: "of the catalogue, unattacked, as far as measured", SHARD: "altered"}
+    titles = {
+        REPORT: "of `reports/`",
+        ENTRY: "of the catalogue, unattacked, as far as measured",
+        SHARD: "altered",
+    }
     for kind, title in titles.items():
         rows = list(kinds[kind].values())
         if rows:
