@@ -9,7 +9,7 @@ import shutil
 import stat
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,11 @@ def test_an_archive_is_verified_offline_with_its_signature(
     assert verified(Path("kept.zip"), "--require", "certified", code=14)["missing"]
 
 
+def kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of pages; PDF needs a library and its fonts, and is taken by its digest."""
+    return ("html", "pdf") if any(name.endswith(".pdf") for name in names) else ("html",)
+
+
 def test_it_is_read_and_checked_without_dpaudit(made: Path, tmp_path: Path) -> None:
     """By the tools that a README names; it names every file, and each folder is explained."""
     shutil.unpack_archive(made / "model.zip", tmp_path)
@@ -96,7 +101,7 @@ def test_it_is_read_and_checked_without_dpaudit(made: Path, tmp_path: Path) -> N
     there = {one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()}
     assert there == {
         *("certificate/model.json", "certificate/model.json.dsse", "published/model.npz"),
-        *(f"pages/model.{spoken}.html" for spoken in ("en", "de", "fr")),
+        *(f"pages/model.{spoken}.{kind}" for spoken in ("en", "de", "fr") for kind in kinds(there)),
         *("README.txt", "SHA256SUMS", "certificate_schema.json"),
     }
     assert all(f"  {name}\n" in readme for name in there)
@@ -190,7 +195,10 @@ def test_a_page_that_says_something_else_is_not_confirmed(made: Path, tmp_path: 
     assert same.count(".html") == 3
     row = verified(changed(made / "model.zip", tmp_path / "a.zip", forge), *key)
     trusted = [text.partition(":")[0] for text in row["on_trust"] if "by its digest" in text]
-    assert trusted == ["README.txt", "pages/model.en.html"]
+    assert [name for name in trusted if not name.endswith(".pdf")] == [
+        "README.txt",
+        "pages/model.en.html",
+    ]
     assert not any("model.en.html" in text for text in row["confirmed"])
 
 
