@@ -50,6 +50,7 @@ from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
 from dpaudit.families.composition import Assuming
+from dpaudit.families.events import EventSlack, ProposeTestRelease
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
@@ -300,7 +301,9 @@ class _Examiner:
         self.log = Log()
         self.worlds = worlds_of(self.shape, rng)
         # What is assumed of the data holds of those that the hook makes, and of no others.
-        nodes = postorder(self.declaration)
+        nodes = [*postorder(self.declaration)]
+        # Inside a rare event of the noise nothing is promised: unlikely answers prove no excess.
+        self.eventful = any(isinstance(node, EventSlack | ProposeTestRelease) for node in nodes)
         self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
             others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
@@ -439,6 +442,7 @@ class _Examiner:
             meter=self.meter,
             until=self.meter.used + WORLD * self.meter.limit * (not late),
             assumed=self.assumed,
+            eventful=self.eventful,
             draw=None if self.mechanism.records_like is None else self._draw,
             far=far,
             # Far away the first releases are as before, and the last differ most.

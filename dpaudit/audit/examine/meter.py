@@ -13,7 +13,7 @@ import numpy as np
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
 PATIENCE = 4.0
-LIMIT = 200_000_000  # numbers read: a second or two of NumPy
+LIMIT = 300_000_000  # numbers read: a second or two of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
 LAST = 1.6  # times the seconds, when even what was begun is left
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from dpaudit.audit.attack import unused_releases
 from dpaudit.audit.bounds.weighted import PilotLosses, Sought
-from dpaudit.audit.examine.displacement import others_than
 from dpaudit.audit.examine.made import World, across
 from dpaudit.audit.examine.meter import Meter, TooLong
+from dpaudit.audit.examine.search import others_than
 from dpaudit.curator.curator import Batch, Program, Request
 from dpaudit.curator.proposal import Proposal, Proposer, Weighted
 from dpaudit.curator.uses import grouped

@@ -18,20 +18,13 @@ from dpaudit.audit.examine.displacement import (
     Asking,
     Moved,
     Pairing,
-    maximise,
     neighbours_at,
-    try_bridges,
-    try_counts,
-    try_draws,
-    try_gaps,
-    try_minorities,
-    try_rarities,
     try_rows,
 )
-from dpaudit.audit.examine.later import READ, Later, in_order
-from dpaudit.audit.examine.made import FEW, NAMED, across
+from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
+from dpaudit.audit.examine.search import LENGTH, Point, Search
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
@@ -47,9 +40,10 @@ WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
-COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
+WHOLE_SETS = 0.6  # of the work that is left, for a search over whole data sets
+# Rows of which a search plans numbers, beside those that meet the program's conditions.
+COUNTED = ("all one", "all a million", "a unit row", "a thousand times a row labelled 1", "zero")
 DRAWN = 0.3  # of the work that is left, for data sets of the hook
-MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
 ALIKE = 12  # rows of the hook for a query that it is late for
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
@@ -169,8 +163,9 @@ class Studied(Louder):
     what overflows in it, is no finding.
     ``first``: whether to stop at the first finding; a run of ``WALKED`` releases or more stops
     after a share ``LONG`` of all work, too.
-    ``assumed``: whether only the row that is changed may be anything.  ``draw``: a data set of the
-    mechanism's hook, another each time.
+    ``assumed``: whether only the row that is changed may be anything; ``eventful``: whether all
+    answers have to be likely ones, as of other records they may not be.
+    ``draw``: a data set of the mechanism's hook, another each time.
     ``aside``: seconds of a processor that a run alone would not take.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
@@ -186,6 +181,7 @@ class Studied(Louder):
         spread: int = 1,
         world: str,
         assumed: bool = False,
+        eventful: bool = False,
         first: bool = False,
         draw: Callable[[], Records] | None = None,
         **options: Any,
@@ -198,6 +194,7 @@ class Studied(Louder):
         self._until, self._spread, self._wholes = until, spread, 0
         self.world = world
         self.assumed = assumed
+        self.eventful = eventful
         self.untried = 0
         self.aside = 0.0
         self.movement: dict[int | None, Array] = {}
@@ -241,6 +238,7 @@ class Studied(Louder):
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
         asking = asking_of(asked, self.scope.adjacency, self.meter, far=self.far != 1)
+        asking = replace(asking, unlikely=asking.far and self.eventful)
         self._note(request, before)
         if number in WHOLE:
             self._wholes += 1
@@ -345,9 +343,8 @@ class Studied(Louder):
         same_line = [one for one in self.moved.values() if one.place == moved.place]
         kinds = request.records.knows_kinds and not any(one.tried for one in same_line)
         # Before rows are tried, which can take all the time that there is.
-        self._one_by_one(asking, moved, request.records, number)
-        self._by_count(asking, moved, request.records, number)
         least = self._row(asking, world, part)
+        self._whole_sets(asking, moved, request.records, least[0])
         left = self.meter.limit - self.meter.used
         if self.meter.beyond(self.until):
             self.untried += 1
@@ -416,55 +413,43 @@ class Studied(Louder):
         most: tuple[int, float],
     ) -> None:
         """Rows that move it further than those that were made up, unless these do already."""
-        more = [(asked, -asked) for asked in list(self.made.values())[3:5]]
         if moved.factor <= 1:
-            started = [*starts, *more]
-            rng, alone = self._choice, self.assumed
-            maximise(asking, moved, world, row, started, most, rng, alone=alone)
+            self._search_in(asking, moved, world, most[1]).run(
+                self._points(world, row, starts), most[0]
+            )
 
-    def _one_by_one(self, asking: Asking, moved: Moved, records: Records, number: int) -> None:
-        """Later rows for what depends on the order of rows, once a line."""
-        before = sum(one.ordered for one in self.moved.values())
-        if number > 1 or moved.ordered or asking.batched or self.assumed or self.far != 1:
-            return
-        if self.meter.beyond(self.until):
-            return
-        # Asked again of no other label of a line, of a kind that is in order on one.
-        kind = (moved.place, moved.kind)
-        known = any(one.ordered and (one.place, one.kind) == kind for one in self.moved.values())
-        if known or in_order(asking, records):
-            moved.ordered = True
-            search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
-            search.search(READ // (1 + before))
+    def _search_in(self, asking: Asking, moved: Moved, world: Array, until: float) -> Search:
+        alone = self.assumed or self.eventful or bool(asking.members)
+        return Search(asking, moved, world, self.made, until, self._choice, alone)
 
-    def _by_count(self, asking: Asking, moved: Moved, records: Records, number: int) -> None:
-        """Every number of equal rows, once a line, each in a tenth of the work that is left.
+    def _points(
+        self, world: Array, row: int, starts: Sequence[tuple[Array, Array]] = ()
+    ) -> list[Point]:
+        """Pairs of rows that a search starts with: opposite ones, and long ones of signs."""
+        rows = list(self.made.values())
+        signs = (np.where(one.reshape(-1, one.shape[-1])[0] < 0, -1.0, 1.0) for one in rows[3:4])
+        long = [LENGTH * np.broadcast_to(sign, world.shape[1:]) for sign in signs]
+        pairs = [*starts, *((one, -one) for one in (*rows[3:5], *long))]
+        return [Point(world, *pair, row, f"row {row}, two rows") for pair in pairs]
 
-        And more of them with one that turns against them, in a quarter of it.
-        """
-        if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
+    def _whole_sets(self, asking: Asking, moved: Moved, records: Records, row: int) -> None:
+        """A search over whole data sets, once a line, those that the hook draws first."""
+        if moved.searched or asking.members or self.far != 1 or self.assumed or self.eventful:
             return
-        moved.counted = True
-        if self.draw is not None and not asking.batched:
-            share = DRAWN * (self.until - self.meter.used)
-            block = self._asked_rows
-            rows = (0, len(records)) if block is None else (block.start, block.stop)
-            try_draws(asking, moved, self.draw, rows, self.meter.used + share)
-        finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
+        moved.searched = True
         left = self.until - self.meter.used
-        if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
-            # Sums of the rows with the largest and the smallest entry are the first to overflow.
-            met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())
-            met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
-            kinds = {name: finite[name] for name in (*met, *COUNTED) if name in finite}
-            try_counts(asking, moved, records.values, kinds, self.meter.used + SHARE * left)
-            named = {name: row for name, row in finite.items() if name.startswith(NAMED)}
-            try_bridges(asking, moved, records, named, self.meter.used + SHARE * left)
-            try_gaps(asking, moved, records, kinds, self.meter.used + SHARE * left)
-            try_rarities(asking, moved, records, self.meter.used + SHARE * left)
-        if asking.adjacency is not Adjacency.REPLACE_ONE:
-            kinds = {name: finite[name] for name in MANY if name in finite}
-            try_minorities(asking, moved, len(records), kinds, self.meter.used + TURNED * left)
+        search = self._search_in(asking, moved, records.values, self.meter.used + DRAWN * left)
+        if self.draw is not None and not asking.batched:
+            block = self._asked_rows
+            rows = slice(None) if block is None else slice(block.start, block.stop)
+            search.try_all(search.drawn(self.draw, rows))
+        finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
+        # Sums of the rows with the largest and the smallest entry are the first to overflow.
+        met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())
+        met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
+        kinds = {name: finite[name] for name in (*COUNTED, *met) if name in finite}
+        search.until = self.meter.used + WHOLE_SETS * left
+        search.run(self._points(records.values, row), math.inf, search.plans(kinds))
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examination, later, study
+from dpaudit.audit.examine import examination, search
 from dpaudit.audit.examine.examination import examine
 from dpaudit.curator.curator import Curator
 from dpaudit.kernels.query import Array
 from mechanisms.papers.common.losses import LeastSquares
 from mechanisms.papers.srgd.phased_sgd import OnePassAverage
 from mechanisms.papers.srgd.problem import Problem
-from tests.support.examined import Descent, mechanism
+from tests.support.examined import mechanism
 
 SIZE = 20
 
@@ -73,9 +73,8 @@ def test_steps_that_widen_are_found_by_rows_that_follow(
     adjacency: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients are clipped, so that a step moves by what is stated; only a later one widens it."""
-    told = moved(WIDE, adjacency)
-    assert any("later rows one after another" in text for text in told), told
-    monkeypatch.setattr(study, "in_order", lambda asking, records: False)
+    assert moved(WIDE, adjacency)
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
     assert not moved(WIDE, adjacency)
 
 
@@ -83,24 +82,3 @@ def test_steps_that_widen_are_found_by_rows_that_follow(
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_steps_short_enough_are_left_alone(adjacency: str) -> None:
     assert not moved(Pass(Short(3.0), 0.1), adjacency)
-
-
-@pytest.mark.quality
-def test_what_few_rows_show_is_tried_on_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search on ten rows of twenty finds it; where nothing is read, nothing is told."""
-    monkeypatch.setattr(later, "ROWS", 10)
-    assert any("later rows" in text for text in moved(WIDE))
-    monkeypatch.setattr(later, "READ", 1)
-    monkeypatch.setattr(study, "READ", 1)
-    assert not moved(WIDE)
-
-
-@pytest.mark.quality
-def test_sums_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query that is the same in any order gets no such search; one with weights by place does."""
-    asked: list[Any] = []
-    monkeypatch.setattr(later.Later, "search", lambda self, read: asked.append(self))
-    examine(mechanism("sum", Descent()), seed=1, seconds=1)
-    assert not asked
-    examine(mechanism("pass", Pass(Short())), seed=1, seconds=1)
-    assert len(asked) == 1

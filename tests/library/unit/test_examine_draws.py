@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examination, examine, study, walks
+from dpaudit.audit.examine import displacement, examination, examine, search, study, walks
 from dpaudit.audit.examine.examination import ACCESS, CONTROL, MOVED
 from dpaudit.kernels.query import Array, Records
 from dpaudit.mutate.wrong import Reseeding, Silencing, _Silent
@@ -224,7 +224,7 @@ class Fitted:
 @pytest.mark.quality
 def test_rows_that_pull_a_minimiser_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what is stated is too little: no other rows say so of a query too slow to search."""
-    monkeypatch.setattr(study, "maximise", lambda *given, **options: None)
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
     assert not of(Fitted(1.0), examination.MOVED, "replace_one")
     assert of(Fitted(0.5), examination.MOVED, "replace_one")
     monkeypatch.setattr(study, "across", lambda world: {})

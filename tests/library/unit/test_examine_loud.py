@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examine, study
 from dpaudit.audit.examine import examination as examiner
+from dpaudit.audit.examine import examine, search, study
 from dpaudit.kernels.query import Array, Norm, Records
 from tests.support.examined import mechanism
 
@@ -113,11 +113,9 @@ def test_answers_of_much_noise_reach_what_others_do_not(
 
 
 def test_a_row_may_be_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apart from numbers of equal rows, and of one kind, which move it further."""
+    """Apart from what a search finds, which moves it further."""
     assert not broken(Signs(), "replace_one")
-    for stage in ("try_counts", "try_bridges", "try_gaps"):
-        monkeypatch.setattr(study, stage, lambda *_: None)
-    monkeypatch.setattr(displacement, "RARE", 0)
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
     assert any(study.BEFORE in text for text in broken(Signs(wrong=True), "replace_one"))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examine, shapes
+from dpaudit.audit.examine import examine, search, shapes
 from dpaudit.audit.examine.examination import MOVED
 from dpaudit.check.reach import FEWEST_RECORDS, UNEXAMINED
 from dpaudit.errors import InvalidParameter
@@ -278,5 +278,5 @@ def test_records_that_belong_together_are_met_in_data_sets_drawn_afresh(
     made = replace(mechanism("children", Families(), adjacency), records_like=families)
     told = [finding.detail for finding in examine(made, seed=1).broken]
     assert any("of its records_like hook, moves the query by 11 times" in text for text in told)
-    monkeypatch.setattr(displacement, "DRAWN_SETS", 0)
+    monkeypatch.setattr(search, "DRAWN_SETS", 0)
     assert not examine(made, seed=1).broken

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examination, meter, study, walks
+from dpaudit.audit.examine import examination, meter, search, study, walks
 from dpaudit.audit.examine.examination import CONTROL, MOVED, examine
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.curator.curator import Curator
@@ -114,7 +114,9 @@ class Steep:
 def test_rows_along_the_steepest_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not broken(Steep(2.0))
     assert MOVED in broken(Steep(1.9))
-    monkeypatch.setattr(displacement, "_by_signs", lambda score, point, most: point)
+    monkeypatch.setattr(search.Search, "_flip", lambda self, point: point)
+    monkeypatch.setattr(search.Search, "_even", lambda self, point: point)
+    monkeypatch.setattr(search.Search, "_block", lambda self, point: point)
     assert not broken(Steep(1.9))
 
 
@@ -150,7 +152,7 @@ def test_of_many_records_that_are_read_by_kinds_rows_are_searched(
 ) -> None:
     assert not broken(OfKinds(2.0))
     assert MOVED in broken(OfKinds(1.9))
-    monkeypatch.setattr(study, "KINDS", 0)
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
     assert not broken(OfKinds(1.9))
 
 

@@ -1,0 +1,472 @@
+"""Neighbouring data sets by which a query moves furthest over what it states, found by search.
+
+A data set is a value: it is made of blocks of rows, and mutated by row, column and entry.  The
+objective is the displacement of one query over its sensitivity.  The best data sets so far are
+kept, and steps go on from them; no query need have a derivative.  What a count decides (a small
+cell that is hidden, a whole number that wraps, a divisor that leaves its floor) no step leads to:
+numbers of rows are therefore planned, each once for every kind of row.
+Source: Rechenberg 1973, steps whose size follows their success; Zalewski 2014, "american fuzzy lop"
+(a corpus, mutations one after another, interesting values).  The mutations are ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.audit.examine.displacement import Asking, Moved, of_sizes, without_row
+from dpaudit.kernels.query import Array, Records
+from dpaudit.scope import Adjacency
+
+STALE = 400  # steps that find nothing, after which a search ends
+# Data sets of the hook, and rows of each, at random where it has more; a bug that one set in 30
+# shows is missed one time in 20.
+DRAWN_SETS, DRAWN_ROWS = 100, 64
+REMEMBERED = 4_096  # data sets of which it is known what the query gives
+KEPT = 8  # data sets that steps go on from, beside those that a search starts with
+PLANNED = 0.4  # the share of steps that are planned ones, while there are any
+FROM_BEST = 0.7  # the share of steps from the best data sets
+SWEEP = 64  # signs that are turned one after another
+SEVERAL = 0.1  # the share of steps of two kinds at once
+LENGTH = 1e3  # of every entry of a row whose signs are chosen
+LARGEST = 1e9  # an entry, beyond which rounding hides what moves
+NUMBERS = 400_000  # of a data set with more rows than there were
+FIRST, COUNTED, DOUBLED = (
+    9,
+    48,
+    17,
+)  # numbers of rows one by one, and powers of two, at whose ends one wraps
+RATIO, POWERS = 1.5, 18  # numbers of rows against which one turns
+EACH, RARE, MOST_KINDS = 64, 4, 16  # rows of each other kind, where one of the first is rare
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Two neighbouring data sets: ``one`` or ``two`` at ``place`` among ``others``.
+
+    ``two`` stands there under replace_one only; elsewhere no record does.  ``there``: which others
+    are present, under zero_out; None for all.  ``text``: how it was made.
+    """
+
+    others: Array
+    one: Array
+    two: Array
+    place: int
+    text: str
+    there: NDArray[np.bool_] | None = None
+
+
+@dataclass(eq=False)
+class Search:
+    """A search from one world of others.
+
+    ``pool``: rows by name; those with other numbers than finite ones are gaps.  ``alone``: whether
+    all others stay as they are.  ``until``: the work until which to try.
+    """
+
+    asking: Asking
+    moved: Moved
+    world: Array
+    pool: Mapping[str, Array]
+    until: float
+    rng: np.random.Generator
+    alone: bool = False
+    size: float = 1.0
+    corpus: list[tuple[float, Point]] = field(default_factory=list)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self._base = self.world, Records(self.world)
+        self.replaced = self.asking.adjacency is Adjacency.REPLACE_ONE
+        self.more = self.asking.adjacency is Adjacency.ADD_REMOVE
+        self.rows = [row for row in self.pool.values() if np.isfinite(row).all()]
+        self._sweep = min(2 * self.world.shape[-1], SWEEP)
+        self._turn, self._known = itertools.count(), dict[Any, Array]()
+        of_rows = [
+            self._noise, self._scale, self._opposite, self._flip, self._even, self._entry,
+            self._row,
+            self._crossed, self._anew,
+        ]  # fmt: skip
+        of_others = [
+            self._number, self._block, self._between, self._gaps, self._scaled, self._order,
+            self._columns, self._rounded,
+        ]  # fmt: skip
+        self._kinds: list[Callable[[Point], Point]] = [*of_rows, *([] if self.alone else of_others)]
+        self._better, self._tried = np.ones(len(self._kinds)), np.full(len(self._kinds), 4.0)
+
+    # --- the search -------------------------------------------------------------------------------
+
+    def run(self, starts: Sequence[Point], steps: float, plans: Iterable[Point] = ()) -> None:
+        """Try the starts and plans, and so many steps, until ``STALE`` of them found nothing."""
+        self.corpus += [(self._factor(point), point) for point in starts]
+        stale, left = 0, iter(plans)
+        while self.steps < steps and not self._over():
+            planned = self.rng.random() < PLANNED or stale >= STALE
+            if planned and (point := next(left, None)) is not None:
+                self.steps += 1
+                self._add(point)
+                continue
+            if stale >= STALE:
+                return
+            parent = self._best if self.rng.random() < FROM_BEST else self._any
+            # What helped is tried more often.
+            share = (self._better / self._tried) ** 2
+            kind = int(self.rng.choice(len(self._kinds), p=share / share.sum()))
+            for _ in range(self._sweep if self._kinds[kind] == self._flip else 1):
+                better = self._step(parent, kind)
+                stale = 0 if better else stale + 1
+
+    def _over(self) -> bool:
+        return self.moved.factor > 1 or self.asking.meter.beyond(self.until)
+
+    @property
+    def _best(self) -> int:
+        return max(range(len(self.corpus)), key=lambda k: self.corpus[k][0])
+
+    @property
+    def _any(self) -> int:
+        return int(self.rng.integers(len(self.corpus)))
+
+    def _add(self, point: Point) -> None:
+        """Keep a point that is better than all, in the place of the worst where there are many."""
+        found = self._factor(point)
+        if self.corpus and found <= self.corpus[self._best][0]:
+            return
+        self.corpus.append((found, point))
+        if len(self.corpus) > KEPT:
+            self.corpus.remove(min(self.corpus, key=lambda kept: kept[0]))
+
+    def _step(self, parent: int, kind: int) -> bool:
+        """A step from one that is kept, which takes its place if it is as good; whether better."""
+        self.steps += 1
+        known, point = self.corpus[parent]
+        point = self._mutated(point, kind)
+        found = self._factor(point)
+        if found >= known:
+            self.corpus[parent] = found, point
+        better = found > known
+        self._better[kind] += better
+        self._tried[kind] += 1
+        # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
+        self.size = min(self.size * 1.5, 1e3) if better else max(self.size * 0.9, 1e-3)
+        return better
+
+    def _factor(self, point: Point) -> float:
+        """The displacement over what is stated; -1 where a query does not run on so many rows."""
+        if point.others is not self._base[0]:
+            self._base = point.others, Records(point.others)
+        pair = sets(point, self.asking.adjacency, self._base[1])
+        asking = of_sizes(self.asking, len(pair[1])) if self.more else self.asking
+        try:
+            one = self._value(pair[0], point.place, gone=False)
+            two = self._value(pair[1], point.place, gone=self.more)
+            found = float(asking.factors([one], [two])[0])
+        except Exception:
+            if point.others is self.world:
+                raise  # a row that no query may fail at
+            return -1.0
+        self.moved.add(found, point.text, pair)
+        return found
+
+    def _value(self, records: Records, place: int, *, gone: bool) -> Array:
+        """What the query gives; kept of the last data sets, as many are neighbours of several."""
+        made = blake2b(records.values.tobytes())
+        made.update(records.present.tobytes())
+        key = made.digest(), place * self.asking.batched, gone
+        if key not in self._known:
+            self.moved.tried += 1
+            asking = self.asking
+            found = without_row(asking, records) if gone else asking.value(records, place)
+            if len(self._known) >= REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return self._known[key]
+
+    # --- planned data sets ------------------------------------------------------------------------
+
+    def try_all(self, points: Iterable[Point]) -> None:
+        """Try each, as long as there is work left and nothing was found."""
+        for point in points:
+            if self._over():
+                return
+            self._add(point)
+
+    def drawn(self, draw: Callable[[], Records], rows: slice) -> Iterator[Point]:
+        """Fresh data sets of the mechanism's hook, each with rows taken away one by one.
+
+        Records that belong together, such as those of a join, a session or a chain, are seldom met
+        in rows made one by one.  Under replace_one a row of another data set takes the place.
+        ``rows``: those of the release, which a data set keeps unless rows are added and removed.
+        """
+        rows, before = slice(None) if self.more else rows, draw().values
+        for number in range(DRAWN_SETS):
+            drawn = draw().values
+            others, other = drawn[rows], before[rows]
+            if len(others) < 2 or not (self.more or len(others) == len(other) == len(self.world)):
+                return
+            for row in np.random.default_rng(number).permutation(len(others))[:DRAWN_ROWS].tolist():
+                text = f"row {row} of data set {number + 1} of its records_like hook"
+                two = other[row] if row < len(other) else others[row]
+                yield Point(others, others[row], two, row, text)
+            before = drawn
+
+    def plans(self, kinds: Mapping[str, Array]) -> Iterator[Point]:
+        """Numbers of equal rows: and one more, or one that turns against them, or others beside.
+
+        One of each series in turn, so that no series takes the time of the others.
+        """
+        world = np.unique(self.world.reshape(len(self.world), -1), axis=0)
+        rare = [row.reshape(self.world.shape[1:]) for row in world if np.isfinite(row).all()]
+        series = [self._rare(rare, number) for number in range(min(len(rare), RARE))]
+        for name, row in kinds.items():
+            series.append(self._one_more(name, row))
+            series += [self._against(name, row, *other) for other in others_than(row).items()]
+        for together in itertools.zip_longest(*series):
+            yield from (point for point in together if point is not None)
+
+    def _one_more(self, name: str, row: Array) -> Iterator[Point]:
+        """So many rows and one more, and no others."""
+        size = len(self.world)
+        ends = [2**power - 1 for power in range(6, DOUBLED)]
+        for count in self._counts([*range(FIRST), *ends, size // 2, size - 1, *range(COUNTED)]):
+            yield self._of(row, row, count, f"{count} and {count + 1} rows {name!r}, no others")
+
+    def _against(self, name: str, row: Array, how: str, other: Array) -> Iterator[Point]:
+        """So many rows and one that turns against them; steps find the numbers between these."""
+        for count in self._counts([int(RATIO**power) for power in range(POWERS)]):
+            yield self._of(other, row, count, f"{count} rows {name!r}, and {how} or none")
+
+    def _rare(self, kinds: Sequence[Array], number: int) -> Iterator[Point]:
+        """So many of one kind and one more, among as many of each other as there is place for."""
+        others = [kind for k, kind in enumerate(kinds) if k != number][:MOST_KINDS]
+        if not others:
+            return
+        each = min(EACH, NUMBERS // (len(kinds) * kinds[0].size))
+        size = each * len(others) if self.more else len(self.world)
+        around = np.stack(others)[np.arange(size) % len(others)]
+        for count in range(min(EACH // 4, len(around) - 1)):
+            text = f"{count} and {count + 1} rows of one kind among {each} of each other"
+            front = np.array(np.broadcast_to(kinds[number], (count + 1, *kinds[0].shape)))
+            values = np.concatenate([front, around if self.more else around[count + 1 :]])
+            yield Point(values, kinds[number], others[0], count, text)
+
+    def _counts(self, wanted: Sequence[int]) -> list[int]:
+        most = NUMBERS // self.world[0].size if self.more else len(self.world) - 1
+        return [count for count in dict.fromkeys(wanted) if self.more <= count <= most]
+
+    def _of(self, one: Array, row: Array, count: int, text: str) -> Point:
+        """So many equal rows before another; the others are zero, absent, or not there."""
+        size = count + 1 if self.more else len(self.world)
+        others = np.zeros((size, *row.shape))
+        others[:count] = row
+        return Point(others, one, np.zeros(row.shape), count, text, np.arange(size) < count)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _mutated(self, point: Point, kind: int) -> Point:
+        """A step of a kind, and now and then another one."""
+        flips, point = self._kinds[kind] == self._flip, self._kinds[kind](point)
+        if not flips and self.rng.random() < SEVERAL:
+            point = self._kinds[int(self.rng.integers(len(self._kinds)))](point)
+        return replace(point, text=f"{point.text.removesuffix(SEARCHED)}{SEARCHED}")
+
+    def _drawn(self) -> Array:
+        """Normal numbers; of a row of several items the same ones for all, half of the time.
+
+        What is a mean over items moves furthest where all of them pull in one direction.
+        """
+        shape = self.world.shape[1:]
+        if len(shape) > 1 and self.rng.random() < 0.5:
+            return np.array(np.broadcast_to(self.rng.standard_normal(shape[-1]), shape))
+        return self.rng.standard_normal(shape)
+
+    def _picked(self) -> Array:
+        """A row of the pool, or of the world; as it is, or of another length."""
+        if self.rng.random() < 0.7 and self.rows:
+            row = self.rows[int(self.rng.integers(len(self.rows)))]
+        else:
+            row = self.world[int(self.rng.integers(len(self.world)))]
+        return row * 2.0 ** self.rng.uniform(-1, 1) if self.rng.random() < 0.3 else row
+
+    def _either(self, point: Point, change: Callable[[Array], Array]) -> Point:
+        """One of the two rows changed; both where no row replaces another."""
+        if self.replaced and self.rng.random() < 0.5:
+            return replace(point, two=_bounded(change(point.two)))
+        return replace(point, one=_bounded(change(point.one)))
+
+    def _noise(self, point: Point) -> Point:
+        step = self.size * self._drawn()
+        return self._either(point, lambda row: row + step * max(np.abs(row).mean(), 1e-12))
+
+    def _scale(self, point: Point) -> Point:
+        factor = 10.0 ** self.rng.uniform(-3, 3)
+        return replace(point, one=_bounded(point.one * factor), two=_bounded(point.two * factor))
+
+    def _opposite(self, point: Point) -> Point:
+        turned = list(others_than(point.one).values())
+        return replace(point, two=turned[int(self.rng.integers(len(turned)))])
+
+    def _flip(self, point: Point) -> Point:
+        """The sign of one column, each in turn, in one of the rows."""
+        turn, sign = next(self._turn), np.ones(point.one.shape[-1])
+        sign[turn // 2 % len(sign)] = -1.0
+        if self.replaced and turn % 2:
+            return replace(point, two=point.two * sign)
+        return replace(point, one=point.one * sign)
+
+    def _even(self, point: Point) -> Point:
+        """All entries of one size, in both rows."""
+        return replace(point, one=LENGTH * np.sign(point.one), two=LENGTH * np.sign(point.two))
+
+    def _entry(self, point: Point) -> Point:
+        """An entry of another row, zero, one, or no number."""
+        other, place = self._picked(), int(self.rng.integers(point.one.size))
+        value = self.rng.choice([other.reshape(-1)[place], 0.0, 1.0, -1.0, np.nan])
+
+        def change(row: Array) -> Array:
+            changed = np.array(row)
+            changed.reshape(-1)[place] = value
+            return changed
+
+        return self._either(point, change)
+
+    def _row(self, point: Point) -> Point:
+        row = self._picked()
+        return self._either(point, lambda _: row)
+
+    def _crossed(self, point: Point) -> Point:
+        """Columns of another row."""
+        other, mask = self._picked(), self.rng.random(point.one.shape) < 0.5
+        return self._either(point, lambda row: np.where(mask, other, row))
+
+    def _anew(self, point: Point) -> Point:
+        """Two long rows: opposite ones with one label, or any two."""
+        one, two = LENGTH * self._drawn(), LENGTH * self._drawn()
+        two = -one if self.rng.random() < 0.5 else two
+        for row in (one, two):
+            row[..., -1] = self.rng.choice([-1.0, 1.0])
+        return replace(point, one=one, two=two)
+
+    def _run(self, others: Array) -> slice:
+        """Some rows that follow one another."""
+        first, last = sorted(self.rng.integers(len(others) + 1, size=2))
+        return slice(int(first), max(int(last), int(first) + 1))
+
+    def _number(self, point: Point) -> Point:
+        """Another number of rows, by a fifth at most or one; present ones under zero_out."""
+        size = len(point.others)
+        wanted = int(size * self.rng.uniform(0.8, 1.25)) + int(self.rng.integers(-1, 2))
+        wanted = min(max(wanted, 2), NUMBERS // point.one.size + 2)
+        if self.more:
+            others = point.others[np.arange(wanted) % size]
+            return replace(point, others=others, place=min(point.place, wanted - 1))
+        there = np.ones(size, bool) if point.there is None else point.there
+        return self._with(point, point.others, np.roll(there, wanted - size) | there)
+
+    def _with(self, point: Point, others: Array, there: NDArray[np.bool_] | None = None) -> Point:
+        there = point.there if there is None else there
+        return replace(point, others=others, there=there)
+
+    def _block(self, point: Point) -> Point:
+        """A run of others as one of the two rows, as one turned around, or as any other."""
+        others = point.others.copy()
+        turned = [*others_than(point.one).values()]
+        kinds = [point.one, point.two, turned[int(self.rng.integers(len(turned)))], self._picked()]
+        everywhere = self.rng.random() < 0.5
+        run = slice(None) if everywhere else self._run(others)
+        others[run] = kinds[int(self.rng.integers(len(kinds)))]
+        return replace(point, others=others)
+
+    def _between(self, point: Point) -> Point:
+        """Two groups of others, and a row half way between them."""
+        row = self._picked() * self.rng.choice([1.0, 1.5, 1.5 * point.one.size**-0.5])
+        others = np.zeros(point.others.shape)
+        others[len(others) // 2 + 1 :] = row
+        middle = min(len(others) // 2, len(others) - 1)
+        return replace(point, others=others, one=row / 2, two=np.zeros(row.shape), place=middle)
+
+    def _gaps(self, point: Point) -> Point:
+        """No numbers in a run of others: in one column, or in all."""
+        others = point.others.copy()
+        run = slice(None) if self.rng.random() < 0.5 else self._run(others)
+        column = int(self.rng.integers(-1, others.shape[-1]))
+        others[run][..., slice(None) if column < 0 else column] = np.nan
+        return replace(point, others=others, place=0 if self.rng.random() < 0.5 else point.place)
+
+    def _scaled(self, point: Point) -> Point:
+        factor = self.rng.choice([-1.0, 1.0]) * 10.0 ** self.rng.uniform(-3, 3)
+        return replace(point, others=_bounded(point.others * factor))
+
+    def _order(self, point: Point) -> Point:
+        """Others in the order of a column, the other way round, or in any order."""
+        size, width = len(point.others), point.others.shape[-1]
+        column = point.others.reshape(size, -1)[:, int(self.rng.integers(width))]
+        orders = (
+            np.argsort(column, kind="stable"),
+            np.arange(size)[::-1],
+            self.rng.permutation(size),
+        )
+        return replace(point, others=point.others[orders[int(self.rng.integers(3))]])
+
+    def _columns(self, point: Point) -> Point:
+        """Columns of the others as in another data set that is kept, or all as in one row."""
+        width = point.others.shape[-1]
+        other = self.corpus[int(self.rng.integers(len(self.corpus)))][1].others
+        if self.rng.random() < 0.5 or other.shape != point.others.shape:
+            other = np.broadcast_to(self._picked(), point.others.shape)
+        return replace(point, others=np.where(self.rng.random(width) < 0.5, other, point.others))
+
+    def _rounded(self, point: Point) -> Point:
+        """Whole numbers, in the others and in both rows."""
+        return replace(
+            point,
+            others=np.round(point.others),
+            one=np.round(point.one),
+            two=np.round(point.two),
+        )
+
+
+SEARCHED = ", changed by search"
+
+
+def sets(point: Point, adjacency: Adjacency, base: Records) -> tuple[Records, Records]:
+    """Both data sets of a point; ``base``: its others as records, whose kinds are sought once."""
+    first = base.with_row(point.place, point.one)
+    if adjacency is Adjacency.ADD_REMOVE:
+        return first, Records(np.delete(first.values, point.place, axis=0))
+    if adjacency is Adjacency.REPLACE_ONE:
+        return first, base.with_row(point.place, point.two)
+    there = np.ones(len(first), bool) if point.there is None else point.there
+    place = np.arange(len(first)) == point.place
+    whole = first if (there | place).all() else Records(first.values, there | place)
+    return whole, Records(first.values, there & ~place)
+
+
+def _bounded(values: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.clip(values, -LARGEST, LARGEST))
+
+
+def others_than(row: Array) -> dict[str, Array]:
+    """Rows that turn against one: its opposite, and those of all columns but the first or last.
+
+    A weight or a label keeps its sign while the rest turns, or turns alone.
+    """
+    found: dict[bytes, tuple[str, Array]] = {}
+    turned = np.broadcast_to(np.float64(-1), row.shape)
+    signs = {"its opposite": turned}
+    for name, column in (("first", 0), ("last", -1)) if row.shape[-1] > 1 else ():
+        for how, kept in (("opposite but in", True), ("opposite in", False)):
+            sign = np.where(kept, -1.0, 1.0) * np.ones(row.shape)
+            sign[..., column] *= -1.0
+            signs[f"one {how} its {name} place"] = sign
+    for name, sign in signs.items():
+        other = row * sign
+        found.setdefault(other.tobytes(), (name, other))
+    return dict(found.values())
