@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.audit.examine import examine, lines, study, walks
+from dpaudit.audit.examine import examine, lines, search, walks
 from dpaudit.certificate.evidence import examination_row
 from dpaudit.check.reach import gaps
 from tests.support import blind_programs as blind
@@ -81,8 +81,8 @@ def nothing(*arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "stage", "instead"),
     [
-        ("longest_session", study, "try_bridges", nothing),
-        ("filled_by_the_largest", study, "try_gaps", nothing),
+        ("longest_session", search.Search, "run", nothing),
+        ("filled_by_the_largest", search.Search, "run", nothing),
         ("looked_up", lines, "_numbers_of", lambda value: []),
     ],
 )
