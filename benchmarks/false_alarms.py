@@ -23,6 +23,7 @@ import dpaudit as dp
 from dpaudit.audit.examine.noise import log_chance_of_ties
 from dpaudit.audit.residuals import check_residuals
 from dpaudit.check.laws import CONFORMANCE_ERROR
+from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
 from dpaudit.families.discrete import TruncatedDiscreteLaplace
 from dpaudit.families.distributed import (
     DistributedGaussian,
@@ -75,6 +76,10 @@ CASES: dict[str, Case] = {
     "Laplace": Case(lambda e: dp.Laplace("a", 1 / e), (0.5,)),
     "Laplace, of large values": Case(lambda e: dp.Laplace("a", 1 / e), (1e9, 1e15)),
     "Laplace on a grid": Case(lambda e: dp.Laplace("a", 1 / e), (0.5, 1e9), exact=True),
+    "staircase": Case(lambda e: Staircase("a", e, Fraction(1, 3)), (0.5,)),
+    "Tulap": Case(lambda e: Tulap("a", e, Fraction(1, 100)), (0.5,)),
+    "Student's t": Case(lambda e: StudentT("a", 1 / e, 3), (0.5,)),
+    "truncated Laplace": Case(lambda e: TruncatedLaplace("a", 1 / e, 9), (0.5,)),
     "discrete Laplace": Case(lambda e: dp.DiscreteLaplace("a", 1 / e), (7.0, 0.0)),
     "discrete Gaussian": Case(lambda e: dp.DiscreteGaussian("a", _variance(e)), (7.0,)),
     "discrete Gaussian vector": Case(

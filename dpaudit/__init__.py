@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dpaudit.families.additive import Gaussian, Laplace
     from dpaudit.families.banded import CyclicPoisson
     from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
-    from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
     from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
     from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
     from dpaudit.families.correlated.optimised import optimised_buffers
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from dpaudit.families.individual import IndividualGaussian
     from dpaudit.families.iterates import LastIterate, SampledLastIterate
     from dpaudit.families.local import Shuffled
-    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, Laws, NonPrivate, PureDP, RenyiDP
+    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
     from dpaudit.families.sampling import (
         PoissonSampled,
         RandomAllocation,
@@ -94,7 +93,6 @@ __all__ = [
     "InvalidParameter",
     "Laplace",
     "LastIterate",
-    "Laws",
     "Leaf",
     "Mechanism",
     "Neighbours",
@@ -121,13 +119,9 @@ __all__ = [
     "Setting",
     "Shuffled",
     "ShuffledBatches",
-    "Staircase",
     "Statistic",
-    "StudentT",
     "Suite",
-    "TruncatedLaplace",
     "TruncatedPoisson",
-    "Tulap",
     "Tuned",
     "Unsupported",
     "Verdict",
@@ -171,7 +165,6 @@ _NAMES = {
     "errors": "DpauditError InvalidParameter Unsupported",
     "families.adaptive": "Filter",
     "families.additive": "Gaussian Laplace",
-    "families.bounded": "Staircase StudentT TruncatedLaplace Tulap",
     "families.composition": "Assuming Compose Parallel Repeat",
     "families.discrete": "DiscreteGaussian DiscreteLaplace RandomizedResponse",
     "families.events": "Group",
@@ -184,7 +177,7 @@ _NAMES = {
     "families.iterates": "LastIterate SampledLastIterate",
     "families.local": "Shuffled",
     "families.tuning": "Tuned",
-    "families.opaque": "ApproxDP GDP Laws NonPrivate PureDP RenyiDP ZCDP",
+    "families.opaque": "ApproxDP GDP NonPrivate PureDP RenyiDP ZCDP",
     "families.sampling": (
         "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"
     ),

@@ -26,7 +26,7 @@ MANY_ROWS = 1_000  # from here on equal rows are found by hashes
 HASH_FACTOR, HASH_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 FEW_KINDS = 16
 WITHIN = 1 - 1e-9  # of a squared length: far below 1 beside what sums of squares lose
-SMALLEST_LENGTH = 1e-100  # a length whose square does not underflow
+SMALLEST_LENGTH, LARGEST_LENGTH = 1e-100, 1e100  # lengths whose squares are ordinary floats
 SMALLEST_RADIUS = 1e-250
 MOST_RECORDS = 2.0**60
 # Queries of this package that bound what they read themselves, whatever the program is.
@@ -241,7 +241,7 @@ def surely_within(rows: Array, radius: Array) -> bool:
 
     rows: (..., n, d); radius: (...).  It takes one pass, where :func:`clip_rows` takes ten.
     """
-    if not (np.isfinite(radius).all() and (radius > SMALLEST_LENGTH).all()):
+    if not ((radius > SMALLEST_LENGTH) & (radius < LARGEST_LENGTH)).all():
         return False
     with np.errstate(all="ignore"):
         squares = np.einsum("...d,...d->...", rows, rows)

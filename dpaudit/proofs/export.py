@@ -20,7 +20,6 @@ from dpaudit.exact import canonical, enclose, exp, is_infinite, is_symbolic, sym
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.tables import from_table
-from dpaudit.pairs import Normal
 from dpaudit.proofs.kernel import FILES
 from dpaudit.proofs.numbers import square, term, times
 
@@ -537,8 +536,7 @@ def _normal(value: Value) -> Any:
     if value.calculus != "profile" or value.upper is None:
         return None
     pairs = {*value.upper.remove, *value.upper.add}
-    (first, *others) = pairs or (None,)
-    return first.mu if isinstance(first, Normal) and not others else None
+    return next(iter(pairs)).gaussian_shift if len(pairs) == 1 else None
 
 
 def _by_gdp(writer: _Writer, number: int, order: Any) -> Made:

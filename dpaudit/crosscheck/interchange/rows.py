@@ -34,10 +34,11 @@ MODULE = "dp_accounting.dp_event"
 WITHOUT_EVENT = {
     name: why
     for why, names in {
-        "a guarantee of another kind than zCDP": "PureDP ApproxDP GDP RenyiDP ProfilePoints",
+        "a guarantee of another kind than zCDP": "PureDP ApproxDP GDP RenyiDP ProfilePoints Laws",
         "discrete noise other than Laplace's": "DiscreteGaussian TruncatedDiscreteLaplace "
         "DiscreteGaussianVector DistributedGaussian DistributedSkellam DistributedGaussianVector "
         "DistributedSkellamVector",
+        "continuous noise of another law": "Staircase StudentT TruncatedLaplace Tulap",
         "a choice or a test by noisy scores": "ExponentialMechanism IntegerExponentialMechanism "
         "ReportNoisyMax AboveThreshold NoisyComparisons ThresholdedDiscreteLaplace",
         "a test of the data before the release": "EventSlack ProposeTestRelease StableRelease "

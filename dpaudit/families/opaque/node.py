@@ -156,7 +156,7 @@ class Laws(Leaf):
     may be the first.
 
     >>> import dpaudit as dp
-    >>> coin = dp.Laws((("3/4", "1/4"), ("1/4", "3/4")), source="a poll")
+    >>> coin = Laws((("3/4", "1/4"), ("1/4", "3/4")), source="a poll")
     >>> dp.account(coin, dp.central("replace_one")).delta(0).upper <= 0.500001
     True
     """

@@ -15,7 +15,8 @@ from scipy.stats import kstest
 import dpaudit as dp
 from dpaudit.crosscheck.interchange import from_pld
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.opaque import ProfilePoints
+from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
+from dpaudit.families.opaque import Laws, ProfilePoints
 from dpaudit.kernels.base import kernel_of
 from dpaudit.pairs import StudentShift, TruncatedLaplaceShift, staircase_shift
 from dpaudit.pairs.balls import number
@@ -53,10 +54,10 @@ def tulap(y: Floats) -> Floats:
 
 
 NOISES: dict[str, tuple[dp.Node, Callable[[Floats], Floats]]] = {
-    "staircase": (dp.Staircase("s", 1, "0.3"), staircase),
-    "student": (dp.StudentT("s", 2, 3), student),
-    "truncated": (dp.TruncatedLaplace("s", 2, 5), truncated),
-    "tulap": (dp.Tulap("s", 1, "0.01"), tulap),
+    "staircase": (Staircase("s", 1, "0.3"), staircase),
+    "student": (StudentT("s", 2, 3), student),
+    "truncated": (TruncatedLaplace("s", 2, 5), truncated),
+    "tulap": (Tulap("s", 1, "0.01"), tulap),
 }
 
 
@@ -102,7 +103,7 @@ def test_noise_is_drawn_and_weighed_as_declared(name: str) -> None:
 
 def test_a_vector_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="one by one"):
-        kernel_of(dp.Tulap("s", 1, 0))(dp.Tulap("s", 1, 0), 1).admit(np.ones(1), 2)
+        kernel_of(Tulap("s", 1, 0))(Tulap("s", 1, 0), 1).admit(np.ones(1), 2)
 
 
 def test_special_cases_are_known_pairs() -> None:
@@ -143,9 +144,9 @@ def test_a_distribution_of_another_tool_is_accounted() -> None:
 
 
 def test_two_laws_are_accounted_in_the_order_that_is_stated() -> None:
-    node = dp.Laws((("1/2", "0"), ("1/2", "1")), source="a poll")
+    node = Laws((("1/2", "0"), ("1/2", "1")), source="a poll")
     delta = [dp.account(node, dp.central(a)).delta(10).upper for a in ("add_remove", "replace_one")]
     assert [float(d) for d in delta] == pytest.approx([0.5, 0.5], abs=1e-5)
     assert float(dp.account(dp.Repeat(node, 2), SCOPE).delta(10).upper) == pytest.approx(0.75, 1e-5)
     with pytest.raises(InvalidParameter, match="sum 1"):
-        dp.Laws((("1/2", "1"),))
+        Laws((("1/2", "1"),))

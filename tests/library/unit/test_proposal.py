@@ -21,6 +21,7 @@ from dpaudit.curator.proposal import NoLikelihood, Proposal, Proposer, proposed
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
+from dpaudit.families.bounded import Staircase, StudentT, TruncatedLaplace, Tulap
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import (
@@ -82,6 +83,10 @@ CASES: dict[str, tuple[Any, Any, Any, float, float]] = {
     "vector of skellams": (
         DistributedSkellamVector("a", 2, 10, 3, 2), [5.0, 1.0], [4.0, 1.0], 2.0, 1.0,
     ),
+    "staircase": (Staircase("a", 1, Fraction(1, 3)), [0.5], [-0.5], 1.0, 1.0),
+    "tulap": (Tulap("a", 1, Fraction(1, 100)), [0.5], [-0.5], 1.0, 1.0),
+    "student": (StudentT("a", 2, 3), [0.5], [-0.5], 1.0, 2.0),
+    "truncated laplace": (TruncatedLaplace("a", 2, 5), [0.5], [-0.5], 1.0, 2.0),
     "exponential": (ExponentialMechanism("a", 1), [3.0, 0.0, -np.inf], [2.0, 1.0, -np.inf], 2.0, 1),
     "runs": (
         IntegerExponentialMechanism("a", 1), [3.0, 0, 1, 4, 0, 2], [2.0, 0, 2, 4, 0, 2], 2.0, 2.0,
