@@ -44,13 +44,6 @@ def test_a_draw_belongs_to_its_row() -> None:
     assert (wrong != whole[:, 4:]).all()
 
 
-@pytest.mark.parametrize(
-    ("entry", "sure"), [(0.3, True), (0.9, True), (1.0, False), (np.nan, False), (np.inf, False)]
-)
-def test_a_close_call_or_what_is_no_number_is_not_surely_within(entry: float, sure: bool) -> None:
-    assert problems._surely_within(np.array([[[entry, 0.0], [0.1, 0.1]]]), 1.0) is sure
-
-
 def test_a_sum_of_kept_rows_is_taken_in_their_order() -> None:
     """Numbers of very different sizes: another order has other last bits."""
     rng = np.random.default_rng(0)

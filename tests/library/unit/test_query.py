@@ -16,6 +16,7 @@ from dpaudit.kernels.query import (
     client_weights,
     clip_rows,
     clipped_difference_mean,
+    surely_within,
 )
 from dpaudit.scope import Adjacency
 
@@ -69,6 +70,13 @@ def test_each_trial_has_a_radius_of_its_own() -> None:
     clipped = clip_rows(values, np.array([0.0, 1.0, np.nan]))
     np.testing.assert_allclose(clipped[:2, 0], [[0.0, 0.0], [0.6, 0.8]])
     assert np.isnan(clipped[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("entry", "sure"), [(0.3, True), (0.9, True), (1.0, False), (np.nan, False), (np.inf, False)]
+)
+def test_a_close_call_or_what_is_no_number_is_not_surely_within(entry: float, sure: bool) -> None:
+    assert surely_within(np.array([[[entry, 0.0], [0.1, 0.1]]]), np.ones(1)) is sure
 
 
 def test_rows_that_are_not_finite_count_as_zero_and_warn_of_nothing() -> None:
