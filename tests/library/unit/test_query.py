@@ -49,6 +49,8 @@ def clip(row: list[float], radius: float, norm: Any = "l2") -> list[float]:
         ([HUGE, 0.0], 1.0, [1.0, 0.0]),
         ([HUGE, -HUGE], 1.0, [0.5**0.5, -(0.5**0.5)]),
         ([HUGE, 1.0], HUGE, [HUGE, 1.0]),
+        ([HUGE, HUGE], 1e160, [0.5**0.5 * 1e160, 0.5**0.5 * 1e160]),
+        ([np.inf, 0.0], 1e200, [0.0, 0.0]),
         ([TINY, 0.0], 1.0, [TINY, 0.0]),
         ([TINY, -TINY], HUGE, [TINY, -TINY]),
         ([1e-200, 1e-200], 1e-200, [0.5**0.5 * 1e-200, 0.5**0.5 * 1e-200]),
