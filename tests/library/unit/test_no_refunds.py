@@ -185,9 +185,8 @@ def _remaining(patch: pytest.MonkeyPatch) -> None:
 
 def _plan(patch: pytest.MonkeyPatch) -> None:
     account = SimpleNamespace(upper=lambda _: SimpleNamespace(value=NEGATIVE))
-    plan._cost(
-        SimpleNamespace(release=SimpleNamespace(budget=GDP(1)), account=account), 1.0, rough=False
-    )  # type: ignore[arg-type]
+    release = SimpleNamespace(budget=GDP(1))
+    plan._cost(SimpleNamespace(release=release, account=account))  # type: ignore[arg-type]
 
 
 CONSUMERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
