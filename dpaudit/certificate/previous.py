@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dpaudit.certificate.certificate import PREDICATE, Json
@@ -14,24 +15,61 @@ from dpaudit.report.summary import data_sets_of
 from dpaudit.storage.evidence import Evidence
 
 
+class Opened:
+    """The files of certificates that one command has opened: each is opened and verified once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, Evidence] = {}
+        self._verified: dict[str, bool] = {}
+
+    def read(self, path: Path) -> Evidence:
+        """A file as it was when the command first opened it, under this name or another."""
+        for name in _names(path):
+            if name in self._files:
+                found = self._files[name]
+                return found if found.path == path else replace(found, path=path)
+        return self.hold(read(path))
+
+    def hold(self, file: Evidence, *, verified: bool | None = None) -> Evidence:
+        """Keep a file that was read or written elsewhere; ``verified``: None if nobody checked."""
+        self._files.update(dict.fromkeys(_names(file.path), file))
+        if verified is not None:
+            self._verified[file.sha256] = verified
+        return file
+
+    def verifies(self, file: Evidence) -> bool:
+        """Whether a file verifies, by the checker's process."""
+        if file.sha256 not in self._verified:
+            self._verified[file.sha256] = next(verify_files([file])).row["verified"]
+        return self._verified[file.sha256]
+
+
+def _names(path: Path) -> tuple[Path, Path]:
+    return path.absolute(), path.resolve()
+
+
 def previous_of(
-    certificate: Json, given: Sequence[Json] = (), folders: Iterable[Path] = ()
+    certificate: Json,
+    given: Sequence[Json] = (),
+    folders: Iterable[Path] = (),
+    opened: Opened | None = None,
 ) -> Json | None:
     """The certificate issued last before this one, of the same mechanism.
 
     Else that of the last table released from the same data, else of the last whose name differs in
     numbers alone: the names of releases and of their data have years.
     ``given`` have been verified; those in ``folders`` are verified here, from the likeliest on, and
-    one that does not verify is passed over.
+    one that does not verify is passed over.  ``opened``: what the command opens no second time.
     """
+    opened = opened or Opened()
     if is_empirical(certificate):
         return None
     candidates: list[tuple[tuple[int, str], int, Json, Evidence | None]] = []
-    for other, file in (*((one, None) for one in given), *_certificates(folders)):
+    for other, file in (*((one, None) for one in given), *_certificates(folders, opened)):
         if not is_empirical(other) and (rank := _rank(certificate, other)):
             candidates.append((rank, -len(candidates), other, file))
     for _, _, other, file in sorted(candidates, reverse=True, key=lambda row: row[:2]):
-        if file is None or next(verify_files([file])).row["verified"]:
+        if file is None or opened.verifies(file):
             return other
     return None
 
@@ -58,11 +96,11 @@ def _rank(certificate: Json, other: Json) -> tuple[int, str] | None:
     return None
 
 
-def _certificates(folders: Iterable[Path]) -> Iterable[tuple[Json, Evidence]]:
+def _certificates(folders: Iterable[Path], opened: Opened) -> Iterable[tuple[Json, Evidence]]:
     """What says that it is a certificate, in the folders themselves."""
     for folder in dict.fromkeys(folders):
         for path in sorted(folder.glob("*.json")):
-            file = read(path)
+            file = opened.read(path)
             try:
                 content = parsed(file)
             except CertificateRejected:

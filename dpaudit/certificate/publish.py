@@ -23,9 +23,9 @@ from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.certificate.own_check import check_own
-from dpaudit.certificate.previous import previous_of
+from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check import Confirmed, check
-from dpaudit.check.file import is_empirical, load, parsed, read, validate
+from dpaudit.check.file import is_empirical, load, parsed, validate
 from dpaudit.errors import (
     TRACEBACK,
     CertificateRejected,
@@ -230,15 +230,21 @@ def _leaf(value: Any, place: str) -> Any:
     return text
 
 
-def index_of(out: Path, checked: Mapping[Path, dict[str, Any]] | None = None) -> Path:
+def index_of(
+    out: Path,
+    checked: Mapping[Path, dict[str, Any]] | None = None,
+    opened: Opened | None = None,
+) -> Path:
     """Write the index over every certificate in a folder that has a page and verifies.
 
     ``checked``: those that this process has just checked and written, which are not checked again.
+    ``opened``: those that this command has opened, which are not opened again.
     """
+    opened = opened or Opened()
     certificates = {}
     for path in sorted(out.glob("*.json")):
         try:
-            certificate = (checked or {}).get(path) or verified(path)[0]
+            certificate = (checked or {}).get(path) or confirmed(opened.read(path))[0]
         except CertificateRejected:
             continue
         if path.with_suffix(".html").exists() and not is_empirical(certificate):
@@ -254,11 +260,13 @@ def write_one(
     store: Path | None = None,
     name: str | None = None,
     folders: Sequence[Path] = (),
+    opened: Opened | None = None,
 ) -> Files:
     """A certificate and its page; beside its output, and named like it, where one was drawn.
 
     ``store``: where the audits' finished batches are.  ``name``: of the files, instead of these.
     ``folders``: where, besides ``out``, the certificate before this one may be.
+    ``opened``: the certificates that this command has opened; this one is put among them.
     Errors: InternalError, before anything is written, where it fails our own check.
     """
     check_own(result.certificate, store)
@@ -268,7 +276,8 @@ def write_one(
         files = files_of(name or Path(kept["name"]).stem, out)
     else:
         files = unused(name or result.mechanism.name, out)
-    previous = previous_of(result.certificate, folders=(out, *folders))
+    opened = opened or Opened()
+    previous = previous_of(result.certificate, folders=(out, *folders), opened=opened)
     page = render_html(result.certificate, previous=previous).encode()
     contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
     try:
@@ -277,6 +286,7 @@ def write_one(
         if kept is None:
             raise
         raise OutputNotWritable(f"{error}; {rescued(contents)}") from None
+    opened.hold(Evidence(files.certificate, contents[files.certificate]), verified=True)
     return files
 
 
@@ -294,23 +304,26 @@ def with_output(result: Certified, out: Path) -> None:
         )
 
 
-def certify_each(run: Run, out: Path, *, keep: bool) -> Iterator[Finished | Failed]:
+def certify_each(
+    run: Run, out: Path, *, keep: bool, opened: Opened | None = None
+) -> Iterator[Finished | Failed]:
     """Certify every mechanism of a run; one that fails does not stop the others.
 
     Each is written as soon as it is finished, so that a run that was killed goes on where it was.
     ``keep``: certificates that an earlier run made of the same, and that verify, come first and are
-    not made again.
+    not made again.  ``opened``: the certificates that this command has opened.
     Errors: OutputNotWritable.
     """
+    opened = opened or Opened()
     missing = []
     for index in range(len(run.orders)):
-        found = guarded(_find, run, index, out) if keep else None
+        found = guarded(partial(_find, opened=opened), run, index, out) if keep else None
         if found is None:
             missing.append(index)
         else:
             yield found
     for index in missing:
-        yield guarded(partial(_make, keep=keep), run, index, out)
+        yield guarded(partial(_make, keep=keep, opened=opened), run, index, out)
 
 
 def guarded(
@@ -327,10 +340,10 @@ def guarded(
         return Failed(run.orders[index].mechanism.name, error)
 
 
-def _find(run: Run, index: int, out: Path) -> Finished | None:
+def _find(run: Run, index: int, out: Path, *, opened: Opened) -> Finished | None:
     """What an earlier run made of the same, if it is as it was written and verifies."""
     files = files_of(run.orders[index].mechanism.name, out)
-    written = read(files.certificate)
+    written = opened.read(files.certificate)
     if not holds(files, identity(run, index), written):
         return None
     try:
@@ -340,12 +353,12 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
     return _finished(run, index, certificate, files, kept=True)
 
 
-def _make(run: Run, index: int, out: Path, *, keep: bool) -> Finished:
+def _make(run: Run, index: int, out: Path, *, keep: bool, opened: Opened) -> Finished:
     made_from = identity(run, index)
     if run.options.seed is None:
         finished(run.orders[index].mechanism.name, out)
     result = run.certify(index)
-    files = write_one(result, out, run.options.store)
+    files = write_one(result, out, run.options.store, opened=opened)
     with_output(result, out)
     if keep:
         remember(files, made_from)
@@ -379,16 +392,11 @@ def clean(result: Certified, folder: Path) -> None:
         folder.rmdir()
 
 
-def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
+def confirmed(file: Evidence) -> tuple[dict[str, Any], Confirmed]:
     """A certificate that fits the schema and follows from its witnesses.
 
     Errors: CertificateRejected naming what does not.
     """
-    return confirmed(read(path))
-
-
-def confirmed(file: Evidence) -> tuple[dict[str, Any], Confirmed]:
-    """The same of a file as it was read."""
     certificate = parsed(file)
     validate(certificate)
     return certificate, check(certificate)

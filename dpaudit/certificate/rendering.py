@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.errata import errata_of
-from dpaudit.certificate.previous import previous_of
-from dpaudit.check.file import is_empirical, read
+from dpaudit.certificate.previous import Opened, previous_of
+from dpaudit.check.file import is_empirical
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.proofs import accepted, cited, coqc, exported, library, theorem_of
@@ -140,7 +140,8 @@ def render_files(
     with speaking(spoken):
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
-        readable = _readable(paths, job)
+        opened = Opened()
+        readable = _readable(paths, job, opened)
         given = [certificate for _, certificate in readable]
         for file, certificate in readable:
             path = file.path
@@ -151,7 +152,7 @@ def render_files(
                 job.fault(path, error)
                 continue
             shown[path.stem] = certificate
-            previous = previous_of(certificate, given, (path.parent,))
+            previous = previous_of(certificate, given, (path.parent,), opened)
             _render(path, certificate, signed[path.stem], job, previous)
         _render_together(shown, signed, job)
     return Rendered(tuple(job.files), tuple(job.faults))
@@ -183,12 +184,13 @@ def expired(certificate: Mapping[str, Any]) -> str:
     return date if date and date < datetime.now(UTC).date().isoformat() else ""
 
 
-def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Evidence, Json]]:
+def _readable(paths: Sequence[Path], job: _Job, opened: Opened) -> list[tuple[Evidence, Json]]:
     """What verifies, each certificate and each name once."""
     found: list[tuple[Evidence, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for one in verify_files(list(map(read, paths))):
+    for one in verify_files(list(map(opened.read, paths))):
+        opened.hold(one.file, verified=one.row["verified"])
         path = one.file.path
         try:
             certificate = one.certificate

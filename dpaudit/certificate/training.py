@@ -23,6 +23,7 @@ from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.previous import Opened
 from dpaudit.certificate.publish import (
     clean,
     confirmed,
@@ -31,7 +32,6 @@ from dpaudit.certificate.publish import (
     rescued,
     write_one,
 )
-from dpaudit.check.file import read
 from dpaudit.curator.curator import Request, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
@@ -201,6 +201,7 @@ def train(
         targets = (*targets, "--shape", shape, *set_words(values))
     run = _Run(made.mechanism, out, account, " ".join([shape, *set_words(values)]))
     seed = run.begin()
+    opened = Opened()
     if not run.certified():
         store = out.with_name(f".{out.stem}.audits")
         given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
@@ -212,9 +213,9 @@ def train(
                 f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
                 "nothing was charged"
             )
-        write_one(certified, out.parent, store)
+        write_one(certified, out.parent, store, opened=opened)
         clean(certified, store)
-    written = read(run.files.certificate)
+    written = opened.read(run.files.certificate)
     certificate, _ = confirmed(written)
     output = certificate["predicate"]["run"]["output"]["digest"]["sha256"]
     head = run.finish({out.name: output, written.path.name: written.sha256})

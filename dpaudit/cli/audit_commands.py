@@ -153,6 +153,7 @@ def certify(
     """
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
+    from dpaudit.certificate.previous import Opened
     from dpaudit.cli import terminal
     from dpaudit.storage.fields import fields_given
 
@@ -185,11 +186,12 @@ def certify(
         words = tuple(word for text in values for word in ("--set", text))
         named = targets if shape is None else (*targets, "--shape", shape, *words)
         run = plan(orders, _options(named, given, out / ".audits", report_progress))
-        results = [*publish.certify_each(run, out, keep=False), *failed]
+        opened = Opened()
+        results = [*publish.certify_each(run, out, keep=False, opened=opened), *failed]
     done = [one for one in results if isinstance(one, publish.Finished)]
     failed = [one for one in results if isinstance(one, publish.Failed)]
     if done:
-        publish.index_of(out)
+        publish.index_of(out, opened=opened)
     _raise_alone(targets, failed)
     certificates = [one.certificate for one in done]
     if as_json:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.previous import Opened
 from dpaudit.certificate.publish import Failed, Finished, certify_each
 from dpaudit.certificate.training import of_shape, set_words
 from dpaudit.compare.comparison import NOTHING, OPTIMUM, Outcome, Row
@@ -141,6 +142,7 @@ def certificates(
 
     It holds what accounting and attacks show of them, and how the settings were chosen; no data.
     """
+    opened = Opened()
     for row in outcome.rows:
         if row.method is None or row.refused:
             continue
@@ -150,7 +152,7 @@ def certificates(
         shape = ",".join(map(str, ["" if private else outcome.shape[0], *outcome.shape[1:]]))
         words = (found.target(mechanism), "--shape", shape, *set_words(dict(row.chosen)))
         run = plan([order], replace(options, targets=words, store=out / ".audits"))
-        yield from certify_each(run, out, keep=False)
+        yield from certify_each(run, out, keep=False, opened=opened)
 
 
 def certified(outcome: Outcome, row: Row, order: Order) -> Order:

@@ -23,6 +23,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
 from dpaudit.certificate.errata import errata_file
+from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check.assumptions import SYSTEM
 from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
@@ -336,25 +337,32 @@ def publish(
             if notice is not None and (changes := table.changes()):
                 notice(changes)
             rehearse(plan, targets)
-        once = _Once(plan, table, targets, book, before)
+        once, opened = _Once(plan, table, targets, book, before), Opened()
         if not trials:
             once.row()
-            return _corrected(once.done, plan, book)
+            return _corrected(once.done, plan, book, opened)
         made = certified(plan, trials, progress, once.row, file)
-        done = with_certificate(once.done, made, out, release, book)
-        return _corrected(done, plan, book)
+        done = with_certificate(once.done, made, out, release, book, opened)
+        return _corrected(done, plan, book, opened)
 
 
 def with_certificate(
-    done: Published, made: Certified, out: Path, release: Release, ledger: Ledger | None
+    done: Published,
+    made: Certified,
+    out: Path,
+    release: Release,
+    ledger: Ledger | None,
+    opened: Opened | None = None,
 ) -> Published:
     """Write the certificate of what was published, its page, and the index of its folder.
 
     ``ledger``: knows the folders of earlier releases, since which the page says what changed.
+    ``opened``: the certificates that this command has opened.
     """
-    earlier = _folders(release, ledger)
-    pages = certificates.write_one(made, out / CERTIFICATE, name=release.name, folders=earlier)
-    certificates.index_of(out / CERTIFICATE, {pages.certificate: made.certificate})
+    earlier, folder = _folders(release, ledger), out / CERTIFICATE
+    opened = opened or Opened()
+    pages = certificates.write_one(made, folder, name=release.name, folders=earlier, opened=opened)
+    certificates.index_of(folder, {pages.certificate: made.certificate}, opened)
     return replace(
         done,
         files=(*done.files, pages.certificate, pages.page),
@@ -379,26 +387,26 @@ def _folders(release: Release, ledger: Ledger | None) -> tuple[Path, ...]:
     return tuple(Path(life.folder) / CERTIFICATE for life in lives if life.folder)
 
 
-def _corrected(done: Published, plan: Plan, ledger: Ledger | None) -> Published:
+def _corrected(done: Published, plan: Plan, ledger: Ledger | None, opened: Opened) -> Published:
     """After a correction, the erratum beside the release that it corrects."""
     release = plan.release
     if ledger is None or not release.corrects:
         return done
     corrected = ledger.published(release.schema.name, release.corrects)
-    return replace(done, errata=with_errata(corrected))
+    return replace(done, errata=with_errata(corrected, opened))
 
 
-def with_errata(release: Publication) -> tuple[str, ...]:
+def with_errata(release: Publication, opened: Opened | None = None) -> tuple[str, ...]:
     """Write a release's errata where it was published; what was written, or what to do, in lines.
 
     A release whose files were moved, or whose folder cannot be written, has its errata in the
-    ledger alone.
+    ledger alone.  ``opened``: the certificates that this command has opened.
     """
     page = Path(release.folder) / CERTIFICATE / f"{name_of(release.title)}.json"
     try:
         if not release.folder:
             raise FileNotFoundError
-        return tuple(map(str, write_errata(page, release.errata)))
+        return tuple(map(str, write_errata(page, release.errata, opened)))
     except (DpauditError, OSError):
         return (
             f"{release.title!r} is not in {release.folder or 'a folder that the ledger knows'}; "
@@ -407,20 +415,23 @@ def with_errata(release: Publication) -> tuple[str, ...]:
         )
 
 
-def write_errata(certificate: Path, errata: Sequence[str]) -> tuple[Path, ...]:
+def write_errata(
+    certificate: Path, errata: Sequence[str], opened: Opened | None = None
+) -> tuple[Path, ...]:
     """Write the errata of a certificate, and its page anew with them; the files.
 
     Errors: CertificateRejected for what is no certificate; OutputNotWritable.
     """
     # Pages load templates and messages, which a release without errata has no use for.
-    from dpaudit.certificate.previous import previous_of
     from dpaudit.certificate.rendering import Signers, signed_by
-    from dpaudit.check.file import load, read
+    from dpaudit.check.file import parsed
     from dpaudit.report import render_html
 
-    statement = load(certificate)
-    signed = signed_by(read(certificate), Signers(), statement)
-    previous = previous_of(statement, folders=(certificate.parent,))
+    opened = opened or Opened()
+    file = opened.read(certificate)
+    statement = parsed(file)
+    signed = signed_by(file, Signers(), statement)
+    previous = previous_of(statement, folders=(certificate.parent,), opened=opened)
     page = certificate.with_suffix(".html")
     lines = [" ".join(line.split()) for line in errata]
     contents = {

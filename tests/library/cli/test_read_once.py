@@ -16,9 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from dpaudit.certificate.certificate import save
+from dpaudit.certificate.previous import Opened
+from dpaudit.certificate.publish import index_of
 from dpaudit.check.process import Verified
 from dpaudit.cli.main import main
 from dpaudit.exact.wire import canonical_bytes
+from dpaudit.releases.publish import write_errata
 from dpaudit.sign import envelope_of, make_keys
 from dpaudit.storage.evidence import read_once
 from tests.library.cli.bench import Json, forged, pure
@@ -40,6 +43,10 @@ def other(predicate: Json) -> None:
     """A loss that is not the declaration's: the certificate verifies no more."""
     predicate["claims"][0]["exact"] = "1/1000"
     predicate["mechanism"]["name"] = "other"
+
+
+def issued_in(year: int) -> Callable[[Json], None]:
+    return lambda predicate: predicate.update(issued=f"{year}-01-01T00:00:00Z")
 
 
 class Bench:
@@ -140,6 +147,28 @@ def test_the_gate_opens_each_certificate_once(
     with swapping(watched):
         dpaudit("check", folder, code=1)
     assert watched.opened == 1
+
+
+def test_a_page_s_certificate_before_is_opened_once(bench: Bench) -> None:
+    """One that is reported itself, under another name as well, and one that only lies beside."""
+    for name, year in (("before", 2001), ("beside", 2000)):
+        save(forged(bench.honest, issued_in(year)), bench.folder / f"{name}.json")
+    (bench.folder / "linked.json").symlink_to(bench.file)
+    watched = [Swap(bench.folder / f"{name}.json") for name in ("pure", "before", "beside")]
+    linked = Swap(bench.folder / "linked.json")
+    with swapping(*watched, linked):
+        bench.run("report", bench.file, watched[1].path, "--out", bench.folder / "pages")
+    assert [one.opened for one in (*watched, linked)] == [1, 1, 1, 0]
+
+
+def test_errata_and_indexes_open_each_certificate_once(bench: Bench) -> None:
+    save(forged(bench.honest, issued_in(2001)), bench.folder / "before.json")
+    watched = [Swap(bench.folder / f"{name}.json") for name in ("pure", "before")]
+    opened = Opened()
+    with swapping(*watched):
+        write_errata(bench.file, ["withdrawn"], opened)
+        index_of(bench.folder, opened=opened)
+    assert [one.opened for one in watched] == [1, 1]
 
 
 @pytest.mark.quality

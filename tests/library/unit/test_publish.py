@@ -23,7 +23,8 @@ from dpaudit.certificate import publish as publishing
 from dpaudit.certificate.cache import Files
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.certificate.publish import clean, index_of, keeper, verified, write_one
+from dpaudit.certificate.publish import clean, confirmed, index_of, keeper, write_one
+from dpaudit.check.file import read
 from dpaudit.check.rows import verify_file
 from dpaudit.errors import CertificateRejected, InternalError, OutputNotWritable, ReleaseInterrupted
 from dpaudit.families.additive import Gaussian
@@ -72,8 +73,8 @@ def test_a_certificate_that_was_just_checked_is_listed_without_another_check(
     found = certified(CASE)
     written = write_one(found, tmp_path)
     asked: list[Path] = []
-    real = publishing.verified
-    monkeypatch.setattr(publishing, "verified", lambda path: asked.append(path) or real(path))
+    real = publishing.confirmed
+    monkeypatch.setattr(publishing, "confirmed", lambda file: asked.append(file.path) or real(file))
     page = index_of(tmp_path, {written.certificate: found.certificate}).read_text()
     assert ("case.html" in page, asked) == (True, [])
     assert index_of(tmp_path).read_text() == page
@@ -379,7 +380,7 @@ def test_rows_of_verify(tmp_path: Path) -> None:
     assert not row["verified"]
     assert "the verdict would be certified_under_assumptions" in row["reason"]
     with pytest.raises(CertificateRejected):
-        verified(path)
+        confirmed(read(path))
 
 
 @pytest.mark.parametrize("below", ["file", "file/deep/er"])

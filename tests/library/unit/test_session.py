@@ -15,7 +15,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.accountant.claim import Claim
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import confirmed
+from dpaudit.check.file import read
 from dpaudit.errors import BudgetExceeded, InvalidParameter, ReleaseInterrupted
 from dpaudit.families.adaptive import Filter
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
@@ -262,7 +263,7 @@ def test_a_choice_of_several_keys_is_certified(tmp_path: Path) -> None:
     asked = {"title": "t", "adjacency": "add_remove", "budget": 1, "ledger": NO_LEDGER}
     with dp.open(people(50), schema, out=tmp_path, trials=200, **asked) as table:
         table.ask("top", column="sex", k=2)
-    verified(tmp_path / "certificate" / "t.json")
+    confirmed(read(tmp_path / "certificate" / "t.json"))
 
 
 FILE = """
@@ -290,7 +291,7 @@ def test_a_session_has_one_certificate(ledger: Any, tmp_path: Path) -> None:
         first = table.count(by="sex")
         largest = max(first, key=lambda row: row.value).keys[0][1]
         table.mean("age", where={"sex": largest})
-    certificate, _ = verified(tmp_path / "out" / "certificate" / "analyst_march.json")
+    certificate, _ = confirmed(read(tmp_path / "out" / "certificate" / "analyst_march.json"))
     predicate = certificate["predicate"]
     assert predicate["verdict"]["status"].startswith("certified")
     assert predicate["run"]["ledger"]["cost"] == ["0.2"]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import confirmed
+from dpaudit.check.file import read
 from dpaudit.errors import InvalidParameter
 from dpaudit.releases import synthetic
 from dpaudit.releases.generator import generator
@@ -171,7 +172,7 @@ def test_records_are_published_verified_and_a_changed_cell_is_named(tmp_path: Pa
     assert rows[0] == ["sex", "age", "since"]
     assert abs(len(rows) - 3000) < 100
     (file,) = (f for f in done.files if f.parent != tmp_path and f.suffix == ".json")
-    statement, _ = verified(file)
+    statement, _ = confirmed(read(file))
     assert "by a tree of their counts" in json.dumps(statement["predicate"])
     assert differences(statement, file, tmp_path) == []
     content = path.read_text()

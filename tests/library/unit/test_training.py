@@ -126,7 +126,7 @@ def test_what_was_drawn_is_certified_and_not_drawn_again(
     ledger.create("rows", terms_of("row", dp.central("replace_one"), dp.GDP("0.6")))
     account = Account(ledger, "rows", "row")
 
-    def fails(*_: Any) -> Any:
+    def fails(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
