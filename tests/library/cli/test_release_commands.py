@@ -467,7 +467,9 @@ def test_a_locked_and_a_read_only_ledger_are_named(
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", lambda u, **k: connect(u.replace("=rw", "=ro"), **k))
         refused(quick, "mend its permissions. Nothing was charged")
-    monkeypatch.setattr(ledgers, "open_ledger", partial(ledgers.open_ledger, wait=0.2))
+    soon = partial(ledgers.open_ledger, wait=0.2)
+    for place in (ledgers, publishing):
+        monkeypatch.setattr(place, "open_ledger", soon)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     refused(quick, "another writer holds it; wait and run again. Nothing was charged")
