@@ -42,7 +42,7 @@ def reports() -> list[Path]:
 
 
 def parts() -> list[str]:
-    """What is measured: committed reports, altered ones in shards, the catalogue's entries."""
+    """The names of all measurements: reports, shards of altered ones, entries of the catalogue."""
     return [
         START,
         *(f"{REPORT}{path.relative_to(ROOT / 'reports')}" for path in reports()),

@@ -152,7 +152,7 @@ def truths(rows: Mapping[str, Any], items: Sequence[Item]) -> dict[Key, Fraction
 
 
 def _totals(rows: Mapping[str, Any], column: str, inside: Any) -> Any:
-    """What each person adds up to, over the rows that are inside."""
+    """The sum of each person's values, over the rows that are inside."""
     return np.bincount(rows["person"][inside], weights=rows[column][inside]).astype(int)
 
 

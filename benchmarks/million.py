@@ -40,7 +40,7 @@ def clipped(rows: Array, length: float) -> Array:
 
 
 def gradients(model: Array, rows: Array) -> Array:
-    """Of logistic loss, (n, d)."""
+    """The gradients of the logistic loss at each row, shape (n, d)."""
     return (expit(rows[:, :-1] @ model) - rows[:, -1])[:, None] * rows[:, :-1]
 
 

@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 def bounded(lower: float, truth: float) -> Found:
-    """Of a lower bound."""
+    """Whether a lower bound exceeds the truth, and whether it exceeds half of it."""
     return Found(lower > truth, lower > truth / 2)
 
 

@@ -115,7 +115,7 @@ class Search:
             if stale >= STALE:
                 return
             parent = self._best if self.rng.random() < FROM_BEST else self._any
-            # What helped is tried more often.
+            # Kinds of steps that found better pairs are tried more often.
             share = (self._better / self._tried) ** 2
             kind = int(self.rng.choice(len(self._kinds), p=share / share.sum()))
             for _ in range(self._sweep if self._kinds[kind] == self._flip else 1):

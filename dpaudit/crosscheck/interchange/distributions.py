@@ -21,7 +21,7 @@ def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoi
     get_delta_for_epsilon(epsilon) is an upper bound of delta in both directions; ``source``: who
     computed it, as the guarantee rests on that.  ``points``: at how many equal steps of epsilon it
     is read, up to where delta falls no more or is below 1e-18.  Errors: InvalidParameter for fewer
-    than two points, or for what is no delta.
+    than two points, an optimistic distribution of dp_accounting, or a number that is no delta.
 
     >>> from dp_accounting.pld import privacy_loss_distribution as pld
     >>> node = from_pld(pld.from_laplace_mechanism(2), "dp_accounting, Laplace noise of scale 2")
@@ -31,6 +31,12 @@ def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoi
     """
     if points < 2:
         raise InvalidParameter(f"points={points}: expected 2 or more")
+    laws = (getattr(distribution, name, None) for name in ("_pmf_remove", "_pmf_add"))
+    if not all(getattr(law, "_pessimistic_estimate", True) for law in laws):
+        raise InvalidParameter(
+            "an optimistic distribution bounds delta from below: make it with "
+            "pessimistic_estimate=True"
+        )
 
     def delta(epsilon: float) -> float:
         found = float(distribution.get_delta_for_epsilon(epsilon))

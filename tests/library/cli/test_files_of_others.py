@@ -28,7 +28,7 @@ REGISTERED = {
     "controller": ["A clinic"],
     "purpose": ["A test"],
 }
-# A browser and a proof kernel take seconds; their files are written as all others.
+# A browser and a proof kernel take seconds: the latter's file is tested in make quality.
 KINDS = [kind for kind in FORMATS if kind not in ("pdf", "coq")]
 SHOWN = (*(f"pure{EACH[kind]}" for kind in KINDS if kind in EACH), *TOGETHER.values())
 CURVE = ["--dp-sgd", "n=1000 batch=10 epochs=1 sigma=2", "--delta", "1e-5", "--points", "3"]
@@ -43,6 +43,12 @@ COMMANDS: list[tuple[list[str], tuple[str, ...]]] = [
     (["budget", "pure.json", "--figure", "figures"], ("figures/budget-1.svg",)),
     (["account", *CURVE, "--figure", "curve.svg"], ("curve.svg",)),
 ]
+
+PROOF = pytest.param(
+    ["report", "pure.json", "--format", "coq", "--out", "."],
+    (f"pure{EACH['coq']}",),
+    marks=pytest.mark.quality,
+)
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.parametrize(("command", "names"), COMMANDS, ids=lambda one: one[0])
+@pytest.mark.parametrize(("command", "names"), [*COMMANDS, PROOF], ids=lambda one: one[0])
 def test_a_file_of_somebody_else_stays_and_one_of_dpaudit_is_replaced(
     command: list[str], names: tuple[str, ...], folder: Path
 ) -> None:

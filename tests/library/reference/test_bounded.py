@@ -140,6 +140,9 @@ def test_a_distribution_of_another_tool_is_accounted() -> None:
     assert exact <= bound <= exact * 1.01
     with pytest.raises(InvalidParameter, match="points=1"):
         from_pld(theirs, "somebody", 1)
+    optimistic = pld.from_gaussian_mechanism(2.0, pessimistic_estimate=False)
+    with pytest.raises(InvalidParameter, match="from below"):
+        from_pld(optimistic, "somebody", 64)
     assert isinstance(node, ProfilePoints)
 
 
