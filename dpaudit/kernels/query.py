@@ -216,10 +216,13 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     row causes a warning.  A trial whose radius is not finite gets NaN.
     Source: Murata and Suzuki 2023, Algorithm 2; the treatment of non-finite rows is ours.
     """
-    if norm == "l2" and surely_within(rows, np.asarray(radius)):
+    radius = np.asarray(radius)
+    # One row for several radii becomes one a radius, whether it is clipped or not.
+    has_all_trials = np.broadcast_shapes((*radius.shape, 1), rows.shape[:-1]) == rows.shape[:-1]
+    if norm == "l2" and has_all_trials and surely_within(rows, radius):
         return np.array(rows)
     with np.errstate(all="ignore"):
-        limit = np.asarray(radius)[..., None]
+        limit = radius[..., None]
         largest = np.abs(rows).max(axis=-1, initial=0.0)
         if not np.isfinite(largest).all():
             rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
@@ -228,7 +231,7 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
         scaled = rows / divisor[..., None]
         unit = _NORMS[norm](scaled)
         inside = (largest == 0) | (unit <= limit / divisor)
-        if inside.shape == rows.shape[:-1] and inside.all():
+        if has_all_trials and inside.all():
             return np.array(rows)
         shrunk = limit / np.where(unit > 0, unit, 1.0)
         found: Array = scaled * shrunk[..., None]

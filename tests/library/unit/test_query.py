@@ -81,6 +81,13 @@ def test_a_close_call_or_what_is_no_number_is_not_surely_within(entry: float, su
     assert surely_within(np.array([[[entry, 0.0], [0.1, 0.1]]]), np.ones(1)) is sure
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("entry", [0.1, 10.0, np.nan])
+def test_the_shape_of_clipped_rows_tells_nothing_of_them(entry: float, norm: Any) -> None:
+    """One trial's rows and three radii: three trials, whether a row is clipped or not."""
+    assert clip_rows(np.full((1, 4, 2), entry), np.ones(3), norm).shape == (3, 4, 2)
+
+
 def test_rows_that_are_not_finite_count_as_zero_and_warn_of_nothing() -> None:
     query = ClippedMean(rows, radius=1.0)
     bad = [[np.nan, 1.0], [np.inf, -np.inf], [0.5, 0.0], [1e308, 1e308]]
