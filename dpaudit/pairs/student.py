@@ -27,26 +27,32 @@ class StudentShift(Symmetric):
         scale, degrees = number(self.scale), number(self.degrees)
         if not x > 1:
             # delta falls by at most as much as x rises.
-            return 2 * self._share(1 / (2 * scale)) + number(0).union(x - 1).union(1 - x)
+            middle = 1 / (2 * scale)
+            return self._between(-middle, middle) + number(0).union(x - 1).union(1 - x)
         more = x ** (2 / (degrees + 1)) - 1
         square = 1 + more - degrees * (more * scale) ** 2
         if square <= 0:
             return number(0)
         root = positive(square).sqrt()
         low, high = -(1 + root) / more, (1 - more * degrees * scale**2) / (1 + root)
-        near, far = (
-            self._share((high - m) / scale) - self._share((low - m) / scale) for m in (0, 1)
-        )
+        near, far = (self._between((low - m) / scale, (high - m) / scale) for m in (0, 1))
         return positive(near - x * far)
 
-    def _share(self, y: Ball) -> Ball:
-        """Mass between 0 and y of the noise of scale 1, negative below 0: an incomplete beta."""
-        degrees, square = number(self.degrees), y**2
-        half = number(1) / 2
-        mass = (square / (degrees + square)).beta_lower(half, degrees / 2, True) / 2
-        if y >= 0:
-            return mass
-        return -mass if y < 0 else mass.union(-mass).union(0 * mass)
+    def _between(self, low: Ball, high: Ball) -> Ball:
+        """Mass between two places of the noise of scale 1, from the tails on their side of 0."""
+        if high < 0:
+            low, high = -high, -low
+        return self._above(low) - self._above(high)
+
+    def _above(self, y: Ball) -> Ball:
+        """Mass above ``y`` of the noise of scale 1: an incomplete beta function, small far out."""
+        if y < 0:
+            return 1 - self._above(-y)
+        half, degrees = number(1) / 2, number(self.degrees)
+        if not y > 0:
+            # The density is below 1/2 everywhere.
+            return half + (y / 2).union(-y / 2)
+        return (degrees / (degrees + y**2)).beta_lower(degrees / 2, half, True) / 2
 
     @property
     def extremes(self) -> Extremes:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
-from scipy.stats import kstest
+from scipy.stats import kstest, t
 
 import dpaudit as dp
 from dpaudit.crosscheck.interchange import from_pld
@@ -115,6 +115,18 @@ def test_special_cases_are_known_pairs() -> None:
         2 * math.atan(0.25) / math.pi, rel=1e-12
     )
     assert float(cauchy.extremes[0]) == pytest.approx(2 * math.asinh(0.25), rel=1e-12)
+
+
+def test_many_degrees_of_freedom_keep_their_digits() -> None:
+    """The places lie 10^5 scales out, where only the tail of the noise has digits."""
+    student = StudentShift(Fraction(1), Fraction(10**6))
+    y, step = np.linspace(-20, 40, 600_001, retstep=True)
+    p, q = t.pdf(y, 10**6, loc=1), t.pdf(y, 10**6)
+    for x in (1, 3, 50):
+        summed = float(np.maximum(p - x * q, 0).sum() * step)
+        assert float(student.delta(number(x)).mid()) == pytest.approx(summed, rel=1e-6)
+    far = student.delta(number(Fraction(10) ** 6))
+    assert 0 < far < 1e-30
 
 
 def test_truncated_noise_has_the_same_profile_by_its_masses_and_by_delta() -> None:
