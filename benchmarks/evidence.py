@@ -250,6 +250,11 @@ def audited_lines(parts: Parts) -> list[str]:
     return lines
 
 
+def likelihood_rows(parts: Parts) -> list[list[str]]:
+    """The rows of all entries; what is kept of an entry does not repeat its name."""
+    return [[name, *row] for name, rows in parts.items() for row in rows]
+
+
 def likelihood_lines(parts: Parts) -> list[str]:
     """Shares of the accounted bounds that audits of the catalogue's own programs reach."""
     return [
@@ -262,9 +267,7 @@ def likelihood_lines(parts: Parts) -> list[str]:
         f"plain runs. {len(parts)} entries are measured so far, in {module('likelihoods').LIMIT:g} "
         'processor seconds each; `make evidence ARGS="likelihoods"` adds the others.',
         "",
-        *module("likelihoods").lines(
-            [row for rows in parts.values() for row in rows], module("likelihoods").stand_ins()
-        ),
+        *module("likelihoods").lines(likelihood_rows(parts), module("likelihoods").stand_ins()),
     ]
 
 
@@ -420,7 +423,7 @@ SECTIONS = {
     "likelihoods": Section(
         "Shares of the accounted bounds that audits reach",
         lambda: module("likelihoods").names(),
-        lambda name: module("likelihoods").entry(name),
+        lambda name: [row[1:] for row in module("likelihoods").entry(name)],
         likelihood_lines,
     ),
     "false_alarms": Section(

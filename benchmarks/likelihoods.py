@@ -4,8 +4,9 @@
     python -m benchmarks.likelihoods NAME ... --seconds 60
     python -m benchmarks.evidence likelihoods       # every entry, kept in docs/evidence.json
 
-A row is one claim: what is accounted, the bound from likelihoods, the bound of plain runs, the
-share of the accounted one that either reaches, and what both cost.  Every program has draws of its
+A row is one accounted bound, of the claims in its measure: what is accounted, the bound from
+likelihoods, the bound of plain runs, the share of the accounted one that either reaches, and what
+both cost.  Every program has draws of its
 own, so that bounds above the truth are independent accidents.
 """
 
@@ -24,7 +25,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination, examine, shape_like
-from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, likelihood_audit
+from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, Wanted, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, DecisionBudget, lens, lower_for, printed_delta, raw
@@ -157,21 +158,38 @@ def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[l
             plainly, more = plain(mechanism, program, neighbours, apart)
         except DpauditError:
             plainly, more = [None] * len(uppers), 0.0
-        for claim, (upper, attained), seen in zip(mechanism.claims, uppers, plainly, strict=True):
-            bound = found.lower(claim)
+        runs = 0 if found.counted is None else len(found.counted)
+        for places in alike(mechanism.claims, uppers):
+            claims = [mechanism.claims[k] for k in places]
+            (upper, attained), seen = uppers[places[0]], plainly[places[0]]
+            bound = found.lower(claims[0])
             shown = None if bound is None else bound.shown
-            runs = 0 if found.counted is None else len(found.counted)
             why = found.why_not
-            if shown is not None and refuted(claim, shown):
-                why = "the bound refutes the claim"
+            wrong = [] if shown is None else [c for c in claims if refuted(c, shown)]
+            if wrong:
+                why = f"the bound refutes {wrong[0].text}"
             elif not why and kind == FOUND and (not upper or (shown or 0.0) < HIGH * upper):
                 why = reason(examination, upper, runs, attained=attained)
             yield [
-                mechanism.name, kind, claim.text, number(upper) + ATTAINED * attained,
+                mechanism.name, kind, text_of(claims), number(upper) + ATTAINED * attained,
                 number(shown), number(seen),
                 share(shown, upper), share(seen, upper), str(runs or ""),
                 f"{seconds:.1f}+{more:.1f}", why,
             ]  # fmt: skip
+
+
+def alike(claims: Sequence[Claim], uppers: Sequence[object]) -> list[list[int]]:
+    """Places of claims, those together whose one accounted bound is in one measure."""
+    found: dict[object, list[int]] = {}
+    for place, (claim, upper) in enumerate(zip(claims, uppers, strict=True)):
+        found.setdefault((upper, *(Wanted.of([claim]) or [claim.text])), []).append(place)
+    return list(found.values())
+
+
+def text_of(claims: Sequence[Claim]) -> str:
+    """The first claim, and how many share its bound."""
+    more = len(claims) - 1
+    return claims[0].text + (f" and {more} more" if more else "")
 
 
 def refuted(claim: Claim, shown: float) -> bool:
@@ -235,10 +253,7 @@ def lines(rows: Sequence[Sequence[str]], kept: Sequence[str] = ()) -> list[str]:
 
     ``kept``: programs with a stand-in, each of which is listed with the reason.
     """
-    # Claims of one measure are held against one bound.
-    own = list({(r[0], r[3], r[4]): r for r in reversed(rows) if r[1] == FOUND and r[6]}.values())[
-        ::-1
-    ]
+    own = [row for row in rows if row[1] == FOUND and row[6]]
     found: list[str] = []
     for kind, some in (
         ("accounted bounds", own),

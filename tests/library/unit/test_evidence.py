@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+import dpaudit as dp
 from benchmarks import account, evidence, likelihoods, planted, settings, wide
 from benchmarks.evidence import SECTIONS, Results, Section
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
 
-LARGEST = 170_000  # bytes of the file of results
+LARGEST = 150_000  # bytes of the file of results
 OF_CATALOGUE = ("planted", "likelihoods")
 
 pytest.importorskip("duckdb")
@@ -55,6 +56,15 @@ def test_shares_are_counted_on_pairs_that_were_found() -> None:
     assert "the median share of 1 attained bounds is 0.900" in attained
 
 
+def test_claims_in_one_measure_that_share_an_accounted_bound_are_one_row() -> None:
+    nodes = [dp.ApproxDP(1, "1e-5"), dp.ApproxDP(2, "1e-5"), dp.GDP(1), dp.ApproxDP(1, "1e-6")]
+    claims = [dp.Claim(node, by="a test") for node in (*nodes, dp.ApproxDP(3, "1e-5"))]
+    uppers = [(1.0, True), (1.0, True), (1.0, True), (1.0, True), (0.9, True)]
+    rows = likelihoods.alike(claims, uppers)
+    assert rows == [[0, 1], [2], [3], [4]]
+    assert likelihoods.text_of([claims[k] for k in rows[0]]).endswith(" and 1 more")
+
+
 def test_the_smallest_shares_come_first_and_say_why() -> None:
     rows = [
         [f"{k}", "found", "GDP(mu=1)", "1", "", "", f"0.{k:02}", "", "", "", f"reason {k}"]
@@ -84,7 +94,7 @@ def test_a_stand_in_is_kept_for_a_reason() -> None:
 
 
 def test_every_stand_in_of_the_catalogue_has_a_reason() -> None:
-    rows = [row for part in Results().of("likelihoods").values() for row in part]
+    rows = evidence.likelihood_rows(Results().of("likelihoods"))
     kept = likelihoods.stand_ins()
     assert [name for name in kept if not likelihoods.why_kept(name, rows)] == []
 
