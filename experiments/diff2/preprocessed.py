@@ -9,9 +9,10 @@ prepared rows.  Network, grid, rule of step sizes and rounds are those of ``diff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from dpaudit.accountant.account import account
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
 from experiments.diff2 import network, problem
-from experiments.diff2.data import Layout, Prepared, prepared
+from experiments.diff2.data import Layout, Prepared, load, prepared
 from experiments.diff2.network import LOSS, NAMES, UNCLIPPED, Setting
 from experiments.diff2.runs import SCOPE
 from experiments.lab.model import Cell, Experiment, Findings, Results, Size, Table, Values
@@ -35,6 +36,7 @@ from mechanisms.papers.diff2.tuning import (
 )
 
 EPSILON = 3  # of the paper's figures in the main text
+LOST = 1e100  # of a coordinate: a difference so long has no square, and its noise no scale
 # Set before the run, and nobody had seen a loss of these rows: bands are the paper's.
 SEEDS = {Size.QUICK: 2, Size.FULL: 8}
 # The RAND study's numbers, then its indicators, which the paper leaves as they are.
@@ -62,34 +64,45 @@ def rows(name: str) -> tuple[Array, Layout]:
             columns = (*RAND_NUMERIC, *RAND_INDICATORS, randhie.VISITS.name)
             table = np.column_stack([frame[column] for column in columns]).astype(np.float64)
             return table, Layout(len(table), 9, 9, numeric=len(RAND_NUMERIC))
-        from sklearn.datasets import make_friedman1
+        from sklearn.datasets import load_diabetes, make_friedman1
     except ImportError:
         raise randhie.DataUnavailable(
             f"{name}: needs statsmodels and scikit-learn; pip install 'dpaudit[ml]'"
         ) from None
+    if name == "diabetes":  # shipped with scikit-learn, no network
+        x, y = load_diabetes(return_X_y=True, scaled=False)
+        return np.column_stack([x, y]), Layout(len(x), 10, 10)
     x, y = make_friedman1(20_640, 8, noise=1.0, random_state=network.FRIEDMAN_SEED)
     return np.column_stack([x, y]), Layout(len(x), 8, 8)
 
 
 @lru_cache(maxsize=4)
-def split(name: str, seed: int) -> Prepared:
-    """The rows, split by a seed and prepared as Section 6 says."""
-    return prepared(*rows(name), seed)
+def split(name: str, seed: int, file: str = "") -> Prepared:
+    """The rows, of a user's file where one is named, split by a seed, prepared as Section 6 says.
+
+    Errors: as :func:`rows` and :func:`experiments.diff2.data.load`.
+    """
+    return load(Path(file), name, seed) if file else prepared(*rows(name), seed)
 
 
 @dataclass
 class Search:
-    """One search under a seed: its programs, and the test loss at each training loss."""
+    """One search under a seed: its programs, and the test loss at each training loss.
+
+    ``file``: the user's, of the data set ``data``; "" for one that a library brings.
+    """
 
     data: str
     method: str
     seed: int
     rounds: int
     clients: int
+    epsilon: int = EPSILON
+    file: str = ""
     tests: dict[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        made = split(self.data, self.seed)
+        made = split(self.data, self.seed, self.file)
         block = len(made.train) // network.CLIENTS
         self.records, self.held_out = Records(made.train[: self.clients * block]), made.test
         self.non_private = made.non_private
@@ -108,7 +121,7 @@ class Search:
             gradient_radius=setting.gradient_radius,
             difference_radius=setting.difference_radius,
             step_size=step_size,
-            noise=Budget(EPSILON, problem.DELTA, size).noise(restarts, differences, share),
+            noise=Budget(self.epsilon, problem.DELTA, size).noise(restarts, differences, share),
             start_seed=self.seed,
             non_private=self.non_private,
         )
@@ -157,33 +170,36 @@ class Search:
         return releases, whole
 
 
-def cells(size: Size) -> list[Cell]:
+def grid(size: Size, epsilon: int, seeds: int) -> list[Cell]:
     """One search a data set, method and seed."""
     costs = {"gd": 1.0, "dp_gd": 2.0, "diff2": 40.0}
     shape = {"rounds": network.ROUNDS[size], "clients": network.BLOCKS[size]}
     return [
-        Cell.of(costs[m], data=d, method=m, epsilon=EPSILON, seed=s, **shape)
+        Cell.of(costs[m], data=d, method=m, epsilon=epsilon, seed=s, **shape)
         for d in network.DATA[size]
         for m in NAMES
-        for s in range(SEEDS[size])
+        for s in range(seeds)
     ]
+
+
+def cells(size: Size) -> list[Cell]:
+    """The searches at epsilon 3."""
+    return grid(size, EPSILON, SEEDS[size])
 
 
 def run(cell: Cell, rng: np.random.Generator) -> Values:
     """The search for one method and seed, measured as in ``diff2_network``."""
     rounds = cell.count("rounds")
     search = Search(
-        cell.text("data"), cell.text("method"), cell.count("seed"), rounds, cell.count("clients")
+        cell.text("data"),
+        cell.text("method"),
+        cell.count("seed"),
+        rounds,
+        cell.count("clients"),
+        cell.count("epsilon"),
     )
-
-    def start(setting: Setting, step_size: float) -> Iterator[Array]:
-        if search.method == "gd":
-            return search.descent(step_size)
-        made = search.program(setting, step_size)
-        return path_of(made, Sampler(made.declaration(SCOPE), SCOPE, search.records, rng=rng))
-
     patience = Patience(every=max(1, rounds // network.EVALUATIONS))
-    found = paper_grid_search(search.settings(), start, search.evaluate, patience=patience)
+    found = searched(search, search.settings(), patience, rng)
     releases, whole = search.spent()
     return {
         **_measured(found, search.tests),
@@ -193,6 +209,30 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
         "epsilon": releases,
         "whole": whole,
     }
+
+
+def searched(
+    search: Search, settings: Sequence[Setting], patience: Patience, rng: np.random.Generator
+) -> NonPrivateSearch[Setting]:
+    """The paper's search of a step size for every setting: not private."""
+
+    def start(setting: Setting, step_size: float) -> Iterator[Array]:
+        if search.method == "gd":
+            return search.descent(step_size)
+        made = search.program(setting, step_size)
+        sampler = Sampler(made.declaration(SCOPE), SCOPE, search.records, rng=rng)
+        return _until_lost(path_of(made, sampler), made.rounds)
+
+    return paper_grid_search(settings, start, search.evaluate, patience=patience)
+
+
+def _until_lost(path: Iterator[Array], rounds: int) -> Iterator[Array]:
+    """The iterates; NaN, which gives a run up, from the first beyond ``LOST`` on."""
+    for count, x in enumerate(path, start=1):
+        if not (np.abs(x) < LOST).all():
+            yield from [np.full_like(x, np.nan)] * (rounds + 2 - count)
+            return
+        yield x
 
 
 def _measured(

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from dpaudit.cli.main import Interface
 from dpaudit.errors import DpauditError, InvalidParameter
 
 if TYPE_CHECKING:
-    from experiments.lab.model import Cell, Size
+    from experiments.lab.figures import Figure
+    from experiments.lab.model import Cell, Experiment, Size
+    from experiments.lab.papers import Read
     from experiments.lab.running import Order
 
 SECONDS = 5.0
@@ -194,6 +197,95 @@ def _there(order: Order, out: Path) -> dict[str, Any] | None:
     return pages.document(order, experiment, read.results, read.findings, read.sources)
 
 
+@main.command("figure")
+@click.argument("names", nargs=-1)
+@click.option(
+    "--data",
+    "given",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="A data set's .csv or .npy file, as california=housing.csv; once for each.",
+)
+@click.option(
+    "--size",
+    type=click.Choice(["quick", "full"]),
+    default="full",
+    show_default=True,
+    help="The figure's own scale, which may take hours, or a corner of it.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**128 - 1), default=1, show_default=True)
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports/figures"),
+    show_default=True,
+    help="Folder for NAME.md and NAME.svg; finished cells are kept here until the end.",
+)
+def figure_command(
+    names: tuple[str, ...], *, given: tuple[str, ...], size: str, seed: int, jobs: int, out: Path
+) -> None:
+    """Make the figures and tables NAMES of the papers; without NAMES, list them.
+
+    Each says what share of the paper's scale it is.  Full results of this seed in --out, or in
+    experiments/results, are shown and not run again.
+    """
+    from dpaudit.project.project import find_root
+    from dpaudit.storage.files import writable
+    from experiments.lab import figures
+    from experiments.lab.model import Size
+    from experiments.lab.pages import lines, write_page
+    from experiments.lab.papers import load_figures, load_papers
+    from experiments.lab.running import Order
+
+    root = find_root(Path.cwd())
+    known = figures.by_name(load_figures(root), load_papers(root).values())
+    if not names:
+        width = max(map(len, known), default=0)
+        for name, figure in sorted(known.items()):
+            click.echo(f"{name:{width}}  {figure.title} ({figure.source})")
+        return
+    files = figures.read_files(given)
+    orders = {}
+    for name in names:
+        if name not in known:
+            raise InvalidParameter(f"no figure {name!r}: expected one of {', '.join(known)}")
+        grid = known[name].grid(Size(size), files)
+        orders[name] = Order(root, name, Size(size), seed, grid)
+    writable(out)
+    for name, order in orders.items():
+        reads = _shown(known[name], order, jobs, out)
+        findings = known[name].drawn(reads)
+        click.echo("\n".join([*lines(known[name], findings), ""]))
+        made = f"`python -m experiments figure {' '.join([name, *(f'--data {g}' for g in given)])}`"
+        for path in write_page(known[name], made, findings, out):
+            click.echo(path)
+
+
+def _shown(figure: Figure, order: Order, jobs: int, out: Path) -> dict[str, Read]:
+    """What a figure shows, by experiment: full results that are there, others run now."""
+    from experiments.lab.found import load
+    from experiments.lab.model import Size
+    from experiments.lab.papers import read_file
+    from experiments.lab.running import sources_of
+
+    found = load(order.root, figures=True)
+    folders = (out, order.root / "experiments" / "results")
+    reads = {}
+    for name in figure.experiments or (figure.name,):
+        experiment, of = found[name], replace(order, name=name)
+        if order.cells:
+            experiment = replace(experiment, cells=lambda _size: order.cells)
+        there = (read_file(experiment, folder) for folder in folders)
+        kept = [r for r in there if r.findings and r.seed == of.seed and of.size is Size.FULL]
+        reads[name] = kept[0] if kept else _run(of, jobs, out)
+        if reads[name].sources != sources_of(of.root, experiment):
+            click.echo(f"{name}: made by other sources than there are now", err=True)
+        if not kept and of.size is Size.FULL:
+            _write(of, experiment, reads[name], out)
+    return reads
+
+
 @main.command("pages")
 @click.option(
     "--out",
@@ -274,21 +366,43 @@ def _write_pages(root: Path, out: Path) -> list[Path]:
 def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
     from experiments.lab import pages
     from experiments.lab.found import load
+
+    experiment = load(order.root)[order.name]
+    read = _run(order, jobs, out)
+    paths, made = _write(order, experiment, read, out)
+    if not as_json and read.findings is not None:
+        click.echo("\n".join([*pages.lines(experiment, read.findings), "", *paths, ""]))
+    return made | {"files": paths}
+
+
+def _write(
+    order: Order, experiment: Experiment, read: Read, out: Path
+) -> tuple[list[str], dict[str, Any]]:
+    """Write what was run; its files, and its document."""
+    from experiments.lab import pages
+
+    assert read.findings is not None  # noqa: S101  (it was run)
+    assert read.results is not None  # noqa: S101
+    given = (order, experiment, read.results, read.findings)
+    paths = [str(path) for path in pages.write(*given, out, read.sources)]
+    return paths, pages.document(*given, read.sources)
+
+
+def _run(order: Order, jobs: int, out: Path) -> Read:
+    """Run what is not kept yet, and read it; ``out`` keeps finished cells and their times."""
+    from experiments.lab.found import load
+    from experiments.lab.papers import Read
     from experiments.lab.protocol import of_result
     from experiments.lab.running import run, sources_of
     from experiments.lab.times import FILE, Times
 
-    experiment = load(order.root)[order.name]
+    experiment = load(order.root, figures=True)[order.name]
     stamp = experiment.protocol.stamp if experiment.protocol else None
     times = Times(out / FILE)
     results = run(order, jobs=jobs, store=out / STORE, progress=_Progress(), times=times)
     findings = of_result(experiment, experiment.read(results), stamp)
     sources = sources_of(order.root, experiment)
-    given = (order, experiment, results, findings)
-    paths = [str(path) for path in pages.write(*given, out, sources)]
-    if not as_json:
-        click.echo("\n".join([*pages.lines(experiment, findings), "", *paths, ""]))
-    return pages.document(*given, sources) | {"files": paths}
+    return Read(order.name, findings, results, order.seed, "", sources, experiment.title)
 
 
 def _exit_code(verdicts: Sequence[str]) -> int:

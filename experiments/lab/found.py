@@ -11,12 +11,15 @@ from pathlib import Path
 
 from dpaudit.errors import UnknownTarget
 from dpaudit.storage import roots
+from experiments.lab.figures import Figure
 from experiments.lab.model import Experiment
 from experiments.lab.papers import Paper
 
 
-def load(root: Path) -> Mapping[str, Experiment]:
+def load(root: Path, *, figures: bool = False) -> Mapping[str, Experiment]:
     """Serve a root and collect the module-level experiments of its ``experiments/``, by name.
+
+    ``figures``: also those that only a figure runs.
 
     One that belongs to a paper is read as the paper quotes its bands.  A root without that package
     has none.  What its modules print goes to standard error.
@@ -32,6 +35,8 @@ def load(root: Path) -> Mapping[str, Experiment]:
                 raise UnknownTarget(
                     f"{module.__name__}: another experiment is called {value.name!r}; rename one"
                 )
+            if figures and isinstance(value, Figure) and value.own is not None:
+                found[value.own.name] = value.own
     papers = [v for module in modules for v in vars(module).values() if isinstance(v, Paper)]
     for name, paper in itertools.product(found, papers):
         if name.startswith(f"{paper.name}_"):

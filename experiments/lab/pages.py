@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from experiments.lab.model import Check, Experiment, Findings, Results, Status, 
 from experiments.lab.plots import svg
 from experiments.lab.protocol import PREDATES
 from experiments.lab.running import Order
+
+if TYPE_CHECKING:
+    from experiments.lab.figures import Figure
 
 EXIT_CODES: dict[str, int] = {
     Status.HELD: 0,
@@ -62,13 +65,22 @@ def document(
     }
 
 
-def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
-    """The page: title, source, plot, checks, tables and notes."""
-    made = f"`python -m experiments run {experiment.name}{_options(order)}`"
-    return _page(experiment, made, findings)
+def write_page(of: Experiment | Figure, made: str, findings: Findings, folder: Path) -> list[Path]:
+    """Write NAME.md, which says how it was ``made``, and NAME.svg where the figure has panels.
+
+    Errors: OutputNotWritable.
+    """
+    content = {".md": markdown(of, made, findings)}
+    if findings.panels:
+        content[".svg"] = svg(findings.panels)
+    paths = [folder / f"{of.name}{suffix}" for suffix in content]
+    for path, text in zip(paths, content.values(), strict=True):
+        write_atomically(path, text.encode())
+    return paths
 
 
-def _page(of: Experiment, made: str, findings: Findings) -> str:
+def markdown(of: Experiment | Figure, made: str, findings: Findings) -> str:
+    """The page: title, source, plot, checks, tables and notes; ``made`` says by which command."""
     lines = [f"# {of.title}", "", f"Source: {of.source}.", "", made, ""]
     fair = tuple(check for check in findings.checks if not check.withheld)
     held_back = tuple(check for check in findings.checks if check.withheld)
@@ -79,7 +91,8 @@ def _page(of: Experiment, made: str, findings: Findings) -> str:
         lines += ["Everything below is of that kind: numbers, and no conclusion.", ""]
     if findings.panels:
         lines += [f"![{of.title}]({of.name}.svg)", ""]
-    lines += markdown_table(checks_table(held_back or fair))
+    if findings.checks:
+        lines += markdown_table(checks_table(held_back or fair))
     for table in findings.tables:
         lines += markdown_table(table)
     lines += [f"- {escaped(note)}" for note in findings.notes]
@@ -99,19 +112,11 @@ def write(
     Errors: OutputNotWritable.
     """
     made = document(order, experiment, results, findings, sources)
-    content = {
-        ".json": json.dumps(
-            made, indent=1, ensure_ascii=False, allow_nan=False, default=np.generic.item
-        )
-        + "\n",
-        ".md": markdown(order, experiment, findings),
-    }
-    if findings.panels:
-        content[".svg"] = svg(findings.panels)
-    paths = [folder / f"{experiment.name}{suffix}" for suffix in content]
-    for path, text in zip(paths, content.values(), strict=True):
-        write_atomically(path, text.encode())
-    return paths
+    values = folder / f"{experiment.name}.json"
+    text = json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False, default=np.generic.item)
+    write_atomically(values, f"{text}\n".encode())
+    command = f"`python -m experiments run {experiment.name}{_options(order)}`"
+    return [values, *write_page(experiment, command, findings, folder)]
 
 
 def entry(of: Experiment, findings: Findings) -> dict[str, Any]:
@@ -173,10 +178,11 @@ def _not_learnt(made: Mapping[str, Any]) -> str:
     return f"{sum(own)} of {len(own)}" if own else ""
 
 
-def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:
+def lines(experiment: Experiment | Figure, findings: Findings) -> Iterator[str]:
     """The title, every check and every table, in columns."""
     yield f"{experiment.name}: {experiment.title}"
-    for table in (*findings.tables, checks_table(findings.checks)):
+    checks = (checks_table(findings.checks),) if findings.checks else ()
+    for table in (*findings.tables, *checks):
         yield ""
         yield from table_lines(table)
     yield from (f"note: {note}" for note in findings.notes)

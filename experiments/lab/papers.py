@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
@@ -25,6 +25,9 @@ from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learn
 from experiments.lab.listed import Listed
 from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
 from experiments.lab.protocol import PREDATES, of_result
+
+if TYPE_CHECKING:
+    from experiments.lab.figures import Figure
 
 Kind = TypeVar("Kind")
 UNREAD = "Missed or inconclusive, and read by no statement"
@@ -190,6 +193,16 @@ def load_listed(root: Path) -> list[Listed]:
     Errors: as :func:`load_papers`.
     """
     return _defined(root, Listed)
+
+
+def load_figures(root: Path) -> list[Figure]:
+    """The figures that ``experiments/`` defines.
+
+    Errors: as :func:`load_papers`.
+    """
+    from experiments.lab.figures import Figure
+
+    return _defined(root, Figure)
 
 
 def measured(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:

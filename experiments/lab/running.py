@@ -29,12 +29,16 @@ Progress = Callable[[str, Sequence[Cell], Sequence[Cell]], None]
 
 @dataclass(frozen=True)
 class Order:
-    """Which experiment of which root to run, how much of it, and under which seed."""
+    """Which experiment of which root to run, how much of it, and under which seed.
+
+    ``cells``: run in place of the grid of ``size``; a figure's, on a user's files.
+    """
 
     root: Path
     name: str
     size: Size = Size.FULL
     seed: int = 1
+    cells: tuple[Cell, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**128:
@@ -57,8 +61,8 @@ def run(
     Errors: UnknownTarget for an unknown name; InvalidParameter for cells that are not distinct, or
     a result that is no number; whatever a cell raises.
     """
-    experiment = named(load(order.root), order.name, order.root)
-    cells = distinct(experiment.cells(order.size))
+    experiment = named(load(order.root, figures=True), order.name, order.root)
+    cells = distinct(order.cells or experiment.cells(order.size))
     kept = None if store is None else kept_cells(order, experiment, store)
     sources = "" if times is None else sources_of(order.root, experiment)
     named_cells = {cell.name: cell for cell in cells}
@@ -127,7 +131,7 @@ def distinct(cells: Sequence[Cell]) -> tuple[Cell, ...]:
 @lru_cache(maxsize=8)
 def _opened(root: Path, name: str) -> Experiment:
     """The experiment, in this process or a worker."""
-    return named(load(root), name, root)
+    return named(load(root, figures=True), name, root)
 
 
 def _plain(value: object, place: str) -> int | float | list[int | float]:

@@ -70,7 +70,8 @@ def test_at_epsilon_5_only_the_noise_is_another() -> None:
     """The two searches' programs differ in their noise, which is that of epsilon 5."""
     for method in ("dp_gd", "diff2"):
         three, five = (
-            one.Search("randhie", method, 0, 40, 2) for one in (preprocessed, preprocessed_five)
+            preprocessed.Search("randhie", method, 0, 40, 2, one.EPSILON)
+            for one in (preprocessed, preprocessed_five)
         )
         made, other = (one.program(one.settings()[0], 1.0) for one in (three, five))
         assert replace(made, noise=other.noise) == other

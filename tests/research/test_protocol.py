@@ -211,7 +211,7 @@ def test_only_a_stamped_result_is_printed_as_a_conclusion(tmp_path: Path, stampe
     assert ("ours is no worse" in rest) != stamped
     assert RAW.name not in text  # an unfair value is on no page of a paper
     assert read.findings is not None
-    own = pages.markdown(order, made, read.findings)
+    own = pages.markdown(made, "`run`", read.findings)
     above, _, below = own.partition(pages.UNFAIR)
     assert ("| held |" in above) == stamped
     for word in (RAW.name, "5 times behind", "a contest.svg".replace("a ", "one_"), "Means"):
