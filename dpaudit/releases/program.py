@@ -6,11 +6,13 @@ one record a unit, and the engine that bounds and sums the private table bounds 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
 
 Values: TypeAlias = Mapping[str, Exact]
+MOST_KEPT, MOST_ROWS_KEPT = 1000, 200  # generated tables whose values are kept, and their rows
 LISTED = 256  # codes of a column of which many are candidates, in either part of its list
 
 
@@ -217,11 +220,30 @@ class GeneratedTables:
     def values(self, records: Records) -> Values:
         # Kept with the records, which never change: a program holds nothing of them.
         kept: dict[str, Values] = records.__dict__.setdefault("_released", {})
-        if self.release.digest not in kept:
-            table = Table(self.release.schema.prepared, self.frame(records))
-            values = exact_values(self.release, table.opened(self.release.digest))
-            kept[self.release.digest] = values
-        return kept[self.release.digest]
+        digest = self.release.digest
+        if digest not in kept:
+            kept[digest] = self._asked(self.frame(records))
+        return kept[digest]
+
+    def _asked(self, frame: Any) -> Values:
+        """The exact values of a generated table, asked of the engine once for each content.
+
+        An attack and an examination make most of their tables many times over.
+        """
+        digest = self.release.digest
+        known = _VALUES.setdefault(self, OrderedDict())
+        # As text, in which -0.0 and 0.0 differ, and NaN is NaN.
+        content = repr(frame.to_pydict()) if len(frame) <= MOST_ROWS_KEPT else ""
+        if not content or content not in known:
+            table = Table(self.release.schema.prepared, frame)
+            values = exact_values(self.release, table.opened(digest))
+            if not content:
+                return values
+            known[content] = values
+        known.move_to_end(content)
+        if len(known) > MOST_KEPT:
+            known.popitem(last=False)
+        return known[content]
 
     def records(self, columns: Sequence[str], records: Records) -> Records:
         kept: dict[str, Records] = records.__dict__.setdefault("_rows", {})
@@ -282,6 +304,10 @@ class GeneratedTables:
         """The next listed code at or below; the first is listed."""
         listed = self._listed[name]
         return listed[np.searchsorted(listed, codes, "right") - 1]
+
+
+# What the engine answered, by table; beside a reader, which holds nothing that a run leaves behind.
+_VALUES: WeakKeyDictionary[GeneratedTables, OrderedDict[str, Values]] = WeakKeyDictionary()
 
 
 def rows_a_record(schema: Schema) -> int:

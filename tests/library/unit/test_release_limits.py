@@ -15,6 +15,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.kernels.query import Records
 from dpaudit.releases import plan as plans
+from dpaudit.releases import program
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables, exact_values
 from dpaudit.releases.programs import Program
@@ -218,3 +219,28 @@ def test_noise_that_no_sampler_draws_is_refused_by_the_plan() -> None:
     with pytest.raises(InvalidParameter, match=r"outside .*; choose a larger step"):
         asked.plan()
     assert replace(asked, budget=PureDP(1)).plan()
+
+
+def test_tables_are_asked_of_the_engine_once_and_told_apart_by_units_rows_and_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Random tables, each twice: answers that are kept are those of a reader that keeps none."""
+    schema = Schema("t", {"x": Number(0, 9)}, unit="u", entity="person", rows=1)
+    items = (Sum(name="s", column="x"), Count(name="c"))
+    release = Release("t", schema, "add_remove", PureDP(1), items)
+    rng, asked = np.random.default_rng(2), []
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return exact_values(*given)
+
+    monkeypatch.setattr(program, "exact_values", counted)
+    reader = GeneratedTables(release)
+    tables = [
+        np.stack([rng.choice([0.0, 1.0], (2, 2)), rng.choice([0.0, -0.0, 1.0, 2.0], (2, 2))], -1)
+        for _ in range(40)
+    ]
+    for values in [*tables, *tables]:
+        fresh = GeneratedTables(release).values(Records(values))
+        assert reader.values(Records(values)) == fresh
+    assert len(asked) - 80 <= 40
