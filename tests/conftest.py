@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,8 +14,6 @@ from hypothesis import settings
 from dpaudit.check import SECONDS
 from dpaudit.check.process import Verified
 from dpaudit.check.rows import row_of
-from dpaudit.report import plots
-from dpaudit.report.say import say
 from dpaudit.storage import roots
 from dpaudit.storage.evidence import Evidence
 from tests.support.first_case import cases_of_quality
@@ -75,32 +72,6 @@ def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
     users = ("certificate.rendering", "certificate.previous", "certificate.budget", "cli.gate")
     for module in ("check.process", *users):
         monkeypatch.setattr(f"dpaudit.{module}.verify_files", verify_files)
-
-
-@pytest.fixture(scope="session")
-def drawn() -> dict[Any, str]:
-    """Figures by what they were drawn from."""
-    return {}
-
-
-@pytest.fixture
-def drawn_once(drawn: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures of the same data in the same language are drawn once.
-
-    To draw them takes longer than all else of a page.
-    """
-
-    def once(draw: Callable[[Any], str]) -> Callable[[Any], str]:
-        def found(data: Any) -> str:
-            key = draw, say("accounted: at least"), data
-            if key not in drawn:
-                drawn[key] = draw(data)
-            return drawn[key]
-
-        return found
-
-    for draw in (plots.profile_svg, plots.tradeoff_svg):
-        monkeypatch.setattr(plots, draw.__name__, once(draw))
 
 
 @pytest.fixture

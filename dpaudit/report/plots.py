@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from dpaudit.report.say import say
+from dpaudit.report.say import language, say
 from dpaudit.report.svg import drawing, element
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Point = tuple[float, float]
+Data = TypeVar("Data")
 
 ACCOUNTED, CLAIMED, ATTACKED, CHANCE = "#0b4f9e", "#111111", "#a8320a", "#6b7280"
 _MARKERS = "os^vDP"
+_KEPT_FIGURES = 64  # of 40 KB: the formats of several certificates show the same ones
 _LONGEST_KEY = 40  # characters of the keys of a published number
 _SMALLEST_DELTA = 1e-30  # where the logarithmic axis of deltas ends at the latest
 _LARGEST_EXPONENT = 700.0  # exp of more overflows a float
@@ -58,6 +61,21 @@ class TradeoffData:
     audited: tuple[Audited, ...] = ()
 
 
+def _drawn_once(draw: Callable[[Data], str]) -> Callable[[Data], str]:
+    """Keeps figures by their data and language: each format of a page asks for the same ones."""
+
+    @functools.lru_cache(_KEPT_FIGURES)
+    def in_language(data: Data, _: str) -> str:
+        return draw(data)
+
+    @functools.wraps(draw)
+    def kept(data: Data) -> str:
+        return in_language(data, language())
+
+    return kept
+
+
+@_drawn_once
 def profile_svg(data: ProfileData) -> str:
     """Figure 1: delta, on a logarithmic axis, against epsilon."""
     floor = _delta_floor(data)
@@ -79,6 +97,7 @@ def profile_svg(data: ProfileData) -> str:
         return element(figure, "profile", say("Privacy profile"), _profile_description(data))
 
 
+@_drawn_once
 def tradeoff_svg(data: TradeoffData) -> str:
     """Figure 2: false negative rate against false positive rate of an attacker."""
     with drawing() as (figure, axes):

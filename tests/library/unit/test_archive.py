@@ -28,7 +28,7 @@ from dpaudit.nodes.tables import from_table
 from dpaudit.storage import files as storage
 from tests.library.cli.bench import held
 
-pytestmark = pytest.mark.usefixtures("drawn_once", "verified_here", "no_printed_pages")
+pytestmark = pytest.mark.usefixtures("verified_here", "no_printed_pages")
 
 
 def run(*words: object) -> Result:

@@ -162,7 +162,6 @@ def english(page: str, spoken: str) -> set[str]:
     return {html.unescape(cell).strip() for cell in cells} & known
 
 
-@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_what_is_not_stated_is_said_in_each_language(spoken: str) -> None:
     for name, page in pages(spoken).items():
@@ -173,7 +172,6 @@ def test_what_is_not_stated_is_said_in_each_language(spoken: str) -> None:
             assert english(page, spoken) == set(), name
 
 
-@pytest.mark.usefixtures("drawn_once")
 def test_a_placeholder_beside_the_table_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a certificate's own placeholder is shown as it is, the test above is red."""
     monkeypatch.setattr(words, "NOT_STATED", "another")
@@ -183,7 +181,6 @@ def test_a_placeholder_beside_the_table_is_seen(monkeypatch: pytest.MonkeyPatch)
         test_what_is_not_stated_is_said_in_each_language("en")
 
 
-@pytest.mark.usefixtures("drawn_once")
 def test_a_unit_that_nobody_names_is_the_kind_that_the_scope_says() -> None:
     assert "which of two versions of one record the data hold" in pages("en")["html"]
     assert "record (who that is, is not stated)" in pages("en")["html"]

@@ -36,7 +36,7 @@ from tests.library.cli.bench import DIGESTS, certified, forged, held, mechanism,
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
 
-pytestmark = pytest.mark.usefixtures("drawn_once", "verified_here")
+pytestmark = pytest.mark.usefixtures("verified_here")
 
 
 def names(folder: Path) -> list[str]:

@@ -30,7 +30,6 @@ from tests.library.unit.test_report import poisoned
 
 pl = pytest.importorskip("polars")
 
-pytestmark = pytest.mark.usefixtures("drawn_once")
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

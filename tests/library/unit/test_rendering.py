@@ -33,7 +33,7 @@ from dpaudit.report.registry import validate_record
 from tests.library.cli.bench import held
 from tests.library.unit.test_report import HOSTILE, poisoned
 
-pytestmark = pytest.mark.usefixtures("drawn_once", "verified_here")
+pytestmark = pytest.mark.usefixtures("verified_here")
 
 Json = dict[str, Any]
 STATED = {

@@ -13,8 +13,6 @@ import pytest
 from dpaudit.certificate.entry import Certificate
 from dpaudit.errors import OutputNotWritable
 
-pytestmark = pytest.mark.usefixtures("drawn_once")
-
 EXAMPLE = Path(__file__).parents[2] / "data" / "example_certificate.json"
 
 
