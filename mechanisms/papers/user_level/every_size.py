@@ -1,4 +1,4 @@
-"""Theorem 3.1 at every number of users from some on, where the closed bound of this module reaches.
+"""Theorems 3.1 and 4.1 at every number of users from some on, where this closed bound reaches.
 
 Algorithm 3 as printed, xi drawn once, K_i = n_i, T_i = ceil((1 + sqrt(beta / lambda_i)) log(n d m))
 as it is run here (the paper leaves the constant of T_i open).  With c = 1 - 2^-q, p = 3 q + 5/2
@@ -10,11 +10,14 @@ and y = n / 2^i, phase i has
 The test costs epsilon / 2.  That a round which is not concentrated passes, or keeps few inliers,
 costs (1 + e^epsilon) T_i (2/3 e^(-epsilon K_i / 160) + e^(-9 K_i / 200)).  The last phase, y = 1,
 costs most: T_i grows by at most y^(p/2), and K_i by at least c n^(1-q) q log y, which is enough
-once c q n^(1-q) min(epsilon / 160, 9 / 200) >= p / 2.  Among more than ``COINS`` flips in a round
-all may be told: they have at most e^-6 (6 e / (COINS + 1))^(COINS + 1) of probability (Chernoff
+once c q n^(1-q) min(epsilon / 160, 9 / 200) >= p / 2.  Among more than k = ``coins`` flips in a
+round all may be told: they have at most e^-6 (6 e / (k + 1))^(k + 1) of probability (Chernoff
 1952; the flips are binomial of mean below 6).  Otherwise all rounds move by
-mu = 16 (COINS + 2) epsilon (1 + 1 / K_i) / (1000 log(n d e^epsilon / delta)) together, and
+mu = 16 (k + 2) epsilon (1 + 1 / K_i) / (1000 log(n d e^epsilon / delta)) together, and
 delta(epsilon / 2) <= exp(-a^2 / 2) / 2, a = epsilon / (2 mu) - mu / 2 >= 0.
+
+Theorem 4.1 is the same of f_r, r = R sqrt(d) / (epsilon n sqrt(m)) (Theorem D.3), which is
+L sqrt(d) / r smooth (Lemma D.1): beta R / L = epsilon n sqrt(m).
 Source: dpaudit 2026.
 """
 
@@ -30,7 +33,6 @@ from mechanisms.papers.user_level.constants import ROOM, budget
 from mechanisms.papers.user_level.problem import Problem
 
 MOST = 10**30
-COINS = 60
 # Sizes and rounds are made in floating point.
 FLOATS = Fraction(1, 10**9)
 
@@ -39,14 +41,16 @@ FLOATS = Fraction(1, 10**9)
 class EverySize:
     """The claim (epsilon, delta) of the theorem for a problem of any number of users.
 
-    Of ``problem`` everything counts but its users; ``shrink``: q.
+    Of ``problem`` everything counts but its users; ``smoothness``: beta, None for that of f_r,
+    which the theorem chooses for n; ``shrink``: q; ``coins``: k, of the proof.
     """
 
     problem: Problem
     epsilon: Fraction
     delta: Fraction
-    smoothness: float
+    smoothness: float | None
     shrink: Fraction = Fraction(1, 10)
+    coins: int = 60
 
     def __post_init__(self) -> None:
         for name, value in zip(("epsilon", "delta"), budget(self.epsilon, self.delta), strict=True):
@@ -73,21 +77,28 @@ class EverySize:
         epsilon, delta, q = map(sympy.Rational, (self.epsilon, self.delta, self.shrink))
         items, dimension = self.problem.items, self.problem.dimension
         batch, power = self._batch(users), 3 * q + sympy.Rational(5, 2)
-        width = Fraction(self.problem.diameter) / Fraction(self.problem.lipschitz)
-        ratio = sympy.Rational(Fraction(self.smoothness) * width)
-        first = sympy.sqrt(ratio) * sympy.root(users * items, 4)
+        first = sympy.sqrt(self._ratio(users)) * sympy.root(users * items, 4)
         room = 1 + sympy.Rational(FLOATS)
         logarithm = sympy.log(users * dimension * items) * room
         last = 1 + (1 + first * users ** (-power / 2)) * logarithm
         most = 1 + (1 + first) * logarithm
         tail = sympy.exp(-epsilon * batch / 160) * sympy.Rational(2, 3)
         tail += sympy.exp(-sympy.Rational(9, 200) * batch)
-        flips = sympy.exp(-6) * (6 * sympy.E / (COINS + 1)) ** (COINS + 1)
+        flips = sympy.exp(-6) * (6 * sympy.E / (self.coins + 1)) ** (self.coins + 1)
         slack = (last * tail + most * flips) * sympy.Rational(str(ROOM))
         loss = sympy.log(users * dimension / delta) + epsilon
-        mu = 16 * (COINS + 2) * epsilon * (1 + 1 / batch) * room / (1000 * loss)
+        mu = 16 * (self.coins + 2) * epsilon * (1 + 1 / batch) * room / (1000 * loss)
         end = epsilon / (2 * mu) - mu / 2
         return (1 + sympy.exp(epsilon)) * slack + sympy.exp(-(end**2) / 2) / 2
+
+    def _ratio(self, users: Any) -> Any:
+        """beta R / L."""
+        import sympy
+
+        if self.smoothness is None:
+            return sympy.Rational(self.epsilon) * users * sympy.sqrt(self.problem.items)
+        width = Fraction(self.problem.diameter) / Fraction(self.problem.lipschitz)
+        return sympy.Rational(Fraction(self.smoothness) * width)
 
     def _batch(self, users: Any) -> Any:
         """Below K of the last phase."""
@@ -111,7 +122,7 @@ class EverySize:
         grows = grows * q * (self._batch(n) + 2) - (3 * q + sympy.Rational(5, 2)) / 2
         loss = sympy.log(n * self.problem.dimension / sympy.Rational(self.delta))
         # With 1 / K <= 1: mu^2 <= epsilon, where a >= 0.
-        small = loss - 16 * (COINS + 2) * 3 * sympy.sqrt(sympy.Rational(self.epsilon)) / 1000
+        small = loss - 16 * (self.coins + 2) * 3 * sympy.sqrt(sympy.Rational(self.epsilon)) / 1000
         at = balls_at({n: Fraction(least)})
         if not all(certainly(side, is_positive, at) for side in (grows, small, self._batch(n) - 1)):
             return False

@@ -6,12 +6,21 @@ import doctest
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpaudit.cli.main import main
-from mechanisms.papers import claims_page
+from mechanisms.papers import claims_page, regions
+from mechanisms.papers.diff2.noise import Noise, diff2_noise_paper
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.regions import REGIONS, Region, corollary_5_7, section, shown
+from mechanisms.papers.srgd.constants import Reading
+
+CELLS = tuple(chain(*REGIONS.values()))
 
 
 def test_python_session(checkout: Path) -> None:
@@ -31,9 +40,9 @@ def test_what_is_said_of_the_papers_is_made_of_their_claims(checkout: Path) -> N
     """Both README pages of the catalogue are current, and a sentence by hand would be noticed."""
     readme = (checkout / "mechanisms" / "README.md").read_text("utf-8")
     assert claims_page.inserted(readme) == readme
-    assert (checkout / "mechanisms" / "papers" / "README.md").read_text(
-        "utf-8"
-    ) == claims_page.page()
+    page = (checkout / "mechanisms" / "papers" / "README.md").read_text("utf-8")
+    made = "\n".join([*claims_page.instances(), *claims_page.over_sizes()])
+    assert page.startswith(f"{made}\n")
     by_hand = readme.replace("1 proved", "all proved", 1)
     assert claims_page.inserted(by_hand) != by_hand
 
@@ -47,12 +56,48 @@ def test_verdicts_over_a_range_are_those_of_certificates() -> None:
         if row.paper == "srgd" and "Corollary 5.7" in row.statement and "GDP" not in row.claim.text:
             letter = {"proved": "P", "refuted": "R"}[row.outcome]
             at = (of.gradient.rounds, guarantee.epsilon, guarantee.delta)
-            if row.claim.reading == claims_page.Reading.AS_PRINTED and "equation" not in (
-                row.mechanism.name
-            ):
-                assert claims_page.decided(*at) == letter, at
+            if row.claim.reading == Reading.AS_PRINTED and "equation" not in (row.mechanism.name):
+                assert corollary_5_7(at[2], at[0], at[1]) == letter, at
                 seen.add(letter)
     assert seen == {"P", "R"}
+
+
+@pytest.mark.parametrize("region", CELLS, ids=lambda region: region.name)
+def test_cells_of_the_page_are_what_the_accountant_says(checkout: Path, region: Region) -> None:
+    """Three cells of every region, one of each letter that it has where there are so many."""
+    page = (checkout / "mechanisms" / "papers" / "README.md").read_text("utf-8")
+    head = section(replace(region, panels=(region.panels[0], ())))
+    below = page.partition("\n".join(head))[2].splitlines()[1:]
+    found: dict[str, tuple[Any, Any, Any]] = {}
+    for panel, row in product(region.panels[1], region.rows[1]):
+        cells = below.pop(0).strip("| ").split(" | ")
+        assert cells[:2] == [shown(panel), shown(row)]
+        for letter, column in zip(cells[2:], region.columns[1], strict=True):
+            found.setdefault(letter, (panel, row, column))
+    assert set(found) <= {"P", "R", "o", "-"}
+    for letter, at in found.items():
+        assert region.decide(*at) == letter, at
+
+
+def test_a_region_whose_program_is_another_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With half of the printed noise Proposition 4.1 is refuted in a cell where it is proved."""
+    at = (Fraction(1, 10**6), "100, T = 10", Fraction(1))
+    assert regions.proposition_4_1(*at) == "P"
+
+    def halved(*given: Any) -> Noise:
+        made = diff2_noise_paper(*given)
+        return Noise(made.sigma_1 / 2, made.sigma_2 / 2)
+
+    monkeypatch.setattr(regions, "diff2_noise_paper", halved)
+    assert regions.proposition_4_1(*at) == "R"
+
+
+@pytest.mark.quality
+def test_the_page_and_its_plots_are_what_their_code_makes(checkout: Path) -> None:
+    folder = checkout / "mechanisms" / "papers"
+    assert (folder / "README.md").read_text("utf-8") == claims_page.page()
+    for region in CELLS:
+        assert (folder / f"{region.name}.svg").read_text("utf-8") == regions.drawn(region)
 
 
 def test_every_statement_of_a_paper_is_on_the_page() -> None:

@@ -1,4 +1,4 @@
-"""Theorem 3.1 over its range: a closed bound above every phase's own, and large phases that run."""
+"""Theorems 3.1 and 4.1 over n: a closed bound above every phase's own, large phases that run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from dpaudit.accountant.account import Account
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Records
-from mechanisms.papers.user_level import every_size
 from mechanisms.papers.user_level.accelerated import SCORE, UserLevelAcceleratedSGD
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.batches import printed_batches
@@ -20,6 +19,7 @@ from mechanisms.papers.user_level.entries import LIPSCHITZ, LOSS, RADIUS, SMOOTH
 from mechanisms.papers.user_level.every_size import EverySize
 from mechanisms.papers.user_level.phased_erm import printed_phased_erm
 from mechanisms.papers.user_level.problem import USERS, Problem, SquaredDistance
+from mechanisms.papers.user_level.smoothing import smoothed_smoothness, smoothing_radius
 
 
 def sized(users: int = 2) -> Problem:
@@ -83,10 +83,29 @@ def test_without_the_growth_of_phases_nothing_is_proved() -> None:
 def test_probabilities_of_many_flips_are_above_the_binomials() -> None:
     from scipy.stats import binom
 
-    assert every_size.COINS == 60
-    chernoff = np.exp(-6) * (6 * np.e / 61) ** 61
-    for batch in (100, 4_000, 10**6):
-        assert binom.sf(60, batch - 1, 6 / batch) <= chernoff
+    for coins in (60, 120):
+        chernoff = np.exp(-6) * (6 * np.e / (coins + 1)) ** (coins + 1)
+        for batch in (100, 4_000, 10**6):
+            assert binom.sf(coins, batch - 1, 6 / batch) <= chernoff
+
+
+@pytest.mark.parametrize(("epsilon", "users"), [(1, 713_134), (3, 262_143)])
+def test_theorem_4_1_has_more_rounds_and_its_bound_is_above_them(epsilon: int, users: int) -> None:
+    """Of the smoothed loss, of smoothness L sqrt(d) / r, delta below 1 / (m n) at every n."""
+    problem, delta = sized(users), Fraction(1, 10**32)
+    own = EverySize(sized(), Fraction(epsilon), delta, None, coins=120)
+    assert own.proved(users)
+    width = smoothing_radius(users, 10, 10, problem.diameter, epsilon)
+    smooth = smoothed_smoothness(LIPSCHITZ, 10, width)
+    program = printed_phased_erm(problem, epsilon, delta, smooth)
+    plain = printed_phased_erm(problem, epsilon, delta, SMOOTHNESS)
+    assert program.phases[0].constants.rounds > 30 * plain.phases[0].constants.rounds
+    slacks = [float(phase.constants.slack) for phase in program.phases]
+    closed = float(own.bound(users))
+    assert max(slacks) == slacks[-1]
+    assert max(slacks) * (1 + np.exp(epsilon)) <= closed <= 1e-32
+    with_fewer = EverySize(sized(), Fraction(epsilon), delta, None, coins=40)
+    assert not with_fewer.proved(users)
 
 
 @pytest.mark.quality

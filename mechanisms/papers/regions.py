@@ -1,0 +1,358 @@
+"""Where printed guarantees are proved, refuted or open, over ranges of their numbers, drawn.
+
+A cell is a program with its printed constants at the numbers of the cell, and what the accountant
+says of the printed claim: *P* proved, *R* refuted by data and losses that attain more, *o* open,
+*-* where the printed hypothesis or the constants admit no program.  Corners of the ranges are
+cells.  ``mechanisms/papers/claims_page.py`` puts every region on a page.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from dpaudit.accountant.claim import Claim
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose
+from dpaudit.families.opaque import ZCDP, ApproxDP
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Node
+from dpaudit.report.svg import drawing
+from dpaudit.scope import Scope, central
+from mechanisms.papers.common.free import short
+from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper, largest_batch
+from mechanisms.papers.diff2.catalogue import diff2_bvr_local_sgd
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.noise import diff2_noise_paper
+from mechanisms.papers.kl import adaptive_readings
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import Constants, Reading, theorem_5_8, theorem_5_12
+from mechanisms.papers.srgd.gradient import of_constants
+from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.srgd.rows import WorstCase
+from mechanisms.papers.srgd.sensitivity import Conditions, srg_sensitivity_of
+from mechanisms.papers.user_level.constants import printed_release
+from mechanisms.papers.user_level.problem import USERS
+
+REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
+LETTERS = {"proved": "P", "refuted": "R"}
+SHADES = {"P": 0.9, "o": 0.6, "-": 1.0, "R": 0.15}
+CLOSE = 1e-6  # of a ratio of two floats that are right to 1e-12: nearer ones are open
+EPSILONS = tuple(map(Fraction, ("0.001", "0.01", "0.1", "1", "3", "10", "100")))
+SMALL_EPSILONS = tuple(map(Fraction, ("0.001", "0.01", "0.1", "1", "3", "10")))  # "epsilon <= 10"
+DELTAS = tuple(Fraction(1, 10**k) for k in (2, 6, 10, 20))
+Value: TypeAlias = Fraction | int | str
+Axis: TypeAlias = tuple[str, tuple[Value, ...]]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A printed guarantee over a panel, a row and a column of values.
+
+    ``name`` of the plot's file; ``says``: the reading, and what is held fixed.  ``decide(panel,
+    row, column)``: the letter of a cell.
+    """
+
+    name: str
+    statement: str
+    says: str
+    panels: Axis
+    rows: Axis
+    columns: Axis
+    decide: Callable[..., str]
+
+    def letters(self, panel: Value) -> list[list[str]]:
+        """The cells of a panel, row by row."""
+        return [[self.decide(panel, row, c) for c in self.columns[1]] for row in self.rows[1]]
+
+
+def checked(node: Node, scope: Scope, guarantee: Node) -> str:
+    """What the accountant says of a claim: P, R, or o for open."""
+    outcome = Claim(guarantee, by="a cell of a region").check(node, scope).outcome
+    return LETTERS.get(str(outcome), "o")
+
+
+# --- Choquette-Choo, Ganesh and Thakurta 2024 -----------------------------------------------------
+
+
+def corollary_5_7(delta: Fraction, rounds: int, epsilon: Fraction) -> str:
+    """A record moves floor(log2 T) + 1 nodes of the tree by one clip each: mu is exact."""
+    levels = Fraction(rounds.bit_length())
+    noise = enclose(Reading.AS_PRINTED.multiplier(Fraction(rounds), epsilon, delta))
+    spent = float((enclose(levels).sqrt() / noise).mid())
+    most = float(enclose(gaussian_mu(epsilon, delta)).mid())
+    if abs(spent / most - 1) < CLOSE:
+        return "o"
+    return "P" if spent < most else "R"
+
+
+def theorem_5_8_cell(dimension: int, size: int, epsilon: Fraction) -> str:
+    """Delta = 1 / n, L = M = R = 1, by Lemma 5.9 in place of the theorem's own argument."""
+    delta = Fraction(1, size)
+    try:
+        constants = theorem_5_8(size, dimension, epsilon, delta)
+    except InvalidParameter:
+        return "-"
+    return _unclipped(constants, size, dimension, Fraction(1, 2), (epsilon, delta))
+
+
+def theorem_5_12_cell(delta: Fraction, at: str, epsilon: Fraction) -> str:
+    """L = M = R = 1 and p = 10; ``at`` is "n, B"."""
+    size, batch = (int(word.replace(",", "")) for word in at.split(", B = "))
+    constants = theorem_5_12(size, batch, epsilon, delta)
+    return _unclipped(constants, size, 10, Fraction(3), (epsilon, delta), constants.clip)
+
+
+def _unclipped(
+    constants: Constants,
+    size: int,
+    dimension: int,
+    noise_bound: Fraction,
+    budget: tuple[Fraction, Fraction],
+    norm: object = None,
+) -> str:
+    """Nothing is clipped: a noise event is paid for, as in the certificates of either theorem."""
+    one = Fraction(1)
+    conditions = Conditions(one, one, 2 * one, constants.beta, constants.rounds, dimension)
+    try:
+        bound = srg_sensitivity_of(conditions, sigma=constants.sigma, noise_bound=noise_bound)
+        rows = WorstCase.of(bound) if norm is None else WorstCase.of(bound, norm=norm)
+    except InvalidParameter:
+        return "o"  # the bound of the sensitivity does not close
+    gradient = of_constants(constants, BoundedLogistic(norm=1.0), dimension, size, rows=rows)
+    node = AcceleratedDPSRGD(gradient, radius=1.0).declaration(ZERO_OUT)
+    return checked(node, ZERO_OUT, ApproxDP(*budget))
+
+
+# --- Lowy, Liu and Asi 2024 -----------------------------------------------------------------------
+
+
+def theorem_2_1(delta: Fraction, users: int, epsilon: Fraction) -> str:
+    """Ten items a user; the phases are on disjoint users, so that one of them decides."""
+    constants = printed_release(users, 10, epsilon, delta)
+    if constants.groups > users:
+        return "-"  # fewer users than groups: n^(1 - o(1)) >~ log(n / delta) / epsilon fails
+    return checked(constants.node("phase"), USERS, ApproxDP(epsilon, delta))
+
+
+# --- Murata and Suzuki 2023 -----------------------------------------------------------------------
+
+
+def proposition_4_1(delta: Fraction, schedule: str, epsilon: Fraction) -> str:
+    """``schedule`` is "R, T"; u = 5/4; n and P cancel out of every release's noise multiplier."""
+    rounds, every = (int(word.replace(",", "")) for word in schedule.split(", T = "))
+    restarts = -(-rounds // every)
+    share = Fraction(5, 4) if rounds > restarts else Fraction(1)
+    made = diff2_noise_paper(epsilon, delta, 1000, restarts, rounds - restarts, share)
+    program = Diff2(
+        loss=BoundedLogistic(norm=1.0),
+        features=10,
+        client_sizes=(1000,),
+        rounds=rounds,
+        restart_every=every,
+        gradient_radius=1.0,
+        difference_radius=1.0,
+        step_size=1.0,
+        noise=made,
+    )
+    return checked(program.declaration(REPLACE_ONE), REPLACE_ONE, ApproxDP(epsilon, delta))
+
+
+def proposition_5_1(delta: Fraction, size: int, epsilon: Fraction) -> str:
+    """R = 20, T = K = 5, one client, the largest batch that the printed condition admits."""
+    plan = Plan(size, 1, 20, 5, 5, 1)
+    most = largest_batch(epsilon, delta, plan)
+    if most < 1:
+        return "-"
+    plan = replace(plan, batch_size=most)
+    made, sigma = diff2_bvr_noise_paper(epsilon, delta, plan)
+    of: Any = diff2_bvr_local_sgd.program  # its rounds, periods and local steps are the plan's
+    routine = replace(of.routine, batch_size=most, sigma=sigma)
+    program: Any = replace(of, client_sizes=(size,), noise=made, routine=routine)
+    return checked(program.declaration(REPLACE_ONE), REPLACE_ONE, ApproxDP(epsilon, delta))
+
+
+# --- Menart et al. 2023 ---------------------------------------------------------------------------
+
+READINGS: dict[str, tuple[PrintedAdaptiveNoisyGD, Scope]] = {
+    "signed norms": (adaptive_readings.SIGNED, REPLACE_ONE),
+    "norms cut at 0": (adaptive_readings.CLIPPED, REPLACE_ONE),
+    "norms cut at 0, w_0..w_T alone": (adaptive_readings.ITERATES, REPLACE_ONE),
+    "norms cut at 0, zero_out": (adaptive_readings.CLIPPED, ZERO_OUT),
+}
+
+
+def theorem_3(reading: str, size: int, rho: Fraction) -> str:
+    """The printed charges of Algorithm 3, in one reading of its listing."""
+    program, scope = READINGS[reading]
+    problem = replace(program.problem, size=size)
+    try:
+        made = replace(program, problem=problem, rho=rho)
+    except InvalidParameter:
+        return "-"  # n sqrt(rho) <= 4: no round fits
+    return checked(made.declaration(scope), scope, ZCDP(rho))
+
+
+SIZES = tuple(10**k for k in (2, 3, 4, 6, 8, 10))
+REGIONS: dict[str, tuple[Region, ...]] = {
+    "diff2": (
+        Region(
+            "proposition_4_1",
+            "Proposition 4.1",
+            "constants as printed, replace_one, u = 5/4. Neither n nor P changes a cell: N cancels "
+            "out of every noise multiplier. The last columns are beyond the paper's epsilon",
+            ("delta", DELTAS),
+            ("R", ("1, T = 1", "2, T = 1", "7, T = 3", "100, T = 10", "1,000,000, T = 3,000")),
+            ("epsilon", EPSILONS),
+            proposition_4_1,
+        ),
+        Region(
+            "propositions_5_1_e_2",
+            "Propositions 5.1 and E.2",
+            "constants as printed, replace_one, R = 20, T = K = 5, P = 1, u_1 = u_2 = 3, the "
+            "largest batch that their condition on b admits; - where it admits none",
+            ("delta", (DELTAS[0], DELTAS[1], DELTAS[3])),
+            ("n", (100, 1000, 10**6, 10**9)),
+            ("epsilon", tuple(map(Fraction, ("0.01", "0.1", "1", "10")))),
+            proposition_5_1,
+        ),
+    ),
+    "srgd": (
+        Region(
+            "corollary_5_7",
+            "Corollary 5.7",
+            f"{Reading.AS_PRINTED}, a clip, any losses, zero_out. Neither n nor d changes a cell. "
+            "T rounds on the tree are mu-GDP, and some data and losses attain it, so that the "
+            "exact curve decides. At T = 1 the printed noise is 0",
+            ("delta", DELTAS),
+            ("T", (2, 3, 4, 31, 32, 1024, 10**6)),
+            (
+                "epsilon",
+                tuple(
+                    map(Fraction, ("0.001", "0.01", "0.05", "0.1", "0.5", "1", "3", "10", "100"))
+                ),
+            ),
+            corollary_5_7,
+        ),
+        Region(
+            "theorem_5_8",
+            "Theorem 5.8",
+            "constants as printed, delta = 1/n, L = M = R = 1, zero_out, L-Lipschitz M-smooth "
+            "losses and any data, by Lemma 5.9 in place of its own argument, which speaks of "
+            "i.i.d. data; - where Equation 19 asks for more rounds than records",
+            ("p", (1, 100, 10**4, 10**6)),
+            ("n", tuple(10**k for k in (6, 7, 8, 10, 15, 20, 24, 25, 26, 36))),
+            ("epsilon", EPSILONS),
+            theorem_5_8_cell,
+        ),
+        Region(
+            "theorem_5_12",
+            "Theorem 5.12",
+            "constants as printed, L = M = R = 1, p = 10, zero_out, nothing clipped, a noise event "
+            "that is paid for; B from 1 to sqrt n",
+            ("delta", DELTAS),
+            (
+                "n",
+                tuple(
+                    f"{n:,}, B = {b:,}"
+                    for n in (10**2, 10**4, 10**8, 10**12)
+                    for b in (1, math.isqrt(n))
+                ),
+            ),
+            ("epsilon", EPSILONS),
+            theorem_5_12_cell,
+        ),
+    ),
+    "kl": (
+        Region(
+            "theorem_3",
+            "Theorem 3",
+            "Algorithm 3 with its printed charges; the last round's gradient is visible unless "
+            "only w_0..w_T are. Signed norms are refuted at n = 100,000 and rho = 1, by the attack "
+            "of `adaptive_noisy_gd_paper` (its most, which the account has, need not be attained); "
+            "- where n sqrt(rho) is 4 or less, for which no round fits",
+            ("reading", tuple(READINGS)),
+            ("n", (2, 10, 100, 10**4, 10**6, 10**9)),
+            ("rho", tuple(map(Fraction, ("0.0001", "0.01", "0.1", "1", "10", "100", "10000")))),
+            theorem_3,
+        ),
+    ),
+    "user_level": (
+        Region(
+            "theorem_2_1",
+            "Theorem 2.1",
+            "constants as printed, m = 10, replace_one of a user; - where Algorithm 1 wants more "
+            "groups than there are users",
+            ("delta", DELTAS),
+            ("n", SIZES),
+            ("epsilon", SMALL_EPSILONS),
+            theorem_2_1,
+        ),
+    ),
+}
+
+
+def section(region: Region) -> list[str]:
+    """A region on a page: its plot and its cells."""
+    columns = [f"{region.columns[0]} = {shown(value)}" for value in region.columns[1]]
+    lines = [
+        "",
+        f"### {region.statement} over ({region.panels[0]}, {region.rows[0]}, {region.columns[0]})",
+        "",
+        f"{region.says[0].upper()}{region.says[1:]}. *P* proved, *R* refuted, *o* open, *-* no "
+        "such program.",
+        "",
+        f"![{region.statement}: proved, refuted and open]({region.name}.svg)",
+        "",
+        f"| {region.panels[0]} | {region.rows[0]} | {' | '.join(columns)} |",
+        "|---|---|" + "---|" * len(columns),
+    ]
+    for panel in region.panels[1]:
+        for row, letters in zip(region.rows[1], region.letters(panel), strict=True):
+            lines.append(f"| {shown(panel)} | {shown(row)} | {' | '.join(letters)} |")
+    return lines
+
+
+def shown(value: Value) -> str:
+    """A value of an axis for people."""
+    if isinstance(value, int):
+        return f"1e{len(str(value)) - 1}" if value > 10**9 else f"{value:,}"
+    if isinstance(value, str):
+        return value
+    return short(value) if value < Fraction(1, 1000) else f"{float(value):g}"
+
+
+def drawn(region: Region) -> str:
+    """The cells as a plot, a panel each: SVG."""
+    x_labels, y_labels = (list(map(shown, axis[1])) for axis in (region.columns, region.rows))
+    with drawing() as (figure, _):
+        figure.clear()
+        figure.set_size_inches(11.0, 1.0 + 0.3 * len(y_labels))
+        panels = figure.subplots(1, len(region.panels[1]), sharey=True)
+        for axes, panel in zip(panels, region.panels[1], strict=True):
+            letters = region.letters(panel)
+            shaded = [[SHADES[letter] for letter in row] for row in letters]
+            axes.grid(visible=False)
+            axes.imshow(shaded, cmap="gray", vmin=0.0, vmax=1.0, aspect="auto")
+            _label(axes, letters)
+            axes.set_xticks(range(len(x_labels)), x_labels, fontsize=6)
+            axes.set_yticks(range(len(y_labels)), y_labels, fontsize=7)
+            axes.set_title(f"{region.panels[0]} = {shown(panel)}", fontsize=8)
+            axes.set_xlabel(region.columns[0], fontsize=7)
+        panels[0].set_ylabel(region.rows[0], fontsize=7)
+        target = io.StringIO()
+        undated = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(target, format="svg", metadata=undated, facecolor="white")
+    return target.getvalue()
+
+
+def _label(axes: Any, letters: Sequence[Sequence[str]]) -> None:
+    for y, row in enumerate(letters):
+        for x, letter in enumerate(row):
+            colour = "white" if letter == "R" else "black"
+            axes.text(x, y, letter, ha="center", va="center", color=colour)
