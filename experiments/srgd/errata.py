@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import ndtr
 
 from dpaudit.kernels.query import Array
 from experiments.lab.errata import Errata, Erratum
+from mechanisms.papers.regions import theorem_5_8_cell
 from mechanisms.papers.srgd.accelerated import nesterov_potential
 from mechanisms.papers.srgd.bounds import Geometry, excess_risk_bound_5_13
 from mechanisms.papers.srgd.constants import Reading
@@ -118,6 +121,21 @@ def corollary_5_7() -> str:
     return f"at T = 32 Lemma 5.6 asks for {needed / printed:.4g} times the printed noise"
 
 
+def theorem_5_8() -> str:
+    """From which n to which Lemma 5.9 proves the theorem: in tenths of a decade."""
+
+    def proved(tenths: int) -> bool:
+        return theorem_5_8_cell(1, round(10 ** (tenths / 10)), Fraction(1)) == "P"
+
+    first = next(k for k in range(50, 100) if proved(k))
+    last = first + bisect.bisect_left(range(first, 361), True, key=lambda k: not proved(k)) - 1
+    return (
+        f"delta = 1/n, p = 1, epsilon = 1, L = M = R = 1: below n = 10^{first / 10:g} there are "
+        f"more rounds than records; worst-case sensitivity proves it to n = 10^{last / 10:g}, and "
+        f"is not bounded at 10^{(last + 1) / 10:g}"
+    )
+
+
 SRGD_ERRATA = Errata(
     "srgd",
     "Accelerated-DP-SRGD (Choquette-Choo, Ganesh and Thakurta 2024)",
@@ -175,6 +193,17 @@ SRGD_ERRATA = Errata(
             "that anybody runs; refuted is the clipped algorithm on arbitrary losses, as printed",
             "[certificates](../../mechanisms/papers/README.md), "
             "`accelerated_dp_srgd_corollary_5_7`",
+        ),
+        Erratum(
+            "Theorem 5.8",
+            "(epsilon, delta) for every n, by Lemma 5.5 on i.i.d. data",
+            "an event of i.i.d. data bounds nothing of differential privacy, which holds for every "
+            "pair of data sets",
+            theorem_5_8,
+            "Lemma 5.9's bound in its place, which holds for any data, while beta >= 2 M T",
+            "at every n of a data set that exists the theorem holds, by that other argument",
+            "[certificates](../../mechanisms/papers/README.md), "
+            "`accelerated_dp_srgd_theorem_5_8`, `..._iid`",
         ),
         Erratum(
             "Theorem 5.13",
