@@ -52,12 +52,13 @@ Axis: TypeAlias = tuple[str, tuple[Value, ...]]
 
 @dataclass(frozen=True)
 class Region:
-    """A printed guarantee over a panel, a row and a column of values.
+    """A printed guarantee of a paper over a panel, a row and a column of values.
 
     ``name`` of the plot's file; ``says``: the reading, and what is held fixed.  ``decide(panel,
     row, column)``: the letter of a cell.
     """
 
+    paper: str
     name: str
     statement: str
     says: str
@@ -199,102 +200,99 @@ def theorem_3(reading: str, size: int, rho: Fraction) -> str:
 
 
 SIZES = tuple(10**k for k in (2, 3, 4, 6, 8, 10))
-REGIONS: dict[str, tuple[Region, ...]] = {
-    "diff2": (
-        Region(
-            "proposition_4_1",
-            "Proposition 4.1",
-            "constants as printed, replace_one, u = 5/4. Neither n nor P changes a cell: N cancels "
-            "out of every noise multiplier. The last columns are beyond the paper's epsilon",
-            ("delta", DELTAS),
-            ("R", ("1, T = 1", "2, T = 1", "7, T = 3", "100, T = 10", "1,000,000, T = 3,000")),
-            ("epsilon", EPSILONS),
-            proposition_4_1,
-        ),
-        Region(
-            "propositions_5_1_e_2",
-            "Propositions 5.1 and E.2",
-            "constants as printed, replace_one, R = 20, T = K = 5, P = 1, u_1 = u_2 = 3, the "
-            "largest batch that their condition on b admits; - where it admits none",
-            ("delta", (DELTAS[0], DELTAS[1], DELTAS[3])),
-            ("n", (100, 1000, 10**6, 10**9)),
-            ("epsilon", tuple(map(Fraction, ("0.01", "0.1", "1", "10")))),
-            proposition_5_1,
-        ),
+REGIONS = (
+    Region(
+        "Murata and Suzuki 2023",
+        "proposition_4_1",
+        "Proposition 4.1",
+        "constants as printed, replace_one, u = 5/4. Neither n nor P changes a cell: N cancels "
+        "out of every noise multiplier. The last columns are beyond the paper's epsilon",
+        ("delta", DELTAS),
+        ("R", ("1, T = 1", "2, T = 1", "7, T = 3", "100, T = 10", "1,000,000, T = 3,000")),
+        ("epsilon", EPSILONS),
+        proposition_4_1,
     ),
-    "srgd": (
-        Region(
-            "corollary_5_7",
-            "Corollary 5.7",
-            f"{Reading.AS_PRINTED}, a clip, any losses, zero_out. Neither n nor d changes a cell. "
-            "T rounds on the tree are mu-GDP, and some data and losses attain it, so that the "
-            "exact curve decides. At T = 1 the printed noise is 0",
-            ("delta", DELTAS),
-            ("T", (2, 3, 4, 31, 32, 1024, 10**6)),
-            (
-                "epsilon",
-                tuple(
-                    map(Fraction, ("0.001", "0.01", "0.05", "0.1", "0.5", "1", "3", "10", "100"))
-                ),
+    Region(
+        "Murata and Suzuki 2023",
+        "propositions_5_1_e_2",
+        "Propositions 5.1 and E.2",
+        "constants as printed, replace_one, R = 20, T = K = 5, P = 1, u_1 = u_2 = 3, the "
+        "largest batch that their condition on b admits; - where it admits none",
+        ("delta", (DELTAS[0], DELTAS[1], DELTAS[3])),
+        ("n", (100, 1000, 10**6, 10**9)),
+        ("epsilon", tuple(map(Fraction, ("0.01", "0.1", "1", "10")))),
+        proposition_5_1,
+    ),
+    Region(
+        "Choquette-Choo, Ganesh and Thakurta 2024",
+        "corollary_5_7",
+        "Corollary 5.7",
+        f"{Reading.AS_PRINTED}, a clip, any losses, zero_out. Neither n nor d changes a cell. "
+        "T rounds on the tree are mu-GDP, and some data and losses attain it, so that the "
+        "exact curve decides. At T = 1 the printed noise is 0",
+        ("delta", DELTAS),
+        ("T", (2, 3, 4, 31, 32, 1024, 10**6)),
+        (
+            "epsilon",
+            tuple(map(Fraction, ("0.001", "0.01", "0.05", "0.1", "0.5", "1", "3", "10", "100"))),
+        ),
+        corollary_5_7,
+    ),
+    Region(
+        "Choquette-Choo, Ganesh and Thakurta 2024",
+        "theorem_5_8",
+        "Theorem 5.8",
+        "constants as printed, delta = 1/n, L = M = R = 1, zero_out, L-Lipschitz M-smooth "
+        "losses and any data, by Lemma 5.9 in place of its own argument, which speaks of "
+        "i.i.d. data; - where Equation 19 asks for more rounds than records",
+        ("p", (1, 100, 10**4, 10**6)),
+        ("n", tuple(10**k for k in (6, 7, 8, 10, 15, 20, 24, 25, 26, 36))),
+        ("epsilon", EPSILONS),
+        theorem_5_8_cell,
+    ),
+    Region(
+        "Choquette-Choo, Ganesh and Thakurta 2024",
+        "theorem_5_12",
+        "Theorem 5.12",
+        "constants as printed, L = M = R = 1, p = 10, zero_out, nothing clipped, a noise event "
+        "that is paid for; B from 1 to sqrt n",
+        ("delta", DELTAS),
+        (
+            "n",
+            tuple(
+                f"{n:,}, B = {b:,}"
+                for n in (10**2, 10**4, 10**8, 10**12)
+                for b in (1, math.isqrt(n))
             ),
-            corollary_5_7,
         ),
-        Region(
-            "theorem_5_8",
-            "Theorem 5.8",
-            "constants as printed, delta = 1/n, L = M = R = 1, zero_out, L-Lipschitz M-smooth "
-            "losses and any data, by Lemma 5.9 in place of its own argument, which speaks of "
-            "i.i.d. data; - where Equation 19 asks for more rounds than records",
-            ("p", (1, 100, 10**4, 10**6)),
-            ("n", tuple(10**k for k in (6, 7, 8, 10, 15, 20, 24, 25, 26, 36))),
-            ("epsilon", EPSILONS),
-            theorem_5_8_cell,
-        ),
-        Region(
-            "theorem_5_12",
-            "Theorem 5.12",
-            "constants as printed, L = M = R = 1, p = 10, zero_out, nothing clipped, a noise event "
-            "that is paid for; B from 1 to sqrt n",
-            ("delta", DELTAS),
-            (
-                "n",
-                tuple(
-                    f"{n:,}, B = {b:,}"
-                    for n in (10**2, 10**4, 10**8, 10**12)
-                    for b in (1, math.isqrt(n))
-                ),
-            ),
-            ("epsilon", EPSILONS),
-            theorem_5_12_cell,
-        ),
+        ("epsilon", EPSILONS),
+        theorem_5_12_cell,
     ),
-    "kl": (
-        Region(
-            "theorem_3",
-            "Theorem 3",
-            "Algorithm 3 with its printed charges; the last round's gradient is visible unless "
-            "only w_0..w_T are. Signed norms are refuted at n = 100,000 and rho = 1, by the attack "
-            "of `adaptive_noisy_gd_paper` (its most, which the account has, need not be attained); "
-            "- where n sqrt(rho) is 4 or less, for which no round fits",
-            ("reading", tuple(READINGS)),
-            ("n", (2, 10, 100, 10**4, 10**6, 10**9)),
-            ("rho", tuple(map(Fraction, ("0.0001", "0.01", "0.1", "1", "10", "100", "10000")))),
-            theorem_3,
-        ),
+    Region(
+        "Menart et al. 2023",
+        "theorem_3",
+        "Theorem 3",
+        "Algorithm 3 with its printed charges; the last round's gradient is visible unless "
+        "only w_0..w_T are. Signed norms are refuted at n = 100,000 and rho = 1, by the attack "
+        "of `adaptive_noisy_gd_paper` (its most, which the account has, need not be attained); "
+        "- where n sqrt(rho) is 4 or less, for which no round fits",
+        ("reading", tuple(READINGS)),
+        ("n", (2, 10, 100, 10**4, 10**6, 10**9)),
+        ("rho", tuple(map(Fraction, ("0.0001", "0.01", "0.1", "1", "10", "100", "10000")))),
+        theorem_3,
     ),
-    "user_level": (
-        Region(
-            "theorem_2_1",
-            "Theorem 2.1",
-            "constants as printed, m = 10, replace_one of a user; - where Algorithm 1 wants more "
-            "groups than there are users",
-            ("delta", DELTAS),
-            ("n", SIZES),
-            ("epsilon", SMALL_EPSILONS),
-            theorem_2_1,
-        ),
+    Region(
+        "Lowy, Liu and Asi 2024",
+        "theorem_2_1",
+        "Theorem 2.1",
+        "constants as printed, m = 10, replace_one of a user; - where Algorithm 1 wants more "
+        "groups than there are users",
+        ("delta", DELTAS),
+        ("n", SIZES),
+        ("epsilon", SMALL_EPSILONS),
+        theorem_2_1,
     ),
-}
+)
 
 
 def section(region: Region) -> list[str]:
@@ -302,7 +300,8 @@ def section(region: Region) -> list[str]:
     columns = [f"{region.columns[0]} = {shown(value)}" for value in region.columns[1]]
     lines = [
         "",
-        f"### {region.statement} over ({region.panels[0]}, {region.rows[0]}, {region.columns[0]})",
+        f"### {region.statement} ({region.paper}) over ({region.panels[0]}, {region.rows[0]}, "
+        f"{region.columns[0]})",
         "",
         f"{region.says[0].upper()}{region.says[1:]}. *P* proved, *R* refuted, *o* open, *-* no "
         "such program.",
