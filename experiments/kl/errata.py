@@ -14,6 +14,7 @@ from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.kl import adaptive_catalogue, adaptive_readings
 from mechanisms.papers.kl.adaptive import GradientNormAtStart
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.entries import RHO as RHO_OF_DATA
 from mechanisms.papers.kl.problem import KLProblem
 from mechanisms.papers.kl.schedule import KLSpiderSchedule
 
@@ -68,7 +69,7 @@ def theorem_3() -> str:
 
 def theorem_5() -> str:
     """The selection's zCDP, by its printed pure epsilon, by the true one, and by its range."""
-    rho = float(adaptive_catalogue.RHO)
+    rho = float(RHO_OF_DATA)
     both = Account(adaptive_catalogue.SELECTED.declaration(SCOPE), SCOPE).step("zcdp")
     selection = float(both.value) - rho
     return (
