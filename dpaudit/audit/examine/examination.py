@@ -902,6 +902,7 @@ class _Examiner:
             blocks={part: rows for one in self.studied for part, rows in one.blocks.items()},
             meter=Meter(seconds, limit=WORK_OF_A_SEARCH),
             assumed=self.assumed,
+            sized=self.sized,
         )
         best = search.search(candidates)
         self.meter.timed = self.meter.timed or search.meter.timed

@@ -46,6 +46,7 @@ WORK = 400_000_000  # of one search, in the units of a meter
 RELEASE = 100_000  # the work of one release along a proposal, beside that of its query
 POOL = 64  # rows whose movement is looked at along one run
 NUMBERS = 2_000_000  # of the pool's vectors at one release; a smaller pool where they are longer
+ROUNDED = 1e-9  # of a stated sensitivity
 NEAR = 0.7  # of the best so far, below which rows that do not improve are left
 BETTER = 1.005  # times the best so far, from which a pair takes its place
 # Along one transcript: releases that are looked at, generations of steps and of those that find
@@ -63,6 +64,9 @@ FIRST_SHIFT, LEAST_SHIFT, MOST_SHIFT = 1.0, 0.5, 200.0
 RECENTRED = 0.15  # the change of a shift, as a share, from which the best pair is run again
 LENGTHS = (10.0, 0.1, 100.0, 0.01, 1e4)
 SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the others that are no zeros
+# Times as many records, where a choice among few counts them; numbers of such a data set; other
+# records more or fewer than those at which a choice turns.
+MORE, COUNTED, BESIDE = (1, 8, 80), 400_000, (0, 1, -1, 4, -4, 16, -16, 64, -64)
 STEP, LEAST_STEP, MOST_STEP = 0.5, 0.02, 2.0  # of a random step, as a share of a row's entries
 PLACES = 6
 HELD_AT = (1e2, 1e4)  # lengths of other records that hold an iterate between them
@@ -199,7 +203,8 @@ class Tried:
 
     ``loss``: the mean privacy loss, without the releases' noise.  ``pool``: rows to be looked at
     along the same transcript, the point's own first.  ``asked``: None where a query is no sum.
-    ``complete``: whether every declared release was made.
+    ``complete``: whether every declared release was made.  ``chosen``: what its choices would be
+    without noise, in one trial.
     """
 
     point: Point
@@ -208,6 +213,7 @@ class Tried:
     asked: Asked | None
     directions: Sequence[Array]
     complete: bool
+    chosen: tuple[float, ...]
 
     @cached_property
     def promised(self) -> dict[int | None, Array]:
@@ -253,8 +259,8 @@ class Pooled(Proposer):
         self.seen = seen
         self.pool, self.absent, self.meter = pool, absent, meter
         self.sums: list[AskedSum] = []
-        self.continuous, self.releases = True, 0
-        self.noise = np.zeros(self.trials)
+        self.continuous, self.releases, self.beyond = True, 0, False
+        self.noise, self.chosen = np.zeros(self.trials), list[float]()
         self._part: int | None = None
         self._chance = 1.0
         # Where releases share noise: a session for a record of each part, what it would show so
@@ -291,7 +297,14 @@ class Pooled(Proposer):
     ) -> tuple[Array, Array]:
         log, loss = super()._compared(request, released, value, other)
         session, scale = request.session, request.scale
-        if session.continuous:
+        if not session.continuous:
+            still: Any = self._copy(session, "still")
+            self.chosen.append(float(still.centre(value).flat[0]))
+            still.advance(value, scale)
+            apart = session.apart(value, other, request.sensitivity)
+            stated = (1 + ROUNDED) * request.sensitivity
+            self.beyond |= not bool((apart <= stated)[request.mask].all())
+        else:
             first, second = (self._copy(session, f"calm {who}") for who in "pq")
             leaning: Any = self._copy(session, "calm r")
             leaned = leaning.away(value, other, np.full(self.trials, self._proposal.shift))
@@ -368,7 +381,8 @@ class PairSearch:
 
     ``delta``: that at which an epsilon is claimed, which says how large losses have to be.
     ``rows``, ``worlds``: what the examiner makes up; ``assumed``: whether the others must stay as
-    they are.  ``meter``: what the search may do.
+    they are; ``sized``: whether the program says how many records it is for.  ``meter``: what the
+    search may do.
     """
 
     program: Program
@@ -381,12 +395,14 @@ class PairSearch:
     blocks: Mapping[int | None, tuple[int, int]]
     meter: Meter
     assumed: bool = False
+    sized: bool = True
     best: Tried | None = None
     tried: int = 0
     shift: float = FIRST_SHIFT
     trials: int = TRIALS
     discrete: bool = False
     share: float = MOVING
+    number: int = 0
     seen: dict[int | None, float] = field(default_factory=dict)
     _bases: list[tuple[Array, Records]] = field(default_factory=list)
 
@@ -427,7 +443,7 @@ class PairSearch:
         self._bases = [*self._bases[-3:], (others, Records(others))]
         return self._bases[-1][1]
 
-    def run(self, point: Point, pool: Array) -> Tried | None:
+    def run(self, point: Point, pool: Array, trials: int = 0) -> Tried | None:
         """A few runs of a point; None where it is no pair, or its likelihood is not known."""
         self.tried += 1
         self.meter.spent += RELEASE
@@ -440,12 +456,14 @@ class PairSearch:
             pair = (second, first) if point.swapped else (first, second)
             rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(STREAM, 1)))
             curator = Pooled(
-                self.declaration, self.scope, pair, rng=rng, trials=self.trials,
+                self.declaration, self.scope, pair, rng=rng, trials=trials or self.trials,
                 proposal=Proposal(self.shift, self.include, PLAIN), pool=pool,
                 absent=point.two is None, meter=self.meter, seen=self.seen,
             )  # fmt: skip
             with np.errstate(all="ignore"):
                 self.program.run(curator)
+                if curator.beyond and len(point.others) != self.number:
+                    return None
                 weighted = curator.weighted()
                 loss = float(np.nan_to_num((weighted.losses - curator.noise).mean(), nan=-np.inf))
                 if not curator.continuous:
@@ -461,6 +479,7 @@ class PairSearch:
             asked,
             _directions(curator.transcript, point.one.shape[-1]),
             complete=not unused_releases(curator),
+            chosen=tuple(curator.chosen),
         )
 
     def _counted(self, weighted: Weighted, loss: float) -> float:
@@ -489,8 +508,9 @@ class PairSearch:
         return better
 
     def _beats(self, found: Tried) -> bool:
-        worth = 0.0 if self.best is None else BETTER * self.best.loss
-        return found.loss > worth
+        if self.best is None:
+            return found.loss > -math.inf  # one that shows nothing is a start, too
+        return found.loss > max(BETTER * self.best.loss, 0.0)
 
     def _take(self, found: Tried) -> bool:
         better = self._beats(found)
@@ -561,10 +581,11 @@ class PairSearch:
         """The best pair, starting from pairs of the examiner's; None where none shows a loss."""
         with contextlib.suppress(TooLong):
             self._search(starts)
-        return self.best
+        return self.best if self.best is not None and self.best.loss > 0 else None
 
     def _search(self, starts: Sequence[tuple[tuple[Records, Records], str]]) -> None:
         points = [p for pair, text in starts if (p := self.point_of(pair, text)) is not None]
+        self.number = len(points[0].others) if points else 0
         for number, point in enumerate(points):
             self.consider(point)
             if number == 0 and self.discrete:
@@ -579,7 +600,7 @@ class PairSearch:
             return
         moves: list[Callable[[Point], Iterator[Point]]] = [
             self._turning, self._worlds, self._sides, self._against, self._pulling, self._places,
-            self._fewer, self._lengths,
+            self._turns, self._fewer, self._lengths,
         ]  # fmt: skip
         while not self.over():
             better = False
@@ -612,7 +633,7 @@ class PairSearch:
 
     def _centre(self) -> None:
         """The shift at which losses are about as large as the epsilon of such Gaussian noise."""
-        if self.best is None:
+        if self.best is None or not self.best.loss > 0:
             return
         square = self._square
         wanted = _gaussian_epsilon(math.sqrt(square), self.delta) / square - 0.5
@@ -642,10 +663,7 @@ class PairSearch:
         """All other records as one of the two rows, or as it turned around in some columns."""
         if self.assumed:
             return
-        rows = {**others_than(point.one), "the row itself": point.one}
-        if point.two is not None:
-            rows["the other row"] = point.two
-        for name, row in rows.items():
+        for name, row in self._kinds_of(point).items():
             yield replace(point, others=_all(row, point.others), text=f"others {name}")
         if point.two is not None:
             half = np.arange(len(point.others)) % 2 == 0
@@ -692,6 +710,46 @@ class PairSearch:
         for place in dict.fromkeys((0, *some, last)):
             if place != point.place and place <= last:
                 yield replace(point, place=place, text=_named(point.text, f"row {place}"))
+
+    def _turns(self, point: Point) -> Iterator[Point]:
+        """As many others alike as a choice without noise turns at, and some more or fewer.
+
+        Choices tell data sets apart about there alone, which no step that shows nothing leads to.
+        A program need not say that it is for one number of records: with more of them no query
+        may move by more than it states.
+        """
+        found, anyhow = False, self.scope.adjacency is Adjacency.ADD_REMOVE or not self.sized
+        more_of = MORE if anyhow else MORE[:1]
+        for times in more_of if self.discrete and not self.assumed else ():
+            for row in self._kinds_of(point).values() if not found else ():
+                size = times * len(point.others)
+                turn = self._turn(point, row, size) if times * point.others.size <= COUNTED else 0
+                for more in BESIDE if turn else ():
+                    found = True
+                    if 0 <= turn + more <= size:
+                        yield _so_many(point, row, turn + more, size)
+
+    def _turn(self, point: Point, row: Array, size: int) -> int:
+        """How many of so many others it takes to turn a choice; 0 if all of them do not."""
+        low, high = 0, size
+        chosen = self._chosen(_so_many(point, row, low, size))
+        if chosen in (None, self._chosen(_so_many(point, row, high, size))):
+            return 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            same = self._chosen(_so_many(point, row, middle, size)) == chosen
+            low, high = (middle, high) if same else (low, middle)
+        return high
+
+    def _chosen(self, point: Point) -> tuple[float, ...] | None:
+        """What every choice of one run would be without noise; None where it does not run."""
+        found = None if self.over() else self.run(point, self._pool(point), 1)
+        return None if found is None else found.chosen
+
+    def _kinds_of(self, point: Point) -> dict[str, Array]:
+        """The two rows, and what turns against the first."""
+        rows = {**others_than(point.one), "the row itself": point.one}
+        return rows if point.two is None else {**rows, "the other row": point.two}
 
     def _fewer(self, point: Point) -> Iterator[Point]:
         """Most of the others as zeros, so that the rest pull by less than they could."""
@@ -743,7 +801,7 @@ class PairSearch:
         others.append(_all(other, point.others))
         chosen = point.others if self.assumed else others[int(self.rng.integers(len(others)))]
         if self.rng.random() < 0.5 and not self.assumed:
-            chosen = _some(chosen, float(self.rng.choice(SHARES)))
+            chosen = _some(chosen, 2.0 ** -self.rng.uniform(0, len(SHARES)))
         return replace(
             point,
             others=chosen,
@@ -861,9 +919,16 @@ def _all(row: Array, others: Array) -> Array:
     return np.array(np.broadcast_to(row, others.shape))
 
 
+def _so_many(point: Point, row: Array, count: int, size: int) -> Point:
+    """A pair among so many others, of which the last ``count`` are one row and the rest zeros."""
+    others = np.zeros((size, *point.one.shape))
+    others[size - count :] = row
+    return replace(point, others=others, text=_named(point.text, f"{count} of {size} others alike"))
+
+
 def _some(others: Array, share: float) -> Array:
     """A share of the rows, spread over all of them, and zeros."""
-    kept = np.arange(len(others)) % round(1 / share) == 0
+    kept = np.diff(np.ceil(np.arange(len(others) + 1) * share)) > 0
     return np.where(kept.reshape(-1, *[1] * (others.ndim - 1)), others, 0.0)
 
 

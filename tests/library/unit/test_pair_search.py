@@ -75,6 +75,22 @@ class Chosen:
         return np.asarray(curator.release("category", dp.clipped_sum(named, 1, norm="linf")))
 
 
+class Reached:
+    """Whether three hundred records are positive."""
+
+    query = dp.ClippedMean
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.AboveThreshold("many", epsilon_threshold="0.5", epsilon_query="0.5")
+
+    def run(self, curator: Any) -> Array:
+        def positive(values: Array) -> Array:
+            return np.asarray(values[None, :, :1] > 0, dtype=float)
+
+        ones = self.query(positive, 1, divisor=1.0, norm="l1", plus=-300.0)
+        return np.asarray(curator.release("many", ones))
+
+
 def mechanism(program: Any, scope: dp.Scope, guarantee: Any) -> dp.Mechanism:
     claims = [dp.Claim(guarantee, by="its author")]
     return dp.Mechanism("tried", "A program", "this test", program, scope, claims)
@@ -82,6 +98,7 @@ def mechanism(program: Any, scope: dp.Scope, guarantee: Any) -> dp.Mechanism:
 
 DESCENT = mechanism(Descent(), ZERO_OUT, dp.ApproxDP(5, "1e-5"))
 HOUSEHOLDS = mechanism(Households(), dp.central("add_remove"), dp.PureDP("0.4"))
+REACHED = mechanism(Reached(), ZERO_OUT, dp.PureDP("0.2"))
 CHOSEN = mechanism(Chosen(), dp.central("add_remove"), dp.PureDP("0.45"))
 
 
@@ -121,9 +138,11 @@ def test_without_the_search_the_share_falls(monkeypatch: pytest.MonkeyPatch) -> 
     assert audited(DESCENT, found_in(DESCENT)).bounds[0].shown < 0.8 * accounted(DESCENT)
 
 
-@pytest.mark.parametrize("one", [HOUSEHOLDS, CHOSEN], ids=["a group", "a choice"])
+@pytest.mark.parametrize(
+    "one", [HOUSEHOLDS, CHOSEN, REACHED], ids=["a group", "a choice", "a count"]
+)
 def test_claims_below_the_truth_are_refuted_on_the_pair_that_is_found(one: dp.Mechanism) -> None:
-    """The truth is 0.5; the decisive bound is above it with probability 1e-6."""
+    """The truth is 0.5, of one count 0.25; a decisive bound is above with probability 1e-6."""
     bound = audited(one, found_in(one)).bounds[0]
     assert float(one.claims[0].value) < bound.decisive <= 0.5
 
@@ -131,6 +150,37 @@ def test_claims_below_the_truth_are_refuted_on_the_pair_that_is_found(one: dp.Me
 def test_a_group_of_whom_one_differs_refutes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     without_search(monkeypatch)
     assert audited(HOUSEHOLDS, found_in(HOUSEHOLDS)).bounds[0].shown < 0.2
+
+
+def test_a_count_far_from_its_threshold_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty records are never three hundred, whatever they are."""
+    monkeypatch.setattr(PairSearch, "_turns", lambda self, point: iter(()))
+    assert audited(REACHED, found_in(REACHED)).bounds[0].shown < 0.1
+
+
+class Sized(Reached):
+    """It says for how many records it is."""
+
+    def __init__(self) -> None:
+        self.size = SIZE
+
+
+class Growing(dp.ClippedMean):
+    """A weight that grows with the records is right for the number it is written for."""
+
+    def value(self, records: dp.Records, *others: Any) -> Array:
+        return np.asarray(len(records) / SIZE * (super().value(records, *others) + 300) - 300)
+
+
+class Grows(Reached):
+    query = Growing
+
+
+@pytest.mark.parametrize("program", [Sized(), Grows()], ids=["said", "wrong"])
+def test_a_program_for_one_number_of_records_is_attacked_on_no_other(program: Any) -> None:
+    pair = examine(mechanism(program, ZERO_OUT, dp.PureDP("0.2")), seed=1).pair
+    assert pair is not None
+    assert len(pair.first) == SIZE
 
 
 def test_a_group_differs_in_as_many_records() -> None:
