@@ -34,7 +34,7 @@ from tests.support.steps import BUGS, NOISE, RATE, data_of, written
 ERROR, AUDITS, PART = 0.05, 4_000, 500
 _MEASURING = 0.02  # seconds of repeating a step, for .25 by default: fewer repeats, a harder test
 # Models of a pilot's choices, for 8 and 24 by default: choices are worse, and audits cheaper.
-_FEWER = {"FIRST_MODELS": 4, "LAST_MODELS": 6, "ALONE": 1}
+_FEWER = {"FIRST_MODELS": 4, "LAST_MODELS": 6, "FINALISTS": 2}
 
 
 class Found(NamedTuple):

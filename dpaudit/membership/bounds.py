@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -360,6 +361,7 @@ def promised(known: Known, targets: int, target: ScoreTest, error: float) -> flo
     return pooled if trial is None else max(pooled, trial.promised)
 
 
+@lru_cache(maxsize=1_000)
 def strongest(target: ScoreTest, targets: int, units: int, error: float) -> float:
     """The largest bound that this many target models and units can give: with every guess right."""
     coins = targets * units

@@ -18,27 +18,21 @@ import numpy as np
 
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
-from dpaudit.membership.bounds import coins_needed, promised, strongest, telling
-from dpaudit.membership.crafted import (
-    AS_GIVEN,
-    KINDS,
-    QUIET,
-    Canaries,
-    crafted,
-    outside,
-    quieted,
-)
-from dpaudit.membership.data import Data, duplicates, joined, without_duplicates
+from dpaudit.membership.beside import BESIDE, beside
+from dpaudit.membership.bounds import Known, coins_needed, promised, strongest, telling
+from dpaudit.membership.crafted import KINDS, Canaries, crafted, outside
+from dpaudit.membership.data import Data, without_duplicates
 from dpaudit.membership.results import Finding
 from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
-FIRST_MODELS, LAST_MODELS = 8, 24  # of a choice: all are tried on so many, then the best
-FINALISTS, ALONE = 3, 2  # choices of several canaries, and of one
+FIRST_MODELS, LAST_MODELS = 8, 24  # of several canaries: each choice's, and those of the best
+ALONE_MODELS, MOST_ALONE = 32, 128  # of a single canary: a model has one coin
+FINALISTS, ALONE = 3, 8  # choices of several canaries, and of one, that are tried on more models
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
-MOST_GROWTH = 16  # times as many models as by default, if those are cheap
-_WORTH = 1.15  # of the claim: a promise that is likely to be kept
+GROWTH = (4, 4, 4, 2)  # times as many models, one after the other, while these are cheap
+_WORTH = 1.3  # of the claim: a promise that is likely to be kept
 _PLACE = "pilot.json"
 _STREAM = 0x70696C6F74
 
@@ -55,14 +49,17 @@ class Choice:
     @property
     def words(self) -> str:
         """The records that train, in words."""
-        whose = "the data as given" if self.beside == AS_GIVEN else "records drawn to the middle"
+        whose = BESIDE[self.beside][0]
         return f"{self.count} canaries ({self.kind}: {KINDS[self.kind][0]}) beside {whose}"
 
 
-class Promise(NamedTuple):
-    """Bounds that studies of several sizes would show, and the seconds that a model takes alone."""
+class Tried(NamedTuple):
+    """Models of a choice: their scores by the most telling attack, how much these tell, in nats a
+    coin, and the seconds that a model takes alone.
+    """
 
-    shown: list[float]
+    known: Known
+    telling: float
     seconds: float
 
 
@@ -108,18 +105,20 @@ class Pilot:
         records = round(float(np.median(np.bincount(self.data.unit_of))))
         # On average as many units train as the data have, or the share of them that is asked for.
         kept = max(2, round(self.share * units) - choice.count // 2)
-        beside = self.data.take(np.isin(self.data.unit_of, rng.permutation(units)[:kept]))
+        others = self.data.take(np.isin(self.data.unit_of, rng.permutation(units)[:kept]))
         canaries = crafted(choice.kind, self.data, choice.count, rng)
-        quiet = quieted(beside) if choice.beside == QUIET else beside
-        if canaries is None or quiet is None or choice.count > units // 2:
+        if canaries is None or choice.count > units // 2:
+            return None
+        trained = beside(choice.beside, self.data, others, canaries)
+        if trained is None:
             return None
         try:
-            kept_apart = without_duplicates(canaries.data, quiet)
+            kept_apart = without_duplicates(canaries.data, trained)
         except InvalidParameter:
             return None
         if len(kept_apart) < len(canaries.data):
             return None
-        return (canaries if records == 1 else canaries.of_users(records)), quiet
+        return (canaries if records == 1 else canaries.of_users(records)), trained
 
     def chosen(self, kept: Kept, **settings: Any) -> Study:
         """The study of what was chosen.
@@ -137,9 +136,7 @@ class Pilot:
     def _control(self, kept: Kept) -> tuple[Finding, ...]:
         """The bound that the chosen study would show for the same training without noise."""
         try:
-            promise = self._promise(
-                kept.choice, FIRST_MODELS, [kept.choice.models], kept.seed, silent=True
-            )
+            tried = self._tried(kept.choice, FIRST_MODELS, kept.seed, silent=True)
         except IgnoredRecords:
             dropped = (
                 "without the noise of its generator all models of this study score the same: "
@@ -150,9 +147,10 @@ class Pilot:
             return (Finding("positive control", dropped, False),)
         except InvalidParameter:  # the training needs its noise
             return ()
-        if promise is None:
+        if tried is None:
             return ()
-        shown = f"{self.terms.target.measure} >= {max(promise.shown[0], 0.0):.3g}"
+        shown = max(self._promise(tried, kept.choice.models), 0.0)
+        shown = f"{self.terms.target.measure} >= {shown:.3g}"
         return (
             Finding(
                 "positive control",
@@ -167,41 +165,60 @@ class Pilot:
 
         Errors: InvalidParameter where the data can have none of the canaries, or nothing trains.
         """
-        refused = []
-        tried: dict[Choice, Promise] = {}
-        for choice in (Choice(k, b, FEW) for k in self.kinds for b in (QUIET, AS_GIVEN)):
-            spent = FIRST_MODELS * sum(promise.seconds for promise in tried.values())
-            if tried and len(tried) * FIRST_MODELS >= self.models and spent > CHEAP:
-                break
-            try:
-                promise = self._promise(choice, FIRST_MODELS, [self.models], made_from)
-            except InvalidParameter as error:  # of a training that such canaries break
-                refused.append(error)
-                continue
-            if promise is not None:
-                tried[choice] = promise
-                if len(tried) == 1:
-                    self._announce(promise.seconds)
-        if not tried:
+        refused: list[InvalidParameter] = []
+        several = self._all(FEW, FIRST_MODELS, self.models // FIRST_MODELS, made_from, refused)
+        if not several:
             none = InvalidParameter("canaries: these records can have none of them; choose others")
             raise refused[0] if refused else none
-        ordered = sorted(tried, key=lambda choice: -tried[choice].shown[0])[:FINALISTS]
-        others = [replace(choice, count=self._many()) for choice in ordered[:2]]
-        others += self._alone(made_from)
-        sizes = self._sizes(tried[ordered[0]].seconds)
+        shown = {choice: self._promise(tried, self.models) for choice, tried in several.items()}
+        ordered = sorted(several, key=lambda choice: -shown[choice])[:FINALISTS]
+        sizes = self._sizes(several[ordered[0]].seconds)
         last = {
-            choice: promise
-            for choice in (*ordered, *others)
-            if (promise := self._promise(choice, LAST_MODELS, sizes, made_from)) is not None
+            choice: tried
+            for choice in (*ordered, *(replace(each, count=self._many()) for each in ordered[:2]))
+            if (tried := self._tried(choice, LAST_MODELS, made_from)) is not None
         }
+        trained = len(several) * FIRST_MODELS + len(last) * LAST_MODELS
+        if self._reach(sizes[-1], 1) > self.terms.target.claimed:
+            single = self._all(1, ALONE_MODELS, 0, made_from, refused)
+            telling = sorted(single, key=lambda choice: -single[choice].telling)[:ALONE]
+            last |= {
+                choice: tried
+                for choice in telling
+                if (tried := self._tried(choice, MOST_ALONE, made_from)) is not None
+            }
+            trained += len(single) * ALONE_MODELS + len(telling) * MOST_ALONE
         best = self._best(last, sizes)
-        trained = len(tried) * FIRST_MODELS + len(last) * LAST_MODELS
-        return best, self._said(best, len(tried), trained, made_from)
+        return best, self._said(best, len(several), trained, made_from)
+
+    def _all(
+        self, count: int, models: int, fewest: int, made_from: int, refused: list[InvalidParameter]
+    ) -> dict[Choice, Tried]:
+        """``count`` canaries of each kind, beside each kind of records, while training is cheap.
+
+        At least the ``fewest`` first are tried; errors of trainings that canaries break are kept
+        in ``refused``.
+        """
+        tried: dict[Choice, Tried] = {}
+        for choice in (Choice(k, b, count) for k in self.kinds for b in BESIDE):
+            spent = models * sum(each.seconds for each in tried.values())
+            if tried and len(tried) >= fewest and spent > CHEAP:
+                break
+            try:
+                one = self._tried(choice, models, made_from)
+            except InvalidParameter as error:
+                refused.append(error)
+                continue
+            if one is not None:
+                tried[choice] = one
+                if len(tried) == 1 and count > 1:
+                    self._announce(one.seconds)
+        return tried
 
     def _announce(self, seconds: float) -> None:
         """Warn of long trainings: the pilot's that are left, and the study's."""
         firsts = max(self.models, FIRST_MODELS)
-        lasts = (FINALISTS + 2 * ALONE + 2) * LAST_MODELS
+        lasts = (FINALISTS + 2) * LAST_MODELS
         announce(
             seconds, firsts + lasts + self.models, self.jobs,
             ", to choose canaries and to count; --canaries none leaves out the choice",
@@ -216,79 +233,52 @@ class Pilot:
     def _sizes(self, seconds: float) -> list[int]:
         """Numbers of models: as asked for, or more where that is cheap and nobody fixed it."""
         sizes = [self.models]
-        while self.grows and 2 * sizes[-1] <= MOST_GROWTH * self.models:
-            if 2 * sizes[-1] * seconds > CHEAP:
+        for times in GROWTH if self.grows else ():
+            if times * sizes[-1] * seconds > CHEAP:
                 break
-            sizes.append(2 * sizes[-1])
+            sizes.append(times * sizes[-1])
         return sizes
 
     def _opened(self, models: int) -> int:
-        """How many of the models are references: of more models than planned, twice as many."""
+        """How many of the models are references: of more models than planned, fewer of them."""
         planned = references_of(self.models, self.references)
-        return planned if models <= self.models else 2 * planned
+        return planned if models <= self.models else max(2 * planned, models // 8)
 
-    def _best(self, promises: Mapping[Choice, Promise], sizes: Sequence[int]) -> Choice:
+    def _best(self, tried: Mapping[Choice, Tried], sizes: Sequence[int]) -> Choice:
         """The choice of the fewest models that are likely to decide, else the best promise."""
         best: list[Choice] = []
-        for place, size in enumerate(sizes):
-            choice = max(promises, key=lambda each: promises[each].shown[place])
+        for size in sizes:
+            shown = {choice: self._promise(each, size) for choice, each in tried.items()}
+            choice = max(shown, key=lambda each: shown[each])
             best.append(replace(choice, models=size))
-            if promises[choice].shown[place] > _WORTH * self.terms.target.claimed:
+            if shown[choice] > _WORTH * self.terms.target.claimed:
                 break
         return best[-1]
 
-    def _promise(
-        self,
-        choice: Choice,
-        models: int,
-        planned: Sequence[int],
-        made_from: int,
-        *,
-        silent: bool = False,
-    ) -> Promise | None:
-        """The bounds that studies of so many models would show, from ``models`` trained here."""
+    def _tried(
+        self, choice: Choice, models: int, made_from: int, *, silent: bool = False
+    ) -> Tried | None:
+        """``models`` models of a choice, with coins that are open."""
         study = self.study(choice, models, made_from, seed=made_from + 1, silent=silent)
         if study is None:
             return None
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
-        best = max(by_attack, key=lambda known: np.sort(telling(known))[-FEW:].mean())
-        targets = [size - self._opened(size) for size in planned]
-        target, error = self.terms.target, self.terms.refute_at
+        told = [float(np.sort(telling(known))[-FEW:].mean()) for known in by_attack]
+        best = int(np.argmax(told))
+        return Tried(by_attack[best], told[best], seconds)
 
-        def promised_by(count: int) -> float:
-            # A study that could not refute the claim by any outcome promises less than all others.
-            reach = strongest(target, count, study.audited.unit_count, error)
-            return promised(best, count, target, error) if reach > target.claimed else -1.0
+    def _promise(self, tried: Tried, models: int) -> float:
+        """The bound that a study of so many models would show."""
+        # A study that could not refute the claim by any outcome promises less than all others.
+        if not self._reach(models, tried.known.included.shape[1]) > self.terms.target.claimed:
+            return -1.0
+        targets = models - self._opened(models)
+        return promised(tried.known, targets, self.terms.target, self.terms.refute_at)
 
-        return Promise([promised_by(count) for count in targets], seconds)
-
-    def _alone(self, made_from: int) -> list[Choice]:
-        """Single canaries that tell the most of a model that holds one of every kind."""
-        worth: dict[Choice, float] = {}
-        for beside in (QUIET, AS_GIVEN):
-            choices, parts = [], []
-            for choice in (Choice(kind, beside, 1) for kind in self.kinds):
-                made = self._parts(choice, made_from)
-                if made is not None:
-                    choices.append(choice)
-                    parts.append(made)
-            if not parts:
-                continue
-            together = parts[0][0].data
-            for canaries, _ in parts[1:]:
-                together = joined(together, canaries.data)
-            if duplicates(together):
-                continue
-            study = Study(
-                self.target, together, LAST_MODELS, background=parts[0][1], seed=made_from + 2
-            )
-            try:
-                by_attack, _ = study.open(self.attacks, jobs=self.jobs)
-            except InvalidParameter:  # a training that one of them breaks
-                continue
-            told = np.max([telling(known) for known in by_attack], axis=0)
-            worth |= dict(zip(choices, told.tolist(), strict=True))
-        return sorted(worth, key=lambda choice: -worth[choice])[:ALONE]
+    def _reach(self, models: int, units: int) -> float:
+        """The largest bound that a study can show."""
+        targets = models - self._opened(models)
+        return strongest(self.terms.target, targets, units, self.terms.refute_at)
 
     def _said(self, best: Choice, tried: int, trained: int, made_from: int) -> Finding:
         parts = self._parts(best, made_from)

@@ -14,9 +14,10 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.membership import Data, audit_training
+from dpaudit.membership.beside import BESIDE, beside
 from dpaudit.membership.bounds import Known, bound_of, promised
 from dpaudit.membership.control import Silent
-from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside, quieted
+from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
 from dpaudit.membership.pilot import Choice, Pilot
 from dpaudit.membership.targets import as_target
@@ -73,14 +74,62 @@ def test_a_fresh_value_is_one_that_nobody_has() -> None:
     assert not set(values) & set(made.queries[1].features[:, 1])
 
 
+def trained_beside(kind: str, records: str, name: str, count: int = 4) -> tuple[Data, Data]:
+    made = crafted(kind, SETS[name], count, np.random.default_rng(1))
+    assert made is not None
+    others = beside(records, SETS[name], SETS[name], made)
+    assert others is not None
+    return made.data, others
+
+
 def test_quiet_records_lie_at_the_middle_and_keep_every_class() -> None:
-    data = SETS["classes"]
-    quiet = quieted(data)
-    assert quiet is not None
+    _, quiet = trained_beside("spike", "quiet", "classes")
     assert (quiet.features.std(axis=0) < 1e-2 * TABLE.std(axis=0)).all()
     assert set(quiet.features[:, 1]) <= set(TABLE[:, 1])
     assert np.bincount(np.asarray(quiet.labels)).min() == 1
-    assert quieted(SETS["texts"]) is None
+
+
+def test_followers_lie_between_the_middle_and_their_canaries() -> None:
+    canaries, followed = trained_beside("far_spike", "followed", "no labels", 1)
+    _, quiet = trained_beside("far_spike", "quiet", "no labels", 1)
+    moved = (followed.features - quiet.features)[:, 0]
+    assert np.count_nonzero(moved) == 3  # of 60, one in 20
+    assert moved.max() == pytest.approx(canaries.features[0, 0] / 10, rel=0.02)
+    fresh, followed = trained_beside("fresh_value", "followed", "classes", 1)
+    assert np.count_nonzero(followed.features[:, 1] == fresh.features[0, 1]) == 3
+
+
+def test_opposed_records_have_the_canaries_label_and_lie_on_the_other_side() -> None:
+    canaries, opposed = trained_beside("far_corner", "opposed", "images", 1)
+    label = np.asarray(canaries.labels)[0]
+    assert np.count_nonzero(opposed.labels == label) == len(opposed) - 1
+    canaries, opposed = trained_beside("far_spike", "opposed", "real labels", 1)
+    assert (opposed.labels == np.asarray(canaries.labels)[0]).all()
+    assert (opposed.features[:, 0] < TABLE[:, 0].mean() - 4 * TABLE[:, 0].std()).all()
+    assert opposed.features[:, 0].std() < 1e-3 < TABLE[:, 2].std() < opposed.features[:, 2].std()
+
+
+def test_corners_are_orthogonal() -> None:
+    data = Data(np.random.default_rng(2).normal(size=(60, 8)))
+    made = crafted("far_corner", data, 8, np.random.default_rng(1))
+    assert made is not None
+    units = (made.data.features - np.median(data.features, axis=0)) / data.features.std(axis=0)
+    assert np.allclose(units @ units.T / 1e6, 8 * np.eye(8), atol=0.05)
+
+
+@pytest.mark.parametrize("records", BESIDE)
+@pytest.mark.parametrize("name", SETS)
+def test_records_beside_canaries_have_the_form_of_the_data(name: str, records: str) -> None:
+    data, kind = SETS[name], "fresh_value" if name in ("texts", "cells") else "blank"
+    made = crafted(kind, data, 4, np.random.default_rng(1))
+    assert made is not None
+    others = beside(records, data, data, made)
+    if others is None:
+        assert name in ("texts", "cells")
+        return
+    assert others.features.shape == data.features.shape
+    assert others.features.dtype == data.features.dtype
+    assert (others.labels is None) == (data.labels is None)
 
 
 def test_canaries_outside_the_data_are_known_as_such() -> None:
@@ -216,9 +265,10 @@ def test_a_single_canary_that_could_refute_nothing_is_not_chosen() -> None:
     asked = CanaryTerms.of(ApproxDP("2.76", "1e-5"), 0.95, 1e-4, 0)
     target = as_target((nulls.remembering, nulls.looked_up), None)
     pilot = Pilot(target, nulls.numbered(60), ("blank",), 1.0, 64, 0.5, asked, False)
-    single = pilot._promise(Choice("blank", "as given", 1), 8, [64], 1)
+    single = pilot._tried(Choice("blank", "as given", 1), 8, 1)
     assert single is not None
-    assert single.shown == [-1.0]
+    assert pilot._promise(single, 64) == -1.0
+    assert pilot._promise(single, 1024) > 0
 
 
 @pytest.mark.quality
