@@ -23,7 +23,7 @@ from dpaudit.membership.bounds import Known, coins_needed, promised, strongest, 
 from dpaudit.membership.crafted import KINDS, Canaries, crafted, outside
 from dpaudit.membership.data import Data, without_duplicates
 from dpaudit.membership.results import Finding
-from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of
+from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of, too_few
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
@@ -149,8 +149,8 @@ class Pilot:
             return ()
         if tried is None:
             return ()
-        shown = max(self._promise(tried, kept.choice.models), 0.0)
-        shown = f"{self.terms.target.measure} >= {shown:.3g}"
+        promise = max(self._promise(tried, kept.choice.models), 0.0)
+        shown = f"{self.terms.target.measure} >= {promise:.3g}"
         return (
             Finding(
                 "positive control",
@@ -163,8 +163,10 @@ class Pilot:
     def run(self, made_from: int) -> tuple[Choice, Finding]:
         """The choice that promises the most, and what is said of it.
 
-        Errors: InvalidParameter where the data can have none of the canaries, or nothing trains.
+        Errors: InvalidParameter where the data can have none of the canaries, where no outcome
+        could refute the claim, or nothing trains.
         """
+        self._check()
         refused: list[InvalidParameter] = []
         several = self._all(FEW, FIRST_MODELS, self.models // FIRST_MODELS, made_from, refused)
         if not several:
@@ -215,13 +217,28 @@ class Pilot:
                     self._announce(one.seconds)
         return tried
 
+    def _most(self) -> int:
+        """The largest number of canaries that is tried."""
+        return min(self._many(), self.data.unit_count // 2)
+
+    def _check(self) -> None:
+        """Errors: InvalidParameter where no outcome of the largest study could refute the claim."""
+        largest = self.models * math.prod(GROWTH if self.grows else ())
+        reach = max(self._reach(largest, units) for units in {1, max(self._most(), 1)})
+        if not reach > self.terms.target.claimed:
+            targets = largest - self._opened(largest)
+            asked = self.terms.target, targets, self._most(), self.terms.refute_at
+            raise InvalidParameter(too_few(*asked))
+
     def _announce(self, seconds: float) -> None:
         """Warn of long trainings: the pilot's that are left, and the study's."""
         firsts = max(self.models, FIRST_MODELS)
+        reach = self._reach(self.models, self._most())
         lasts = (FINALISTS + 2) * LAST_MODELS
         announce(
             seconds, firsts + lasts + self.models, self.jobs,
-            ", to choose canaries and to count; --canaries none leaves out the choice",
+            f", to choose canaries and to count; at best they show {self.terms.target.measure} >= "
+            f"{reach:.3g}; --canaries none leaves out the choice",
         )  # fmt: skip
 
     def _many(self) -> int:

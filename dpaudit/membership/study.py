@@ -246,6 +246,19 @@ def announce(seconds: float, trainings: int, jobs: int, could_show: str) -> None
         )
 
 
+def too_few(tested: ScoreTest, targets: int, units: int, error: float) -> str:
+    """The words for a study that can show no more than is claimed, and how many coins could."""
+    reach, needed = strongest(tested, targets, units, error), coins_needed(tested, error)
+    claim = f", and the claim is {tested.claimed:g}" if tested.claimed else ""
+    said = (
+        f"audited: {targets * units:,} coins in {targets} target models could show "
+        f"{tested.measure} >= {reach:.4g} at most, at error {error:g}{claim}; "
+    )
+    if needed is None:
+        return said + "no number of guesses can: use many models with one record (runs)"
+    return said + f"{needed:,} are needed: give more records or more models"
+
+
 def references_of(models: int, share: float) -> int:
     """How many of the models are references: at least 2, and 2 targets are left."""
     return min(max(2, round(models * share)), models - 2)
@@ -332,20 +345,9 @@ class Study:
         if tested.claimed < math.inf:
             reach = strongest(tested, self.target_count, self.audited.unit_count, error)
             if not reach > tested.claimed:
-                raise InvalidParameter(self._too_few(tested, reach, error))
+                units = self.audited.unit_count
+                raise InvalidParameter(too_few(tested, self.target_count, units, error))
         return findings
-
-    def _too_few(self, tested: ScoreTest, reach: float, error: float) -> str:
-        coins = self.target_count * self.audited.unit_count
-        needed = coins_needed(tested, error)
-        claim = f", and the claim is {tested.claimed:g}" if tested.claimed else ""
-        said = (
-            f"audited: {coins:,} coins in {self.target_count} target models could show "
-            f"{tested.measure} >= {reach:.4g} at most, at error {error:g}{claim}; "
-        )
-        if needed is None:
-            return said + "no number of guesses can: use many models with one record (runs)"
-        return said + f"{needed:,} are needed: give more records or more models"
 
     # --- training --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from dpaudit.audit.canaries.commitment import commit
 from dpaudit.cli.main import main
-from dpaudit.cli.membership import _read
+from dpaudit.cli.membership import OWN, _read
 from dpaudit.membership.data import Data, shared
-from dpaudit.membership.entry import split
+from dpaudit.membership.entry import audit_training, split
 from dpaudit.tabular.columns import Columns
 from tests.support.steps import BUGS, data_of
 
@@ -34,6 +35,25 @@ def wrong(records, rng):
 def never(records, rng):
     raise KeyboardInterrupt("trained")
 """
+
+
+# Options of `dpaudit audit` for other than training, for files of a table, or for what is written.
+OF_OTHERS = {"scores", "column", "origin", "labels", "commitment", "generator", "command"}
+OF_OTHERS |= {"time_limit", "step", "noise_multiplier", "sampling_rate", "sampling", "reproduce"}
+OF_FILES = {"data", "label", "unit", "out"}
+
+
+def test_the_function_takes_what_the_command_takes_with_the_same_defaults() -> None:
+    """But for ``groups`` and ``progress``, which no text can hold."""
+    given = {name.replace("attack", "attacks"): name for name in {*OWN, "seed", "jobs"}}
+    taken = inspect.signature(audit_training).parameters
+    of_function = set(taken) - {"target", "data", "groups", "progress"}
+    assert of_function == set(given) - OF_OTHERS - OF_FILES
+    options = {option.name: option for option in main.commands["audit"].params}
+    for name in of_function - {"seed", "jobs"}:
+        default = options[given[name]].default
+        expected = float(default) if isinstance(default, str | float) else None
+        assert taken[name].default == expected, name
 
 
 @pytest.fixture

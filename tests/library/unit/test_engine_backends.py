@@ -22,7 +22,9 @@ from dpaudit.audit.engine import (
 )
 from dpaudit.audit.workers import WorkersLost
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
+from dpaudit.membership import Data, Study
 from dpaudit.storage.batches import Arrays, AuditStore, Key
+from tests.support.membership import looked_up, numbered, remembering
 
 SEED = 77
 TRIALS = 40_000
@@ -182,6 +184,25 @@ def test_workers_that_always_die_end_the_run(
     assert BATCHES[0].key not in store.keys()  # noqa: SIM118 (a method, not a mapping's)
     calm = sampling(tmp_path / "again")
     assert content(run_batches(calm, BATCHES, root_seed=SEED, store=store)) == expected
+
+
+@pytest.mark.first_case
+def test_a_study_of_training_outlives_a_worker_that_is_killed(backend: str, tmp_path: Path) -> None:
+    """Its bounds are those of a study in this process, whose trainings nobody kills."""
+    parent, died = os.getpid(), tmp_path / "died"
+
+    def fit(records: Data, rng: np.random.Generator) -> Any:
+        if os.getpid() != parent and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return remembering(records, rng)
+
+    calm, killed = (
+        Study((fit, looked_up), numbered(20), 6, seed=3).run(attacks="loss", jobs=jobs)
+        for jobs in (1, 2)
+    )
+    assert died.exists()
+    assert killed.bounds == calm.bounds
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,25 @@ def test_users_are_in_or_out_with_all_their_records() -> None:
     assert found.bound.counts["canaries"] <= 4 * 12
 
 
+def test_numbers_of_64_bits_reach_the_training_as_they_are() -> None:
+    """Records that differ in the last bits of float64, and are equal in float32."""
+    table = 1.0 + np.arange(40)[:, None] * 2.0**-50
+    seen: list[Any] = []
+
+    def fit(records: Data, rng: Any) -> Any:
+        assert records.features.dtype == np.float64
+        seen.extend(records.features[:, 0])
+        return records.features[:, 0], rng.normal(0, 0.1, 40)
+
+    def score(model: Any, records: Data) -> Any:
+        present, noise = model
+        return np.isin(records.features[:, 0], present) + noise[: len(records)]
+
+    found = Study((fit, score), table, 8, seed=0).run(claim=PureDP(0.5), attacks="loss")
+    assert set(seen) == set(table[:, 0])
+    assert found.verdict is Verdict.REFUTED
+
+
 # --- findings and bad input -----------------------------------------------------------------------
 
 

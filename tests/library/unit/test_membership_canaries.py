@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
-from dpaudit.membership import Data, audit_training
+from dpaudit.membership import Data, Study, audit_training
+from dpaudit.membership import pilot as pilot_module
 from dpaudit.membership.beside import BESIDE, beside
 from dpaudit.membership.bounds import Known, bound_of, promised
 from dpaudit.membership.control import Silent
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
 from dpaudit.membership.pilot import Choice, Pilot
+from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
 from tests.support import membership as nulls
 from tests.support import trainings
@@ -165,6 +168,35 @@ def test_a_pilot_is_kept_and_its_choice_does_not_depend_on_counted_coins(tmp_pat
     )
     assert json.loads((tmp_path / "pilot.json").read_text()) == chosen
     assert again.data_digest == found.data_digest
+
+
+def never(records: Data, rng: Any) -> Any:
+    raise AssertionError("trained")
+
+
+def test_too_few_models_for_any_bound_are_said_before_the_pilot_trains() -> None:
+    asked: dict[str, Any] = {"claim": ApproxDP(2.76, 1e-5), "models": 4, "seed": 1}
+    with pytest.raises(InvalidParameter, match=r"in 2 target models could show .*are needed"):
+        audit_training((never, told), SETS["classes"], **asked)
+
+
+def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Study):
+        def train(self, **given: Any) -> Any:
+            trained = super().train(**given)
+            return replace(trained, seconds=trained.seconds + 60.0)
+
+    monkeypatch.setattr(pilot_module, "Study", Slow)
+    monkeypatch.setattr(pilot_module, "ALONE", 0)
+    target = (nulls.remembering, nulls.looked_up)
+    claim = CanaryTerms.of(ApproxDP("0.1", "1e-5"), 0.95, 1e-4, 0)
+    pilot = Pilot(as_target(target, None), nulls.numbered(60), ("spike",), 1.0, 8, 0.5, claim, True)
+    said = r"136 trainings of 60 s each are ahead, 2.3 hours .* at best they show epsilon >= \d"
+    with pytest.warns(LongTraining, match=said):
+        choice, _ = pilot.run(1)
+    assert choice.models == 8  # more are not cheap
 
 
 def noisy(records: Data, rng: Any) -> Any:

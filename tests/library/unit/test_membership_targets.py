@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from dpaudit.membership import (
     blank,
     gradients_of,
     mislabelled,
+    torch_target,
     users_of_mislabelled,
 )
 from dpaudit.membership.attacks import ATTACKS
@@ -124,6 +127,38 @@ def small() -> Any:
 def torch_data(count: int = 40) -> Data:
     rng = np.random.default_rng(0)
     return Data(rng.normal(size=(count, 4)).astype(np.float32), rng.integers(0, 2, count))
+
+
+class OnDevice:
+    """A module or tensor that keeps where it was sent, and with what precision."""
+
+    def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
+        self.device, self.dtype = device, dtype
+
+    def to(self, device: str | None = None, dtype: str | None = None) -> OnDevice:
+        return OnDevice(device or self.device, dtype or self.dtype)
+
+    def parameters(self) -> Any:
+        return iter([self])
+
+
+@pytest.mark.parametrize(("available", "device"), [(True, "cuda"), (False, "cpu")])
+def test_a_gpu_is_used_where_torch_says_that_there_is_one(
+    available: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a torch that holds no numbers; precision is that of the module, float64 too."""
+    fake = SimpleNamespace(
+        cuda=SimpleNamespace(is_available=lambda: available),
+        as_tensor=lambda values: OnDevice(dtype=str(values.dtype)),
+        zeros=lambda size: OnDevice(),
+        int64="int64",
+    )
+    monkeypatch.setattr(torch_target, "_torch", lambda: fake)
+    for precision in ("float32", "float64"):
+        target = TorchTarget(partial(OnDevice, dtype=precision))
+        inputs, labels = target._tensors(numbered(4), target._made())
+        assert (inputs.device, labels.device) == (device, device)
+        assert (inputs.dtype, labels.dtype) == (precision, "int64")
 
 
 @needs_torch
