@@ -319,13 +319,18 @@ def detection_lines(parts: Parts) -> list[str]:
     ]
 
 
-def training_lines(name: str, words: str, parts: Parts) -> list[str]:
+def training_section(title: str, name: str) -> Section:
     """Which wrong trainings of a module of the tests' support the default audit refutes."""
-    bugs = module("training_bugs")
-    made: list[str] = bugs.lines(
-        import_module(f"tests.support.{name}"), getattr(bugs, words), parts
+
+    def source() -> Any:
+        return import_module(f"tests.support.{name}")
+
+    return Section(
+        title,
+        lambda: module("training_bugs").parts(source()),
+        lambda part: module("training_bugs").measured(part),
+        lambda parts: module("training_bugs").lines(source(), parts),
     )
-    return made
 
 
 def reproduced(name: str) -> Any:
@@ -433,17 +438,14 @@ SECTIONS = {
     "functions": Section(
         "Wrong functions that audits refute", lambda: ("pair",), detected, detection_lines,
     ),
-    "trainings": Section(
-        "Wrong trainings that the default audit refutes",
-        lambda: module("training_bugs").parts(import_module("tests.support.trainings")),
-        lambda name: module("training_bugs").measured(name),
-        lambda parts: training_lines("trainings", "KNOWN", parts),
+    "trainings": training_section(
+        "Wrong trainings that the default audit refutes", "trainings"
     ),
-    "more_trainings": Section(
-        "Wrong trainings that were not known before",
-        lambda: module("training_bugs").parts(import_module("tests.support.more_trainings")),
-        lambda name: module("training_bugs").measured(name),
-        lambda parts: training_lines("more_trainings", "UNKNOWN", parts),
+    "more_trainings": training_section(
+        "Wrong trainings that were not known before", "more_trainings"
+    ),
+    "further_trainings": training_section(
+        "Wrong trainings for which nothing was changed", "further_trainings"
     ),
     "steps": Section(
         "Wrong optimiser steps that the check of one step names",

@@ -32,6 +32,7 @@ ALONE_MODELS, MOST_ALONE = 32, 128  # of a single canary: a model has one coin
 FINALISTS, ALONE = 3, 8  # choices of several canaries, and of one, that are tried on more models
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
 GROWTH = (4, 4, 4, 2)  # times as many models, one after the other, while these are cheap
+MOST_COINS = 2**16  # of more models than planned: attacks on more take longer than training
 _WORTH = 1.3  # of the claim: a promise that is likely to be kept
 _PLACE = "pilot.json"
 _STREAM = 0x70696C6F74
@@ -265,7 +266,13 @@ class Pilot:
         """The choice of the fewest models that are likely to decide, else the best promise."""
         best: list[Choice] = []
         for size in sizes:
-            shown = {choice: self._promise(each, size) for choice, each in tried.items()}
+            shown = {
+                choice: self._promise(each, size)
+                for choice, each in tried.items()
+                if size == self.models or size * choice.count <= MOST_COINS
+            }
+            if not shown:
+                break
             choice = max(shown, key=lambda each: shown[each])
             best.append(replace(choice, models=size))
             if shown[choice] > _WORTH * self.terms.target.claimed:
