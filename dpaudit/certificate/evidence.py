@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -469,6 +469,7 @@ def examination_row(examination: Examination) -> Json:
             "run": examination.ran.run,
             "missed": list(examination.ran.missed),
         },
+        **_tried(examination),
         "reached": [
             {
                 "label": one.label,
@@ -482,3 +483,9 @@ def examination_row(examination: Examination) -> Json:
             for one in examination.reached
         ],
     }
+
+
+def _tried(examination: Examination) -> Json:
+    """How much was tried; the seconds are those it had, so that a seed gives the same bytes."""
+    tried = examination.tried
+    return {} if tried is None else {"tried": {**asdict(tried), "seconds": f"{tried.seconds:.6g}"}}

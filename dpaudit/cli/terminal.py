@@ -158,7 +158,7 @@ def _caveats(predicate: Mapping[str, Any]) -> None:
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
     reached = [text for text in predicate["caveats"] if TOGETHER in text]
-    lines = [*grave, *reached, *_stand_ins(predicate), *_never_run(predicate)]
+    lines = [*grave, *reached, *_stand_ins(predicate), *_never_run(predicate), *_tried(predicate)]
     shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
     for place, line in enumerate(shown):
         if place < len(grave):
@@ -202,6 +202,15 @@ def _never_run(predicate: Mapping[str, Any]) -> Iterator[str]:
     if code and code["missed"]:
         missed = f"{code['lines'] - code['run']} of {code['lines']} lines"
         yield f"{missed} never ran while it was examined; the page lists them"
+
+
+def _tried(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """How much the examination tried."""
+    if tried := predicate["examination"].get("tried"):
+        yield (
+            f"examined on {tried['data_sets']:,} data sets with {tried['rows']:,} rows; "
+            f"{tried['mutations']:,} pairs were made by mutation"
+        )
 
 
 def warn(text: str) -> None:

@@ -271,7 +271,23 @@ def _examined(predicate: Json) -> list[Block]:
     )
     if not rows:
         return [heading, Paragraph(say("No query was seen."), "caution")]
-    return [heading, Table(say("How far one generated record moved each query"), columns, rows)]
+    table = Table(say("How far one generated record moved each query"), columns, rows)
+    return [heading, *_tried(examination.get("tried")), table]
+
+
+def _tried(tried: Json | None) -> list[Block]:
+    """How much the examination tried; nothing in a certificate of earlier."""
+    if not tried:
+        return []
+    text = say(
+        "Queries were asked on {sets} data sets with {rows} rows in all; a search made {changed} "
+        "neighbouring pairs from earlier ones. It had {seconds} seconds of a processor.",
+        sets=f"{tried['data_sets']:,}",
+        rows=f"{tried['rows']:,}",
+        changed=f"{tried['mutations']:,}",
+        seconds=numbers.upper(tried["seconds"], 3),
+    )
+    return [Paragraph(text)]
 
 
 def _share(text: str) -> Cell:

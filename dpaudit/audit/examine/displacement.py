@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.search import Point, sets
 from dpaudit.curator.replayer import RELATIVE_TOLERANCE, ROUNDING
 from dpaudit.errors import Unsupported
 from dpaudit.kernels.base import Session
@@ -22,7 +25,9 @@ UNSOUND = (
     "update stretches distances further)"
 )
 OUTSIDE = 3  # data sets that differ in a row outside the batch
+ADD_REMOVE = Adjacency.ADD_REMOVE
 LEAST = 3  # data sets that even a slow query is tried on
+REMEMBERED = 4_096  # data sets of which it is known what the query gives
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +122,9 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
-    ``searched``: whether whole data sets were; ``crowded``: whether a thousand rows at once were.
-    ``computed``: where the program's own functions begin that its first query was computed by.
+    ``shown``: its pair made small, once it moves too far.  ``searched``: whether whole data sets
+    were; ``crowded``: whether a thousand rows at once were.  ``computed``: where the program's own
+    functions begin that its first query was computed by.
     """
 
     label: str
@@ -132,6 +138,7 @@ class Moved:
     text: str = ""
     problems: dict[str, None] = field(default_factory=dict)
     pair: tuple[Records, Records] | None = None
+    shown: str = ""
     searched: bool = False
     crowded: bool = False
 
@@ -140,6 +147,65 @@ class Moved:
         if factor > self.factor:
             self.factor, self.text = factor, text
             self.pair = pair
+
+
+@dataclass(eq=False)
+class Displacement:
+    """How far a query moves between the two data sets of a point, over what it states.
+
+    ``world``: others among which it may fail at no row.  ``until``: the work until which to try.
+    """
+
+    asking: Asking
+    moved: Moved
+    world: Array
+    until: float
+
+    def __post_init__(self) -> None:
+        self._base = self.world, Records(self.world)
+        self._known: dict[Any, Array] = {}
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.asking.adjacency
+
+    def over(self) -> bool:
+        return self.moved.factor > 1 or self.asking.meter.beyond(self.until)
+
+    def lead(self) -> Point | None:
+        return None
+
+    def __call__(self, point: Point) -> float:
+        """The displacement over what is stated; -1 where a query does not run on so many rows."""
+        if point.others is not self._base[0]:
+            self._base = point.others, Records(point.others)
+        pair, more = sets(point, self.adjacency, self._base[1]), self.adjacency is ADD_REMOVE
+        asking = of_sizes(self.asking, len(pair[1])) if more else self.asking
+        self.asking.meter.mutations += 1
+        try:
+            one = self._value(pair[0], point.place, gone=False)
+            two = self._value(pair[1], point.place, gone=more)
+            found = float(asking.factors([one], [two])[0])
+        except Exception:
+            if point.others is self.world:
+                raise  # a row that no query may fail at
+            return -1.0
+        self.moved.add(found, point.text, pair)
+        return found
+
+    def _value(self, records: Records, place: int, *, gone: bool) -> Array:
+        """What the query gives; kept of the last data sets, as many are neighbours of several."""
+        made = blake2b(records.values.tobytes())
+        made.update(records.present.tobytes())
+        key = made.digest(), place * self.asking.batched, gone
+        if key not in self._known:
+            self.moved.tried += 1
+            asking = self.asking
+            found = without_row(asking, records) if gone else asking.value(records, place)
+            if len(self._known) >= REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return self._known[key]
 
 
 @dataclass(frozen=True, eq=False)

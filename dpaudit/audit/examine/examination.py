@@ -31,12 +31,12 @@ from dpaudit.audit.examine.lines import (
     names_of,
     takes_apart,
 )
+from dpaudit.audit.examine.losses import Loss, search_pair
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
-from dpaudit.audit.examine.meter import LAST, Meter, TooLong
+from dpaudit.audit.examine.meter import OWN, Meter
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
-from dpaudit.audit.examine.pairs import WORK as WORK_OF_A_SEARCH
-from dpaudit.audit.examine.pairs import PairSearch
+from dpaudit.audit.examine.running import TooLong, ending_after, run
 from dpaudit.audit.examine.said import heard
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
@@ -57,7 +57,7 @@ from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
-SECONDS = 12.0  # of a processor, after which nothing more is begun: the last resort
+SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
@@ -82,11 +82,15 @@ PARTS = 6
 # Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
 LEARNED, ASKED, TRACED = 3, 12, 400_000
-# The search for a pair has this share of the seconds at least; so many runs must fit into it.
-SEARCHED, FEWEST_RUNS = 0.4, 20
+FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a pair
+WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
 HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
+HELPS = (
+    "what would help: a records_like hook that makes fewer or shorter records, fewer rounds, or a "
+    "faster query"
+)
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
 ACCESS = "undeclared access"
@@ -116,6 +120,20 @@ class Reached:
     reaches: str = ""
 
 
+@dataclass(frozen=True)
+class Tried:
+    """How much an examination tried: data sets on which queries were asked, and their rows.
+
+    ``mutations``: data sets that the search made of others; ``seconds``: of a processor, that it
+    had.
+    """
+
+    data_sets: int
+    rows: int
+    mutations: int
+    seconds: float
+
+
 @dataclass(frozen=True, eq=False)
 class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
@@ -126,7 +144,7 @@ class Examination:
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
     ``unmet``: lines of conditions on records that were true of none.  ``reach``: how far the pair
     that a search found moves all releases together, as a share of what is declared, and of how many
-    pairs it is the best; (1, 0) where that is not known.
+    pairs it is the best; (1, 0) where that is not known.  ``tried``: how much was.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -142,6 +160,7 @@ class Examination:
     opened: frozenset[str] = frozenset()
     unmet: tuple[str, ...] = ()
     reach: tuple[float, int] = (1.0, 0)
+    tried: Tried | None = None
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -183,11 +202,14 @@ def examine(
     can be made up is reported as not examined.
     """
     started = time.process_time()
-    with heard(), opened() as read:
+    with heard(), opened() as read, ending_after(seconds):
         try:
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
             return Examination(not_examined=str(unknown))
+        except TooLong:
+            why = f"no run of the program ended within {seconds:.3g} s of a processor; {HELPS}"
+            return Examination(not_examined=why, stopped=True)
         examiner.run(first=first)
         more: tuple[Finding, ...] = ()
         asked = not (first and examiner.found)
@@ -270,7 +292,7 @@ class _Examiner:
         self.declaration: Node = mechanism.declaration
         self.seed = seed
         self.data = data
-        self.meter = Meter(seconds, started=started)
+        self.meter = Meter(seconds, own=OWN, started=started)
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
@@ -399,7 +421,7 @@ class _Examiner:
         )
         # What fails here fails on records without traces too, or is no finding.
         with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
-            walks.own_copy(self.program).run(sampler)
+            run(walks.own_copy(self.program), sampler)
         walks.restore(self.shared)
 
     def _draws(self) -> None:
@@ -454,7 +476,7 @@ class _Examiner:
         if far != 1:
             # What it is refused for far away, no run on data may ever see.
             with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
-                self.program.run(sampler)
+                run(self.program, sampler)
             self.farther.append(sampler)
             self._ran(time.process_time() - started - sampler.aside)
             return
@@ -475,7 +497,7 @@ class _Examiner:
     def _run(self, sampler: Sampler, name: str) -> bool:
         try:
             with np.errstate(all="ignore"):
-                self.program.run(sampler)
+                run(self.program, sampler)
         except Enough:
             return True
         except TooLong:
@@ -510,7 +532,7 @@ class _Examiner:
                 )
                 # Answers are unlikely ones: what it fails of is no finding.
                 with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
-                    self.program.run(sampler)
+                    run(self.program, sampler)
                 for use in sampler.uses.values():
                     place, text = parted(use, rows, self.scope.adjacency, most)
                     self.notes.count(MOVED, len(use.queries))
@@ -661,7 +683,7 @@ class _Examiner:
             sampler = self._louder(world, LOUD, 200 + k)
             try:
                 with np.errstate(all="ignore"), contextlib.suppress(Enough):
-                    self.program.run(sampler)
+                    run(self.program, sampler)
                 with np.errstate(all="ignore"):
                     first = walker.walk(world.records(), sampler.transcript)
                 for records, name in others:
@@ -887,31 +909,32 @@ class _Examiner:
     def _searched(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
     ) -> Neighbours | None:
-        seconds = max(SEARCHED * self.meter.seconds, self.meter.left)
+        seconds = self.meter.left
         if not candidates or FEWEST_RUNS * self.longest > seconds:
             return None
         wanted = Wanted.of(self.mechanism.claims)
-        search = PairSearch(
+        loss = Loss(
             self.program,
             self.declaration,
             self.scope,
-            seed=self.seed,
-            delta=wanted[0].aim.at if wanted else MU_DELTA,
-            rows=self.rows,
-            worlds=self.worlds,
-            blocks={part: rows for one in self.studied for part, rows in one.blocks.items()},
-            meter=Meter(seconds, limit=WORK_OF_A_SEARCH),
-            assumed=self.assumed,
+            self.seed,
+            wanted[0].aim.at if wanted else MU_DELTA,
+            [row for row in self.rows.values() if np.isfinite(row).all() and row.any()],
+            Meter(seconds, limit=WORK_OF_A_SEARCH),
             sized=self.sized,
         )
-        best = search.search(candidates)
-        self.meter.timed = self.meter.timed or search.meter.timed
-        if best is None:
+        search_pair(loss, candidates, self.rows, self.worlds, alone=self.assumed)
+        self.meter.timed = self.meter.timed or loss.meter.timed
+        self.meter.sets += loss.meter.sets
+        self.meter.rows += loss.meter.rows
+        self.meter.mutations += loss.meter.mutations
+        if loss.best is None:
             return None
-        if search.size == 1:
-            self.reach = best.reach, search.tried
-        records, text = search.sets(best.point), best.point.text
-        return Neighbours(*records, self.scope.adjacency, text, search.size)
+        _, point, made = loss.best
+        if loss.size == 1:
+            # Of queries that are no sums nobody knows how far they could move together.
+            self.reach = 1.0 if made.promised is None else made.reach, loss.tried
+        return Neighbours(*loss.sets(point), self.scope.adjacency, point.text, loss.size)
 
     def _furthest(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
@@ -982,7 +1005,8 @@ class _Examiner:
                 self.notes.wrong(
                     MOVED,
                     f"release {moved.label!r} ({moved.kind}): {moved.text}, moves the query by "
-                    f"{_times(moved.factor)} its stated sensitivity{by}{where}",
+                    f"{_times(moved.factor)} its stated sensitivity"
+                    f"{moved.shown.rstrip()}{by}{where}",
                 )
         for text in whole_runs:
             self.notes.wrong(MOVED, text)
@@ -1025,14 +1049,19 @@ class _Examiner:
             ran=self.lines.found,
             unmet=tuple(sorted(place for place, ever in self.log.ever.items() if not ever)),
             reach=self.reach,
+            tried=self._tried(),
         )
+
+    def _tried(self) -> Tried:
+        meter = self.meter
+        return Tried(meter.sets, meter.rows, meter.mutations, meter.seconds)
 
     def _too_long(self) -> str:
         """That not one run ended in time, and what would."""
         hook = self.mechanism.records_like
         makes = "a records_like hook that makes" if hook is None else "its records_like hook making"
         return (
-            f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s on "
+            f"a run of the program takes longer than {self.meter.seconds:.3g} s on "
             f"{self.shape.rows:,} records of shape {self.shape.row}; what would help: {makes} "
             "fewer or shorter records, fewer rounds, or a faster query"
         )

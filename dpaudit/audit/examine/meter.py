@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine.running import TooLong
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
 PATIENCE = 4.0
 LIMIT = 300_000_000  # numbers read: a second or two of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
-LAST = 1.6  # times the seconds, when even what was begun is left
-
-
-class TooLong(BaseException):
-    """Whatever is under way takes longer than an examination may; no program is to stop it."""
+OWN = 0.65  # of the seconds, after which nothing more is begun but the search for a pair
 
 
 @dataclass
@@ -27,21 +24,28 @@ class Meter:
     """Numbers read by the queries that an examination asked.
 
     ``seconds``: of a processor, the last resort: queries can be slow in ways that no count tells.
-    After ``PATIENCE`` of them the share of the seconds counts where it is more than that of the
-    work.  ``timed``: whether it came to that, and what was tried depends on the machine.
-    ``LAST`` times the seconds are the end of what is under way, too.
+    After ``PATIENCE`` of them the share of a part ``own`` of the seconds counts where it is more
+    than that of the work.  ``timed``: whether it came to that, and what was tried depends on the
+    machine.  With the last of the seconds what is under way ends, too.
+    ``sets``, ``rows``: on which queries were asked, and the rows of these data sets; ``mutations``:
+    neighbours that a search made.
     """
 
     seconds: float
     limit: float = LIMIT
+    own: float = 1.0
     spent: float = 0.0
     timed: bool = False
+    sets: int = 0
+    rows: int = 0
+    mutations: int = 0
     started: float = field(default_factory=time.process_time)
     once: dict[type[Any], bool] = field(default_factory=dict)
 
     def add(self, query: Any, records: Records, trials: int = 1) -> None:
         """One query to be evaluated.  Errors: TooLong once the last of the time is over."""
         self.end()
+        self.sets, self.rows = self.sets + 1, self.rows + len(records)
         self.spent += EVALUATION + trials * self._rows(query, records) * _size(records)
 
     def made(self, query: Any, records: Records, value: Array) -> Array:
@@ -70,7 +74,7 @@ class Meter:
 
     def end(self) -> None:
         """Errors: TooLong once the last of the time is over."""
-        if time.process_time() - self.started > LAST * self.seconds:
+        if time.process_time() - self.started > self.seconds:
             self.timed = True
             raise TooLong
 
@@ -80,7 +84,7 @@ class Meter:
         elapsed = time.process_time() - self.started
         if elapsed < PATIENCE or math.isinf(self.seconds):
             return self.spent
-        return max(self.spent, self.limit * elapsed / max(self.seconds, 1e-9))
+        return max(self.spent, self.limit * elapsed / max(self.own * self.seconds, 1e-9))
 
     def beyond(self, most: float) -> bool:
         """Whether so much work is done, or as much of the time is over."""
@@ -96,7 +100,7 @@ class Meter:
 
     def room(self, seconds: float, times: float = 1.0) -> bool:
         """Whether something that takes so long can still be begun, in so many times the time."""
-        enough = time.process_time() - self.started + seconds <= times * self.seconds
+        enough = time.process_time() - self.started + seconds <= times * self.own * self.seconds
         self.timed = self.timed or not enough
         return enough
 

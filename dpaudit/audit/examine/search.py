@@ -1,8 +1,9 @@
-"""Neighbouring data sets by which a query moves furthest over what it states, found by search.
+"""Neighbouring data sets that make an objective large, found by search.
 
-A data set is a value: it is made of blocks of rows, and mutated by row, column and entry.  The
-objective is the displacement of one query over its sensitivity.  The best data sets so far are
-kept, and steps go on from them; no query need have a derivative.  What a count decides (a small
+A data set is a value: it is made of blocks of rows, and mutated by row, column and entry.  There
+are two objectives: the displacement of one query over its sensitivity (``displacement.py``), and
+the privacy loss of a whole run (``losses.py``).  The best data sets so far are kept, and steps go
+on from them; nothing need have a derivative.  What a count decides (a small
 cell that is hidden, a whole number that wraps, a divisor that leaves its floor) no step leads to:
 numbers of rows are therefore planned, each once for every kind of row.
 Source: Rechenberg 1973, steps whose size follows their success; Zalewski 2014, "american fuzzy lop"
@@ -14,13 +15,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.audit.examine.displacement import Asking, Moved, of_sizes, without_row
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
@@ -28,7 +27,6 @@ STALE = 400  # steps that find nothing, after which a search ends
 # Data sets of the hook, and rows of each, at random where it has more; a bug that one set in 30
 # shows is missed one time in 20.
 DRAWN_SETS, DRAWN_ROWS = 100, 64
-REMEMBERED = 4_096  # data sets of which it is known what the query gives
 KEPT = 8  # data sets that steps go on from, beside those that a search starts with
 PLANNED = 0.4  # the share of steps that are planned ones, while there are any
 FROM_BEST = 0.7  # the share of steps from the best data sets
@@ -43,6 +41,7 @@ FIRST, COUNTED, DOUBLED = (
     17,
 )  # numbers of rows one by one, and powers of two, at whose ends one wraps
 RATIO, POWERS = 1.5, 18  # numbers of rows against which one turns
+SHRINKING = 200  # smaller data sets that are tried of a pair that is shown
 EACH, RARE, MOST_KINDS = 64, 4, 16  # rows of each other kind, where one of the first is rare
 
 
@@ -51,7 +50,8 @@ class Point:
     """Two neighbouring data sets: ``one`` or ``two`` at ``place`` among ``others``.
 
     ``two`` stands there under replace_one only; elsewhere no record does.  ``there``: which others
-    are present, under zero_out; None for all.  ``text``: how it was made.
+    are present, under zero_out; None for all.  ``text``: how it was made.  ``swapped``: whether a
+    run is on the second of the two.
     """
 
     others: Array
@@ -60,6 +60,24 @@ class Point:
     place: int
     text: str
     there: NDArray[np.bool_] | None = None
+    swapped: bool = False
+
+
+class Objective(Protocol):
+    """What a search makes large: a number for each point, below 0 where it has none.
+
+    ``over``: whether nothing is left to find, or no work to find it with.  ``lead``: a point that
+    looks better than the best by what is known already, if any.
+    """
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+    def __call__(self, point: Point) -> float: ...
+
+    def over(self) -> bool: ...
+
+    def lead(self) -> Point | None: ...
 
 
 @dataclass(eq=False)
@@ -67,27 +85,27 @@ class Search:
     """A search from one world of others.
 
     ``pool``: rows by name; those with other numbers than finite ones are gaps.  ``alone``: whether
-    all others stay as they are.  ``until``: the work until which to try.
+    all others stay as they are.  ``patience``: steps that find nothing, after which it ends.
+    ``sweep``: signs that are turned one after another.
     """
 
-    asking: Asking
-    moved: Moved
+    objective: Objective
     world: Array
     pool: Mapping[str, Array]
-    until: float
     rng: np.random.Generator
     alone: bool = False
+    patience: int = STALE
+    sweep: int = SWEEP
     size: float = 1.0
     corpus: list[tuple[float, Point]] = field(default_factory=list)
     steps: int = 0
 
     def __post_init__(self) -> None:
-        self._base = self.world, Records(self.world)
-        self.replaced = self.asking.adjacency is Adjacency.REPLACE_ONE
-        self.more = self.asking.adjacency is Adjacency.ADD_REMOVE
+        self.replaced = self.objective.adjacency is Adjacency.REPLACE_ONE
+        self.more = self.objective.adjacency is Adjacency.ADD_REMOVE
         self.rows = [row for row in self.pool.values() if np.isfinite(row).all()]
-        self._sweep = min(2 * self.world.shape[-1], SWEEP)
-        self._turn, self._known = itertools.count(), dict[Any, Array]()
+        self.sweep = min(2 * self.world.shape[-1], self.sweep)
+        self._turn = itertools.count()
         of_rows = [
             self._noise, self._scale, self._opposite, self._flip, self._even, self._entry,
             self._row,
@@ -95,7 +113,7 @@ class Search:
         ]  # fmt: skip
         of_others = [
             self._number, self._block, self._between, self._gaps, self._scaled, self._order,
-            self._columns, self._rounded,
+            self._columns, self._rounded, self._elsewhere,
         ]  # fmt: skip
         self._kinds: list[Callable[[Point], Point]] = [*of_rows, *([] if self.alone else of_others)]
         self._better, self._tried = np.ones(len(self._kinds)), np.full(len(self._kinds), 4.0)
@@ -103,27 +121,30 @@ class Search:
     # --- the search -------------------------------------------------------------------------------
 
     def run(self, starts: Sequence[Point], steps: float, plans: Iterable[Point] = ()) -> None:
-        """Try the starts and plans, and so many steps, until ``STALE`` of them found nothing."""
-        self.corpus += [(self._factor(point), point) for point in starts]
+        """Try the starts and plans, and so many steps, until ``patience`` of them found nothing."""
+        for point in starts:
+            if self.corpus and self.objective.over():
+                break
+            self.corpus.append((self.objective(point), point))
         stale, left = 0, iter(plans)
-        while self.steps < steps and not self._over():
-            planned = self.rng.random() < PLANNED or stale >= STALE
-            if planned and (point := next(left, None)) is not None:
+        while self.steps < steps and not self.objective.over():
+            lead = self.objective.lead()
+            planned = self.rng.random() < PLANNED or stale >= self.patience
+            if lead is None and planned:
+                lead = next(left, None)
+            if lead is not None:
                 self.steps += 1
-                self._add(point)
+                stale = 0 if self._add(lead) else stale
                 continue
-            if stale >= STALE:
+            if stale >= self.patience:
                 return
             parent = self._best if self.rng.random() < FROM_BEST else self._any
             # Kinds of steps that found better pairs are tried more often.
             share = (self._better / self._tried) ** 2
             kind = int(self.rng.choice(len(self._kinds), p=share / share.sum()))
-            for _ in range(self._sweep if self._kinds[kind] == self._flip else 1):
+            for _ in range(self.sweep if self._kinds[kind] == self._flip else 1):
                 better = self._step(parent, kind)
                 stale = 0 if better else stale + 1
-
-    def _over(self) -> bool:
-        return self.moved.factor > 1 or self.asking.meter.beyond(self.until)
 
     @property
     def _best(self) -> int:
@@ -133,21 +154,22 @@ class Search:
     def _any(self) -> int:
         return int(self.rng.integers(len(self.corpus)))
 
-    def _add(self, point: Point) -> None:
+    def _add(self, point: Point) -> bool:
         """Keep a point that is better than all, in the place of the worst where there are many."""
-        found = self._factor(point)
+        found = self.objective(point)
         if self.corpus and found <= self.corpus[self._best][0]:
-            return
+            return False
         self.corpus.append((found, point))
         if len(self.corpus) > KEPT:
             self.corpus.remove(min(self.corpus, key=lambda kept: kept[0]))
+        return True
 
     def _step(self, parent: int, kind: int) -> bool:
         """A step from one that is kept, which takes its place if it is as good; whether better."""
         self.steps += 1
         known, point = self.corpus[parent]
         point = self._mutated(point, kind)
-        found = self._factor(point)
+        found = self.objective(point)
         if found >= known:
             self.corpus[parent] = found, point
         better = found > known
@@ -157,43 +179,12 @@ class Search:
         self.size = min(self.size * 1.5, 1e3) if better else max(self.size * 0.9, 1e-3)
         return better
 
-    def _factor(self, point: Point) -> float:
-        """The displacement over what is stated; -1 where a query does not run on so many rows."""
-        if point.others is not self._base[0]:
-            self._base = point.others, Records(point.others)
-        pair = sets(point, self.asking.adjacency, self._base[1])
-        asking = of_sizes(self.asking, len(pair[1])) if self.more else self.asking
-        try:
-            one = self._value(pair[0], point.place, gone=False)
-            two = self._value(pair[1], point.place, gone=self.more)
-            found = float(asking.factors([one], [two])[0])
-        except Exception:
-            if point.others is self.world:
-                raise  # a row that no query may fail at
-            return -1.0
-        self.moved.add(found, point.text, pair)
-        return found
-
-    def _value(self, records: Records, place: int, *, gone: bool) -> Array:
-        """What the query gives; kept of the last data sets, as many are neighbours of several."""
-        made = blake2b(records.values.tobytes())
-        made.update(records.present.tobytes())
-        key = made.digest(), place * self.asking.batched, gone
-        if key not in self._known:
-            self.moved.tried += 1
-            asking = self.asking
-            found = without_row(asking, records) if gone else asking.value(records, place)
-            if len(self._known) >= REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = found
-        return self._known[key]
-
     # --- planned data sets ------------------------------------------------------------------------
 
     def try_all(self, points: Iterable[Point]) -> None:
         """Try each, as long as there is work left and nothing was found."""
         for point in points:
-            if self._over():
+            if self.objective.over():
                 return
             self._add(point)
 
@@ -353,6 +344,12 @@ class Search:
             row[..., -1] = self.rng.choice([-1.0, 1.0])
         return replace(point, one=one, two=two)
 
+    def _elsewhere(self, point: Point) -> Point:
+        """The other data set is the one that is run, or the rows stand in another place."""
+        if self.rng.random() < 0.5:
+            return replace(point, swapped=not point.swapped)
+        return replace(point, place=int(self.rng.integers(len(point.others))))
+
     def _run(self, others: Array) -> slice:
         """Some rows that follow one another."""
         first, last = sorted(self.rng.integers(len(others) + 1, size=2))
@@ -435,17 +432,96 @@ class Search:
 SEARCHED = ", changed by search"
 
 
-def sets(point: Point, adjacency: Adjacency, base: Records) -> tuple[Records, Records]:
-    """Both data sets of a point; ``base``: its others as records, whose kinds are sought once."""
-    first = base.with_row(point.place, point.one)
+def sets(
+    point: Point, adjacency: Adjacency, base: Records, size: int = 1
+) -> tuple[Records, Records]:
+    """Both data sets of a point; ``base``: its others as records, whose kinds are sought once.
+
+    ``size``: how many records of one kind differ together.
+    """
+    held = slice(point.place, point.place + size)
+    first = _with_rows(base, held, point.one)
     if adjacency is Adjacency.ADD_REMOVE:
-        return first, Records(np.delete(first.values, point.place, axis=0))
+        return first, Records(np.delete(first.values, held, axis=0))
     if adjacency is Adjacency.REPLACE_ONE:
-        return first, base.with_row(point.place, point.two)
-    there = np.ones(len(first), bool) if point.there is None else point.there
-    place = np.arange(len(first)) == point.place
-    whole = first if (there | place).all() else Records(first.values, there | place)
-    return whole, Records(first.values, there & ~place)
+        return first, _with_rows(base, held, point.two)
+    there = np.ones(len(first), bool) if point.there is None else point.there.copy()
+    there[held] = True
+    whole = first if there.all() else Records(first.values, there.copy())
+    there[held] = False
+    return whole, Records(first.values, there)
+
+
+def _with_rows(base: Records, held: slice, row: Array) -> Records:
+    if held.stop - held.start == 1:
+        return base.with_row(held.start, row)
+    values = base.values.copy()
+    values[held] = row
+    return Records(values)
+
+
+def point_of(
+    pair: tuple[Records, Records], adjacency: Adjacency, text: str, size: int = 1
+) -> Point | None:
+    """A pair of data sets as a point; None where they are no neighbours, or not seen to be.
+
+    Under add_remove the first row in which they differ is the one that is more.
+    """
+    first, second = pair
+    if adjacency is Adjacency.ADD_REMOVE:
+        longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+        common = longer.values[: len(shorter)] != shorter.values
+        differs = np.flatnonzero(common.reshape(len(shorter), -1).any(axis=1))
+        more = min([len(longer) - 1, *differs[:1].tolist()])
+        row, place = longer.values[more], min(more, len(longer) - size)
+        return Point(longer.values, row, np.zeros(row.shape), place, text)
+    rows = (first.values != second.values).reshape(len(first), -1).any(axis=1)
+    rows |= first.present != second.present
+    if not rows.any():
+        return None
+    changed = int(np.flatnonzero(rows)[0])
+    there = first if first.present[changed] else second
+    two, place = second.values[changed], min(changed, len(first) - size)
+    point = Point(there.values, there.values[changed], two, place, text)
+    return point if there.present.all() else replace(point, there=there.present)
+
+
+def shrunk(point: Point, objective: Objective, least: float) -> Point:
+    """A point with fewer rows and plainer entries, of which the objective is at least ``least``.
+
+    Blocks of others are taken out, or set to zero where their number is fixed, each half as long as
+    the one before; then entries of the two rows become 0, 1, -1 or whole numbers.
+    """
+    left = SHRINKING
+
+    def kept(other: Point) -> bool:
+        nonlocal point, left
+        left -= 1
+        better = left >= 0 and objective(other) >= least
+        point = other if better else point
+        return better
+
+    length = len(point.others)
+    while length := length // 2:
+        for start in reversed(range(0, len(point.others), length)):
+            run = np.arange(len(point.others)) // length == start // length
+            run[point.place] = False
+            # No data set is empty.
+            if objective.adjacency is Adjacency.ADD_REMOVE and 0 < run.sum() < len(run) - 1:
+                place = point.place - int(run[: point.place].sum())
+                kept(replace(point, others=point.others[~run], place=place))
+            elif point.others[run].any():
+                others = np.where(run.reshape(-1, *[1] * point.one.ndim), 0.0, point.others)
+                kept(replace(point, others=others))
+    for name, k in itertools.product(("one", "two"), range(point.one.size)):
+        now = float(getattr(point, name).reshape(-1)[k])
+        for plain in dict.fromkeys((0.0, 1.0, -1.0, float(np.round(np.nan_to_num(now))))):
+            row = np.array(getattr(point, name))
+            row.reshape(-1)[k] = plain
+            changed: Any = {name: row}
+            if plain == now or kept(replace(point, **changed)):
+                break
+    return point
 
 
 def _bounded(values: Array) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine.running import run
 from dpaudit.check.reach import FEWEST_RECORDS
 from dpaudit.curator.curator import Part, Program, Sampler
 from dpaudit.errors import Undeclared
@@ -193,7 +194,7 @@ def _refusal(
         with np.errstate(all="ignore"):
             asking = _Asking(declaration, scope, records, rng=rng)
             asking.until = time.process_time() + LONG
-            program.run(asking)
+            run(program, asking)
     except _Rows as wanted:
         return wanted
     except (Undeclared, _Enough):

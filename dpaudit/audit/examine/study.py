@@ -16,6 +16,7 @@ from dpaudit.audit.examine.conditions import MEETS
 from dpaudit.audit.examine.displacement import (
     UNSOUND,
     Asking,
+    Displacement,
     Moved,
     Pairing,
     neighbours_at,
@@ -24,7 +25,7 @@ from dpaudit.audit.examine.displacement import (
 from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
-from dpaudit.audit.examine.search import LENGTH, Point, Search
+from dpaudit.audit.examine.search import LENGTH, Point, Search, point_of, shrunk
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
@@ -59,6 +60,7 @@ ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
 BEFORE = "the row before it, again"
+SHOWN = 8  # entries of a row that is written down
 UNDRAWN = (
     "a record in the batch moves the query, from what it is without that record, by more than half "
     "of its sensitivity, where the sample declares that a record that is not drawn adds zero"
@@ -260,6 +262,7 @@ class Studied(Louder):
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         finally:
             self.aside += time.process_time() - began
+        self._shrink(asking, moved, request.records)
         if self.first and (moved.factor > 1 or moved.problems):
             raise Enough
         if len(self.asked) >= WALKED and self.meter.after(LONG):
@@ -382,6 +385,34 @@ class Studied(Louder):
         budget = max(budget, KINDS) if kinds else budget
         self._search(asking, moved, world, least[0], starts, (budget, self.until))
 
+    def _shrink(self, asking: Asking, moved: Moved, records: Records) -> None:
+        """Make a pair that moves a query too far small, once, and write down its rows."""
+        if (
+            not moved.factor > 1
+            or moved.pair is None
+            or moved.shown
+            or asking.batched
+            or self.first
+        ):
+            return
+        moved.shown = " "
+        apart = Displacement(asking, Moved("", "", ""), records.values, math.inf)
+        point = point_of(moved.pair, self.scope.adjacency, "")
+        most = moved.factor if point is None else min(moved.factor, apart(point))
+        if point is None or not most > 1 or not np.isfinite(most):
+            return
+        point = shrunk(point, apart, 1 + (most - 1) / 2)
+        if point.one.size <= SHOWN:
+            there = np.ones(len(point.others), bool) if point.there is None else point.there
+            others = point.others[there & (np.arange(len(there)) != point.place)]
+            other = int(others.reshape(len(others), -1).any(axis=1).sum())
+            two = [point.two] if self.scope.adjacency is Adjacency.REPLACE_ONE else []
+            said = " against ".join(np.array2string(row, precision=6) for row in (point.one, *two))
+            moved.shown = (
+                f"; so does, by {apart(point):.4g} times, {' '.join(said.split())} among "
+                f"{len(others)} others of which {other} are not zero"
+            )
+
     def _few(
         self,
         asking: Asking,
@@ -414,13 +445,12 @@ class Studied(Louder):
     ) -> None:
         """Rows that move it further than those that were made up, unless these do already."""
         if moved.factor <= 1:
-            self._search_in(asking, moved, world, most[1]).run(
-                self._points(world, row, starts), most[0]
-            )
+            search = self._search_for(Displacement(asking, moved, world, most[1]))
+            search.run(self._points(world, row, starts), most[0])
 
-    def _search_in(self, asking: Asking, moved: Moved, world: Array, until: float) -> Search:
-        alone = self.assumed or self.eventful or bool(asking.members)
-        return Search(asking, moved, world, self.made, until, self._choice, alone)
+    def _search_for(self, objective: Displacement) -> Search:
+        alone = self.assumed or self.eventful or bool(objective.asking.members)
+        return Search(objective, objective.world, self.made, self._choice, alone)
 
     def _points(
         self, world: Array, row: int, starts: Sequence[tuple[Array, Array]] = ()
@@ -438,7 +468,9 @@ class Studied(Louder):
             return
         moved.searched = True
         left = self.until - self.meter.used
-        search = self._search_in(asking, moved, records.values, self.meter.used + DRAWN * left)
+        until = self.meter.used + DRAWN * left
+        objective = Displacement(asking, moved, records.values, until)
+        search = self._search_for(objective)
         if self.draw is not None and not asking.batched:
             block = self._asked_rows
             rows = slice(None) if block is None else slice(block.start, block.stop)
@@ -448,7 +480,7 @@ class Studied(Louder):
         met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())
         met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
         kinds = {name: finite[name] for name in (*COUNTED, *met) if name in finite}
-        search.until = self.meter.used + WHOLE_SETS * left
+        objective.until = self.meter.used + WHOLE_SETS * left
         search.run(self._points(records.values, row), math.inf, search.plans(kinds))
 
     def _pairing(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.running import run
 from dpaudit.audit.examine.said import Said, heard
 from dpaudit.audit.examine.study import WALKED, Enough
 from dpaudit.curator.curator import Event, OneRun, Program, Request
@@ -198,7 +199,7 @@ class Walker:
         walk = kind(*given, coins=self.coins, draws=1, meter=self.meter, probe=probe, cut=cut)
         output, ended = None, False
         with heard() as walk.said, contextlib.suppress(Enough):
-            output = self.program.run(walk)
+            output = run(self.program, walk)
             ended = True
         for way in self.unsteady:
             walk.said.digests.pop(way, None)

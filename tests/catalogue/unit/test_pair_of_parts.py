@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from dpaudit.audit.examine import examine
-from dpaudit.audit.examine.pairs import PairSearch
+from dpaudit.audit.examine import examine, losses
 from dpaudit.audit.likelihood import likelihood_audit
 from mechanisms.papers.srgd.catalogue import accelerated_dp_srgd
 
@@ -36,8 +34,10 @@ def test_others_that_turn_let_a_record_reach_its_clip() -> None:
 
 @pytest.mark.quality
 def test_without_others_that_turn_the_share_falls(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(self: Any, point: Any) -> Iterator[Any]:
-        return iter(())
+    kept = losses._among
 
-    monkeypatch.setattr(PairSearch, "_turning", nothing)
+    def without(*given: Any) -> Any:
+        return (point for point in kept(*given) if "turned after" not in point.text)
+
+    monkeypatch.setattr(losses, "_among", without)
     assert shown() < 0.4 * ACCOUNTED

@@ -9,9 +9,9 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.accountant.account import Account
-from dpaudit.audit.examine import examination, examine
-from dpaudit.audit.examine.meter import TooLong
-from dpaudit.audit.examine.pairs import PairSearch
+from dpaudit.audit.examine import examination, examine, losses
+from dpaudit.audit.examine.losses import Loss
+from dpaudit.audit.examine.running import TooLong
 from dpaudit.audit.likelihood import Likely, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.kernels.query import Array
@@ -154,7 +154,7 @@ def test_a_group_of_whom_one_differs_refutes_nothing(monkeypatch: pytest.MonkeyP
 
 def test_a_count_far_from_its_threshold_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty records are never three hundred, whatever they are."""
-    monkeypatch.setattr(PairSearch, "_turns", lambda self, point: iter(()))
+    monkeypatch.setattr(losses, "turns", lambda loss, point: iter(()))
     assert audited(REACHED, found_in(REACHED)).bounds[0].shown < 0.1
 
 
@@ -199,13 +199,13 @@ def test_a_pair_that_saturates_every_release_ends_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs: list[int] = []
-    kept = PairSearch.run
+    kept = Loss._run
 
     def counted(self: Any, *arguments: Any) -> Any:
         runs.append(1)
         return kept(self, *arguments)
 
-    monkeypatch.setattr(PairSearch, "run", counted)
+    monkeypatch.setattr(Loss, "_run", counted)
     mean = dp.ClippedMean(lambda rows: rows[None], radius=1)
     program = Written(dp.Gaussian("mean", 2), lambda curator: curator.release("mean", mean))
     found_in(mechanism(program, dp.central("replace_one"), dp.GDP(1)))
@@ -215,10 +215,10 @@ def test_a_pair_that_saturates_every_release_ends_the_search(
 def test_a_search_that_takes_too_long_leaves_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def late(self: Any, point: Any, pool: Any) -> Any:
+    def late(self: Any, point: Any) -> Any:
         raise TooLong
 
-    monkeypatch.setattr(PairSearch, "run", late)
+    monkeypatch.setattr(Loss, "_run", late)
     assert "searched" not in found_in(HOUSEHOLDS).text
 
 
@@ -228,11 +228,11 @@ def test_a_query_that_fails_on_some_rows_is_searched_all_the_same(
     """Rows of a pool need not suit the program; what it raises on them is no error of ours."""
     asked: list[int] = []
 
-    def fails(self: Any, pool: Any) -> Any:
-        asked.append(len(pool))
+    def fails(self: Any, *arguments: Any) -> Any:
+        asked.append(len(self.pool))
         raise ValueError
 
-    monkeypatch.setattr("dpaudit.audit.examine.pairs.AskedSum.apart", fails)
+    monkeypatch.setattr("dpaudit.audit.examine.losses.Run._apart", fails)
     monkeypatch.setattr(examination, "WORK_OF_A_SEARCH", SHORT)
     assert found_in(DESCENT).size == 1
     assert asked

@@ -18,7 +18,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.bounds.weighted import Bet, CountedLosses, PilotLosses, Sought
 from dpaudit.audit.examine import examine
-from dpaudit.audit.examine.pairs import PairSearch
+from dpaudit.audit.examine.losses import Loss
 from dpaudit.audit.likelihood import NOTHING, likelihood_audit
 from dpaudit.curator import proposal
 from dpaudit.curator.proposal import Proposal, Proposer, Weighted, proposed
@@ -292,15 +292,15 @@ def test_a_pair_that_does_not_differ_in_one_record_is_refused(name: str) -> None
 
 
 def test_a_search_whose_pair_differs_in_two_records_is_refused(monkeypatch: Patch) -> None:
-    right = PairSearch.sets
+    right = Loss.sets
 
-    def wrong(self: PairSearch, point: Any) -> tuple[Records, Records]:
+    def wrong(self: Loss, point: Any) -> tuple[Records, Records]:
         first, second = right(self, point)
         values = second.values.copy()
         values[-2:] += 1.0
         return first, Records(values, second.present)
 
-    monkeypatch.setattr(PairSearch, "sets", wrong)
+    monkeypatch.setattr(Loss, "sets", wrong)
     claim = dp.Claim(dp.GDP(1), by="a test")
     one = dp.Mechanism("tried", "A mean", "a test", ONCE, dp.central("replace_one"), [claim])
     with pytest.raises(InvalidParameter, match="records differ"):

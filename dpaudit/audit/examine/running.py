@@ -1,0 +1,87 @@
+"""The one place in which a program is run while it is examined: it ends, and leaves nothing behind.
+
+A program may run for ever, sleep, exit, fork, or change its folder, its environment or the global
+random generators.  An examination goes on all the same, on the world as it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.curator import Program
+
+EVERY = 0.1  # seconds between two looks at the time
+IDLE = 5.0  # times its seconds of a processor, after which a program that only waits is ended
+
+
+class TooLong(BaseException):
+    """Whatever is under way takes longer than an examination may; no program is to stop it."""
+
+
+class Exited(Exception):
+    """A program ended its process."""
+
+
+_inside = False
+
+
+@contextlib.contextmanager
+def ending_after(seconds: float) -> Iterator[None]:
+    """Programs that run in this block end with :class:`TooLong` once so many seconds are over.
+
+    Of a processor, or ``IDLE`` times as many of a clock.  Only the main thread hears signals:
+    elsewhere, and where there are none, the time is looked at between queries alone.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer") or not np.isfinite(seconds):
+        yield
+        return
+    used, clock = time.process_time() + seconds, time.monotonic() + IDLE * seconds
+
+    def look(number: int, frame: Any) -> None:
+        if _inside and (time.process_time() > used or time.monotonic() > clock):
+            raise TooLong
+
+    handler = signal.signal(signal.SIGALRM, look)
+    before = signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def run(program: Program, curator: Any) -> Any:
+    """What a program gives, run with a curator.
+
+    Its folder, environment and global random generators are put back, and a process that it forked
+    ends here.  Errors: Exited; TooLong; whatever it raises.
+    """
+    global _inside
+    process, folder, around = os.getpid(), Path.cwd(), dict(os.environ)
+    drawn, plain, before = np.random.get_state(), random.getstate(), _inside  # noqa: NPY002
+    _inside = True
+    try:
+        return program.run(curator)
+    except SystemExit:
+        raise Exited from None
+    finally:
+        _inside = before
+        if os.getpid() != process:
+            os._exit(0)
+        np.random.set_state(drawn)  # noqa: NPY002
+        random.setstate(plain)
+        os.chdir(folder)
+        if dict(os.environ) != around:
+            os.environ.clear()
+            os.environ.update(around)
