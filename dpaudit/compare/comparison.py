@@ -52,17 +52,22 @@ class Objective(Protocol):
         """Sentences about records that the programs scale, clip or cut."""
 
 
+def released(found: Any) -> Array:
+    """The model in a program's output, (trials, d): its ``output``, or the output itself."""
+    return np.asarray(getattr(found, "output", found))
+
+
 @dataclass(frozen=True)
 class Method:
     """One row of a comparison: a mechanism of a ``for_shape``, and the model in its output.
 
-    ``fixed(count, features)``: values of parameters that are not searched, such as a public guess
-    of the number of records.
+    ``model``: :func:`released` by default.  ``fixed(count, features)``: values of parameters that
+    are not searched, such as a public guess of the number of records.
     """
 
     name: str
     mechanism: Mechanism
-    model: Callable[[Any], Array]
+    model: Callable[[Any], Array] = released
     fixed: Callable[[int, int], Mapping[str, Value]] = lambda _count, _features: {}
 
     @property

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dpaudit.compare import Comparison, Method
-from dpaudit.curator.mechanism import Mechanism
-from dpaudit.kernels.query import Array
+from mechanisms.papers.common.compared import ONE_PASS, UNPROJECTED
 from mechanisms.papers.common.objectives import logistic_anywhere
 from mechanisms.papers.diff2.baselines import dp_sgd, dp_srm, srn_sgd
 from mechanisms.papers.diff2.catalogue import (
@@ -16,41 +13,23 @@ from mechanisms.papers.diff2.catalogue import (
     dp_gd,
     dp_gd_tight,
 )
-from mechanisms.papers.srgd.baselines_catalogue import dp_sgd_one_pass_replace_one
 
 FULL_BATCH = "DP-GD, tight constants"
-ONE_PASS = "one-pass DP-SGD"  # noqa: S105
-FAR = 1e6  # the radius of a ball that no run here leaves: DIFF2 projects nothing
-
-
-def of(name: str, mechanism: Mechanism) -> Method:
-    """A method whose output holds its model as ``output``."""
-    return Method(name, mechanism, _output)
-
-
-def _output(found: Any) -> Array:
-    model: Array = found.output
-    return model
 
 
 COMPARISON = Comparison(
     name="diff2",
     title="DIFF2 and its baselines (Murata and Suzuki 2023)",
     methods=(
-        of("DIFF2-GD, constants as printed", diff2_gd),
-        of("DIFF2-GD, tight constants", diff2_gd_tight),
-        of("DIFF2-BVR-L-SGD", diff2_bvr_local_sgd),
-        of("DP-GD, constants as printed", dp_gd),
-        of(FULL_BATCH, dp_gd_tight),
-        Method(
-            ONE_PASS,
-            dp_sgd_one_pass_replace_one,
-            _output,
-            lambda _count, _features: {"radius": FAR},
-        ),
-        of("DP-SGD, batches without replacement", dp_sgd),
-        of("DP-SRM", dp_srm),
-        of("SRN-SGD", srn_sgd),
+        Method("DIFF2-GD, constants as printed", diff2_gd),
+        Method("DIFF2-GD, tight constants", diff2_gd_tight),
+        Method("DIFF2-BVR-L-SGD", diff2_bvr_local_sgd),
+        Method("DP-GD, constants as printed", dp_gd),
+        Method(FULL_BATCH, dp_gd_tight),
+        UNPROJECTED,
+        Method("DP-SGD, batches without replacement", dp_sgd),
+        Method("DP-SRM", dp_srm),
+        Method("SRN-SGD", srn_sgd),
     ),
     objective=logistic_anywhere,
     one_pass=ONE_PASS,

@@ -92,7 +92,13 @@ class Phases(ABC):
         weight = base * 4.0**phase
         statistic = Minimiser(self.problem.loss, domain, Pull(weight, _merged(point, weight)))
         twice = 2 * self.problem.lipschitz
-        unit = self.rule.unit(self.problem, twice, weight, users, self.constants.kappa)
+        own = getattr(self.search, "unit", None)  # of a search whose proof needs one of its own
+        kappa = self.constants.kappa
+        unit = (
+            own(statistic, users, kappa)
+            if own
+            else self.rule.unit(self.problem, twice, weight, users, kappa)
+        )
         made = statistic if self.make is None else self.make(statistic)
         items = self.problem.rows if self.make is None else None
         return query_of(self.constants, made, self.search, unit, users, items)

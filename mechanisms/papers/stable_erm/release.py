@@ -241,6 +241,8 @@ class StronglyConvexOutputPerturbation:
         """Delta, at Lipschitz constant G."""
         problem, kappa = self.problem, self.constants.kappa
         modulus = problem.loss.modulus
+        if own := getattr(self.search, "unit", None):
+            return float(own(Minimiser(problem.loss, problem.domain), problem.users, kappa)[0])
         return float(self.rule.unit(problem, problem.lipschitz, modulus, problem.users, kappa))
 
     @property

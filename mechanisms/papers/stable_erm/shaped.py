@@ -29,6 +29,15 @@ RADIUS, BETA = 2.0, 1e-3
 MOST_STEPS = 2_000  # of a solve, about a second for 10,000 rows of ten features
 ONE = Fraction(1)
 Ridge = Annotated[float, Free("weight of the ridge, its modulus", Cost.NOISE)]
+Stages = Annotated[
+    int | None,
+    Free(
+        "phases on all users, which share the budget",
+        Cost.NOISE,
+        default="ceil(log2(n m))",
+        start=lambda _: 4,
+    ),
+]
 Claims: TypeAlias = Callable[[Fraction, Fraction], tuple[Claim, ...]]
 
 
@@ -56,6 +65,37 @@ def perturbed(
     return OutputPerturbation(problem(ridge), 1 / gaussian_mu(epsilon, delta))
 
 
+def staged(
+    make: Callable[..., Program],
+    problem: Callable[[float], Problem],
+    *,
+    epsilon: Epsilon = ONE,
+    delta: Delta = Fraction(1, 10**6),
+    ridge: Ridge = 0.5,
+) -> Program:
+    """Releases at a ladder of gradient norms; ``make``: Algorithm 4 or 6."""
+    made = problem(ridge)
+    return make(made, epsilon, delta, search=_ladder(made))
+
+
+def phased(
+    make: Callable[..., Program],
+    problem: Callable[[float], Problem],
+    *,
+    epsilon: Epsilon = ONE,
+    delta: Delta = Fraction(1, 10**6),
+    ridge: Ridge = 0.5,
+    phases: Stages = None,
+) -> Program:
+    """The same of Algorithms 3 and 5, whose phases share the budget."""
+    made = problem(ridge)
+    return make(made, epsilon, delta, search=_ladder(made), count=phases)
+
+
+def _ladder(made: Problem) -> Ladder:
+    return Ladder(gradient_radius(made.lipschitz, Size(made.users, made.items, BETA)))
+
+
 def laddered(
     problem: Callable[[float], Problem],
     *,
@@ -66,14 +106,18 @@ def laddered(
     """The minimiser at a ladder of gradient norms."""
     made = problem(ridge)
     constants = calibrate_del_output_pert(epsilon, delta, distance=Distance.DIAMETER)
-    ladder = Ladder(gradient_radius(made.lipschitz, Size(made.users, made.items, BETA)))
-    minimiser = Minimiser(made.loss, made.domain)
+    ladder, minimiser = _ladder(made), Minimiser(made.loss, made.domain)
     unit = float(ladder.unit(minimiser, made.users, constants.kappa)[0])
     return DeletionStableOutputPerturbation(made.users, unit, constants, minimiser, ladder)
 
 
 def on_users(
-    make: Callable[..., Program], name: str, title: str, source: str, claims: Claims
+    make: Callable[..., Program],
+    name: str,
+    title: str,
+    source: str,
+    claims: Claims,
+    covered: str = "one noisy minimiser, or bottom where the algorithm has one",
 ) -> Callable[..., Mechanism]:
     """The ``for_shape`` of a release on users of items: features, then a target.
 
@@ -93,11 +137,12 @@ def on_users(
             return problem_of(count, row[0], row[1], ridge)
 
         program = make(problem, **values)
-        chosen = {**(make.__kwdefaults__ or {}), **values}
+        defaults = getattr(make, "func", make).__kwdefaults__ or {}
+        chosen = {**defaults, **values}
         setting = Setting(
             unit_entity="user (all items of one)",
             unit_bound="one row of the records, of one user",
-            covered=("one noisy minimiser, or bottom where the algorithm has one",),
+            covered=(covered,),
             uncovered=("how long a run takes may depend on the data, and is not covered",),
             invariants=("the number and the order of the users, and the most items that one has",),
         )

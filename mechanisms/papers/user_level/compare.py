@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dpaudit.compare import Comparison, Method
-from dpaudit.curator.mechanism import Mechanism
-from dpaudit.kernels.query import Array
+from mechanisms.papers.common.compared import FULL_BATCH, ONE_PASS
 from mechanisms.papers.common.objectives import logistic
 from mechanisms.papers.user_level import baselines_catalogue as baselines
 from mechanisms.papers.user_level import catalogue
-
-ONE_PASS, FULL_BATCH = "one-pass DP-SGD", "full-batch DP-GD"
-
-
-def output(found: Any) -> Array:
-    """The released model, (trials, d)."""
-    model: Array = found.output
-    return model
-
-
-def of(name: str, mechanism: Mechanism) -> Method:
-    """A method whose output holds its model as ``output``."""
-    return Method(name, mechanism, output)
-
 
 COMPARISON = Comparison(
     name="user_level",
     title="Algorithms 1 to 3 and their baselines, for users (Lowy, Liu and Asi 2024)",
     methods=(
-        of("Algorithm 1, weighted inliers", catalogue.user_level_phased_sgd),
-        of("Algorithm 2, all users in every round", catalogue.user_level_accelerated_sgd),
-        of("Algorithm 3", catalogue.user_level_phased_erm),
-        of(ONE_PASS, baselines.user_level_dp_sgd_one_pass),
-        of(FULL_BATCH, baselines.user_level_dp_gd_full_batch),
-        of("phased SGD (FKT20)", baselines.user_level_phased_sgd_baseline),
-        of("outliers removed, full batches (AL24)", baselines.full_batch_outlier_removed_dpsgd),
+        Method("Algorithm 1, weighted inliers", catalogue.user_level_phased_sgd),
+        Method("Algorithm 2, all users in every round", catalogue.user_level_accelerated_sgd),
+        Method("Algorithm 3", catalogue.user_level_phased_erm),
+        Method(ONE_PASS, baselines.user_level_dp_sgd_one_pass),
+        Method(FULL_BATCH, baselines.user_level_dp_gd_full_batch),
+        Method("phased SGD (FKT20)", baselines.user_level_phased_sgd_baseline),
+        Method("outliers removed, full batches (AL24)", baselines.full_batch_outlier_removed_dpsgd),
     ),
     objective=logistic,
     one_pass=ONE_PASS,

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from mechanisms.papers.stable_erm.domains import Ball
+from mechanisms.papers.stable_erm import build
+from mechanisms.papers.stable_erm.domains import Ball, Lens
 from mechanisms.papers.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
+from mechanisms.papers.stable_erm.problem import Problem
 from mechanisms.papers.stable_erm.solver import (
     Minimiser,
+    Pull,
     RidgeLogistic,
 )
 from tests.support.stable import column, found
@@ -73,17 +76,28 @@ def test_windows_withstand_hostile_users() -> None:
 LOGISTIC = Minimiser(RidgeLogistic(1.0, 1.0, 1e-9), Ball(1.0))
 
 
-def test_ladders_move_by_one_and_two_units() -> None:
+# As in the phases of Algorithms 3 to 6: a pull to a released point, here outside of the lens.
+CENTRE = np.array([[0.6, -0.9]])
+PULLED = Minimiser(
+    RidgeLogistic(0.1, 1.0, 1e-9),
+    Lens(Ball(1.0), Ball(np.array([0.5]), np.array([[0.2, 0.7]]))),
+    Pull(np.array([0.3]), CENTRE),
+)
+
+
+@pytest.mark.parametrize("minimiser", [LOGISTIC, PULLED], ids=["alone", "pulled in a lens"])
+def test_ladders_move_by_one_and_two_units(minimiser: Minimiser) -> None:
     """Random neighbours with outliers; the largest distance is well inside 2 units."""
     generator, seen, ratios = np.random.default_rng(14), set(), []
     for _ in range(60):
         ladder, kappa, count = Ladder(float(generator.uniform(0.02, 0.4))), 1, 12
-        unit = float(ladder.unit(LOGISTIC, count, kappa)[0])
+        unit = float(ladder.unit(minimiser, count, kappa)[0])
         data = generator.normal(size=(count, 2, 3)) * 0.2
         data[: int(generator.integers(4))] *= 20
         other = data.copy()
-        other[generator.integers(count)] = generator.normal(size=(2, 3)) * 5
-        one, two = (ladder.find(LOGISTIC, d, unit, kappa) for d in (data, other))
+        far = generator.choice([5.0, 1e150, 1e308])
+        other[generator.integers(count)] = generator.choice([-far, far], size=(2, 3))
+        one, two = (ladder.find(minimiser, d, unit, kappa) for d in (data, other))
         assert abs(one.scores[0] - two.scores[0]) <= 1
         seen.add(float(one.scores[0]))
         if max(one.scores[0], two.scores[0]) <= 2:
@@ -97,3 +111,27 @@ def test_a_ladder_refuses_a_unit_that_is_too_small() -> None:
     unit = float(ladder.unit(LOGISTIC, 12, 1)[0])
     with pytest.raises(InvalidParameter, match=r"below Ladder.unit"):
         ladder.find(LOGISTIC, np.zeros((12, 1, 3)), unit * 0.99, 1)
+
+
+STAGES = (
+    build.phased_erm,
+    build.phased_sco,
+    build.strongly_convex_erm,
+    build.strongly_convex_sco,
+)
+
+
+@pytest.mark.parametrize("make", STAGES, ids=lambda make: make.__name__)
+def test_every_release_of_a_stage_has_the_ladders_own_unit(make: Any) -> None:
+    """A unit of the paper's bound is for path stability, and too small for a ladder's proof."""
+    problem = Problem(RidgeLogistic(0.5, 1.0), Ball(2.0), 3_000, 2, 3, 1.0)
+    ladder = Ladder(0.2)
+    made = make(problem, 8, 1e-6, search=ladder)
+    phases = getattr(made, "phases", made)
+    query = phases.query(1, problem.start(2), 3_000, problem.domain, phases.weight)
+    kappa = phases.constants.kappa
+    np.testing.assert_array_equal(query.unit, ladder.unit(query.statistic, 3_000, kappa))
+    assert query.statistic.pull.weight == 4 * phases.weight
+    if hasattr(made, "first"):
+        whole = Minimiser(problem.loss, problem.domain)
+        assert made.first.unit == float(ladder.unit(whole, 3_000, made.first.constants.kappa)[0])
