@@ -82,7 +82,18 @@ SUMS = (
     Ranges(name="ranges", column="age", edges=EDGES),
     Groups(name="towns", column="town", delta="1e-7"),
 )
+DIVIDED = (
+    Mean(name="mean", column="balance", by="region", counts="regions"),
+    Mean(name="ratio", column="age", method="ratio", by="region", counts="regions"),
+    Variance(name="variance", column="age", by="region", counts="regions"),
+)
 CASES: dict[str, tuple[tuple[Item, ...], tuple[Step, ...]]] = {
+    "means by noisy counts": ((COUNTS[1], *DIVIDED), ()),
+    "means by consistent counts": ((*COUNTS, *DIVIDED), (Step("consistent", NAMES),)),
+    "margins without their cells": (
+        CROSSED[:2],
+        (Step("consistent", CROSSED_NAMES[:2]), Step("non_negative", CROSSED_NAMES[:2])),
+    ),
     "no step": ((*COUNTS, *SUMS[:-1]), ()),
     "unit totals": (TOTALS, ()),
     "unit totals, rounded": (TOTALS[1:3], (Step("round", ("totals", "changes"), Fraction(1000)),)),

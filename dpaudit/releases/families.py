@@ -1,8 +1,9 @@
 """Counts of one table by several sets of keys: made consistent, non-negative and whole together.
 
-A family is the finest count and others whose cells are sums of its cells.  The cosine transform
-along each axis diagonalises the normal equations of all margins at once, so that least squares
-takes time in proportion to the cells, whatever their number, and no matrix is stored.
+A family is a table by the keys of all its counts, of which each is a sum of cells.  Its cells need
+no count of their own: what no count tells of them is 0, which gives the least squares.  The cosine
+transform along each axis diagonalises the normal equations of all margins at once, so that least
+squares takes time in proportion to the cells, whatever their number, and no matrix is stored.
 Source: Barak et al. 2007; Hay et al. 2010; Xiao, He, Zhang, Kifer 2023 (residual bases); Cox 1987
 (controlled rounding).
 """
@@ -10,7 +11,7 @@ Source: Barak et al. 2007; Hay et al. 2010; Xiao, He, Zhang, Kifer 2023 (residua
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -26,7 +27,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.releases.queries import Count, Item, Margins
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Schema
+from dpaudit.tabular import MOST_CELLS, Schema
 from dpaudit.tabular.schema import DROP
 
 # A margin is simulated with so many draws; fewer where the table is large, whose cells share a law.
@@ -41,6 +42,7 @@ STEPS, CLOSE = 300, 1e-3  # of projected gradients, and of a count; margins hold
 class Family:
     """Counts whose cells are sums of the cells of ``last``; ``shape``: how many keys its axes have.
 
+    ``last``: one of the items, or a count that is not asked, by the keys of them all.
     Tables are arrays (..., *shape); the counts of an item are arrays (..., its cells).
     """
 
@@ -101,9 +103,9 @@ class Family:
             eigen[constant] += weights[item.name] * lengths
         if not axes:
             return np.asarray(total / eigen)
-        return np.asarray(
-            idctn(dctn(total, axes=axes, norm="ortho") / eigen, axes=axes, norm="ortho")
-        )
+        found = dctn(total, axes=axes, norm="ortho")
+        found = np.divide(found, eigen, out=np.zeros_like(found), where=eigen > 0)
+        return np.asarray(idctn(found, axes=axes, norm="ortho"))
 
     def non_negative(self, table: Array, weights: Mapping[str, float]) -> Array:
         """About the nearest table without negative cells, in the norm of the least squares."""
@@ -153,8 +155,9 @@ class Family:
 
     @property
     def whole_levels(self) -> list[Sequence[str]]:
-        """All rows, then the items where they nest, then the cells."""
-        return [(), *(item.by for item in self.chain), self.last.by]
+        """All rows, then the items where they nest, or the largest one, then the cells."""
+        largest = max(self.items, key=lambda item: prod(self._sizes(item)))
+        return [(), *(item.by for item in self.chain or [largest]), self.last.by]
 
     def least_squares(self, seen: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
         """The table of least squares in whole numbers."""
@@ -170,10 +173,10 @@ class Family:
         rng = np.random.default_rng(seed)
         weights = weights_of(self, margins)
         sizes = {item.name: prod(self._sizes(item)) for item in self.items}
-        numbers = sum(sizes.values())
+        numbers = max(sum(sizes.values()), prod(self.shape))
         draws = int(np.clip(NUMBERS_DRAWN // numbers, LEAST_DRAWS, MOST_DRAWS))
         errors: dict[str, list[Array]] = {name: [] for name in sizes}
-        while (left := draws - sum(map(len, errors[self.last.name]))) > 0:
+        while (left := draws - sum(map(len, errors[self.items[0].name]))) > 0:
             batch = min(left, max(1, AT_ONCE // numbers))
             noise = {
                 name: margins.draws(name, batch * size, rng).reshape(batch, size)
@@ -218,7 +221,8 @@ class Family:
                     )
                     parts[row, column] = outside * prod(inside)
                     known[row, column] = outside
-        return parts, known
+        told = known.any(axis=0)  # of the others no count depends
+        return parts[:, told], known[:, told]
 
     def weights(self, schema: Schema, adjacency: Adjacency) -> dict[str, Fraction]:
         """The items' weights, of the same sum, with which consistent counts err least.
@@ -283,7 +287,7 @@ class Family:
 
 def _squared(item: Count, schema: Schema, adjacency: Adjacency) -> float:
     """The square of how far one unit moves a count, in l2."""
-    return float(item.counts(schema).moves(adjacency).squared)
+    return float(item.added(schema).moves(adjacency).squared)
 
 
 def weights_of(family: Family, margins: Margins) -> dict[str, float]:
@@ -294,24 +298,34 @@ def weights_of(family: Family, margins: Margins) -> dict[str, float]:
 
 
 def family_of(schema: Schema, items: Sequence[Item]) -> Family:
-    """The family of counts of which one is the finest.
+    """The family of counts, whose cells are by the keys of all of them.
 
-    Errors: InvalidParameter where there is none, and where conditions or limits differ.
+    Errors: InvalidParameter where conditions, limits or edges differ, and for too many cells.
     """
     counts = tuple(item for item in items if isinstance(item, Count))
     if len(counts) != len(items) or len(items) < 2:
         raise InvalidParameter("post consistent: expected at least two counts")
     last = max(counts, key=lambda item: len(item.by))
+    keys = dict.fromkeys([*last.by, *(name for item in counts for name in item.by)])
+    if len(keys) > len(last.by):
+        edges = {name: edges for item in counts for name, edges in item.edges.items()}
+        last = replace(last, by=tuple(keys), edges=edges)
+        if last.cells(schema) > MOST_CELLS:
+            raise InvalidParameter(
+                f"post consistent: the keys of {', '.join(item.name for item in counts)} make "
+                f"{last.cells(schema)} cells together; at most {MOST_CELLS}"
+            )
     for item in counts:
         same = item.where == last.where and (item.groups, item.per_group) == (
             last.groups,
             last.per_group,
         )
-        edges = all(list(item.edges[c]) == list(last.edges.get(c, ())) for c in item.edges)
-        if not same or not edges or not set(item.by) <= set(last.by):
+        if not same or any(
+            list(item.edges.get(c, ())) != list(last.edges.get(c, ())) for c in item.by
+        ):
             raise InvalidParameter(
                 f"post consistent: {item.name!r} is no margin of {last.name!r}: same conditions, "
-                "limits and edges are needed, and columns that are all in its by"
+                "limits and edges are needed"
             )
         if schema.unit is not None and (last.groups or last.per_group or 0):
             raise InvalidParameter(
@@ -324,9 +338,10 @@ def family_of(schema: Schema, items: Sequence[Item]) -> Family:
             and DROP in (schema.columns[name].missing, getattr(schema.columns[name], "other", ""))
         ]
         if dropping:
+            other = next(one.name for one in counts if dropping[0] in one.by)
             raise InvalidParameter(
                 f"post consistent: rows without {dropping[0]!r} count in {item.name!r} and not in "
-                f"{last.name!r}; let the column's missing and other be an error, or a key"
+                f"{other!r}; let the column's missing and other be an error, or a key"
             )
     return Family(counts, last, last.shape(schema))
 

@@ -59,7 +59,9 @@ from dpaudit.releases.queries import (
     Part,
     Thresholded,
     Vector,
+    check_counts,
     item_of,
+    with_counts,
 )
 from dpaudit.releases.sql import stated
 from dpaudit.releases.synthetic import Synthetic, synthetic_of
@@ -142,8 +144,10 @@ class Release:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidParameter(f"Release.items: {', '.join(twice)}: two items of one name")
+        by_name = {item.name: item for item in self.items}
         for place, step in enumerate(self.post):
-            step.check(self.schema, {item.name: item for item in self.items}, self.post[:place])
+            step.check(self.schema, by_name, self.post[:place])
+        check_counts(self.schema, by_name)
         if self.synthetic is not None:
             self.synthetic.check(self.schema, self.items)
 
@@ -446,6 +450,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     post = steps_of(table["post"]) if "post" in table else steps_by_default(schema, items)
     synthetic = synthetic_of(table["synthetic"]) if "synthetic" in table else None
     items += synthetic.items(schema, items) if synthetic else ()
+    items = with_counts(schema, items)
     given, least = asks_least(_mapping(table["budget"], "budget"))
     budget = budget_of(given)
     made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))

@@ -26,6 +26,7 @@ from dpaudit.kernels.query import Array
 from dpaudit.releases.families import Family, as_counts, family_of, weights_of
 from dpaudit.releases.queries import (
     Count,
+    Floats,
     Groups,
     Item,
     Margins,
@@ -41,6 +42,7 @@ from dpaudit.tabular.schema import number, refuse_unknown
 
 CONSISTENT, NON_NEGATIVE, ROUND = "consistent", "non_negative", "round"
 ORDER = (CONSISTENT, NON_NEGATIVE, ROUND)
+NORMAL_95 = 1.959964  # deviations of normal noise; that of consistent counts is a sum of many
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _is_margin(schema: Schema, item: Count, last: Count) -> bool:
         family_of(schema, (item, last))
     except InvalidParameter:
         return False
-    return item.by != last.by
+    return set(item.by) <= set(last.by) and item.by != last.by
 
 
 def processed(
@@ -267,6 +269,50 @@ def weights_for(
     return found
 
 
+@dataclass(frozen=True)
+class Consistent(Margins):
+    """What is public about the noise, where counts are made consistent; ``halves``: of these."""
+
+    noise: Margins
+    halves: Mapping[str, int]
+
+    def half(self, label: str, share: Fraction = Fraction(1, 20)) -> int:
+        return self.noise.half(label, share)
+
+    def deviation(self, label: str) -> float:
+        if label in self.halves:
+            return self.halves[label] / NORMAL_95
+        return self.noise.deviation(label)
+
+    def deviations(self, label: str) -> float:
+        return NORMAL_95 if label in self.halves else self.noise.deviations(label)
+
+    def draws(self, label: str, count: int, rng: np.random.Generator) -> Floats:
+        return self.noise.draws(label, count, rng)
+
+    def epsilon(self, label: str) -> float:
+        return self.noise.epsilon(label)
+
+
+def counted(
+    schema: Schema,
+    items: Mapping[str, Item],
+    steps: Sequence[Step],
+    released: Mapping[str, Any],
+    margins: Margins,
+) -> dict[str, Any]:
+    """What was released, with the counts that are made consistent as they then are."""
+    found = dict(released)
+    for step in steps:
+        if step.kind == CONSISTENT:
+            family = _family(schema, items, step)
+            seen = {name: np.array(released[name], dtype=np.float64) for name in family.names}
+            table = family.least_squares(seen, weights_of(family, margins))
+            for item in family.items:
+                found[item.name] = [int(n) for n in family.counts(item, table).ravel()]
+    return found
+
+
 def _consistent(
     family: Family, rows: list[Row], margins: Margins, halves: Mapping[str, int]
 ) -> list[Row]:
@@ -287,9 +333,11 @@ def _consistent(
 
 def _table_changed(family: Family, step: Step, rows: list[Row], margins: Margins) -> list[Row]:
     """A step on a consistent table: its cells change, and every count is their sum again."""
-    table = _seen(family, rows)[family.last.name].reshape(family.shape)
+    # Consistent counts are those of the table that gives their least squares.
+    table = family.solved(_seen(family, rows), weights_of(family, margins))
+    table = np.rint(table) if family.last in family.items else table
     if step.kind == NON_NEGATIVE:
-        if (table >= 0).all():
+        if all((counts >= 0).all() for counts in _seen(family, rows).values()):
             return rows
         table = family.non_negative(table, weights_of(family, margins))
         table = family.rounded(table, 1, family.whole_levels)

@@ -45,7 +45,7 @@ from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of, records_like
 from dpaudit.releases.plan import Plan, Release, name_of
-from dpaudit.releases.post import ROUND, processed
+from dpaudit.releases.post import ROUND, Consistent, counted, processed
 from dpaudit.releases.program import (
     GeneratedTables,
     PartQuery,
@@ -54,7 +54,7 @@ from dpaudit.releases.program import (
     exact_values,
 )
 from dpaudit.releases.programs import records_of
-from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, Vector, text_of
+from dpaudit.releases.queries import Choice, Count, Declared, Row, Thresholded, Vector, text_of
 from dpaudit.releases.runs import Runs
 from dpaudit.releases.synthetic import NAME, synthesised
 from dpaudit.storage.csv_text import csv_text
@@ -222,10 +222,16 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
     """The rows that are published: of every item, then post-processed."""
     release = plan.release
     schema, items = release.schema, {item.name: item for item in release.items}
+    margins = Consistent(plan.margins, plan.halves)
+    known = counted(schema, items, release.post, drawn, plan.margins)
     rows = [
         replace(row, not_covered=item.not_covered(schema))
         for item in release.items
-        for row in item.rows(schema, drawn, plan.margins)
+        for row in (
+            item.rows(schema, drawn, plan.margins)
+            if isinstance(item, Count)
+            else item.rows(schema, known, margins)
+        )
     ]
     rows = processed(schema, items, release.post, rows, plan.margins, plan.halves)
     made = synthesised(plan, rows)

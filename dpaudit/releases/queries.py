@@ -426,7 +426,7 @@ class Grouped(Item):
         """Bounds of columns that are the item's own, in steps."""
         return ()
 
-    def counts(self, schema: Schema) -> Contribution:
+    def added(self, schema: Schema) -> Contribution:
         """What a unit adds to the counts of the cells."""
         cells = self.cells(schema)
         groups, rows = self.limits(schema, cells)
@@ -473,7 +473,7 @@ class Count(Grouped):
     query: ClassVar[str] = "count"
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
-        return (Vector(self.name, self.noise, (self.counts(schema),)),)
+        return (Vector(self.name, self.noise, (self.added(schema),)),)
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return (self.total(schema, ROWS),)
@@ -678,8 +678,44 @@ CENTRED, RATIO = "centred", "ratio"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean(Valued):
-    """The mean of a column: a noisy sum over a noisy count, each with half of the item's budget.
+class Averaged(Valued):
+    """What is divided by how many rows there are, which is an equal part of the item.
+
+    ``counts``: the name of a count of the same cells, whose noisy numbers are taken in the place of
+    such a part; after ``consistent`` they are those that are published.
+    """
+
+    counts: str | None = None
+
+    @property
+    def _count(self) -> str:
+        """The label of the part, or of the count, that says how many rows there are."""
+        return self.counts or f"{self.name}/count"
+
+    def _own_count(self, schema: Schema, share: Fraction) -> tuple[Part, ...]:
+        if self.counts:
+            return ()
+        return (Vector(self._count, self.noise, (self.added(schema),), share=share),)
+
+    def _without_others(self, values: dict[str, Exact]) -> dict[str, Exact]:
+        """The values of the item's own parts."""
+        return {label: value for label, value in values.items() if label != self.counts}
+
+    def fits(self, schema: Schema, item: Item | None) -> bool:
+        """Whether an item counts the rows of the same cells: all, and no others."""
+
+        def cells(one: Grouped) -> Any:
+            edges = [list(one.edges.get(name, ())) for name in one.by]
+            return one.by, edges, dict(one.where), one.groups, one.per_group
+
+        whole = schema.column(self.column, f"item {self.name!r}").missing == ERROR
+        limits = self.groups is None and self.per_group is None
+        return isinstance(item, Count) and whole and limits and cells(self) == cells(item)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Averaged):
+    """The mean of a column: a noisy sum over a noisy count.
 
     ``method``: ``centred`` sums deviations from the middle of the bounds, which one unit moves by
     half as much; ``ratio`` sums the values themselves.
@@ -705,16 +741,16 @@ class Mean(Valued):
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         column, times, offset, _ = self._ends(schema)
         low, high = (times * end + offset for end in (column.low, column.high))
-        half = Fraction(1, 2)
+        share = Fraction(1, 1 if self.counts else 2)
         return (
             Vector(
                 f"{self.name}/sum",
                 self.noise,
                 (self.sums(schema, self.column, low, high),),
                 column.step / times,
-                half,
+                share,
             ),
-            Vector(f"{self.name}/count", self.noise, (self.counts(schema),), share=half),
+            *self._own_count(schema, share),
         )
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
@@ -723,13 +759,13 @@ class Mean(Valued):
         return (self.total(schema, term, ROWS, needed=(self.column,)),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        return {f"{self.name}/sum": found[0][0], f"{self.name}/count": found[0][1]}
+        return self._without_others({f"{self.name}/sum": found[0][0], self._count: found[0][1]})
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column, times, offset, _ = self._ends(schema)
         unit = column.step / times
-        sums, counts = released[f"{self.name}/sum"], released[f"{self.name}/count"]
-        labels = f"{self.name}/sum", f"{self.name}/count"
+        labels = f"{self.name}/sum", self._count
+        sums, counts = (released[label] for label in labels)
         spread = margins.deviation(labels[0]), margins.deviation(labels[1])
         widest = max(map(margins.deviations, labels))
         rows = []
@@ -787,7 +823,7 @@ def ratio_error(total: int, count: int, spread: tuple[float, float], widest: flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variance(Valued):
+class Variance(Averaged):
     """The variance of a column, of its noisy count, centred sum and centred squares.
 
     Squares are put on a grid of 2^10 steps of their largest, rounded half up.
@@ -807,7 +843,7 @@ class Variance(Valued):
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         column, width, divisor = self._centred(schema)
-        third = Fraction(1, 3)
+        share = Fraction(1, 2 if self.counts else 3)
         squares = self.sums(schema, self.column, 0, rounded(width**2, divisor))
         return (
             Vector(
@@ -815,16 +851,16 @@ class Variance(Valued):
                 self.noise,
                 (squares,),
                 column.step**2 * divisor / 4,
-                third,
+                share,
             ),
             Vector(
                 f"{self.name}/sum",
                 self.noise,
                 (self.sums(schema, self.column, -width, width),),
                 column.step / 2,
-                third,
+                share,
             ),
-            Vector(f"{self.name}/count", self.noise, (self.counts(schema),), share=third),
+            *self._own_count(schema, share),
         )
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
@@ -834,12 +870,12 @@ class Variance(Valued):
         return (self.total(schema, *terms, needed=(self.column,)),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        names = ("squares", "sum", "count")
-        return {f"{self.name}/{name}": found[0][i] for i, name in enumerate(names)}
+        names = (f"{self.name}/squares", f"{self.name}/sum", self._count)
+        return self._without_others(dict(zip(names, found[0], strict=True)))
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column, _, divisor = self._centred(schema)
-        names = [f"{self.name}/{name}" for name in ("squares", "sum", "count")]
+        names = [f"{self.name}/squares", f"{self.name}/sum", self._count]
         spread = [margins.deviation(name) for name in names]
         widest = max(map(margins.deviations, names))
         rows = []
@@ -1345,6 +1381,35 @@ QUERIES: dict[str, type[Item]] = {
         *(Quantiles, UnitRows, Top, Groups, Ranges, Regression),
     )
 }
+
+
+def check_counts(schema: Schema, items: Mapping[str, Item]) -> None:
+    """Errors: InvalidParameter for ``counts`` that are no count of the same cells."""
+    for item in items.values():
+        if not isinstance(item, Averaged) or item.counts is None:
+            continue
+        if not item.fits(schema, items.get(item.counts)):
+            raise InvalidParameter(
+                f"item {item.name!r}: counts = {item.counts!r}: expected a count of the same by, "
+                f"edges and where, without groups and per_group, and missing = {ERROR!r} of "
+                f"{item.column!r}"
+            )
+
+
+def with_counts(schema: Schema, items: Sequence[Item]) -> list[Item]:
+    """Means and variances with the count of the same cells, where one gets as much of the budget.
+
+    Otherwise a count of their own is closer, which takes a half or a third of their part.
+    """
+    found = []
+    for item in items:
+        one = item
+        if isinstance(item, Averaged) and item.counts is None:
+            own = item.weight / (2 if isinstance(item, Mean) else 3)
+            counts = (c.name for c in items if item.fits(schema, c) and c.weight >= own)
+            one = replace(item, counts=next(counts, None))
+        found.append(one)
+    return found
 
 
 def item_of(table: Mapping[str, Any], place: str) -> Item:

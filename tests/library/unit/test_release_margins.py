@@ -183,6 +183,52 @@ def test_least_squares_is_that_of_the_matrix(by: tuple[str, str]) -> None:
     assert family.solved(seen, weights).ravel() == pytest.approx(expected)
 
 
+def test_margins_without_a_finest_count_get_the_least_squares_of_the_matrix() -> None:
+    """Counts by pairs of three columns, beside NumPy's solution; what is rounded adds up."""
+    columns = {n: Category(tuple(map(str, range(k)))) for n, k in (("a", 3), ("b", 4), ("c", 2))}
+    schema = Schema("t", columns)
+    items = tuple(Count(name="".join(by), by=by) for by in (("a", "b"), ("c", "b"), ("c",)))
+    family = family_of(schema, items)
+    assert family.shape == (3, 4, 2)
+    assert family.last not in items
+    rng = np.random.default_rng(0)
+    cells = np.eye(24).reshape(24, *family.shape)
+    design = {item.name: family.counts(item, cells).T for item in items}
+    seen = {name: rng.normal(50, 9, size=len(rows)) for name, rows in design.items()}
+    weights = {"ab": 0.3, "cb": 1.0, "c": 0.7}
+    roots = np.concatenate([np.full(len(seen[n]), weights[n] ** 0.5) for n in design])
+    matrix, right = np.vstack(list(design.values())), np.concatenate([seen[n] for n in design])
+    expected = np.linalg.lstsq(matrix * roots[:, None], right * roots, rcond=None)[0]
+    assert family.solved(seen, weights).ravel() == pytest.approx(expected)
+    whole = family.least_squares(seen, weights)
+    assert whole.sum(axis=0).T.ravel() == pytest.approx(family.counts(items[1], whole))
+    assert np.abs(family.counts(items[0], whole) - matrix[:12] @ expected).max() < 1
+    inverse = np.linalg.pinv(sum(weights[n] * design[n].T @ design[n] for n in design))
+    variances = family.variances(weights)
+    for name, rows in design.items():
+        assert variances[name] == pytest.approx(np.diag(rows @ inverse @ rows.T).max())
+
+
+def test_a_mean_divides_by_the_count_of_its_cells_and_gets_its_part_of_the_budget() -> None:
+    table = TABLE | {"items": [*TABLE["items"], {"name": "m", "query": "mean", "column": "x"}]}
+    columns = {**TABLE["table"]["columns"], "x": {"kind": "number", "lower": 0, "upper": 9}}
+    made = release_of({**table, "table": {"name": "people", "columns": columns}})
+    mean = made.items[-1]
+    assert isinstance(mean, Mean)
+    assert mean.counts == "all"
+    plan = made.plan()
+    alone = replace(made, items=(*made.items[:-1], replace(mean, counts=None))).plan()
+    assert plan.margins.deviation("m/sum") < 0.75 * alone.margins.deviation("m/sum")
+    light = {**table["items"][0], "weight": "0.4"}
+    columns["x"]["missing"] = "drop"
+    for items, dropped in (([light, *table["items"][1:]], False), (table["items"], True)):
+        columns["x"]["missing"] = "drop" if dropped else "error"
+        other = release_of({**table, "items": items, "table": {"name": "p", "columns": columns}})
+        assert other.items[-1].counts is None  # type: ignore[attr-defined]
+    with pytest.raises(InvalidParameter, match="counts = 'women': expected a count of the same by"):
+        replace(made, items=(*made.items[:-1], replace(mean, counts="women")))
+
+
 def test_many_cells_are_made_consistent_in_seconds() -> None:
     """50,000 cells: a matrix of their normal equations would take 20 GB."""
     columns = {
