@@ -31,6 +31,7 @@ from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.samplers import gaussian_log_mass, gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
+from dpaudit.releases.chosen import ChosenSum as ChosenSum  # which item_of then knows
 from dpaudit.releases.estimate import (
     GAIN,
     Excess,

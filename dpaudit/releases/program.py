@@ -24,7 +24,7 @@ from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
 from dpaudit.releases.queries import Choice, Declared, Exact, Part, Thresholded, Vector
-from dpaudit.releases.runs import Runs
+from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
 
@@ -67,12 +67,14 @@ class PartQuery:
     """A part as a query: its whole numbers, or its scores; bounded by what a unit may contribute.
 
     ``excluded``: of a choice, the runs in which a candidate was chosen before, (trials,) each.
+    ``chosen``: of a vector in the units of a choice, what was chosen, (trials,).
     """
 
     part: Part
     reader: Reader
     noise_norm: Norm
     excluded: tuple[Array, ...] = ()
+    chosen: Array | None = None
 
     @property
     def norm(self) -> Norm:
@@ -89,6 +91,11 @@ class PartQuery:
         if isinstance(self.part, Choice):
             assert isinstance(found, Runs)  # noqa: S101  (what its item gives)
             return self._runs(self.part, found)
+        if isinstance(found, Chosen):
+            # Without a choice so far: at the largest bound.
+            places = [len(found.ends) - 1] if self.chosen is None else self.chosen.astype(np.intp)
+            each, which = np.unique(places, return_inverse=True)
+            return np.array([found.at(int(place)) for place in each], dtype=np.float64)[which]
         if isinstance(found, dict):
             found = tuple(found.get(key, 0) for key in self.reader.keys(self.part.label))
         return np.array(found, dtype=np.float64)[None, :]
@@ -143,12 +150,15 @@ class ReleaseProgram:
 
     def run(self, curator: Curator) -> dict[str, Array]:
         """Release every part; arrays (trials, cells), or the runs of what was chosen."""
-        return {label: self._one(curator, part) for label, part in self.plan.parts.items()}
+        found: dict[str, Array] = {}
+        for label, part in self.plan.parts.items():
+            found[label] = self._one(curator, part, found)
+        return found
 
-    def _one(self, curator: Curator, part: Part) -> Array:
+    def _one(self, curator: Curator, part: Part, before: Mapping[str, Array]) -> Array:
         if isinstance(part, Declared):
-            found: Array = part.program.inside(curator, self.reader)
-            return found
+            released: Array = part.program.inside(curator, self.reader)
+            return released
         if isinstance(part, Choice):
             chosen: list[Array] = []
             for _ in range(part.times):
@@ -156,7 +166,9 @@ class ReleaseProgram:
                 chosen.append(curator.release(part.label, query)[:, 0])
             return np.stack(chosen, axis=1)
         norm: Norm = "l1" if _is_laplace(self.plan, part) else "l2"
-        return curator.release(part.label, PartQuery(part, self.reader, norm))
+        by = part.chosen_by if isinstance(part, Vector) else ""
+        query = PartQuery(part, self.reader, norm, chosen=before[by][:, 0] if by else None)
+        return curator.release(part.label, query)
 
 
 def _is_laplace(plan: Plan, part: Part) -> bool:

@@ -55,7 +55,7 @@ from dpaudit.releases.program import (
 )
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Count, Declared, Row, Thresholded, Vector, text_of
-from dpaudit.releases.runs import Runs
+from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.releases.synthetic import NAME, synthesised
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
@@ -124,6 +124,9 @@ class Publisher(Curator):
             return np.zeros((1, 1))
         if isinstance(query.part, Choice):
             return self._chosen(request, exact)
+        if isinstance(exact, Chosen):
+            assert query.chosen is not None  # noqa: S101  (its choice is drawn before)
+            exact = exact.at(int(query.chosen[0]))
         noise = session.draw(len(exact), self._bits)  # type: ignore[attr-defined]
         self.drawn[request.label] = [v + int(n) for v, n in zip(exact, noise, strict=True)]
         return np.array([self.drawn[request.label]], dtype=np.float64)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.selection import Scores
 from dpaudit.releases.contributions import Contribution, Moves, together
-from dpaudit.releases.runs import Runs, counts_of, rank_scores
+from dpaudit.releases.runs import Chosen, Runs, counts_of, rank_scores
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import (
     ROWS,
@@ -61,7 +61,7 @@ GAUSSIAN, LAPLACE = "gaussian", "laplace"
 LARGEST_SUM = 2**52
 SQUARES = 2**10  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
-Exact: TypeAlias = Keys | Runs
+Exact: TypeAlias = Keys | Runs | Chosen
 Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -70,6 +70,7 @@ class Vector:
     """A part that is a vector of whole numbers, with independent noise on each.
 
     ``contributions``: what one unit adds, block by block; ``step``: what 1 stands for.
+    ``chosen_by``: the label of a choice before it, in whose units it is; ``step`` is the largest.
     """
 
     label: str
@@ -77,6 +78,7 @@ class Vector:
     contributions: tuple[Contribution, ...]
     step: Fraction = Fraction(1)
     share: Fraction = Fraction(1)
+    chosen_by: str = ""
 
     @property
     def cells(self) -> int:
@@ -1426,6 +1428,8 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
         query = "quantiles"
     if query == "quantile":
         query = "quantiles"
+    if isinstance(given.get("bounds"), Mapping) and "share" in given["bounds"]:
+        query = f"{query}, bounds.share"
     kind = QUERIES.get(query)
     if kind is None:
         names = ", ".join((*QUERIES, "quantile", "minimum", "maximum"))

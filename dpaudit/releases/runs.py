@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,33 @@ class Runs:
                 [self.scores[:run], self.scores[[run] * len(kept)], self.scores[run + 1 :]]
             ),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Sums of values by cell, in ``units`` of a bound, for each bound that may be chosen.
+
+    ``cells``, ``codes`` and ``counts``: (values,), of which cell, how large, how often; ``ends``:
+    the bounds, growing.  All are whole numbers.
+    """
+
+    cells: Whole
+    codes: Whole
+    counts: Whole
+    ends: Whole
+    size: int
+    units: int
+
+    def at(self, place: int) -> tuple[int, ...]:
+        """The sums at one of the bounds: values are clipped, and rounded half up to units of it."""
+        end = int(self.ends[place])
+        inside = np.clip(self.codes, -end, end)
+        # Beyond 2^62 in Python's whole numbers.
+        kind: Any = np.int64 if 2 * self.units * end < 2**62 else object
+        scaled = (2 * self.units * inside.astype(kind) + end) // (2 * end)
+        sums = np.zeros(self.size, dtype=np.int64)
+        np.add.at(sums, self.cells, scaled.astype(np.int64) * self.counts)
+        return tuple(map(int, sums))
 
 
 def _interleaved(counted: Counted, between: Whole, there: Whole) -> Runs:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.chosen import ChosenSum
 from dpaudit.releases.contributions import Contribution, Moves
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
@@ -33,7 +34,7 @@ from dpaudit.releases.queries import (
     UnitRows,
     Variance,
 )
-from dpaudit.releases.runs import Runs
+from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 
@@ -71,6 +72,8 @@ ITEMS: list[Item] = [
     Sum(name="bounded", column="age", bounds={"from": -1, "to": 1}),
     Mean(name="bounded mean", column="age", bounds={"from": 0}, by=("sex",)),
     Variance(name="bounded variance", column="age", bounds={"from": 0, "to": 1}),
+    ChosenSum(name="chosen", column="age", by=("sex",), bounds={"share": "1/10"}),
+    ChosenSum(name="chosen alone", column="age2", bounds={"share": "1/2"}),
     UnitRows(name="unit rows", at=("1/3", "9/10")),
     UnitRows(name="women's rows", at="1/2", where={"sex": "f"}),
     Affected(name="affected", column="age", unit_total={"from": -1, "to": 3}),
@@ -127,6 +130,8 @@ def vector(values: object, keys: list[str]) -> np.ndarray:
         return np.array([values.get(k, 0) for k in keys], dtype=float)
     if isinstance(values, Runs):
         return values.at(np.arange(values.sizes.sum())).astype(float)
+    if isinstance(values, Chosen):  # at every bound
+        return np.array([values.at(place) for place in range(len(values.ends))], dtype=float)
     return np.array(values, dtype=float)
 
 
@@ -190,9 +195,9 @@ def largest_excess(moved, item: Item, single: bool, adjacency: Adjacency) -> dic
     for part in item.parts(schema):
         worst: dict[str, float] = {}
         for a, b in pairs_of(adjacency, len(tables) - 1):
-            gap = tables[a][part.label] - tables[b][part.label]
-            for name, over in excess(part, adjacency, gap).items():
-                worst[name] = max(worst.get(name, -np.inf), over)
+            for gap in np.atleast_2d(tables[a][part.label] - tables[b][part.label]):
+                for name, over in excess(part, adjacency, gap).items():
+                    worst[name] = max(worst.get(name, -np.inf), over)
         found[part.label] = worst
     return found
 
@@ -219,6 +224,7 @@ TIGHT = [
     ("bounded", "add_remove"),
     ("bounded mean", "replace_one"),
     ("bounded variance", "add_remove"),
+    ("chosen alone", "add_remove"),
     ("unit rows", "add_remove"),
     ("women's rows", "replace_one"),
     ("affected", "add_remove"),
