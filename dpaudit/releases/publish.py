@@ -750,6 +750,7 @@ def contents_of(
         "budget": plan.claim.text,
         **({"corrects": release.corrects} if release.corrects else {}),
         "not_private": list(release.schema.read_off_data),
+        "rules": rules_of(plan),
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
         "noisy": {
             label: _drawn(found)
@@ -764,7 +765,7 @@ def contents_of(
 def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
     """The files of a release, all of them made from what its JSON holds.
 
-    Three, and one of synthetic records where it has some.
+    Four, and one of synthetic records where it has some; an older version wrote no metadata.
     """
     table = [
         # A file that an older version wrote lacks the newer columns.
@@ -773,20 +774,73 @@ def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path
         for row in whole["values"]
     ]
     text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table))
-    records = whole.get(NAME)
-    synthetic = {}
+    records, others = whole.get(NAME), {}
     if records is not None:
-        synthetic = {
-            synthetic_file(targets["json"]): csv_text(
-                records["columns"], records["records"]
-            ).encode()
-        }
+        text_of_records = csv_text(records["columns"], records["records"])
+        others[synthetic_file(targets["json"])] = text_of_records.encode()
+    if "rules" in whole:
+        described = _described(whole, targets["csv"].name)
+        others[metadata_file(targets["csv"])] = json.dumps(described, indent=1).encode() + b"\n"
     return {
         targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
         targets["csv"]: text.encode(),
         targets["parquet"]: _parquet(table),
-        **synthetic,
+        **others,
     }
+
+
+def rules_of(plan: Plan) -> list[str]:
+    """What was suppressed, rounded or made consistent, in words; of all numbers alike."""
+    shown = (
+        f"{label}: a group is shown if its noisy count is at least {least}; all others are "
+        f"suppressed, and one of {survives} is shown 95 times in 100"
+        for label, (least, survives) in thresholds(plan).items()
+    )
+    return [*shown, *(step.text for step in plan.release.post)]
+
+
+# What the columns hold, for a reader of the CSV alone.
+DESCRIBED = {
+    "item": "the name of the query in the plan",
+    "keys": "the group, as column=key; empty for all rows",
+    "statistic": "what was counted or computed",
+    "value": "the published number or date, with noise; empty where there is too little data",
+    "error_95": "a margin that holds in 19 of 20 releases; empty where there is none",
+    "error_covers": "the errors that the margin covers",
+    "not_covered": "what else may make the number wrong",
+    "digits": "whether the value is written in full",
+    "budget": "the guarantee of the whole release",
+    "note": "how the number was made",
+}
+
+
+def _described(whole: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """The metadata of the CSV.  Source: W3C, Metadata Vocabulary for Tabular Data, 2015."""
+    rows = "a row" if whole["rows_a_unit"] == 1 else f"at most {whole['rows_a_unit']} rows"
+    columns = [
+        {
+            "name": column,
+            "titles": column,
+            "datatype": "string",
+            "dc:description": DESCRIBED[column],
+        }
+        for column in COLUMNS
+    ]
+    guarantee = f"{whole['budget']} under {whole['adjacency']}, {rows} of one {whole['unit']}"
+    return {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": file,
+        "dc:title": whole["title"],
+        "dc:source": whole["table"],
+        "dc:description": f"Numbers with noise, of differential privacy: {guarantee}.",
+        "notes": [{"rule": rule} for rule in whole["rules"]],
+        "tableSchema": {"columns": columns},
+    }
+
+
+def metadata_file(csv_file: Path) -> Path:
+    """The file that describes a CSV, under the name at which readers look for it."""
+    return csv_file.with_name(f"{csv_file.name}-metadata.json")
 
 
 def synthetic_file(json_file: Path) -> Path:

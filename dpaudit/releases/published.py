@@ -1,7 +1,8 @@
 """Published files against the certificate of their run: by digest, and of tables by value.
 
 A certificate names the output's file by its SHA-256.  A release's output is its JSON, from which
-its CSV and Parquet are made; so each of their cells is compared with the value in the JSON.
+its CSV, the metadata of that, and its Parquet are made; each of their cells is compared with the
+value in the JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.releases.publish import files_of, shown_of, synthetic_file, targets_of
+from dpaudit.releases.publish import (
+    files_of,
+    metadata_file,
+    shown_of,
+    synthetic_file,
+    targets_of,
+)
 from dpaudit.releases.synthetic import NAME
 from dpaudit.storage.evidence import strict_json
 
@@ -41,8 +48,7 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
     if _is_release(certificate):
         kinds = targets_of(folder, Path(name).stem)
         targets = {kind: kinds[kind] for kind in ("json", "csv", "parquet")}
-        if _has_records(targets["json"]):
-            targets[NAME] = synthetic_file(targets["json"])
+        targets |= _others(targets)
         if targets["json"].is_file():
             tables = list(_changed_cells(targets, certified=certified))
             tables += _misstated(run.get("published"), targets["json"])
@@ -58,18 +64,19 @@ def names_of(certificate: Mapping[str, Any], folder: Path) -> list[str]:
     name = str(certificate["predicate"]["run"]["output"]["name"])
     if not _is_release(certificate):
         return [name]
-    kinds = targets_of(Path(), Path(name).stem)
-    records = synthetic_file(folder / name)
-    made = [records.name] if _has_records(folder / name) else []
-    return [*(kinds[kind].name for kind in ("json", "csv", "parquet")), *made]
+    kinds = targets_of(folder, Path(name).stem)
+    targets = {kind: kinds[kind] for kind in ("json", "csv", "parquet")}
+    return [path.name for path in (targets | _others(targets)).values()]
 
 
-def _has_records(file: Path) -> bool:
-    """Whether the JSON of a release holds synthetic records."""
+def _others(targets: Mapping[str, Path]) -> dict[str, Path]:
+    """The files of a release that not every one has, by what its JSON holds."""
+    others = {NAME: synthetic_file(targets["json"]), "rules": metadata_file(targets["csv"])}
     try:
-        return NAME in strict_json(file.read_bytes())
-    except (OSError, ValueError, TypeError):
-        return False
+        held = strict_json(targets["json"].read_bytes())
+        return {kind: path for kind, path in others.items() if kind in held}
+    except (OSError, ValueError, TypeError):  # of which a line of its own tells
+        return {kind: path for kind, path in others.items() if path.is_file()}
 
 
 def _certified(path: Path, digest: str) -> bool:
@@ -93,7 +100,7 @@ def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         yield f"{source}: not the JSON of a release ({type(error).__name__})"
         return
-    readers = {"csv": _csv, "parquet": _parquet, NAME: _csv}
+    readers = {"csv": _csv, "parquet": _parquet, NAME: _csv, "rules": _json}
     for kind, read in ((kind, readers[kind]) for kind in targets if kind in readers):
         path = targets[kind]
         if not path.is_file():
@@ -156,6 +163,10 @@ def _parquet(content: bytes) -> Table:
     names = _distinct(table.column_names, table.num_columns)
     rows: Table = table.rename_columns(names).to_pylist()
     return rows
+
+
+def _json(content: bytes) -> Table:
+    return [dict(strict_json(content))]
 
 
 def _distinct(names: Sequence[str], count: int) -> list[str]:

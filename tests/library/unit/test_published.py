@@ -19,7 +19,13 @@ from dpaudit.releases.publish import files_of, targets_of  # noqa: E402
 from dpaudit.releases.published import differences  # noqa: E402
 
 WHOLE = {
+    "title": "Visits",
+    "table": "visits",
+    "unit": "person",
+    "rows_a_unit": 1,
+    "adjacency": "add_remove",
     "budget": "PureDP(epsilon=1)",
+    "rules": ["rounded to a multiple of 5"],
     "values": [
         {
             "item": "patients",
@@ -39,7 +45,7 @@ WHOLE = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A release's three files and its certificate's folder."""
+    """A release's four files and its certificate's folder."""
     for path, content in files_of(WHOLE, targets_of(tmp_path, "release")).items():
         path.write_bytes(content)
     (tmp_path / "certificate").mkdir()
@@ -83,6 +89,7 @@ def test_the_files_of_a_release_are_found_as_certified(folder: Path) -> None:
     assert found(folder, lambda _: None) == []
 
 
+METADATA = "release.csv-metadata.json"
 CELL = "row 2 (patients, sex=m, count), column value"
 HARMS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "a digit of the CSV": (
@@ -109,6 +116,15 @@ HARMS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         ),
         ["release.csv: 1 rows, 2 certified"],
     ),
+    "a rule of the metadata": (
+        replaced(METADATA, "multiple of 5", "multiple of 1"),
+        [
+            f"{METADATA}, row 1 (record), column notes: "
+            "\"[{'rule': 'rounded to a multiple of 1'}]\" is published, "
+            "\"[{'rule': 'rounded to a multiple of 5'}]\" certified"
+        ],
+    ),
+    "no metadata": (lambda folder: (folder / METADATA).unlink(), [f"{METADATA}: missing"]),
     "a missing file": (
         lambda folder: (folder / "release.parquet").unlink(),
         ["release.parquet: missing"],

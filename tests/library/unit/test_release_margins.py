@@ -24,9 +24,9 @@ from dpaudit.releases.plan import Release, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import contents_of, published_rows, targets_of
-from dpaudit.releases.queries import Count, Mean, Quantiles, Ranges, Sum, Top
+from dpaudit.releases.queries import Count, Groups, Mean, Quantiles, Ranges, Sum, Top
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Category, DataRefused, Number, Schema, Table
+from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -383,6 +383,29 @@ def test_the_rounded_value_stands_alone_and_with_a_margin() -> None:
     assert first["error_covers"] == "all (noise and processing)"
     assert set(whole["noisy"]) == {"sexes"}
     assert all("10000" in row["note"] for row in whole["values"] if row["item"] == "n")
+
+
+def test_the_metadata_of_the_csv_states_suppression_and_rounding(tmp_path: Path) -> None:
+    """Column by column as the CSV has them, by the names that the W3C gives."""
+    schema = Schema("t", {"town": Text(), "sex": Category(("f", "m"))})
+    items = (Groups(name="towns", column="town", delta="1e-7"), Count(name="n"))
+    asked = Release(
+        "t", schema, "add_remove", ApproxDP(1, "1e-6"), items, (Step("round", ("n",), 5),)
+    )
+    plan = asked.plan()
+    drawn = {"towns": {"a": 70}, "n": [72]}
+    rows, targets = published_rows(plan, drawn), targets_of(tmp_path, "release")
+    contents = contents_of(plan, drawn, rows, targets)
+    found = json.loads(contents[tmp_path / "release.csv-metadata.json"])
+    assert found["@context"] == "http://www.w3.org/ns/csvw"
+    assert found["url"] == "release.csv"
+    names = [column["name"] for column in found["tableSchema"]["columns"]]
+    assert names == contents[targets["csv"]].decode().splitlines()[0].split(",")
+    threshold = int(plan.leaves["towns"].threshold)  # type: ignore[union-attr]
+    shown, rounded = (note["rule"] for note in found["notes"])
+    assert f"noisy count is at least {threshold}; all others are suppressed" in shown
+    assert "round to 5: n" in rounded
+    assert "ApproxDP(epsilon=1, delta=0.000001)" in found["dc:description"]
 
 
 def test_exact_values_of_a_family_add_up_through_the_engine() -> None:
