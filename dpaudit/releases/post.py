@@ -2,14 +2,21 @@
 
 ``consistent``: counts of several items become sums of one table of whole numbers, by least squares
 with each count weighted by the variance of its noise.  ``non_negative``: numbers below 0 become 0.
-``round``: numbers are rounded to a multiple of ``to``.  After ``consistent`` the two other steps
-change the table, so that totals stay the sums of their cells.
+``round``: numbers are rounded to a multiple of ``to``.  ``expand``: a sample's counts and sums are
+also published as estimates of the population, with a margin of noise and sampling.
+After ``consistent`` the next two steps change the table, so that totals stay the sums of their
+cells.
 
 Every step carries the 95% margin.  Of ``consistent`` it is simulated from the noise.  The others
 take an interval [x - m, x + m] that holds the truth, cut at 0 where the truth is not negative; the
 margin of the number that they publish reaches to the further end of it, and is never below m.
 Rounding adds how far it can move a number, whatever the number is: less would tell what it was.
-Source: Dwork, Roth 2014, Proposition 2.1 (post-processing).
+
+Where each unit was sampled with probability 1/w, independently, the estimate w times the sum has
+the variance (w - 1) sum y^2, at most (w - 1) c T, of a total T of numbers y from 0 to c.  With
+weights w_i instead, w is their largest.  The T with |T - estimate| <= z sqrt((w - 1) c T) are the
+interval; of a simple random sample of the same size it is the wider one.
+Source: Dwork, Roth 2014, Proposition 2.1 (post-processing); Horvitz, Thompson 1952; Wilson 1927.
 """
 
 from __future__ import annotations
@@ -34,14 +41,16 @@ from dpaudit.releases.queries import (
     Row,
     Sum,
     Variance,
+    Vector,
+    short_up,
     texts,
 )
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import number, refuse_unknown
 
-CONSISTENT, NON_NEGATIVE, ROUND = "consistent", "non_negative", "round"
-ORDER = (CONSISTENT, NON_NEGATIVE, ROUND)
+CONSISTENT, NON_NEGATIVE, ROUND, EXPAND = "consistent", "non_negative", "round", "expand"
+ORDER = (CONSISTENT, NON_NEGATIVE, ROUND, EXPAND)
 NORMAL_95 = 1.959964  # deviations of normal noise; that of consistent counts is a sum of many
 
 
@@ -56,7 +65,7 @@ class Step:
     def __post_init__(self) -> None:
         if self.kind not in ORDER:
             raise InvalidParameter(
-                f"post.step = {self.kind!r}: expected {CONSISTENT}, {NON_NEGATIVE} or {ROUND}"
+                f"post.step = {self.kind!r}: expected {', '.join(ORDER[:-1])} or {EXPAND}"
             )
         object.__setattr__(self, "items", texts(self.items))
         object.__setattr__(self, "to", number(self.to, f"post {self.kind}: to"))
@@ -72,6 +81,9 @@ class Step:
     @property
     def text(self) -> str:
         """The step in words, for the certificate."""
+        if self.kind == EXPAND:
+            said = "a unit was sampled independently, and one in the sample stands for"
+            return f"expanded to the population: {', '.join(self.items)}; {said} {self.to}"
         to = f" to {self.to}" if self.kind == ROUND else ""
         what = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
         return f"post-processing, of released numbers only: {what}"
@@ -81,8 +93,17 @@ class Step:
         for name in self.items:
             if name not in items:
                 raise InvalidParameter(f"post {self.kind}: no item is called {name!r}")
-            if self.kind != CONSISTENT:
+            if self.kind == EXPAND:
+                _largest(schema, items[name], self)
+            elif self.kind != CONSISTENT:
                 _refuse(self, schema, items[name])
+        self._check_order(schema, items, before)
+        if self.kind == CONSISTENT:
+            _family(schema, items, self)
+
+    def _check_order(
+        self, schema: Schema, items: Mapping[str, Item], before: Sequence[Step]
+    ) -> None:
         for step in before:
             shared = [name for name in step.items if name in self.items]
             if shared and self.kind == CONSISTENT:
@@ -90,10 +111,10 @@ class Step:
                     f"post consistent: {shared[0]!r} is in the step {step.kind!r} before it; put "
                     "consistent first, once for each item"
                 )
-            if shared and step.kind == CONSISTENT:
+            if shared and step.kind == EXPAND:
+                raise InvalidParameter(f"post {self.kind}: put {EXPAND} last, once")
+            if shared and step.kind == CONSISTENT and self.kind != EXPAND:
                 self._check_family(schema, items, step, before)
-        if self.kind == CONSISTENT:
-            _family(schema, items, self)
 
     def _check_family(
         self, schema: Schema, items: Mapping[str, Item], made: Step, before: Sequence[Step]
@@ -137,6 +158,42 @@ def _refuse(step: Step, schema: Schema, item: Item) -> None:
                 f"{place}: its true value can be below 0, because {item.column!r} goes down to "
                 f"{column.lower}; leave the step out, or raise the column's lower bound"
             )
+
+
+def _largest(schema: Schema, item: Item, step: Step) -> tuple[Fraction, Fraction]:
+    """What one unit adds to a number at most, without its weight; the largest weight.
+
+    Errors: InvalidParameter for an item of which neither is known, or which may be negative.
+    """
+    place = f"post expand: {item.name!r}"
+    if not isinstance(item, Count | Sum):
+        raise InvalidParameter(f"{place} is a {item.query}; this step takes count and sum")
+    (part,) = item.parts(schema)
+    assert isinstance(part, Vector)  # noqa: S101  (what counts and sums are)
+    (added,) = part.contributions
+    if added.low < 0:
+        raise InvalidParameter(f"{place}: a unit may add a negative number; leave the step out")
+    most = added.high * part.step
+    if not isinstance(item, Sum) or item.weights is None:
+        return most, step.to
+    if step.to != 1:
+        raise InvalidParameter(f"{place} has weights of its own; leave to = {step.to} out")
+    weight = schema.number(item.weights, place).upper
+    return most / weight, weight
+
+
+def _expanded(schema: Schema, item: Item, step: Step, row: Row) -> Row:
+    """The estimate of the population's number, with the margin of noise and sampling."""
+    most, weight = _largest(schema, item, step)
+    assert row.value is not None and row.error is not None  # noqa: S101, PT018  (counts and sums)
+    value, noise = row.value * step.to, row.error * step.to
+    spread = NORMAL_95**2 * float((weight - 1) * most)
+    upper = float(max(value, Fraction(0)) + noise)
+    sampling = spread / 2 + (spread * upper + spread**2 / 4) ** 0.5
+    error = short_up(Fraction((float(noise) ** 2 + sampling**2) ** 0.5))
+    said = f"sampling alone: +- {sampling:.6g}; noise alone: +- {float(noise):.6g}"
+    statistic = f"{row.statistic} of the population"
+    return replace(row, statistic=statistic, value=value, error=error, note=said, sampled=True)
 
 
 def _family(schema: Schema, items: Mapping[str, Item], step: Step) -> Family:
@@ -189,6 +246,10 @@ def processed(
     found = list(rows)
     families = [(_family(schema, items, step), step) for step in steps if step.kind == CONSISTENT]
     for step in steps:
+        if step.kind == EXPAND:
+            own = [row for row in found if row.item in step.items]
+            found += [_expanded(schema, items[row.item], step, row) for row in own]
+            continue
         if step.kind == CONSISTENT:
             (family,) = (family for family, made in families if made is step)
             found = _consistent(family, found, margins, halves)

@@ -304,7 +304,8 @@ class Row:
     """One published number: ``value`` exact, ``error`` its 95% margin, ``note`` what it is.
 
     ``not_covered``: what may make it wrong beyond its margin, in words.  ``processed``: whether a
-    step of post-processing changed it; its margin then holds for the changed number.  ``text``: a
+    step of post-processing changed it; its margin then holds for the changed number.  ``sampled``:
+    whether it is an estimate of a population, of which its margin holds.  ``text``: a
     published date, whose ``value`` is None.
     """
 
@@ -317,6 +318,7 @@ class Row:
     not_covered: tuple[str, ...] = ()
     processed: bool = False
     text: str = ""
+    sampled: bool = False
 
     @property
     def covers(self) -> str:
@@ -324,6 +326,7 @@ class Row:
         if self.error is None:
             return "no margin"
         covered = "noise and processing" if self.processed else "noise"
+        covered += ", and sampling" * self.sampled
         return f"{covered} only" if self.not_covered else f"all ({covered})"
 
 
@@ -540,22 +543,48 @@ class Sum(Valued):
 
     ``unit_total``: ``{from, to}`` between which a unit's total in one cell counts, and others as
     the nearest of them; a unit then moves the sum by that much, however many rows it has.
+    ``weights``: a column of numbers from 0, by which each value is multiplied.
     """
 
     query: ClassVar[str] = "sum"
     unit_total: Mapping[str, Any] | None = None
+    weights: str | None = None
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
-        column = self.valued(schema)
-        sums = self.sums(schema, self.column, column.low, column.high)
+        column, weights = self.valued(schema), self._weights(schema)
+        low, high = column.low * weights.high, column.high * weights.high
+        if max(-low, high) > LARGEST_SUM:
+            raise InvalidParameter(
+                f"item {self.name!r}: a value times its weight has over 2^52 steps; choose larger "
+                "steps"
+            )
+        # Weights go down to 0.
+        ends_of_one = (min(low, 0), max(high, 0)) if self.weights else (low, high)
+        sums = self.sums(schema, self.column, *ends_of_one)
         ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
         if ends is not None:
             sums = replace(sums, low=max(ends[0], sums.low), high=min(ends[1], sums.high))
-        return (Vector(self.name, self.noise, (sums,), column.step),)
+        return (Vector(self.name, self.noise, (sums,), column.step * weights.step),)
+
+    def _weights(self, schema: Schema) -> Number:
+        """The column of weights; without one, all weights are 1.
+
+        Errors: InvalidParameter for weights below 0, and beside ``unit_total``.
+        """
+        if self.weights is None:
+            return Number(Fraction(0), Fraction(1))
+        place = f"item {self.name!r}: weights"
+        found = schema.number(self.weights, place)
+        if found.low < 0 or self.unit_total is not None or self.weights == self.column:
+            raise InvalidParameter(
+                f"{place} = {self.weights!r}: expected another column from 0, without unit_total"
+            )
+        return found
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
-        return (replace(self.total(schema, Term(((self.column, 1, 0),))), ends=ends),)
+        factors = [(self.column, 1, 0), *([] if self.weights is None else [(self.weights, 1, 0)])]
+        return (replace(self.total(schema, Term(tuple(factors))), ends=ends),)
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:
         """Also that totals of a unit are clipped."""
@@ -570,10 +599,10 @@ class Sum(Valued):
         return {self.name: found[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
-        step = schema.number(self.column, "").step
-        error = margins.half(self.name) * step
+        step = schema.number(self.column, "").step * self._weights(schema).step
+        error, by = margins.half(self.name) * step, f" by {self.weights}" if self.weights else ""
         return [
-            Row(self.name, keys, f"sum of {self.column}", value * step, error)
+            Row(self.name, keys, f"sum of {self.column}{by}", value * step, error)
             for keys, value in zip(self.domain(schema), released[self.name], strict=True)
         ]
 

@@ -1,0 +1,137 @@
+"""Estimates of a population from a sample: their margins hold over samples and noise together."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from benchmarks.margins import noisy
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.releases.plan import Plan, Release, release_of
+from dpaudit.releases.post import Step
+from dpaudit.releases.program import exact_values
+from dpaudit.releases.publish import published_rows
+from dpaudit.releases.queries import Count, Mean, Sum
+from dpaudit.tabular import Category, Number, Schema, Table
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
+
+REGIONS = ("a", "b", "c")
+COLUMNS = {
+    "region": Category(REGIONS),
+    "income": Number(0, 100),
+    "w": Number(0, 20),
+    "change": Number(-5, 5),
+}
+SCHEMA = Schema("sample", COLUMNS)
+ITEMS = (
+    Count(name="n", by="region"),
+    Sum(name="income", column="income", by="region"),
+    Sum(name="weighted", column="income", weights="w", by="region"),
+)
+STEPS = (Step("expand", ("n", "income"), Fraction(20)), Step("expand", ("weighted",)))
+SIZE, WEIGHTS = 20_000, np.array([10, 20])  # of the second design: of each half of the regions
+
+
+def plan_of(budget: Any) -> Plan:
+    return Release("t", SCHEMA, "add_remove", budget, ITEMS, STEPS).plan()
+
+
+def misses(plan: Plan, draws: int) -> dict[str, int]:
+    """Of each item the most misses of one of its cells: a sample and its noise in each draw."""
+    rng = np.random.default_rng(5)
+    region = rng.choice(3, SIZE, p=[0.8, 0.19, 0.01])
+    income = np.minimum(rng.lognormal(3, 1, SIZE), 100).astype(int)
+    other = WEIGHTS[rng.integers(0, 2, SIZE)]
+    inside = [region == code for code in range(3)]
+    totals = [int(income[one].sum()) for one in inside]
+    truth = {"n": [int(one.sum()) for one in inside], "income": totals, "weighted": totals}
+    missed = {name: np.zeros(3, dtype=int) for name in truth}
+    for _ in range(draws):
+        equal, unequal = rng.random(SIZE) < 1 / 20, rng.random(SIZE) < 1 / other
+        exact = {
+            "n": tuple(int((equal & one).sum()) for one in inside),
+            "income": tuple(int(income[equal & one].sum()) for one in inside),
+            "weighted": tuple(int((income * other)[unequal & one].sum()) for one in inside),
+        }
+        rows = [row for row in published_rows(plan, noisy(plan, exact, rng)) if row.sampled]
+        for name, numbers in truth.items():
+            own = [row for row in rows if row.item == name]
+            assert [dict(row.keys)["region"] for row in own] == list(REGIONS)
+            missed[name] += [
+                abs(row.value - number) > row.error
+                for row, number in zip(own, numbers, strict=True)
+            ]
+    return {name: int(counts.max()) for name, counts in missed.items()}
+
+
+@pytest.mark.parametrize("budget", [PureDP(2), ApproxDP(2, "1e-6")], ids=["pure", "delta"])
+def test_margins_of_estimates_hold(budget: Any) -> None:
+    """100 draws of a cell miss more often than this with a probability of 1e-7."""
+    assert max(misses(plan_of(budget), 100).values()) <= binom.isf(1e-7, 100, 0.05)
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("budget", [PureDP(2), ApproxDP(2, "1e-6")], ids=["pure", "delta"])
+def test_margins_of_estimates_hold_in_94_of_100(budget: Any) -> None:
+    assert max(misses(plan_of(budget), 1000).values()) <= 60
+
+
+def test_without_the_sampling_error_margins_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpaudit.releases.post.NORMAL_95", 1e-9)
+    found = misses(plan_of(PureDP(2)), 100)
+    assert min(found["n"], found["income"]) > binom.isf(1e-7, 100, 0.05)
+
+
+def test_weights_multiply_values_and_what_is_published_says_so() -> None:
+    table = {"region": ["a", "a", "b"], "income": [10, 30, 7], "w": [2, 3, 10], "change": [0] * 3}
+    plan = plan_of(ApproxDP(50, "1e-6"))
+    exact = exact_values(plan.release, Table(SCHEMA, pa.table(table)).opened("key"))
+    assert exact["weighted"] == (110, 70, 0)
+    rows = published_rows(plan, {label: list(values) for label, values in exact.items()})
+    said = {(row.item, row.statistic): row for row in rows if dict(row.keys)["region"] == "a"}
+    assert said["weighted", "sum of income by w"].value == 110
+    whole = said["n", "count of the population"]
+    assert (whole.value, whole.covers) == (40, "all (noise, and sampling)")
+    assert "sampling alone: +- " in whole.note
+    assert ("a unit was sampled independently" in plan.release.post[0].text) is True
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    ((Sum(name="s", column="change"),), (Step("expand", ("s",), 2),), "negative number"),
+    ((Mean(name="m", column="income"),), (Step("expand", ("m",), 2),), "takes count and sum"),
+    (ITEMS, (Step("expand", ("weighted",), 2),), "has weights of its own"),
+    (ITEMS, (Step("expand", ("n",), 2), Step("round", ("n",), 5)), "put expand last"),
+    ((Sum(name="s", column="income", weights="change"),), (), "another column from 0"),
+    ((Sum(name="s", column="income", weights="income"),), (), "another column from 0"),
+]
+
+
+@pytest.mark.parametrize(("items", "steps", "said"), REFUSED)
+def test_what_cannot_be_estimated_is_refused(items: Any, steps: Any, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        Release("t", SCHEMA, "add_remove", PureDP(1), items, steps).plan()
+
+
+def test_a_plan_file_states_both() -> None:
+    columns = {
+        "income": {"kind": "number", "lower": 0, "upper": 9},
+        "w": {"kind": "number", "lower": 0, "upper": 5},
+    }
+    made = release_of(
+        {
+            "title": "t",
+            "adjacency": "add_remove",
+            "budget": {"epsilon": 1},
+            "table": {"name": "sample", "columns": columns},
+            "items": [{"query": "sum", "name": "s", "column": "income", "weights": "w"}],
+            "post": [{"step": "expand", "items": ["s"]}],
+        }
+    )
+    assert made.plan().parts["s"].moves(made.adjacency).largest == 45
