@@ -104,7 +104,8 @@ class ChosenSum(Grouped):
             for power in range(64)
             for eighths in MANTISSAS
         )
-        listed = dict.fromkeys(end for end in islice(tops, MOST_BOUNDS) if end >= max(least, 1))
+        first = max(least, Fraction(1))
+        listed = dict.fromkeys(end for end in islice(tops, MOST_BOUNDS) if end >= first)
         return sorted(listed)
 
     def _column(self, schema: Schema) -> Number:
