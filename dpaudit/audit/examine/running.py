@@ -21,7 +21,9 @@ import numpy as np
 from dpaudit.curator.curator import Program
 
 EVERY = 0.1  # seconds between two looks at the time
-IDLE = 5.0  # times its seconds of a processor, after which a program that only waits is ended
+# A program waits that has run for so many times its seconds of a clock, with less than this share
+# of a processor: a busy machine gives it more.
+IDLE, SHARE = 5.0, 0.02
 
 
 class TooLong(BaseException):
@@ -39,17 +41,19 @@ _inside = False
 def ending_after(seconds: float) -> Iterator[None]:
     """Programs that run in this block end with :class:`TooLong` once so many seconds are over.
 
-    Of a processor, or ``IDLE`` times as many of a clock.  Only the main thread hears signals:
-    elsewhere, and where there are none, the time is looked at between queries alone.
+    Of a processor; of a clock only if they wait.  Only the main thread hears signals: elsewhere,
+    and where there are none, the time is looked at between queries alone.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer") or not np.isfinite(seconds):
         yield
         return
-    used, clock = time.process_time() + seconds, time.monotonic() + IDLE * seconds
+    began, clock = time.process_time(), time.monotonic()
 
     def look(number: int, frame: Any) -> None:
-        if _inside and (time.process_time() > used or time.monotonic() > clock):
+        used, passed = time.process_time() - began, time.monotonic() - clock
+        waits = passed > IDLE * seconds and used < SHARE * passed
+        if _inside and (used > seconds or waits):
             raise TooLong
 
     handler = signal.signal(signal.SIGALRM, look)
