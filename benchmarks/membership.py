@@ -89,9 +89,11 @@ def equal_models(models: int, jobs: int) -> None:
     if theirs is None:
         return
     rate = max(theirs["rate"].values())
-    print(f"Privacy Meter, 1 attack: {theirs['seconds']:.1f} s; at 1%: {theirs['rate']}")
+    used_by_them = f"{theirs['seconds']:.1f} s ({theirs['processor']:.1f} s of a processor)"
+    print(f"Privacy Meter, 1 attack: {used_by_them}; at 1%: {theirs['rate']}")
     ratio = ours[best].value / rate if rate else float("inf")
-    print(f"ratios (ours / theirs): time {seconds / theirs['seconds']:.2f}, rate {ratio:.2f}")
+    times = processor / theirs["processor"]
+    print(f"ratios (ours / theirs): processor time {times:.2f}, rate {ratio:.2f}")
 
 
 def pooled_bounds(runs: int, checkout: Path | None) -> None:

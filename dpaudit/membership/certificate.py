@@ -83,8 +83,19 @@ class MembershipAudit:
             return {"verdict": None, "reason": reason, "underpowered": False}
         claimed = self.terms.target.claimed
         refuted = self.decisive.value > claimed * (1 + 1e-12)
-        more = f"; at most {self.achievable:.4g} could have been"
-        return judged(claimed, self.decisive.value, self.achievable, more, refuted=refuted)
+        by_control = [each.words for each in self.findings if each.name == "positive control"]
+        more = by_control[0] if by_control else f"at most {self.achievable:.4g} could have been"
+        found = judged(claimed, self.decisive.value, self.achievable, f"; {more}", refuted=refuted)
+        shown = 0.0 if self.bound is None else self.bound.value
+        if refuted or found["underpowered"] or not shown > claimed:
+            return found
+        undecided = (
+            f"{self.decisive.measure} >= {shown:.4g} is above the claim at "
+            f"{self.terms.confidence:.0%} confidence, and not at the error of a refutation, "
+            f"{self.terms.refute_at:g}; more models, fewer canaries or released parameters would "
+            "decide"
+        )
+        return {**found, "reason": undecided}
 
     @property
     def verdict(self) -> Verdict | None:

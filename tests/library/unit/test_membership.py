@@ -316,6 +316,17 @@ def test_numbers_of_64_bits_reach_the_training_as_they_are() -> None:
     assert found.verdict is Verdict.REFUTED
 
 
+def test_a_bound_above_the_claim_that_refutes_nothing_is_said_with_what_would_decide() -> None:
+    found = study(responding, models=24).run(claim=PureDP(0.55), attacks="loss", refute_at=1e-9)
+    assert found.bound is not None
+    assert found.bound.value > 0.55
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "is above the claim at 95% confidence, and not at the error" in found.reason
+    assert "more models, fewer canaries or released parameters would decide" in found.reason
+    low = replace(found, bounds={}, decisive=replace(found.decisive, value=0.0))  # type: ignore[type-var]
+    assert low.reason.startswith("nothing above the claim was shown; at most")
+
+
 # --- findings and bad input -----------------------------------------------------------------------
 
 

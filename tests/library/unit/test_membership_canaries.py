@@ -216,6 +216,7 @@ def test_a_positive_control_says_what_training_without_noise_would_show() -> Non
     control = next(each for each in found.findings if each.name == "positive control")
     assert found.verdict is Verdict.INCONCLUSIVE
     assert float(control.words.split(">= ")[1].split(",")[0]) > 1
+    assert found.reason == f"nothing above the claim was shown; {control.words}"
 
 
 def without_outliers(records: Data, rng: Any) -> Any:
