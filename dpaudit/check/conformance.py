@@ -269,7 +269,9 @@ def _shares(node: Node) -> list[Any]:
     if kind in ("SampledWithoutReplacement", "ShuffledBatches"):
         return [numbers["batch_size"] / numbers["population"]]
     if kind == "RandomAllocation":
-        return [1 / numbers["slots"]]
+        draws, slots = numbers["draws"] or 1, numbers["slots"]
+        share = draws / slots
+        return [share] if draws == 1 else [share, share * (draws - 1) / (slots - 1)]
     return []
 
 

@@ -278,9 +278,10 @@ def known_whole(value: Number) -> bool | None:
     return None if unknowns(value) - _BOUND.get().keys() else False
 
 
-def number(domain: Domain) -> Any:
-    """A dataclass field that holds an exact number of the given domain."""
-    return field(metadata={"kind": "number", "domain": domain})
+def number(domain: Domain, *, optional: bool = False) -> Any:
+    """A dataclass field that holds an exact number of the given domain; None too if optional."""
+    metadata = {"kind": "number", "domain": domain}
+    return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
 
 
 def text(value: object, place: str) -> None:

@@ -36,7 +36,8 @@ class Batches(ABC):
     ``slots``: batches that one assignment of records makes; ``rounds``: how often they come, in the
     same order.  ``within_use``: a pass is one use of a leaf with memory, a release a batch.
     ``size``: records in every batch, 0 where that varies; ``most``: at most so many,
-    0 for any number.  ``each_once``: a record is in exactly one slot.  ``public``: no coin decides.
+    0 for any number.  ``draws``: slots of a pass that each record is in,
+    0 for any number.  ``public``: no coin decides.
     ``independent``: every record has coins of its own, whoever the others are.
     Errors: InvalidParameter for a node with symbols.
     """
@@ -46,7 +47,7 @@ class Batches(ABC):
     size = 0
     most = 0
     within_use: ClassVar[bool] = False
-    each_once: ClassVar[bool] = False
+    draws = 0
     public: ClassVar[bool] = False
     independent: ClassVar[bool] = False
 
@@ -107,9 +108,9 @@ class Latent(Batches):
     def outcomes(self, kinds: Sequence[Indices], size: int) -> Iterator[tuple[Places, float]]:
         sizes = [len(kind) for kind in kinds]
         for counts in self.counts(sizes):
-            places: Places = np.zeros((1, size), dtype=np.int64 if self.each_once else np.bool_)
+            places: Places = np.zeros((1, size), dtype=np.int64 if self.draws == 1 else np.bool_)
             for kind, row in zip(kinds, counts, strict=True):
-                if self.each_once:
+                if self.draws == 1:
                     places[0, kind] = np.repeat(np.arange(self.slots), row)
                 else:
                     places[0, kind[: row[0]]] = True

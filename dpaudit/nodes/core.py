@@ -94,6 +94,8 @@ class Node:
     def __post_init__(self) -> None:
         for f in self._fields():
             value = getattr(self, f.name)
+            if value is None and f.default is None:
+                continue
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
                 with for_each(self._spoken(value)):

@@ -82,7 +82,7 @@ EVERY_TYPE: list[Node] = [
     PoissonSampled(LEAF, 0.01, "zero"),
     SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
     SampledWithReplacement(Laplace("a", 2), 10, K),
-    RandomAllocation(LEAF, K),
+    RandomAllocation(LEAF, K, 2),
     CyclicBatches(LEAF, K, 1),
     ShuffledBatches(LEAF, 600, 20),
     TruncatedPoisson(LEAF, 0.01, 1000, 30),

@@ -173,6 +173,77 @@ class _Passes(_Tally):
         return [row for row in rows if row.of]
 
 
+@dataclass
+class _SeveralSlots(_Tally):
+    """Counts of a sampling that puts each record into several slots of a pass.
+
+    A pass is counted where all its batches were noted.  ``pass_``: (slots, trials, n), who is in
+    which batch of the pass that is open; ``last``: (trials, n), who was in the first batch of the
+    pass before.
+    """
+
+    pass_: list[Mask] = field(default_factory=list)
+    last: Mask | None = None
+    in_slot: list[Counts] = field(default_factory=list)
+    with_first: list[Counts] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.in_slot = [np.zeros(self.size, dtype=np.int64) for _ in range(self.drawn.slots)]
+        self.with_first = [np.zeros(self.size, dtype=np.int64) for _ in self.in_slot[1:]]
+
+    def add(self, chosen: Mask, index: int) -> None:
+        """Note one batch of a pass."""
+        slot = self.drawn.slot(index)
+        if slot == 0:
+            self.pass_ = []
+        if len(self.pass_) == slot and all(len(batch) == len(chosen) for batch in self.pass_):
+            self.pass_.append(chosen)
+        if len(self.pass_) == self.drawn.slots:
+            self._count(np.array(self.pass_))
+            self.pass_ = []
+
+    def _count(self, places: Mask) -> None:
+        for times in np.setdiff1d(places.sum(axis=0), [self.drawn.draws]).tolist():
+            self.wrong.setdefault(
+                f"a record is in {times} batches of a pass, declared {self.drawn.draws}"
+            )
+        first, trials = places[0], places.shape[1]
+        self.batches += trials
+        for counts, batch in zip(self.in_slot, places, strict=True):
+            counts += batch.sum(axis=0)
+        for counts, batch in zip(self.with_first, places[1:], strict=True):
+            counts += (first & batch).sum(axis=0)
+        even = trials // 2 * 2
+        self.neighbouring += even // 2
+        self.counts[2] += (first[0:even:2] & first[1:even:2]).sum(axis=0)
+        if self.last is None or len(self.last) != trials:
+            self.last = first
+        else:
+            self.successive += trials
+            self.counts[1] += (self.last & first).sum(axis=0)
+            self.last = None
+
+    def counted(self) -> list[_Tallied]:
+        rate = self.drawn.share(self.size)
+        if rate == 1:
+            return []
+        rows = [
+            _Tallied(f"batches number {slot + 1} of a pass", counts, self.batches, rate)
+            for slot, counts in enumerate(self.in_slot)
+        ]
+        both = rate * (self.drawn.draws - 1) / (self.drawn.slots - 1)
+        rows += [
+            _Tallied(f"batches number 1 and {slot + 2} of a pass", counts, self.batches, both)
+            for slot, counts in enumerate(self.with_first)
+        ]
+        rows += [
+            _Tallied("pairs of passes' first batches", self.counts[1], self.successive, rate**2),
+            _Tallied("pairs of trials' first batches", self.counts[2], self.neighbouring, rate**2),
+        ]
+        return [row for row in rows if row.of and self.size]
+
+
 class Frequencies:
     """Inclusion counts of secret batches, gathered as they are drawn."""
 
@@ -183,9 +254,8 @@ class Frequencies:
         """Count the batches of one step, (trials, n): number ``index`` of its sampling and part."""
         drawn, size = batches_of(sampling), chosen.shape[1]
         may = drawn.eligible(drawn.slot(index), size)
-        together = drawn.each_once
-        key = (sampling, size, part if together else may.tobytes())
-        kind = _Passes if together else _Tally
+        key = (sampling, size, part if drawn.draws else may.tobytes())
+        kind = (_Tally, _Passes, _SeveralSlots)[min(drawn.draws, 2)]
         tally = self._tallies.setdefault(key, kind(sampling, int(may.sum())))
         if chosen[:, ~may].any():
             tally.wrong.setdefault("a batch holds a record of a group whose turn it is not")
@@ -199,9 +269,12 @@ class Frequencies:
         it is Bin(batches, q), and the number of disjoint pairs of successive steps, or of
         neighbouring trials, that both hold it is Bin(pairs, q^2).  Exact binomial tails,
         Bonferroni over records and statistics; under Poisson sampling the totals over all records
-        are binomial too.  Of batches that are drawn together a record is in one: in each of them
-        in Bin(passes, q) passes, and at the same place in Bin(pairs, q) of disjoint pairs of
-        successive passes, or of trials.  Sizes, places and public orders must be as declared.
+        are binomial too.  Of batches that are drawn together a record is in a stated number: in
+        each of them in Bin(passes, q) passes.  If it is in one, it is at the same place in
+        Bin(pairs, q) of disjoint pairs of successive passes, or of trials; if in k of t, it is in
+        both first batches in Bin(pairs, q^2) of them, and in the first and another batch in
+        Bin(passes, q (k - 1) / (t - 1)) passes.  Sizes, places and public orders must be as
+        declared.
         ``broken`` has probability at most ``error`` if batches are drawn as declared.
         Errors: InvalidParameter for an error rate outside (0, 1).
         """

@@ -33,7 +33,7 @@ from dpaudit.scope import Adjacency
 class _InPlace(Batches):
     """Batches of one size, a record in one of them; a child that is repeated keeps the order."""
 
-    each_once: ClassVar[bool] = True
+    draws = 1
 
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)

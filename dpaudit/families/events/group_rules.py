@@ -223,10 +223,10 @@ def group_profile(node: Group, base: Losses) -> Losses:
 
     Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): where
     the coins are told, whose law is the same on either side (joint convexity), a release is moved
-    by at most the group's members in its batch, k_i of k, and where a record is in one batch of a
-    pass those add up to at most k: sums of squares are largest with all in one batch.  So it is k
-    times the shift of the noise as if there were no sampling, once a pass.  Reached as above, and
-    by the whole group in one batch of a public order.
+    by at most the group's members in its batch, k_i of k, and where a record is in j batches of a
+    pass those add up to at most j k: sums of squares are largest with all in j batches.  So it is
+    k times the shift of the noise as if there were no sampling, j times a pass.  Reached as above,
+    and by the whole group in one batch of a public order.
 
     A slack is the distance, on every data set, to one mechanism that the child's pairs are of: it
     is the group's too where one run sees all records.  Parts, batches and reports have a noise
@@ -321,6 +321,8 @@ def shift_without_sampling(node: Node) -> Number | None:
             if one is None:
                 return None
             whole = whole + one
+        if isinstance(part, RandomAllocation):
+            return part.participations * whole
         return part.times * whole if isinstance(part, Repeat) else whole
 
     if not any(isinstance(part, BATCHES) for part in postorder(node)):

@@ -215,6 +215,8 @@ def _squares(node: Any) -> Any:
         if one is None:
             return None
         whole += one
+    if name == "RandomAllocation" and node.draws is not None:
+        return node.draws * whole  # so many releases of a pass
     return node.times * whole if name == "Repeat" else whole
 
 

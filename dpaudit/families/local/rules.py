@@ -224,7 +224,7 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
     if loss is None:
         if node.population == 1:
             return base
-        found = allocated(base, node.population) if is_normal(child) else None
+        found = allocated(base, node.population, Fraction(1)) if is_normal(child) else None
         reached = (found.reached_remove, found.reached_add) if found else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
     return _counted(Clones(loss, WHOLE, exp(-loss), others), *_above(child, others))

@@ -26,6 +26,9 @@ from dpaudit.kernels.batches import (
 )
 from dpaudit.scope import Adjacency
 
+# Choices of slots that are listed: more than a replay tells apart.
+MOST_CHOICES = 5000
+
 
 @batches(PoissonSampled)
 class PoissonBatches(Latent):
@@ -89,32 +92,55 @@ class FixedBatches(Latent):
 
 @batches(RandomAllocation)
 class AllocatedBatches(Latent):
-    """Each record in a slot of its own choice, drawn anew each pass."""
+    """Each record in slots of its own choice, drawn anew each pass."""
 
-    each_once: ClassVar[bool] = True
     independent: ClassVar[bool] = True
 
     def __init__(self, sampling: Any) -> None:
         super().__init__(sampling)
         self.slots = int(as_float(sampling.slots))
+        self.draws = int(as_float(sampling.participations))
+        choices = math.comb(self.slots, self.draws)
+        self.choices = self.slots if self.draws == 1 else min(choices, MOST_CHOICES)
 
     def assign(self, trials: int, size: int, rng: Generator) -> Places:
-        return (rng.random((size, trials)).T * self.slots).astype(np.int64)
+        if self.draws == 1:
+            return (rng.random((size, trials)).T * self.slots).astype(np.int64)
+        rank = rng.random((size, trials, self.slots)).argsort(axis=2).argsort(axis=2)
+        return np.ascontiguousarray((rank < self.draws).transpose(2, 1, 0))
 
     def counts(self, sizes: Sequence[int]) -> Iterator[Counts]:
         if not sizes:
             yield ()
             return
-        for first in summing(sizes[0], [sizes[0]] * self.slots):
+        for first in summing(sizes[0], [sizes[0]] * self.choices):
             yield from ((first, *rest) for rest in self.counts(sizes[1:]))
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
-        """Independent multinomials."""
+        """Independent multinomials over the choices of slots."""
         ways = sum(log_multinomial(row) for row in counts)
-        return ways - sum(sizes) * math.log(self.slots)
+        return ways - sum(sizes) * math.log(math.comb(self.slots, self.draws))
+
+    def outcomes(self, kinds: Sequence[Indices], size: int) -> Iterator[tuple[Places, float]]:
+        if self.draws == 1:
+            yield from super().outcomes(kinds, size)
+            return
+        sizes = [len(kind) for kind in kinds]
+        first_choices = itertools.islice(
+            itertools.combinations(range(self.slots), self.draws), self.choices
+        )
+        chosen = np.zeros((self.choices, self.slots), dtype=bool)
+        np.put_along_axis(chosen, np.array(list(first_choices)), True, axis=1)
+        for counts in self.counts(sizes):
+            places = np.zeros((self.slots, 1, size), dtype=bool)
+            for kind, row in zip(kinds, counts, strict=True):
+                places[:, 0, kind] = np.repeat(chosen, row, axis=0).T
+            yield places, self.log_probability(sizes, counts)
+        if self.choices < math.comb(self.slots, self.draws) and kinds:
+            raise InvalidParameter(f"{self.sampling.head}: too many choices of slots to list all")
 
     def share(self, records: int) -> float:
-        return 1 / self.slots
+        return self.draws / self.slots
 
 
 def in_place(sampling: Any, population: float, records: int, adjacency: Adjacency) -> None:

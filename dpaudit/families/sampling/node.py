@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 from dpaudit.errors import InvalidParameter
@@ -122,14 +123,19 @@ class SampledWithReplacement(Node):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RandomAllocation(Node):
-    """``child`` runs ``slots`` times in sequence, adaptively; each record is in one secret slot.
+    """``child`` runs ``slots`` times in sequence, adaptively; each record is in some secret slots.
 
-    Every record draws its slot uniformly and independently of the others ("balls and bins").
+    ``draws``: in how many slots, different ones; None for one ("balls and bins").  Every record
+    draws its slots uniformly and independently of the other records.
+    Errors: InvalidParameter for more draws than slots.
 
     >>> import dpaudit as dp
     >>> dp.RandomAllocation(dp.Gaussian("gradient", 1), slots=100)
     RandomAllocation(slots=100)
       Gaussian('gradient', noise_multiplier=1)
+    >>> thrice = dp.RandomAllocation(dp.Gaussian("gradient", 1), slots=100, draws=3)
+    >>> print(dp.account(thrice, "add_remove").epsilon("1e-5").upper < 2.5)
+    True
     """
 
     hidden_by: ClassVar[str] = "whoever draws the batches"
@@ -137,7 +143,18 @@ class RandomAllocation(Node):
 
     child: Node
     slots: Number = number(count)
+    draws: Number | None = number(count, optional=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self.slots, f"{self.name}.slots")
+        if self.draws is not None:
+            place = f"{self.name}.draws"
+            positive(self.draws, place)
+            if known_sign(self.slots - self.draws, strict=False) is False:
+                refuse(self.draws, place, "at most the slots")
+
+    @property
+    def participations(self) -> Number:
+        """The number of slots that each record is in."""
+        return Fraction(1) if self.draws is None else self.draws

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
-from dpaudit.exact import canonical
+from dpaudit.exact import canonical, is_symbolic, sqrt
 from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
 from dpaudit.nodes import postorder
 from dpaudit.pairs import (
@@ -22,6 +23,7 @@ from dpaudit.pairs import (
     Pair,
     Replaced,
     Spliced,
+    product,
 )
 from dpaudit.pairs.core import moves
 
@@ -121,16 +123,38 @@ def _allocated(node: Any, base: Losses) -> Losses:
     The likelihood ratio of a release depends on the length of its move alone, so every move can be
     taken along one axis of t; adaptive directions change no law.  Releases of one slot that all
     have normal noise are one: squares of moves over noise add, for any adaptive choice.
-    Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
+    Several slots a record: at most as many allocations of one slot each, to parts of the slots, and
+    at least the sum of all releases.
+    Source: Chua et al. 2024 (balls and bins); Feldman, Shenfeld 2025 (several slots); van Erven,
+    Harremoes 2014, Theorem 13.
     """
+    draws = 1 if node.draws is None else node.draws
+    told = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
+    if draws == node.slots:
+        return replace(told, slack=base.slack * draws)
     if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:
-        return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
+        return Losses(told.remove, told.add, (), (), base.slack * node.slots, base.in_one_part)
     shifts = moves(base.remove)
-    if node.slots == 1 or not shifts:
-        return base
+    if not shifts:
+        return replace(told, slack=base.slack * node.slots)
     (mu,) = shifts[:1]
-    pair = Allocated(canonical(1 / mu), node.slots)
-    return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+    if draws == 1:
+        pair = Allocated(canonical(1 / mu), node.slots)
+        return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+    least = Normal(canonical(draws * mu / sqrt(node.slots)))
+    if is_symbolic(node.slots) or is_symbolic(draws):
+        return Losses(told.remove, told.add, (least,), (least,))
+    parts = [len(range(start, int(node.slots), int(draws))) for start in range(int(draws))]
+    most = product(
+        (Normal(mu) if size == 1 else Allocated(canonical(1 / mu), Fraction(size)), Fraction(n))
+        for size, n in Counter(parts).items()
+    )
+    return Losses((most,), (most.swapped,), (least,), (least,))
+
+
+def _often(times: Any) -> Change:
+    """So many runs in sequence."""
+    return lambda pair: pair if times == 1 else product([(pair, times)])
 
 
 def _in_its_slot(node: Any, base: Losses) -> Losses:
@@ -140,15 +164,17 @@ def _in_its_slot(node: Any, base: Losses) -> Losses:
     slot but that of the record is moved, and of Gaussian noise only.
     Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
     """
-    if node.slots == 1:
-        return base
+    draws = 1 if node.draws is None else node.draws
+    told = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
+    if draws == node.slots:
+        return replace(told, slack=base.slack * draws)
     events = node.slots * base.slack
-    shifts = moves(base.remove)
     gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
-    if not gaussian or not shifts:
-        return Losses(base.remove, base.add, slack=events, in_one_part=base.in_one_part)
-    moved = Allocated(canonical(1 / shifts[0]), node.slots)
-    return Losses(base.remove, base.add, (moved,), (moved.swapped,), events, base.in_one_part)
+    if not gaussian or not moves(base.remove):
+        return Losses(told.remove, told.add, slack=events, in_one_part=base.in_one_part)
+    moved = _allocated(node, base)
+    reached = moved.reached_remove, moved.reached_add
+    return Losses(told.remove, told.add, *reached, events, base.in_one_part)
 
 
 PROFILE_SAMPLING: Table = {

@@ -171,8 +171,8 @@ def central_moment(curve: Number, last: Number, outer: Any) -> Number:
 
 @RENYI.rule(RandomAllocation, "allocated_renyi", cite=MIXTURE)
 def allocated_renyi(node: RandomAllocation, curve: Number) -> Number:
-    """The child's own: a mixture over the slot; the profile is far better."""
-    return curve
+    """The child's own, k times for k draws: a mixture over the slots; the profile is far better."""
+    return curve if node.draws is None else node.draws * curve
 
 
 RENYI.absent(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
+from dpaudit.exact import Number, canonical, exp, is_infinite, is_symbolic, log, sqrt, sympify
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import CyclicBatches
@@ -36,11 +36,13 @@ from dpaudit.pairs import (
     Branched,
     Losses,
     Mixed,
+    Normal,
     Opposed,
     Pair,
     Replaced,
     Spliced,
     one,
+    product,
 )
 from dpaudit.pairs.core import moves
 from dpaudit.scope import Adjacency
@@ -234,16 +236,20 @@ def sampled_with_replacement_approx(
 
 @PURE.rule(RandomAllocation, "random_allocation", cite=MIXTURE, attained=always)
 def random_allocation(node: RandomAllocation, epsilon: Number) -> Number:
-    """epsilon: a mixture over the slot; reached by outputs whose loss is epsilon in every slot."""
-    return epsilon
+    """k epsilon for k draws: a mixture over the slots, in which the record is in k runs.
+
+    Reached by outputs whose loss is epsilon in every slot.
+    """
+    return epsilon if node.draws is None else node.draws * epsilon
 
 
 @APPROX.rule(RandomAllocation, "random_allocation_approx", cite=MIXTURE)
 def random_allocation_approx(
     node: RandomAllocation, base: tuple[Number, Number]
 ) -> tuple[Number, Number]:
-    """The child's own: hockey-stick divergences are jointly convex."""
-    return base
+    """The child's own, k times for k draws: hockey-stick divergences are jointly convex."""
+    epsilon, delta = base
+    return base if node.draws is None else (node.draws * epsilon, node.draws * delta)
 
 
 # --- privacy profiles ----------------------------------------------------------------------------
@@ -354,38 +360,85 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
     a composition of Gaussians is one of noise z = 1 / mu, mu^2 = sum of 1 / z_j^2: a coordinate is
     a Brownian motion with drift at time mu^2, whose path before is as likely under both, and whose
     increments over times of at most 1 / z_j^2, chosen after those before, are the releases.  Other
-    children: divergences are jointly convex, so the mixture is dominated by its parts.
+    children: divergences are jointly convex, so the mixture is dominated by its parts, in which the
+    record is in ``draws`` runs of the child.
+    Several draws of a Gaussian child: :func:`allocated`, whose mixture dominates for the same
+    reason.
     """
-    if not is_normal(node.child):
-        # Every slot runs the child, and may meet its noise event.
-        return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    if node.slots == 1:
+    if node.slots == node.participations:
+        return in_all_slots(base, node.slots)
+    found = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
+    if found is not None:
+        return found
+    # Every slot runs the child, and may meet its noise event.
+    told = in_all_slots(base, node.participations)
+    reached = (told.reached_remove, told.reached_add) if is_normal(node.child) else ((), ())
+    return Losses(told.remove, told.add, *reached, base.slack * node.slots, base.in_one_part)
+
+
+def in_all_slots(base: Losses, slots: Number) -> Losses:
+    """The pairs of so many runs of the child in sequence."""
+    if slots == 1:
         return base
-    return allocated(base, node.slots) or base
+
+    def often(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+        return tuple(product([(pair, slots)]) for pair in pairs)
+
+    return Losses(
+        often(base.remove),
+        often(base.add),
+        often(base.reached_remove),
+        often(base.reached_add),
+        base.slack * slots,
+        base.in_one_part,
+    )
 
 
-def allocated(base: Losses, slots: Number) -> Losses | None:
-    """The mixture over the slots of a normal pair, either way; None of another, or of no move."""
+def allocated(base: Losses, slots: Number, draws: Number) -> Losses | None:
+    """The mixture over the slots of a normal pair, either way; None of another, or of no move.
+
+    Several draws, k of t: the likelihood ratio is the mean over all sets S of k slots of the
+    product of X_i over S (:mod:`dpaudit.pairs.allocated`).  Split the slots at random into k groups
+    of any fixed sizes: a slot drawn from each group makes a uniform S, so that the ratio is the
+    mean over splits of the product of the groups' means of X_i.  That product has the law of the
+    ratio of k independent allocations of one draw, to the slots of one group each; a mean over
+    splits is smaller in the convex order, so that they dominate, in both directions.
+    Reached: the sum of all slots' releases moves by k mu at noise sqrt(t), whatever S.
+    Source: Feldman, Shenfeld 2025, "Privacy amplification by random allocation" (equal groups).
+    """
     (normal,) = base.remove
     mu = normal.gaussian_shift
-    return None if mu is None or mu == 0 else one(Allocated(canonical(1 / mu), slots))
+    if mu is None or mu == 0:
+        return None
+    if draws == 1:
+        return one(Allocated(canonical(1 / mu), slots))
+    if is_symbolic(slots) or is_symbolic(draws):
+        groups = [(normal, draws)]
+    else:
+        size, larger = divmod(slots, draws)
+        of_one = normal if size == 1 else Allocated(canonical(1 / mu), Fraction(size))
+        of_more = Allocated(canonical(1 / mu), Fraction(size + 1))
+        groups = [(of_more, larger), (of_one, draws - larger)]
+    above, below = product(groups), Normal(canonical(draws * mu / sqrt(slots)))
+    return Losses((above,), (above.swapped,), (below,), (below,))
 
 
 @PROFILE.rule(RandomAllocation, "replaced_in_a_slot", cite=TOLD_SLOT, adjacency=REPLACED)
 def replaced_in_a_slot(node: RandomAllocation, base: Losses) -> Losses:
     """The child's own pairs; below Gaussian noise the mixture over the slots is reached.
 
-    From above: the record that comes draws the same slot as the one that goes.  Given it, and the
-    slots of all others, one run of the child has the one record or the other, whatever was released
-    before, and all other runs are the same; divergences are jointly convex.
+    From above: the record that comes draws the same slots as the one that goes.  Given them, and
+    the slots of all others, one run of the child a draw has the one record or the other, whatever
+    was released before, and all other runs are the same; divergences are jointly convex.
     Nothing better holds of all data: where there is but one record, a query may show how many
     records it has (with any weight: only batches of one size are compared), and so the slot.
     From below, however many others there are: all hold what comes, and what goes is a full move
     from it in every release, in one direction.  Then only the slot of the one that goes is moved:
     the pair of :func:`allocated_profile`, reached in both orders.
     """
-    if node.slots == 1:
-        return base
-    found = allocated(base, node.slots) if is_normal(node.child) else None
+    if node.slots == node.participations:
+        return in_all_slots(base, node.slots)
+    found = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
     reached = (found.reached_remove, found.reached_add) if found else ((), ())
-    return Losses(base.remove, base.add, *reached, base.slack * node.slots, base.in_one_part)
+    told = in_all_slots(base, node.participations)
+    return Losses(told.remove, told.add, *reached, base.slack * node.slots, base.in_one_part)

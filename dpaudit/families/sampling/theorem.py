@@ -195,6 +195,11 @@ def _central(base: Curve, even: Any, outer: Any) -> Any:
     )
 
 
+def _draws_of(node: Any) -> Any:
+    """In how many slots each record is."""
+    return 1 if node.draws is None else node.draws
+
+
 SAMPLING: Table = {
     ("pure", "PoissonSampled"): Theorem(
         "poisson_sampled", lambda n, epsilon: _amplified(epsilon, n.rate), REMOVED
@@ -202,7 +207,9 @@ SAMPLING: Table = {
     ("pure", "SampledWithoutReplacement"): Theorem("sampled_without_replacement", _batch, REPLACED),
     ("pure", "SampledWithReplacement"): Theorem("sampled_with_replacement", _draws, REPLACED),
     # In far outputs the loss is epsilon in whichever slot the record is.
-    ("pure", "RandomAllocation"): Theorem("random_allocation", lambda n, p: p, attained=always),
+    ("pure", "RandomAllocation"): Theorem(
+        "random_allocation", lambda n, epsilon: _draws_of(n) * epsilon, attained=always
+    ),
     ("approx", "PoissonSampled"): Theorem(
         "poisson_sampled_approx",
         lambda n, pair: (_amplified(pair[0], n.rate), settled(n.rate * pair[1])),
@@ -216,10 +223,15 @@ SAMPLING: Table = {
     ("approx", "SampledWithReplacement"): Theorem(
         "sampled_with_replacement_approx", _draws_pair, REPLACED
     ),
-    ("approx", "RandomAllocation"): Theorem("random_allocation_approx", lambda n, pair: pair),
+    ("approx", "RandomAllocation"): Theorem(
+        "random_allocation_approx",
+        lambda n, pair: (_draws_of(n) * pair[0], _draws_of(n) * pair[1]),
+    ),
     ("rdp", "PoissonSampled"): Theorem("poisson_renyi", _poisson, REMOVED),
     ("rdp", "SampledWithoutReplacement"): Theorem("batch_renyi", _without_replacement, REPLACED),
-    ("rdp", "RandomAllocation"): Theorem("allocated_renyi", lambda n, curve: curve),
+    ("rdp", "RandomAllocation"): Theorem(
+        "allocated_renyi", lambda n, curve: lambda a: _draws_of(n) * curve(a)
+    ),
 }
 
 register(SAMPLING)
