@@ -425,6 +425,12 @@ SECTIONS = {
         ],
         audited, audited_lines,
     ),
+    "bounds": Section(
+        "Bounds of one mechanism by several tools, at equal numbers of runs",
+        lambda: ["1,000 runs a side", "10,000 runs a side"],
+        lambda name: module("bounds").side_by_side(int(name.partition(" ")[0].replace(",", ""))),
+        lambda parts: module("bounds").side_by_side_lines(parts),
+    ),
     "likelihoods": Section(
         "Shares of the accounted bounds that audits reach",
         lambda: module("likelihoods").names(),

@@ -45,6 +45,20 @@ def test_a_row_counts_what_is_above_the_truth() -> None:
     assert math.isnan(Row("s", "x", 1.0).median)
 
 
+def test_an_event_of_a_hundredth_bounds_epsilon_from_below() -> None:
+    """One seed; a bound is above the truth with probability 5%, and on equal sides it is 0."""
+    rng = np.random.default_rng(1)
+    response = bounds.response_sides(rng, 20_000)
+    assert 2.5 < bounds.sniper(response, 1e-5) < 3.0
+    assert bounds.sniper(bounds.no_sides(rng, 2_000), 1e-5) == 0.0
+
+
+def test_tools_that_are_not_run_are_named_beside_those_that_are() -> None:
+    text = "\n".join(bounds.side_by_side_lines({"10 runs": [["dpaudit", 0.5, 0.01, 0.2]]}))
+    assert "| dpaudit | 0.500 | 1.0% | 0.2 |" in text
+    assert "dp_auditorium is not on PyPI" in text
+
+
 def test_ratios_are_to_the_best_that_keeps_its_rate() -> None:
     assert bounds.invalid(rows()) == {"estimate"}
     (ratio,) = bounds.ratios(rows())
