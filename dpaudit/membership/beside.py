@@ -100,7 +100,7 @@ BESIDE: dict[str, tuple[str, Callable[[Table, Data, Canaries], Data]]] = {
 }
 
 
-def beside(kind: str, data: Data, records: Data, canaries: Canaries) -> Data | None:
+def trained_beside(kind: str, data: Data, records: Data, canaries: Canaries) -> Data | None:
     """``records`` of ``data`` as they train beside ``canaries``; None for other than numbers."""
     if kind == AS_GIVEN:
         return records

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
-from dpaudit.membership.beside import BESIDE, beside
+from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import Known, coins_needed, promised, strongest, telling
 from dpaudit.membership.crafted import KINDS, Canaries, crafted, outside
 from dpaudit.membership.data import Data, without_duplicates
@@ -110,7 +110,7 @@ class Pilot:
         canaries = crafted(choice.kind, self.data, choice.count, rng)
         if canaries is None or choice.count > units // 2:
             return None
-        trained = beside(choice.beside, self.data, others, canaries)
+        trained = trained_beside(choice.beside, self.data, others, canaries)
         if trained is None:
             return None
         try:
@@ -199,11 +199,13 @@ class Pilot:
     ) -> dict[Choice, Tried]:
         """``count`` canaries of each kind, beside each kind of records, while training is cheap.
 
-        At least the ``fewest`` first are tried; errors of trainings that canaries break are kept
-        in ``refused``.
+        At least the ``fewest`` first are tried, beside quiet records and the data first; errors of
+        trainings that canaries break are kept in ``refused``.
         """
         tried: dict[Choice, Tried] = {}
-        for choice in (Choice(k, b, count) for k in self.kinds for b in BESIDE):
+        beside = list(BESIDE)
+        order = [(k, b) for some in (beside[:2], beside[2:]) for k in self.kinds for b in some]
+        for choice in (Choice(*pair, count) for pair in order):
             spent = models * sum(each.seconds for each in tried.values())
             if tried and len(tried) >= fewest and spent > CHEAP:
                 break

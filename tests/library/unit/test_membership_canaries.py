@@ -16,7 +16,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.membership import Data, Study, audit_training
 from dpaudit.membership import pilot as pilot_module
-from dpaudit.membership.beside import BESIDE, beside
+from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import Known, bound_of, promised
 from dpaudit.membership.control import Silent
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
@@ -25,7 +25,7 @@ from dpaudit.membership.pilot import Choice, Pilot
 from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
 from tests.support import membership as nulls
-from tests.support import trainings
+from tests.support import more_trainings, trainings
 
 RNG = np.random.default_rng(0)
 TABLE = np.column_stack([RNG.normal(5, 2, 60), RNG.integers(0, 9, 60), RNG.normal(size=60)])
@@ -77,36 +77,36 @@ def test_a_fresh_value_is_one_that_nobody_has() -> None:
     assert not set(values) & set(made.queries[1].features[:, 1])
 
 
-def trained_beside(kind: str, records: str, name: str, count: int = 4) -> tuple[Data, Data]:
+def made_beside(kind: str, records: str, name: str, count: int = 4) -> tuple[Data, Data]:
     made = crafted(kind, SETS[name], count, np.random.default_rng(1))
     assert made is not None
-    others = beside(records, SETS[name], SETS[name], made)
+    others = trained_beside(records, SETS[name], SETS[name], made)
     assert others is not None
     return made.data, others
 
 
 def test_quiet_records_lie_at_the_middle_and_keep_every_class() -> None:
-    _, quiet = trained_beside("spike", "quiet", "classes")
+    _, quiet = made_beside("spike", "quiet", "classes")
     assert (quiet.features.std(axis=0) < 1e-2 * TABLE.std(axis=0)).all()
     assert set(quiet.features[:, 1]) <= set(TABLE[:, 1])
     assert np.bincount(np.asarray(quiet.labels)).min() == 1
 
 
 def test_followers_lie_between_the_middle_and_their_canaries() -> None:
-    canaries, followed = trained_beside("far_spike", "followed", "no labels", 1)
-    _, quiet = trained_beside("far_spike", "quiet", "no labels", 1)
+    canaries, followed = made_beside("far_spike", "followed", "no labels", 1)
+    _, quiet = made_beside("far_spike", "quiet", "no labels", 1)
     moved = (followed.features - quiet.features)[:, 0]
     assert np.count_nonzero(moved) == 3  # of 60, one in 20
     assert moved.max() == pytest.approx(canaries.features[0, 0] / 10, rel=0.02)
-    fresh, followed = trained_beside("fresh_value", "followed", "classes", 1)
+    fresh, followed = made_beside("fresh_value", "followed", "classes", 1)
     assert np.count_nonzero(followed.features[:, 1] == fresh.features[0, 1]) == 3
 
 
 def test_opposed_records_have_the_canaries_label_and_lie_on_the_other_side() -> None:
-    canaries, opposed = trained_beside("far_corner", "opposed", "images", 1)
+    canaries, opposed = made_beside("far_corner", "opposed", "images", 1)
     label = np.asarray(canaries.labels)[0]
     assert np.count_nonzero(opposed.labels == label) == len(opposed) - 1
-    canaries, opposed = trained_beside("far_spike", "opposed", "real labels", 1)
+    canaries, opposed = made_beside("far_spike", "opposed", "real labels", 1)
     assert (opposed.labels == np.asarray(canaries.labels)[0]).all()
     assert (opposed.features[:, 0] < TABLE[:, 0].mean() - 4 * TABLE[:, 0].std()).all()
     assert opposed.features[:, 0].std() < 1e-3 < TABLE[:, 2].std() < opposed.features[:, 2].std()
@@ -126,7 +126,7 @@ def test_records_beside_canaries_have_the_form_of_the_data(name: str, records: s
     data, kind = SETS[name], "fresh_value" if name in ("texts", "cells") else "blank"
     made = crafted(kind, data, 4, np.random.default_rng(1))
     assert made is not None
-    others = beside(records, data, data, made)
+    others = trained_beside(records, data, data, made)
     if others is None:
         assert name in ("texts", "cells")
         return
@@ -199,6 +199,13 @@ def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
     assert choice.models == 8  # more are not cheap
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot of few models: its choice is worse, and a test quicker."""
+    for name, models in (("LAST_MODELS", 12), ("ALONE_MODELS", 8), ("MOST_ALONE", 12)):
+        monkeypatch.setattr(pilot_module, name, models)
+
+
 def noisy(records: Data, rng: Any) -> Any:
     """A model that tells who was in, behind noise that hides it."""
     return set(records.prints()), rng.normal(0, 20.0, 10_000)
@@ -210,6 +217,7 @@ def told(model: Any, records: Data) -> Any:
     return np.array([content in present for content in records.prints()]) + noise[places]
 
 
+@pytest.mark.usefixtures("few")
 def test_a_positive_control_says_what_training_without_noise_would_show() -> None:
     asked = {"claim": ApproxDP(0.5, 1e-5), "seed": 1, "models": 64, "canaries": "spike"}
     found = audit_training((noisy, told), SETS["classes"], attacks="loss", **asked)
@@ -223,6 +231,7 @@ def without_outliers(records: Data, rng: Any) -> Any:
     return noisy(records.take(np.abs(records.features).max(axis=1) < 9), rng)
 
 
+@pytest.mark.usefixtures("few")
 def test_canaries_that_training_drops_are_named() -> None:
     asked = {"claim": ApproxDP(0.1, 1e-5), "seed": 1, "models": 12, "attacks": "loss"}
     found = audit_training((without_outliers, told), SETS["classes"], canaries="spike", **asked)
@@ -231,6 +240,7 @@ def test_canaries_that_training_drops_are_named() -> None:
     assert "training drops these canaries" in control.words
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("rare", [0, 1])
 def test_labels_of_one_class_and_a_single_record_of_another_are_audited(rare: int) -> None:
     """At error 1e-4, a training that remembers all is refuted all the same."""
@@ -304,11 +314,44 @@ def test_a_single_canary_that_could_refute_nothing_is_not_chosen() -> None:
     assert pilot._promise(single, 1024) > 0
 
 
+CLAIM = ApproxDP(str(trainings.EPSILON), trainings.DELTA)
+SHOWN_BY = {
+    "private outliers are dropped": (("far_spike", "followed"), ("far_spike", "quiet")),
+    "no noise in second moments": (("corner", "opposed"), ("corner", "quiet")),
+    "clipped by value": (("corner", "opposed"), ("spike", "opposed")),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN_BY)
+def test_records_and_corners_show_what_others_hide(name: str) -> None:
+    """Nats that 128 models tell of a single coin, of 0.69: of a bug, its twin, other canaries."""
+
+    def told_of(side: int, kind: str, records: str) -> float:
+        target = as_target((more_trainings.BUGS[name][side], more_trainings.score), None)
+        asked = CanaryTerms.of(CLAIM, 0.95, 1e-4, 0)
+        data = more_trainings.records(name)
+        pilot = Pilot(target, data, (kind,), 1.0, 64, 0.5, asked, True, "loss,lira")
+        tried = pilot._tried(Choice(kind, records, 1), 128, 1)
+        assert tried is not None
+        return -tried.telling
+
+    shown, hidden = SHOWN_BY[name]
+    assert told_of(0, *shown) < 0.45 < 0.55 < told_of(1, *shown)
+    assert told_of(0, *hidden) > 0.6
+
+
 @pytest.mark.quality
-@pytest.mark.parametrize("name", ["noise 72 times too small", "private vocabulary"])
-def test_a_wrong_training_is_refuted_by_default_and_its_twin_is_not(name: str) -> None:
-    claim = ApproxDP(str(trainings.EPSILON), trainings.DELTA)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (trainings, "noise 72 times too small"),
+        (trainings, "private vocabulary"),
+        (more_trainings, "private outliers are dropped"),
+        (more_trainings, "clipped by value"),
+    ],
+)
+def test_a_wrong_training_is_refuted_by_default_and_its_twin_is_not(module: Any, name: str) -> None:
     for side, verdict in ((0, Verdict.REFUTED), (1, Verdict.INCONCLUSIVE)):
-        target = (trainings.BUGS[name][side], trainings.score)
-        found = audit_training(target, trainings.records(name), claim=claim, seed=1)
+        target = (module.BUGS[name][side], module.score)
+        found = audit_training(target, module.records(name), claim=CLAIM, seed=1)
         assert found.verdict is verdict, str(found)
