@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import atexit
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+from unittest.mock import patch
 
 import dpaudit as dp
+from dpaudit.audit.examine import Examination
+from dpaudit.certificate import certify
 from dpaudit.check.rows import verify_file
 from dpaudit.errors import DpauditError
 from dpaudit.project.project import load
+from dpaudit.report.verifier import SECONDS, write_verifier
 from tests.support.altered import altered_files
-from tests.support.engine import Engine, judged
+from tests.support.chromium import Chromium
+from tests.support.engine import Engine, children, judged, spent
 
 ROOT = Path(__file__).resolve().parent.parent
 CERTIFICATES = ROOT / "build" / "browser"
 ALTERED, SHARDS = 500, 50
-START, REPORT, ENTRY, SHARD = "start", "report ", "entry ", "altered "
+START, COLD, REPORT, ENTRY, SHARD = "start", "cold", "report ", "entry ", "altered "
+LONGEST_START = 600.0  # seconds of a busy machine
 SHOWN = 12  # entries of the catalogue that take the engine longest
-Parts = dict[str, dict[str, Any]]
+UNEXAMINED = Examination(not_examined="a measurement of the checker alone")
+SLOW = 10.0  # seconds above which a warm check is long
+_warm: list[Engine] = []
 
 
-@cache
+class Judged(NamedTuple):
+    """Files that both judged: how many the same, how many verified, the seconds of a processor.
+
+    ``why``: of files that the engine did not judge, or that there are not.
+    """
+
+    files: int
+    same: int
+    verified: int
+    native: float
+    browser: float
+    why: str = ""
+
+
 def engine() -> Engine:
-    """One warm process for all parts."""
-    folder = tempfile.TemporaryDirectory()
-    made = Engine(Path(folder.name))
-    atexit.register(folder.cleanup)
-    atexit.register(made.process.kill)
-    return made
+    """One warm process for all parts; another where a limit has ended it."""
+    if not _warm or _warm[-1].process.poll() is not None:
+        folder = tempfile.TemporaryDirectory()
+        _warm.append(Engine(Path(folder.name)))
+        atexit.register(folder.cleanup)
+        atexit.register(_warm[-1].process.kill)
+    return _warm[-1]
 
 
 def reports() -> list[Path]:
@@ -45,16 +67,19 @@ def parts() -> list[str]:
     """The names of all measurements: reports, shards of altered ones, entries of the catalogue."""
     return [
         START,
+        COLD,
         *(f"{REPORT}{path.relative_to(ROOT / 'reports')}" for path in reports()),
         *(f"{SHARD}{shard + 1} of {SHARDS}" for shard in range(SHARDS)),
         *(f"{ENTRY}{name}" for name in load(ROOT).mechanisms),
     ]
 
 
-def measured(part: str) -> dict[str, Any] | str:
+def measured(part: str) -> Judged | list[float] | float:
     """The judgement of each file of a part, here and there, with the seconds of both."""
     if part == START:
-        return {"seconds": round(engine().start, 2)}
+        return round(engine().start, 2)
+    if part == COLD:
+        return cold()
     if part.startswith(REPORT):
         return compared([ROOT / "reports" / part.removeprefix(REPORT)])
     if part.startswith(SHARD):
@@ -64,75 +89,116 @@ def measured(part: str) -> dict[str, Any] | str:
     try:
         return compared([certificate(part.removeprefix(ENTRY))])
     except DpauditError as error:
-        return str(error)
+        return Judged(0, 0, 0, 0, 0, str(error))
+
+
+def cold() -> list[float]:
+    """The page's first start in Chromium: seconds of a processor and of a clock, and the load."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = write_verifier(Path(folder))
+        load = os.getloadavg()[0]
+        with Chromium(Path(folder) / "profile") as browser:
+            family = [browser.process.pid, *children(browser.process.pid)]
+            before, begun = sum(map(spent, family)), time.monotonic()
+            browser.open(page.as_uri())
+            browser.until("document.body && document.body.dataset.ready === 'yes'", LONGEST_START)
+            clock = time.monotonic() - begun
+            family = [browser.process.pid, *children(browser.process.pid)]
+            return [round(s, 2) for s in (sum(map(spent, family)) - before, clock, load)]
 
 
 def certificate(name: str) -> Path:
-    """The certificate of an entry of the catalogue, without attacks; made where it is not kept."""
+    """The certificate of an entry of the catalogue; made where it is not kept.
+
+    Its program is neither examined nor attacked: the checker re-derives what is declared.
+    """
     path = CERTIFICATES / f"{name}.json"
     if not path.exists():
-        dp.certify(load(ROOT).mechanisms[name], seed=1).save(CERTIFICATES)
+        with patch.object(certify, "examined", lambda *_, **__: UNEXAMINED):
+            dp.certify(load(ROOT).mechanisms[name], seed=1).save(CERTIFICATES)
     return path
 
 
-def compared(files: list[Path]) -> dict[str, Any]:
-    """Both judgements of files: how many are the same, and how many are refused."""
+def compared(files: list[Path], limit: float = SECONDS) -> Judged:
+    """Both judgements of files: how many are the same, and how many are refused.
+
+    ``limit``: the seconds after which the page ends a check.
+    """
     natively = engined = 0.0
-    same, verified = [], []
+    same, verified, why = [], [], []
     for file in files:
-        begun = time.monotonic()
+        begun = time.process_time()
         here = verify_file(file)
-        natively += time.monotonic() - begun
-        there = engine().answer(file)
-        engined += there["seconds"]
-        same.append(judged(here) == judged(there["row"]))
+        natively += time.process_time() - begun
         verified.append(here["verified"])
-    return {
-        "files": len(files),
-        "same": sum(same),
-        "verified": sum(verified),
-        "native": round(natively, 2),
-        "browser": round(engined, 2),
-    }
+        try:
+            there = engine().answer(file, limit)
+        except TimeoutError as error:
+            engined += limit
+            why.append(f"{file.stem}: {error}")
+        else:
+            engined += there["seconds"]
+            same.append(judged(here) == judged(there["row"]))
+    seconds = round(natively, 2), round(engined, 2)
+    return Judged(len(files), sum(same), sum(verified), *seconds, *filter(None, ["; ".join(why)]))
 
 
-def lines(held: Parts) -> Iterator[str]:
+def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
     """Lines of the page."""
-    kinds = {k: {n: r for n, r in held.items() if n.startswith(k)} for k in (REPORT, ENTRY, SHARD)}
+    kinds = {
+        kind: {n: Judged(*row) for n, row in held.items() if n.startswith(kind)}  # type: ignore[misc]
+        for kind in (REPORT, ENTRY, SHARD)
+    }
     yield (
         "`verify.html` re-derives certificates in a browser, by the checker's own modules in "
         "Pyodide: 32-bit arithmetic, no NumPy. Here that engine runs under Node, and each file is "
-        "judged by it and by `dpaudit verify`: verdict, reasons, bounds, and what is on trust."
+        "judged by it and by `dpaudit verify`: verdict, reasons, bounds, and what is on trust. "
+        f"Seconds are those of a processor; the page ends a check after {SECONDS}."
     )
     yield ""
     if START in held:
-        yield f"It was ready after {held[START]['seconds']:.1f} s.\n"
+        yield f"It was ready after {held[START]:.1f} s.\n"
+    if COLD in held:
+        processor, clock, load = held[COLD]  # type: ignore[misc]
+        yield (
+            f"In Chromium the page was ready, cold, after {processor:.1f} s of a processor and "
+            f"{clock:.1f} s of a clock, on two cores whose load was {load:.1f} before.\n"
+        )
     yield "| certificates | judged | the same in both | verified | native s | browser s |"
     yield "|---|---|---|---|---|---|"
     titles = {
         REPORT: "of `reports/`",
-        ENTRY: "of the catalogue, unattacked, as far as measured",
+        ENTRY: "of the catalogue, by their declarations",
         SHARD: "altered",
     }
     for kind, title in titles.items():
-        rows = list(kinds[kind].values())
-        if rows:
-            total = {key: sum(row[key] for row in rows) for key in rows[0]}
+        if rows := list(kinds[kind].values()):
+            total = [sum(column) for column in zip(*(row[:5] for row in rows), strict=True)]
             yield (
-                f"| {title} | {total['files']} | {total['same']} | {total['verified']} "
-                f"| {total['native']:.0f} | {total['browser']:.0f} |"
+                f"| {title} | {total[0]} | {total[1]} | {total[2]} "
+                f"| {_shown(total[3], 0)} | {_shown(total[4], 0)} |"
             )
     yield ""
     if entries := kinds[ENTRY]:
-        middle = statistics.median(row["browser"] for row in entries.values())
-        native = statistics.median(row["native"] for row in entries.values())
+        middle = statistics.median(row.browser for row in entries.values() if row.files)
+        native = statistics.median(row.native for row in entries.values() if row.files)
+        long = sum(row.browser > SLOW for row in entries.values())
         yield (
             f"An entry takes the browser's engine {middle:.1f} s in the middle, {native:.1f} s "
-            "natively. Committed reports, and the entries that take it longest:\n"
+            f"natively; {long} take it longer than {SLOW:g} s.\n"
         )
+    for row in (row for rows in kinds.values() for row in rows.values() if row.why):
+        yield f"- without an answer there: {row.why}"
+    yield ""
+    yield "Committed reports, and the entries that take the engine longest:\n"
     yield "| certificate | native s | browser s |"
     yield "|---|---|---|"
-    slowest = sorted(entries.items(), key=lambda item: -item[1]["browser"])[:SHOWN]
+    slowest = sorted(kinds[ENTRY].items(), key=lambda item: -item[1].browser)[:SHOWN]
     for name, row in [*kinds[REPORT].items(), *slowest]:
         shown = name.removeprefix(REPORT).removeprefix(ENTRY)
-        yield f"| `{shown}` | {row['native']:.2f} | {row['browser']:.1f} |"
+        yield f"| `{shown}` | {_shown(row.native, 2)} | {_shown(row.browser, 1)} |"
+
+
+def _shown(seconds: float, digits: int) -> str:
+    """Nothing where a judgement was not timed by the processor."""
+    return f"{seconds:.{digits}f}" if seconds else ""

@@ -19,6 +19,7 @@ from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.report import SummaryRow, render_html, summary_rows
+from dpaudit.report.verifier import beside
 from dpaudit.storage.files import writable, write_made
 
 
@@ -70,7 +71,8 @@ class Certificate:
         out = Path(folder)
         page, path = out / f"{self.name}.html", out / f"{self.name}.json"
         writable(out, (page.name, path.name))
-        text = render_html(self.content, previous=previous_of(self.content, folders=(out,)))
+        previous = previous_of(self.content, folders=(out,))
+        text = render_html(self.content, previous=previous, verifier=beside(out))
         write_made({page: text.encode(), path: file_bytes(self.content)})
         return path
 

@@ -34,6 +34,7 @@ from dpaudit.errors import (
     described,
 )
 from dpaudit.report import render_html, render_index
+from dpaudit.report.verifier import beside
 from dpaudit.storage.evidence import Evidence
 from dpaudit.storage.files import writable, write_made, write_new, write_together
 
@@ -278,7 +279,7 @@ def write_one(
         files = unused(name or result.mechanism.name, out)
     opened = opened or Opened()
     previous = previous_of(result.certificate, folders=(out, *folders), opened=opened)
-    page = render_html(result.certificate, previous=previous).encode()
+    page = render_html(result.certificate, previous=previous, verifier=beside(out)).encode()
     contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
     try:
         write_made(contents)

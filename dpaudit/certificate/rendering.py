@@ -267,7 +267,7 @@ def _page(
     if is_empirical(certificate):
         from dpaudit.report.membership import render
 
-        return render(certificate, spoken=job.spoken)
+        return render(certificate, spoken=job.spoken, verifier=beside(job.out))
     return render_html(
         certificate,
         signed,

@@ -303,6 +303,7 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.membership.entry import NONE, POPULATION, audit_training
     from dpaudit.membership.targets import named_target
     from dpaudit.report.membership import render
+    from dpaudit.report.verifier import beside
     from dpaudit.storage.files import writable, write_made
 
     if given["out"] is not None:
@@ -329,7 +330,8 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     certificate = statement(result)
     if given["out"] is not None:
         save(certificate, given["out"] / "membership.json")
-        write_made({given["out"] / "membership.html": render(certificate).encode()})
+        page = render(certificate, verifier=beside(given["out"]))
+        write_made({given["out"] / "membership.html": page.encode()})
     echo_json(certificate["predicate"]) if as_json else click.echo(str(result))
     _exit(result.verdict, asked=given["claim"] is not None or result.bound is None)
 

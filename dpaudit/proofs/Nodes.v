@@ -1,6 +1,6 @@
 (* Declarations, and which pairs of laws they allow on two neighbouring data sets. *)
 
-Require Import Reals Lra String ZArith Bool.
+Require Import Reals Lra Lia String ZArith Bool.
 From Coquelicot Require Import Coquelicot.
 Require Import List.
 Import ListNotations.
@@ -132,6 +132,9 @@ Fixpoint realises (n : node) : measure :=
   | Filter charge release cap => fun Z R R' =>
       exists most, spend (fun kind noise => realises (release kind noise)) charge most cap Z R R'
   end.
+
+(* The rounds of a Repeat, one by one. *)
+Definition rounds (nodes : list node) (k : nat) : node := nth (pred k) nodes Silent.
 
 (* Several nodes; the last of two or more is the second of its pair. *)
 Fixpoint Compose (nodes : list node) : node :=
@@ -281,6 +284,41 @@ Proof.
   induction 1 as [|x xs (Hv & Hd & H) F IH]; simpl. exact silent.
   apply composed; auto; apply sum_nonneg; rewrite Forall_map; revert F; apply Forall_impl;
     intros y Hy; apply Hy.
+Qed.
+
+Lemma total_below v w n : (forall k, (1 <= k <= n)%nat -> v k = w k) -> total v n = total w n.
+Proof.
+  induction n as [|n IH]; intro H; [reflexivity|]. cbn [total].
+  rewrite IH, H; [reflexivity|lia|intros; apply H; lia].
+Qed.
+
+Lemma sum_app xs x : sum (xs ++ [x]) = sum xs + x.
+Proof. induction xs as [|y ys IH]; simpl; [lra|]. rewrite IH. ring. Qed.
+
+Lemma total_listed xs : total (fun k => nth (pred k) xs 0) (length xs) = sum xs.
+Proof.
+  induction xs as [|x xs IH] using rev_ind; [reflexivity|].
+  rewrite app_length, Nat.add_1_r, sum_app. cbn [total Nat.pred].
+  rewrite nth_middle, <- IH. f_equal. apply total_below. intros k H. apply app_nth1. lia.
+Qed.
+
+(* Rounds that differ: the k-th is the k-th of the list. *)
+Theorem repeated_each (xs : list value) times : Z.to_nat times = length xs -> Forall holds_of xs ->
+  private (M (sum (map (fun x => fst (snd x)) xs)) (sum (map (fun x => snd (snd x)) xs)))
+    (Repeat (Z.to_nat times) (rounds (map fst xs))).
+Proof.
+  intros E F. set (nothing := (Silent, (0, 0)) : value).
+  assert (H : forall k, holds_of (nth (pred k) xs nothing)).
+  { intro k. destruct (nth_in_or_default (pred k) xs nothing) as [I|I].
+    - rewrite Forall_forall in F. apply F, I.
+    - rewrite I. split; [|split]; simpl; try lra. exact silent. }
+  assert (V : forall f : node * (R * R) -> R, f nothing = 0 ->
+    sum (map f xs) = total (fun k => f (nth (pred k) xs nothing)) (length xs)).
+  { intros f f0. rewrite <- total_listed, map_length. apply total_below. intros k _.
+    rewrite <- f0. apply map_nth. }
+  rewrite (V (fun x => fst (snd x)) eq_refl), (V (fun x => snd (snd x)) eq_refl), E.
+  apply repeated; intro k; [apply (H k)|apply (H k)|].
+  unfold rounds. change Silent with (fst nothing). rewrite map_nth. apply (H k).
 Qed.
 
 Theorem disjoint_all first others v d : 0 <= v -> 0 <= d ->

@@ -8,7 +8,8 @@ the numbers are the checker's own.  Theorems of the literature are hypotheses of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -16,9 +17,19 @@ from typing import Any
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.errors import CertificateRejected, Unsupported
-from dpaudit.exact import canonical, enclose, exp, is_infinite, is_symbolic, sympify, unknowns
+from dpaudit.exact import (
+    canonical,
+    enclose,
+    exp,
+    is_infinite,
+    is_symbolic,
+    replaced,
+    sympify,
+    unknowns,
+)
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.core import free_unknowns
 from dpaudit.nodes.tables import from_table
 from dpaudit.proofs.kernel import FILES
 from dpaudit.proofs.numbers import square, term, times
@@ -40,6 +51,7 @@ SPARE_BITS, GUARD_BITS = 4, 25
 # The tail of the normal law beyond the integral is exp(-TAIL) of delta.
 TAIL = 50
 LONGEST_COMMENT = 200
+MOST_ROUNDS = 200  # of a Repeat whose rounds differ: each is a theorem of its own
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,8 @@ class _Writer:
     assumptions: dict[str, str] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
     theorems: list[str] = field(default_factory=list)
-    written: dict[tuple[int, Any], str] = field(default_factory=dict)
+    written: dict[tuple[int, Any, tuple[Any, ...]], str] = field(default_factory=dict)
+    rounds: dict[Any, int] = field(default_factory=dict)
 
     def text(
         self,
@@ -195,17 +208,35 @@ class _Writer:
 
     # --- steps --------------------------------------------------------------------------------
 
+    def value(self, number: int) -> Value:
+        """A step's bound, in the round of each index that is being written."""
+        value = self.values[number]
+        return replace(value, node=value.node.bind(self.rounds)) if self.rounds else value
+
+    @contextmanager
+    def round(self, index: Any, number: int) -> Iterator[None]:
+        """What is written inside is of this round of a Repeat."""
+        outside = self.rounds
+        self.rounds = {**outside, index: number}
+        try:
+            yield
+        finally:
+            self.rounds = outside
+
     def step(self, number: int, order: Any = None) -> str:
-        """The name of a step's theorem, written where it is new; a Renyi step's at one order."""
-        key = number, order
+        """The name of a step's theorem, written where it is new.
+
+        A Renyi step's is at one order, and one inside a Repeat with an index is of one round.
+        """
+        key = number, order, tuple(self.rounds.values())
         if key not in self.written:
-            row, value = self.steps[number], self.values[number]
+            row, value = self.steps[number], self.value(number)
             node = self.node(value.node)
             calculus, target = self.calculus(value, order), self.pair(value, order)
             rule = row["rule"]
             make = _rule(rule, type(value.node).__name__)
             script = self.fit(calculus, node, make(self, number, order), target)
-            at = "" if order is None else f"_at_{len(self.written)}"
+            at = "" if key[1:] == (None, ()) else f"_at_{len(self.written)}"
             name = f"step_{number}{at}"
             self.theorem(name, f"private {_measured(calculus, target)} {node}", script, row["cite"])
             self.written[key] = name
@@ -230,14 +261,12 @@ class _Writer:
         if (normal := _normal(value)) is not None:
             return square(normal), value.upper.slack
         upper = value.upper(order) if value.calculus == "rdp" else value.upper
-        number, delta = upper if isinstance(upper, tuple) else (upper, ZERO)
+        pair = upper if isinstance(upper, tuple) else (upper, ZERO)
+        number, delta = (replaced(v, self.rounds) if is_symbolic(v) else v for v in pair)
         if number is None or is_infinite(number):
             raise Unsupported(f"{value.node.head[:60]}: no finite bound to prove")
         if unknowns(number) or unknowns(delta):
-            raise Unsupported(
-                f"{value.node.head[:60]}: depends on the index of a Repeat; its export needs "
-                "theorems for every round"
-            )
+            raise Unsupported(f"{value.node.head[:60]}: depends on a symbol that has no value")
         return (square(number) if value.calculus == "gdp" else number), delta
 
     def premises(self, number: int, order: Any) -> list[tuple[str, str, Pair]]:
@@ -245,7 +274,7 @@ class _Writer:
         found = []
         for premise in self.steps[number]["premises"]:
             name = self.step(premise, order)
-            value = self.values[premise]
+            value = self.value(premise)
             found.append((self.node(value.node), name, self.pair(value, order)))
         return found
 
@@ -269,7 +298,7 @@ class _Writer:
 
     def number(self, step: str, statement: str, script: str) -> str:
         """The name of a theorem on numbers alone, written where a conversion needs it."""
-        name = f"number_{step}"
+        name = "_".join(["number", step, *map(str, self.rounds.values())])
         self.theorem(name, statement, script)
         return name
 
@@ -292,7 +321,7 @@ class _Writer:
             raise
 
     def _claim(self, name: str, row: Json) -> None:
-        number, value = row["step"], self.values[row["step"]]
+        number, value = row["step"], self.value(row["step"])
         theorem, claimed = self.step(number), decode_number(row["exact"])
         calculus, own = self.calculus(value, None), self.pair(value, None)
         node = self.node(self.root)
@@ -325,10 +354,7 @@ def _leaf(name: str, *parameters: str) -> Body:
 
 def _number(value: Any) -> str:
     if unknowns(value):
-        raise Unsupported(
-            f"{str(value)[:60]}: depends on the index of a Repeat; its export needs theorems for "
-            "every round"
-        )
+        raise Unsupported(f"{str(value)[:60]}: depends on a symbol that has no value")
     return term(value)
 
 
@@ -372,8 +398,26 @@ def _range(node: Any) -> Any:
 
 
 def _repeat(writer: _Writer, node: Any) -> str:
-    child = writer.node(node.child)
-    return f"Repeat (Z.to_nat {times(node.times)}) (fun _ => {child})"
+    rounds = times(node.times)
+    if not _varies(node):
+        return f"Repeat (Z.to_nat {rounds}) (fun _ => {writer.node(node.child)})"
+    each = [writer.node(node.child.bind({node.index: k})) for k in _each(node)]
+    return f"Repeat (Z.to_nat {rounds}) (rounds [{'; '.join(each)}])"
+
+
+def _varies(node: Any) -> bool:
+    """Whether the rounds of a Repeat differ."""
+    return node.index is not None and node.index in free_unknowns(node.child)
+
+
+def _each(node: Any) -> range:
+    """The rounds of a Repeat whose rounds differ; Unsupported for more than are written out."""
+    if node.times > MOST_ROUNDS:
+        raise Unsupported(
+            f"{node.times} rounds that differ: no Coq export yet; it needs sums in closed form "
+            f"beyond {MOST_ROUNDS} rounds"
+        )
+    return range(1, int(node.times) + 1)
 
 
 def _slack(writer: _Writer, node: Any) -> str:
@@ -472,12 +516,23 @@ def _rule(name: str, kind: str) -> Rule:
 
 
 def _composition(writer: _Writer, number: int, order: Any) -> Made:
-    calculus = writer.calculus(writer.values[number], order)
-    premises = writer.premises(number, order)
+    return _in_turn(writer, number, order, writer.premises(number, order), "composed_all {}")
+
+
+def _in_turn(
+    writer: _Writer,
+    number: int,
+    order: Any,
+    premises: Sequence[tuple[str, str, Pair]],
+    lemma: str,
+    ends: str = "",
+) -> Made:
+    """One after another: bounds add up."""
+    calculus = writer.calculus(writer.value(number), order)
     rows = "; ".join(f"({node}, ({', '.join(_texts(pair))}))" for node, _, pair in premises)
     each = "apply List.Forall_cons; [split; [cbn; number | split; [cbn; number | exact {}]] | ]."
     lines = [
-        f"apply (composed_all {calculus.measure} {calculus.adds} [{rows}]).",
+        f"apply ({lemma.format(f'{calculus.measure} {calculus.adds} [{rows}]')}){ends}.",
         *(each.format(name) for _, name, _ in premises),
         "apply List.Forall_nil.",
     ]
@@ -495,8 +550,15 @@ def _added(texts: Sequence[str]) -> str:
 
 
 def _repetition(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
-    calculus = writer.calculus(writer.values[number], order)
+    node: Any = writer.value(number).node
+    if _varies(node):
+        premises: list[tuple[str, str, Pair]] = []
+        for k in _each(node):
+            with writer.round(node.index, k):
+                premises += writer.premises(number, order)
+        lemma = f"repeated_each {{}} {times(node.times)}"
+        return _in_turn(writer, number, order, premises, lemma, "; [reflexivity | ]")
+    calculus = writer.calculus(writer.value(number), order)
     ((_, name, pair),) = writer.premises(number, order)
     ends = f"[discriminate | number | number | exact {name}]"
     lemma = f"repeated_alike {calculus.measure} {calculus.adds} {times(node.times)}"
@@ -509,8 +571,8 @@ def _largest(lemma: str, *, adds: bool) -> Rule:
     """Parallel parts and choices: each premise has the largest bound."""
 
     def rule(writer: _Writer, number: int, order: Any) -> Made:
-        calculus = writer.calculus(writer.values[number], order)
-        target = writer.pair(writer.values[number], order)
+        calculus = writer.calculus(writer.value(number), order)
+        target = writer.pair(writer.value(number), order)
         (first, *_), *_ = premises = writer.premises(number, order)
         others = "; ".join(node for node, *_ in premises[1:])
         known = f"{lemma} {calculus.measure}" + (f" {calculus.adds}" if adds else "")
@@ -525,9 +587,9 @@ def _largest(lemma: str, *, adds: bool) -> Rule:
 
 
 def _unchanged(writer: _Writer, number: int, order: Any) -> Made:
-    calculus = writer.calculus(writer.values[number], order)
+    calculus = writer.calculus(writer.value(number), order)
     ((_, name, pair),) = writer.premises(number, order)
-    held = writer.assumption(writer.values[number].node)
+    held = writer.assumption(writer.value(number).node)
     return Made(pair, f"apply (assumed {calculus.measure}); [exact {held} | exact {name}].")
 
 
@@ -541,7 +603,7 @@ def _normal(value: Value) -> Any:
 
 def _by_gdp(writer: _Writer, number: int, order: Any) -> Made:
     """A leaf whose profile is a normal pair: by its theorem of Gaussian differential privacy."""
-    value = writer.values[number]
+    value = writer.value(number)
     kind = type(value.node).__name__
     theorem = {"Gaussian": "gaussian", "CorrelatedGaussian": "correlated"}.get(kind, "")
     if (theorem_of_gdp := RULES.get((f"gdp.{theorem}", kind))) is None:
@@ -554,7 +616,7 @@ def _by_gdp(writer: _Writer, number: int, order: Any) -> Made:
 
 
 def _rare_event(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
+    node: Any = writer.value(number).node
     ((_, name, (squared, slack)),) = writer.premises(number, order)
     shown = term(squared), f"({term(slack)} + {term(node.probability)})"
     own = squared, canonical(slack + node.probability)
@@ -563,7 +625,7 @@ def _rare_event(writer: _Writer, number: int, order: Any) -> Made:
 
 def _tested(writer: _Writer, number: int, order: Any) -> Made:
     (_, test, one), (_, release, other) = writer.premises(number, order)
-    target = writer.pair(writer.values[number], order)
+    target = writer.pair(writer.value(number), order)
     numbers = "number | " * 6
     own = canonical(one[0] + other[0]), target[1]
     shown = f"({term(one[0])} + {term(other[0])})", term(target[1])
@@ -574,7 +636,7 @@ def _tested(writer: _Writer, number: int, order: Any) -> Made:
 
 
 def _group_pure(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
+    node: Any = writer.value(number).node
     ((_, name, (epsilon, _)),) = writer.premises(number, order)
     own = canonical(node.size * epsilon), ZERO
     shown = f"({node.size} * {term(epsilon)})", "0"
@@ -583,8 +645,8 @@ def _group_pure(writer: _Writer, number: int, order: Any) -> Made:
 
 
 def _filtered(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
-    name = writer.values[number].calculus
+    node: Any = writer.value(number).node
+    name = writer.value(number).calculus
     worth = WORTH.get((name, str(node.measure)))
     if worth is None:
         raise Unsupported(
@@ -604,19 +666,19 @@ def _by(lemma: str, own: Callable[[Any, Any], Any]) -> Rule:
     """A leaf's theorem, whose lemma compares its bound with the parameters."""
 
     def rule(writer: _Writer, number: int, order: Any) -> Made:
-        bound = canonical(own(writer.values[number].node, order))
+        bound = canonical(own(writer.value(number).node, order))
         return Made((bound, ZERO), f"apply {lemma}; number.")
 
     return rule
 
 
 def _stated_approx(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
+    node: Any = writer.value(number).node
     return Made((node.epsilon, node.delta), "apply stated_approx.")
 
 
 def _tree_gdp(writer: _Writer, number: int, order: Any) -> Made:
-    node: Any = writer.values[number].node
+    node: Any = writer.value(number).node
     levels = int(node.rounds).bit_length()
     own = canonical(levels * sympify(_inverse(node.noise_multiplier, 2)))
     known = f"{term(node.noise_multiplier)} {times(node.rounds)} {levels}%Z {term(own)}"
@@ -698,7 +760,7 @@ RULES: dict[tuple[str, str], Rule] = {
 
 def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
     ((_, name, (squared, slack)),) = writer.premises(number, order)
-    epsilon, delta = writer.values[number].upper
+    epsilon, delta = writer.value(number).upper
     if squared == 0 or epsilon is None or is_infinite(epsilon):
         raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
     cut = math.isqrt(math.ceil(2 * (TAIL - _log(delta)))) + 1
@@ -727,9 +789,9 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
 def _from_profile(writer: _Writer, number: int, order: Any) -> Made:
     """Of a normal pair: as of Gaussian differential privacy, with the slack on both sides."""
     (premise,) = writer.steps[number]["premises"]
-    if _normal(writer.values[premise]) is None:
+    if _normal(writer.value(premise)) is None:
         raise Unsupported(
-            f"{_profiled(writer.values[premise].node)}: no Coq export yet; it needs pairs of laws, "
+            f"{_profiled(writer.value(premise).node)}: no Coq export yet; it needs pairs of laws, "
             "and the numerics of their profiles"
         )
     ((_, _, (_, slack)),) = writer.premises(number, order)
@@ -760,12 +822,12 @@ def _margin_bits(epsilon: Any, delta: Any, squared: Any) -> int:
 
 
 def _from_curve(writer: _Writer, number: int, order: Any) -> Made:
-    value, witness = writer.values[number], writer.steps[number]["witness"]
+    value, witness = writer.value(number), writer.steps[number]["witness"]
     if value.upper[0] is None or is_infinite(value.upper[0]):
         raise Unsupported("no finite epsilon: no Coq export of this conversion")
     (premise,) = writer.steps[number]["premises"]
     at = decode_number(witness["order"])
-    zcdp = writer.values[premise].calculus == "zcdp"
+    zcdp = writer.value(premise).calculus == "zcdp"
     ((_, name, (bound, _)),) = writer.premises(number, None if zcdp else at)
     lemma = "zcdp_to_approx_at" if zcdp else "renyi_to_approx_at"
     epsilon, delta = value.upper

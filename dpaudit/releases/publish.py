@@ -435,6 +435,7 @@ def write_errata(
     from dpaudit.certificate.rendering import Signers, signed_by
     from dpaudit.check.file import parsed
     from dpaudit.report import render_html
+    from dpaudit.report.verifier import beside
 
     opened = opened or Opened()
     file = opened.read(certificate)
@@ -445,7 +446,9 @@ def write_errata(
     lines = [" ".join(line.split()) for line in errata]
     contents = {
         errata_file(certificate): "".join(f"{line}\n" for line in lines).encode(),
-        page: render_html(statement, signed, errata=lines, previous=previous).encode(),
+        page: render_html(
+            statement, signed, errata=lines, previous=previous, verifier=beside(page.parent)
+        ).encode(),
     }
     write_together(contents)
     return tuple(contents)

@@ -21,11 +21,14 @@ _FLOOR = 1e-4  # the smallest rate on the logarithmic axes
 _RARE = 0.005  # the share of scores that a histogram leaves out at each end
 
 
-def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> str:
+def render(
+    certificates: Mapping[str, Json] | Json, *, spoken: str = "en", verifier: str = ""
+) -> str:
     """The page of one certificate, or of several by name with their curves in one plot.
 
     The certificates are shown, not verified.  ``spoken``: the language of the page: en, de or fr;
-    texts of the certificates are not translated.
+    texts of the certificates are not translated.  ``verifier``: the address of a page that
+    verifies certificates, to which this one links.
     """
     with speaking(spoken):
         if "predicate" in certificates:
@@ -50,7 +53,7 @@ def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> st
             ]
             together = roc_svg(curves, "together")
         page = {"title": title, "word": parts[0]["word"], "parts": parts, "together": together}
-        return environment().get_template("membership.html.j2").render(page=page)
+        return environment().get_template("membership.html.j2").render(page=page, verifier=verifier)
 
 
 def summary_html(text: str, predicate: Json) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import select
 import shutil
 import subprocess
 import sys
@@ -15,11 +18,34 @@ from dpaudit.check.rows import verify_file
 from dpaudit.report import verifier
 
 PROGRAM = Path(__file__).with_name("pyodide_rows.mjs")
+POLLED = 1.0  # seconds between two looks at the process's time
 Row = dict[str, Any]
 
 
+def _fields(process: int) -> list[str]:
+    text = Path(f"/proc/{process}/stat").read_text("ascii")
+    return text.rpartition(")")[2].split()
+
+
+def spent(process: int) -> float:
+    """The processor's seconds that a process has taken."""
+    return sum(map(int, _fields(process)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process began, and those that they began."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(_fields(int(path.name))[1]) == process:
+                found += [int(path.name), *children(int(path.name))]
+        except OSError:
+            continue  # it has ended
+    return found
+
+
 class Engine:
-    """A warm process; ``start``: the seconds until it was ready."""
+    """A warm process; ``start``: the processor's seconds until it was ready."""
 
     def __init__(self, folder: Path) -> None:
         verifier.for_node(verifier.assets(), folder)
@@ -46,11 +72,19 @@ class Engine:
         self.process.kill()
         self.process.communicate()
 
-    def answer(self, file: Path) -> Row:
-        """The checker's answer on a file, and the seconds it took."""
+    def answer(self, file: Path, limit: float = math.inf) -> Row:
+        """The checker's answer on a file, and the processor's seconds it took.
+
+        Errors: TimeoutError beyond ``limit`` seconds of a processor; the process has ended then.
+        """
         assert self.process.stdin is not None
         self.process.stdin.write(f"{file}\n")
         self.process.stdin.flush()
+        begun = spent(self.process.pid)
+        while not select.select([self.process.stdout], [], [], POLLED)[0]:
+            if spent(self.process.pid) - begun > limit:
+                self.__exit__(None, None, None)
+                raise TimeoutError(f"no answer within {limit:g} s")
         return self._answer()
 
     def _answer(self) -> Row:

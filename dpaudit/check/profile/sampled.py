@@ -252,7 +252,8 @@ class Pairs:
         if not np.isfinite(loss).all():
             raise NotConfirmed("losses that floats do not hold")
         self.off = self._off(loss)
-        weights = self._least(self.x[:-1], self.x[1:]) * np.diff(self.x)
+        self.least, self.share = self._least(self.x[:-1], self.x[1:]), self._share(self.x[:-1])
+        weights = self.least * np.diff(self.x)
         mean = float(weights @ loss[:-1]) / float(weights.sum())
         spread = math.sqrt(float(weights @ (loss[:-1] - mean) ** 2) / float(weights.sum()))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -311,25 +312,35 @@ class Pairs:
 
     def _held(self, loss: Floats, distance: float, start: float) -> float:
         """2 sum over cells in even blocks of the least of both densities, by x."""
-        low, high = self.x[:-1], self.x[1:]
         off = self.off + 64 * UNIT * distance
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # Outward by more than their roundings.
-            ends = [
-                np.log1p(np.expm1(loss + distance + side * off) / self.rate) / self.mu + self.mu / 2
-                for side in (-1, 1)
-            ]
-            room = 1e-9 * (1 + np.abs(ends[1]))
-            left, right = (ends[0] - room)[:-1], (ends[1] + room)[1:]
-            turn = self._share(low) / self._share(right)
-            least = np.minimum(self._least(low, high), self._least(left, right) * turn)
-        # Beyond a cap there is nothing to pair with.
-        least = np.where(right <= self.cap, np.nan_to_num(least, nan=0.0, posinf=0.0), 0.0)
         block, last = (np.floor((loss + side * off - start) / distance) for side in (-1, 1))
         even = (block == last) & (block % 2 == 0)
         held = np.append(False, (block[:-1] == block[1:]) & even[:-1] & even[1:])
         inside = held[:-1] & held[1:]
-        return min(2 * float(np.sum((least * (high - low))[inside])) * (1 - 1e-9), 1.0)
+        if not inside.any():
+            return 0.0
+        low, high, least, share = (
+            values[inside] for values in (self.x[:-1], self.x[1:], self.least, self.share)
+        )
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # Outward by more than their roundings.
+            lower, upper = (
+                [
+                    np.log1p(np.expm1(value + distance + side * noise) / self.rate) / self.mu
+                    + self.mu / 2
+                    for side in (-1, 1)
+                ]
+                for value, noise in (
+                    (loss[:-1][inside], off[:-1][inside]),
+                    (loss[1:][inside], off[1:][inside]),
+                )
+            )
+            left = lower[0] - 1e-9 * (1 + np.abs(lower[1]))
+            right = upper[1] + 1e-9 * (1 + np.abs(upper[1]))
+            least = np.minimum(least, self._least(left, right) * share / self._share(right))
+        # Beyond a cap there is nothing to pair with.
+        least = np.where(right <= self.cap, np.nan_to_num(least, nan=0.0, posinf=0.0), 0.0)
+        return min(2 * float(np.sum(least * (high - low))) * (1 - 1e-9), 1.0)
 
     def log_bound(self, low: float, high: float) -> float:
         """log of a bound of |E exp(i w L)| for low <= w <= high."""

@@ -169,7 +169,7 @@ async function shown(certificate, others) {
   place.dataset.verdict = row.verdict ?? "";
   if (!row.verified) {
     added(place, "p", `Not verified: ${row.reason}`, "bad");
-    return;
+    return [];
   }
   added(place, "p", `Verified. Verdict: ${row.verdict.replaceAll("_", " ")}`, VERDICTS[row.verdict] ?? "bad");
   added(place, "p", `SHA-256 of the file: ${row.sha256}`);
@@ -192,6 +192,7 @@ async function shown(certificate, others) {
   listed(place, "Not compared with anything", row.unchecked.map((one) => ["", `${one.fields.join(", ")}: ${one.why}`]));
   listed(place, "Signatures", await signed(certificate, answer, others));
   listed(place, "Files", await compared(answer.files, others));
+  return answer.files.map(({ name }) => baseOf(name));
 }
 
 async function signed(certificate, answer, others) {
@@ -210,7 +211,7 @@ async function signed(certificate, answer, others) {
 async function compared(named, others) {
   const lines = [];
   for (const { name, sha256: expected } of named) {
-    const file = others.find((one) => one.name === name.split("/").pop());
+    const file = others.find((one) => one.name === baseOf(name));
     if (!file) lines.push(["", `${name}: not given`]);
     else if (!file.content) lines.push(["bad", `${name}: too large to be compared here`]);
     else if ((await sha256(file.content)) === expected) lines.push(["good", `${name}: as certified`]);
@@ -219,6 +220,7 @@ async function compared(named, others) {
   return lines;
 }
 
+const baseOf = (name) => name.split("/").pop();
 const isCertificate = ({ name }) => name.endsWith(".json");
 let turn = Promise.resolve();
 function given(list) {
@@ -231,9 +233,15 @@ function given(list) {
       size: one.size,
       content: one.size > LARGEST_PUBLISHED ? null : new Uint8Array(await one.arrayBuffer()),
     })));
-    // A released output is JSON too: a file that a certificate beside it names is no certificate.
-    const certificates = files.filter(isCertificate);
-    for (const one of certificates) await shown(one, files.filter((other) => other !== one));
+    const named = [];
+    for (const one of files.filter(isCertificate)) {
+      named.push(...await shown(one, files.filter((other) => other !== one)));
+    }
+    // A published file may be JSON too: one that a certificate beside it names is compared, not judged.
+    for (const place of [...results.children]) {
+      if (place.dataset.verified === "false" && named.includes(place.dataset.file)) place.remove();
+    }
+    const certificates = results.children;
     state.textContent = certificates.length
       ? `${certificates.length} checked.`
       : "No certificate among these files: its name ends in .json.";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from dpaudit.certificate.rendering import render_files
 from dpaudit.check.rows import verify_file
 from dpaudit.cli.main import main
+from dpaudit.exact.wire import digest
 from dpaudit.report import verifier
 from dpaudit.sign.envelope import sign
 from dpaudit.sign.keys import make_keys, private_key
@@ -72,10 +74,16 @@ def test_a_runtime_of_another_digest_is_refused(
         verifier.runtime()
 
 
-@pytest.fixture
-def browser(page: Path, tmp_path: Path) -> Iterator[Chromium]:
-    with Chromium(tmp_path / "profile") as made:
+@pytest.fixture(scope="session")
+def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("profile")) as made:
+        ready(made, page)
         yield made
+
+
+def ready(browser: Chromium, page: Path, query: str = "") -> None:
+    browser.open(f"{page.as_uri()}{query}")
+    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
 
 
 def shown(browser: Chromium, *files: Path) -> list[dict[str, str]]:
@@ -122,15 +130,18 @@ def test_a_route_without_an_export_is_named_by_the_command(tmp_path: Path) -> No
     assert "SampledWithoutReplacement: no Coq export yet; it needs" in ran.output
 
 
-def test_a_report_beside_the_page_links_to_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("report", [SMALL, REPORTS / "membership" / "rand_tree.json"])
+def test_a_report_beside_the_page_links_to_it(report: Path, tmp_path: Path) -> None:
+    """One without the page beside it says how to write it."""
     for place in ("without", "with"):
         folder = tmp_path / place
         folder.mkdir()
         if place == "with":
             (folder / verifier.PAGE).touch()
-        render_files([SMALL], folder)
-        page = (folder / "dp_gd.html").read_text("utf-8")
+        render_files([report], folder)
+        page = (folder / f"{report.stem}.html").read_text("utf-8")
         assert (f'href="{verifier.PAGE}"' in page) == (place == "with")
+        assert ("dpaudit report --verifier" in page) == (place == "without")
 
 
 @pytest.mark.browser
@@ -138,8 +149,6 @@ def test_the_page_verifies_offline_and_survives_hostile_files(
     browser: Chromium, page: Path, tmp_path: Path
 ) -> None:
     assert page.stat().st_size <= LARGEST_PAGE
-    browser.open(page.as_uri())
-    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
     secret, public = make_keys(tmp_path / "signer.pem")
     certificate = json.loads(SMALL.read_text("utf-8"))
     envelope = tmp_path / f"{SMALL.name}.dsse"
@@ -164,27 +173,81 @@ def test_the_page_verifies_offline_and_survives_hostile_files(
     assert by_name[SMALL.name]["verified"] == "true"
     assert "A signature by no key that you gave" in by_name[SMALL.name]["text"]
 
+    (own,) = shown(browser, SMALL, envelope)
+    assert "not checked; add the signer's .pub file" in own["text"]
+    other = sign(certificate | {"subject": certificate["subject"][:1]}, private_key(secret))
+    envelope.write_text(json.dumps(other), "utf-8")
+    (others,) = shown(browser, SMALL, envelope, public)
+    assert "The signatures are of another certificate" in others["text"]
+
+
+def of_files(folder: Path, files: dict[str, bytes]) -> Path:
+    """A certificate whose implementation are these files."""
+    certificate = json.loads(SMALL.read_text("utf-8"))
+    rows = [
+        {"digest": {"sha256": hashlib.sha256(content).hexdigest()}, "name": name}
+        for name, content in files.items()
+    ]
+    predicate = certificate["predicate"]
+    predicate["mechanism"]["implementation"] = rows
+    whole = {"digest": {"sha256": digest(predicate)}, "name": "predicate"}
+    path = folder / "of_files.json"
+    path.write_text(json.dumps(certificate | {"subject": [whole, *rows]}), "utf-8")
+    return path
+
+
+@pytest.mark.browser
+def test_published_files_are_compared_by_their_digests(browser: Chromium, tmp_path: Path) -> None:
+    """The same file, an altered one and none; a published JSON file is no second certificate."""
+    certified = {f"out/{name}": name.encode() for name in ("same.csv", "changed.json", "none.csv")}
+    certificate = of_files(tmp_path, certified)
+    same, changed = tmp_path / "same.csv", tmp_path / "changed.json"
+    same.write_bytes(certified["out/same.csv"])
+    changed.write_bytes(certified["out/changed.json"] + b" ")
+    (section,) = shown(browser, certificate, same, changed)
+    assert section["verified"] == "true"
+    assert "out/same.csv: as certified" in section["text"]
+    assert "out/changed.json: not the certified file (another SHA-256)" in section["text"]
+    assert "out/none.csv: not given" in section["text"]
+    assert browser.value("document.getElementById('state').textContent") == "1 checked."
+    changed.write_bytes(certified["out/changed.json"])
+    (mended,) = shown(browser, changed, certificate)
+    assert "out/changed.json: as certified" in mended["text"]
+
+
+@pytest.mark.browser
+def test_the_page_fits_a_phone_and_speaks_to_a_screen_reader(browser: Chromium) -> None:
+    phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    browser.send("Emulation.setDeviceMetricsOverride", **phone)
+    assert shown(browser, SMALL)
+    assert browser.value("document.documentElement.scrollWidth") <= phone["width"]
+    browser.send("Emulation.clearDeviceMetricsOverride")
+    read = browser.send("Accessibility.getFullAXTree")["nodes"]
+    said = {(node["role"]["value"], node.get("name", {}).get("value")) for node in read}
+    assert ("heading", "Verify a certificate") in said
+    assert ("status", "") in said or ("status", "1 checked.") in said
+    assert ("columnheader", "epsilon at most") in said
+    assert any(name and name.startswith("Drop files here") for _, name in said)
+
 
 @pytest.mark.browser
 def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     browser: Chromium, page: Path
 ) -> None:
-    browser.open(f"{page.as_uri()}?seconds=0.01")
-    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
+    ready(browser, page, "?seconds=0.01")
     (ended,) = shown(browser, SMALL)
     assert ended["verified"] == "false"
     assert "the check was ended" in ended["text"]
     (again,) = shown(browser, SMALL)
     assert "the check was ended" in again["text"]
+    ready(browser, page)
 
 
 @pytest.mark.browser
 @pytest.mark.quality
 def test_altered_certificates_are_judged_in_the_page_as_natively(
-    browser: Chromium, page: Path, tmp_path: Path
+    browser: Chromium, tmp_path: Path
 ) -> None:
-    browser.open(page.as_uri())
-    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
     files = altered_files([SMALL, REPORTS / "kl_spider.json"], tmp_path, 40)
     for file, section in zip(files, shown(browser, *files), strict=True):
         row = verify_file(file)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 
 import dpaudit as dp
 from dpaudit.certificate import rendering
@@ -27,6 +28,7 @@ from tools import proofs_page
 ROOT = Path(__file__).parents[3]
 REPORTS, DOCS = ROOT / "reports", ROOT / "docs"
 needs_coq = pytest.mark.skipif(not coqc(), reason="Coq is not installed (apt-get install coq)")
+ROUND = sympy.Symbol("round", integer=True, positive=True)
 ADMITTED = re.compile(r"\b(Axiom|Parameter|Admitted|Conjecture|admit|Abort)\b")
 
 
@@ -79,6 +81,8 @@ def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> N
          (dp.PureDP("0.5"),)),
         (dp.RandomizedResponse("answer", epsilon="1.1", choices=3), (dp.PureDP("1.1"),)),
         (dp.Filter.of(dp.Gaussian("n", 1), dp.GDP("0.5")), (dp.GDP("0.5"), dp.ZCDP("0.125"))),
+        (dp.Repeat(dp.Compose(dp.Gaussian("n", ROUND + 1), dp.ZCDP("0.01", "own", "somebody")), 3, index=ROUND),
+         (dp.ZCDP("0.26"),)),
     ],
 )  # fmt: skip
 def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, ...]) -> None:
@@ -128,7 +132,18 @@ def test_conversions_at_their_witnesses_are_accepted(calculus: str) -> None:
 
 
 @needs_coq
-def test_a_rule_that_gives_a_tenth_less_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "node",
+    [
+        dp.Repeat(dp.Gaussian("n", 5), 4),
+        pytest.param(
+            dp.Repeat(dp.Gaussian("n", 4 + ROUND), 4, index=ROUND), marks=pytest.mark.quality
+        ),
+    ],
+)
+def test_a_rule_that_gives_a_tenth_less_is_refused(
+    node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The exporter is told a smaller bound for each step; the kernel does not follow."""
     rederive = derivation.rederive
 
@@ -138,7 +153,7 @@ def test_a_rule_that_gives_a_tenth_less_is_refused(monkeypatch: pytest.MonkeyPat
             for value in rederive(predicate, root)
         ]
 
-    certificate = made(dp.Repeat(dp.Gaussian("n", 5), 4), dp.ZCDP("0.08"))
+    certificate = made(node, dp.ZCDP("0.08"))
     monkeypatch.setattr(export, "rederive", too_little)
     proof = exported(certificate)
     with pytest.raises(CertificateRejected, match="the kernel refuses it"):
@@ -183,6 +198,20 @@ def test_an_altered_certificate_is_refused_before_anything_is_written() -> None:
 def test_a_route_without_an_export_is_named_with_what_it_needs() -> None:
     with pytest.raises(Unsupported, match="SampledWithoutReplacement: no Coq export yet; it needs"):
         exported(report_of("diff2_bvr_local_sgd"))
+
+
+def test_rounds_that_differ_are_written_one_by_one() -> None:
+    """Also inside another Repeat with an index; too many of them have no export."""
+    inner = sympy.Symbol("k", integer=True, positive=True)
+    leaf = dp.Gaussian("n", ROUND + 10 * inner)
+    node = dp.Repeat(dp.Repeat(leaf, 2, index=inner), 3, index=ROUND)
+    text = exported(made(node, dp.ZCDP("0.9"))).text
+    assert {f"(Gaussian {n})" for n in (11, 12, 13, 21, 22, 23)} <= set(
+        re.findall(r"\(Gaussian \d+\)", text)
+    )
+    many = dp.Repeat(dp.Gaussian("n", ROUND + 1), export.MOST_ROUNDS + 1, index=ROUND)
+    with pytest.raises(Unsupported, match="201 rounds that differ: no Coq export yet; it needs"):
+        exported(made(many, dp.ZCDP("0.9")))
 
 
 def test_a_claim_that_is_not_proved_is_left_out_of_the_file() -> None:
