@@ -11,7 +11,8 @@ that meeting the month keeps the day.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
@@ -24,7 +25,9 @@ from dpaudit.kernels.query import Array, Records
 MOST_CONSTANTS = 8  # of a list or of bins that one number is compared with
 MOST_CONDITIONS = 32  # of a program; more are not solved
 MEETS = " that meets "  # in the names of the rows
-ALONE_EACH, MOST_ROWS = 4, 64  # rows for each condition alone, and of a program
+# Rows for each condition alone; conditions met at once, on so many sides of each; rows of one
+# program.
+ALONE_EACH, TOGETHER, SIDES, MOST_ROWS = 4, 3, 3, 91
 Inverse = Callable[[Any, Any, Any], Any]  # of target, operand and what stood there before
 
 COMPARED = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal})
@@ -315,16 +318,12 @@ def traced(values: Array, log: Log) -> Records:
 
 
 def rows_that_meet(conditions: Sequence[Condition], bases: Mapping[str, Array]) -> dict[str, Array]:
-    """Rows that meet all conditions one after another, and each alone, on either side of it."""
+    """Rows that meet all conditions, each alone, and one of each column on every side at once."""
     found: dict[str, Array] = {}
-    for side in range(MOST_CONSTANTS):
-        for name, base in bases.items():
-            row = base
-            for condition in (one for one in conditions if not one.limit):
-                targets = list(condition.targets())
-                changed = condition.met(row, targets[side % len(targets)])
-                row = row if changed is None else changed
-            found[f"{name}{MEETS}{len(conditions)} conditions, {side}"] = row
+    solved = [(one, list(one.targets())) for one in conditions if not one.limit]
+    for side, (name, base) in itertools.product(range(MOST_CONSTANTS), bases.items()):
+        chosen = [(one, targets[side % len(targets)]) for one, targets in solved]
+        found[f"{name}{MEETS}{len(conditions)} conditions, {side}"] = _meeting(base, chosen)
     for condition in conditions:
         for name, base in bases.items():
             for side, target in enumerate(islice(condition.targets(), ALONE_EACH)):
@@ -332,5 +331,18 @@ def rows_that_meet(conditions: Sequence[Condition], bases: Mapping[str, Array]) 
                 if row_or_none is not None:
                     text = f"{name}{MEETS}the condition of {condition.place}, {side}"
                     found[f"{text} of column {condition.column}"] = row_or_none
+    by_column = {one.column: [(one, t) for t in targets[:SIDES]] for one, targets in solved}
+    last = list(by_column.values())[-TOGETHER:]
+    name, base = next(iter(bases.items()))
+    for number, sides in enumerate(itertools.product(*last) if len(last) > 1 else ()):
+        found[f"{name}{MEETS}{len(last)} conditions at once, {number}"] = _meeting(base, sides)
     unique = {row.tobytes(): name for name, row in reversed(found.items())}
     return {name: found[name] for name in islice(reversed(unique.values()), MOST_ROWS)}
+
+
+def _meeting(row: Array, chosen: Iterable[tuple[Condition, float]]) -> Array:
+    """A row changed to meet conditions one after another, as far as they can be met."""
+    for condition, target in chosen:
+        changed = condition.met(row, target)
+        row = row if changed is None else changed
+    return row

@@ -349,7 +349,7 @@ def search_pair(
             # The first pairs may show nothing, and the search goes on from them.
             if loss.over() or not (loss.centre() or number == 0):
                 return
-            points = [point for _, point in search.corpus]
+            points = [point for _, point in search.corpus] or points
 
 
 def _among(point: Point, worlds: Sequence[World]) -> Iterator[Point]:

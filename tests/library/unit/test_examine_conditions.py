@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examination, examine
+from dpaudit.audit.examine import conditions, examination, examine
 from dpaudit.audit.examine.conditions import Condition, Log, rows_that_meet, traced
 from dpaudit.audit.examine.examination import MOVED
 from dpaudit.certificate.evidence import evidence_caveats
@@ -69,11 +69,28 @@ def listed(rows: Any, weight: float) -> Any:
     return plain(rows, np.isin(rows[:, 0], LISTED), weight)
 
 
+def on_three_sides(rows: Any, weight: float) -> Any:
+    """Three entries of one row, each looked at where those before it are met."""
+    total = 0.0
+    for a, b, c, *_ in rows:
+        total += weight if a > 412.5 and b < -61.5 and c == 3.125 else float(c > 0)
+    return total
+
+
 def difference(rows: Any, weight: float) -> Any:
     return plain(rows, np.floor(2 * (100.5 - rows[:, 0])) == -77, weight)
 
 
-CONDITIONS = (conjunction, area, leap_day, nested, one_by_one, listed, difference)
+CONDITIONS = (
+    conjunction,
+    area,
+    leap_day,
+    nested,
+    one_by_one,
+    listed,
+    on_three_sides,
+    difference,
+)
 
 
 def broken(statistic: Callable[[Any], Any], adjacency: str = "zero_out") -> list[str]:
@@ -94,6 +111,14 @@ def test_without_solved_rows_it_is_missed(
 ) -> None:
     monkeypatch.setattr(examination, "rows_that_meet", lambda conditions, bases: {})
     assert broken(lambda r: statistic(r, 20)) == []
+
+
+def test_sides_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert broken(lambda rows: on_three_sides(rows, 20))
+    monkeypatch.setattr(conditions, "TOGETHER", 0)
+    monkeypatch.setattr(conditions, "MOST_ROWS", 64)
+    monkeypatch.setattr(conditions, "SIDES", 1)
+    assert broken(lambda rows: on_three_sides(rows, 20)) == []
 
 
 def test_integers_that_wrap_at_a_named_bound_are_found() -> None:
