@@ -153,7 +153,8 @@ def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
         "`verify.html` re-derives certificates in a browser, by the checker's own modules in "
         "Pyodide: 32-bit arithmetic, no NumPy. Here that engine runs under Node, and each file is "
         "judged by it and by `dpaudit verify`: verdict, reasons, bounds, and what is on trust. "
-        f"Seconds are those of a processor; the page ends a check after {SECONDS}."
+        f"Seconds are those of a processor, where they were measured; the page ends a check after "
+        f"{SECONDS}."
     )
     yield ""
     if START in held:
@@ -174,6 +175,8 @@ def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
     for kind, title in titles.items():
         if rows := list(kinds[kind].values()):
             total = [sum(column) for column in zip(*(row[:5] for row in rows), strict=True)]
+            if not all(row.browser for row in rows if row.files):
+                total[3:] = 0.0, 0.0
             yield (
                 f"| {title} | {total[0]} | {total[1]} | {total[2]} "
                 f"| {_shown(total[3], 0)} | {_shown(total[4], 0)} |"
@@ -200,5 +203,5 @@ def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
 
 
 def _shown(seconds: float, digits: int) -> str:
-    """Nothing where a judgement was not timed by the processor."""
+    """Nothing where a judgement was not timed by the processor, but by a busy machine's clock."""
     return f"{seconds:.{digits}f}" if seconds else ""
