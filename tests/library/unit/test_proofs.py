@@ -81,7 +81,8 @@ def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> N
          (dp.PureDP("0.5"),)),
         (dp.RandomizedResponse("answer", epsilon="1.1", choices=3), (dp.PureDP("1.1"),)),
         (dp.Filter.of(dp.Gaussian("n", 1), dp.GDP("0.5")), (dp.GDP("0.5"), dp.ZCDP("0.125"))),
-        (dp.Repeat(dp.Compose(dp.Gaussian("n", ROUND + 1), dp.ZCDP("0.01", "own", "somebody")), 3, index=ROUND),
+        (dp.Repeat(dp.Compose(dp.Gaussian("n", ROUND + 1), dp.ZCDP("0.01", "own", "its author")),
+                   3, index=ROUND),
          (dp.ZCDP("0.26"),)),
     ],
 )  # fmt: skip
