@@ -16,9 +16,11 @@ import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.audit.attacked import batches_of
 from dpaudit.audit.engine import plan, run_batches
+from dpaudit.audit.examine import Examination
 from dpaudit.audit.likelihood import NOTHING, Likely, Search, Wanted, likelihood_audit
 from dpaudit.audit.verdict import Verdict, by_likelihoods
 from dpaudit.certificate.certificate import statement
+from dpaudit.certificate.evidence import likelihood_runs
 from dpaudit.check import check
 from dpaudit.check.bounds import SHOWN_ERROR
 from dpaudit.check.file import validate
@@ -203,6 +205,12 @@ def test_draws_of_one_stage_would_be_noticed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("dpaudit.audit.likelihood.plan", same)
     keys = keys_of(monkeypatch)
     assert len(set(keys)) < len(keys)
+
+
+def test_long_programs_have_fifty_runs_and_the_longest_none() -> None:
+    """So many numbers does one run read, and so many runs are counted."""
+    runs = [likelihood_runs(Examination(work=work)) for work in (1, 600_000, 7_500_000, 10**7)]
+    assert runs == [1_000, 100, 50, 0]
 
 
 def test_measures_without_a_bound_are_named() -> None:
