@@ -113,7 +113,8 @@ WORDS = {
     more_trainings: (
         "These bugs were written before the audit was run on any of them. Six of ten were refuted "
         "then; canaries that are far in every column, records that follow or oppose canaries, and "
-        "single canaries in thousands of models were added for the kinds of the other four. The "
+        "single canaries in thousands of models were added for the kinds of the other four (rows "
+        "of at most 13 seconds were measured before that). The "
         "sums of the first are hidden by noise for two releases, so that what its second moments "
         "show is little above the claim."
     ),
