@@ -58,7 +58,7 @@ class Pass:
 
 
 def moved(program: Any, adjacency: str = "replace_one") -> list[str]:
-    found = examine(mechanism("pass", program, adjacency), seed=1, seconds=2)
+    found = examine(mechanism("pass", program, adjacency), seed=1, seconds=4)
     assert not found.not_examined
     return [f.detail for f in found.broken if f.check == examination.MOVED]
 

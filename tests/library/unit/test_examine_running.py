@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examine, running
+from dpaudit.audit.examine import examination, examine, running
 from dpaudit.audit.examine.running import Exited, TooLong, ending_after, run
 from dpaudit.audit.examine.search import Point, Search
 from dpaudit.kernels.query import Array, Records
@@ -125,6 +125,18 @@ def test_a_deadline_is_kept_within_a_tenth() -> None:
     assert found.stopped
     assert not found.broken
     assert not found.not_examined
+
+
+def test_what_is_under_way_at_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of another shape are tried last, and may be what takes too long."""
+
+    def late(*given: Any) -> Any:
+        raise TooLong
+
+    monkeypatch.setattr(examination, "_of_another_rank", late)
+    assert not examined(nothing).not_examined
+    monkeypatch.setattr(examination._Examiner, "_walks", late)
+    assert not examined(nothing).broken
 
 
 # --- what it leaves behind -----------------------------------------------------------------------
