@@ -25,7 +25,7 @@ from tests.support.engine import Engine, children, judged, spent
 
 ROOT = Path(__file__).resolve().parent.parent
 CERTIFICATES = ROOT / "build" / "browser"
-ALTERED, SHARDS = 500, 50
+ALTERED, SHARDS = 500, 5
 START, COLD, REPORT, ENTRY, SHARD = "start", "cold", "report ", "entry ", "altered "
 LONGEST_START = 600.0  # seconds of a busy machine
 SHOWN = 12  # entries of the catalogue that take the engine longest
