@@ -174,7 +174,9 @@ def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
     }
     for kind, title in titles.items():
         if rows := list(kinds[kind].values()):
-            total = [sum(column) for column in zip(*(row[:5] for row in rows), strict=True)]
+            total: list[float] = [
+                sum(column) for column in zip(*(row[:5] for row in rows), strict=True)
+            ]
             if not all(row.browser for row in rows if row.files):
                 total[3:] = 0.0, 0.0
             yield (
