@@ -32,6 +32,8 @@ ENVIRONMENTS = {
     "peers": ("jax-privacy==2.0.0", "autodp==0.2.3.1", "PLD_accounting==2.0", "numba"),
     "opendp": ("opendp[polars]", "pyarrow"),
     "tumult": ("tmlt.analytics",),
+    # diffprivlib 0.6.6 imports names that scikit-learn 1.6 has not.
+    "smartnoise": ("smartnoise-sql==1.0.10", "diffprivlib==0.6.6", "scikit-learn<1.6"),
     "training": (
         "torch==2.14.1", "opacus==1.6.0", "jax==0.10.2", "optax==0.2.8", "keras==3.15.1",
         "scikit-learn", "joblib", "threadpoolctl",
@@ -494,6 +496,12 @@ SECTIONS = {
                  for tool in module("release").TITLES],
         released,
         lambda parts: module("release").compared_lines(parts),
+    ),
+    "nine": Section(
+        "Nine items beside OpenDP, Tumult Analytics, SmartNoise and diffprivlib",
+        lambda: module("nine").TITLES,
+        lambda tool: module("nine").measured(tool),
+        lambda parts: module("nine").lines(parts),
     ),
     "scale": Section(
         "Time of large releases", scales, scaled,
