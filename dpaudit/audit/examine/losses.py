@@ -47,6 +47,7 @@ ROUNDED = 1e-9  # of a stated sensitivity
 RELEASE = 100_000  # the work of one release along a proposal, beside that of its query
 LEADS, POOL, NUMBERS = 40, 64, 2_000_000  # releases of a run, rows and numbers that a pool sees
 BETTER, FULL = 1.005, 0.995  # times a square from which a pair is better, or all that is declared
+PLACES = 8  # in which the best pair is tried
 LENGTHS = 1.0, 10.0, 100.0  # of others that turn
 # Times as many records, where a choice among few counts them; numbers of such a data set; other
 # records more or fewer than those at which a choice turns.
@@ -259,6 +260,14 @@ class Loss:
             self._base = point.others, Records(point.others)
         return sets(point, self.adjacency, self._base[1], self.size)
 
+    def places(self) -> Iterator[Point]:
+        """The best pair in other places: some are read later, or more often."""
+        if self.best is None or self.adjacency is Adjacency.ADD_REMOVE:
+            return
+        point = self.best[1]
+        for place in np.linspace(0, len(point.others) - self.size, PLACES).astype(int).tolist():
+            yield replace(point, place=place)
+
     def _placed(self, point: Point) -> Point:
         last = len(point.others) - self.size
         place = last if self.adjacency is Adjacency.ADD_REMOVE else min(point.place, last)
@@ -341,9 +350,13 @@ def search_pair(
     loss.number = len(points[0].others) if points else 0
     with contextlib.suppress(TooLong):
         for number in range(ROUNDS if points else 0):
-            search = Search(loss, points[0].others, rows, loss.rng, alone, loss.patience, sweep=1)
+            search = Search(
+                loss, points[0].others, rows, loss.rng, alone, loss.patience, sweep=1, planned=1.0
+            )
             plans = (
-                () if alone else itertools.chain(turns(loss, points[0]), _among(points[0], worlds))
+                ()
+                if alone
+                else itertools.chain(turns(loss, points[0]), _among(loss, points[0], worlds))
             )
             search.run(points, 1 if number == 0 else math.inf, plans)
             # The first pairs may show nothing, and the search goes on from them.
@@ -352,22 +365,30 @@ def search_pair(
             points = [point for _, point in search.corpus] or points
 
 
-def _among(point: Point, worlds: Sequence[World]) -> Iterator[Point]:
+def _among(loss: Loss, point: Point, worlds: Sequence[World]) -> Iterator[Point]:
     """The rows of a point among others that turn, the examiner's, and those that are against it.
 
     Where records are read part by part, one that differs meets an iterate that moves fast once
     others have pulled one way and turn.
     """
-    shape, first, made = point.others.shape, point.text.partition(" (")[0], dict[str, Array]()
+    shape, made = point.others.shape, dict[str, Array]()
     length = float(np.linalg.norm(point.one)) or 1.0
     for turn, sign, long in itertools.product((4, 2), (1.0, -1.0), LENGTHS):
         others = np.array(np.broadcast_to(sign * long / length * point.one, shape))
         others[shape[0] // turn :] *= -1.0
         others[..., -1] = point.one[..., -1]
         made[f"others {sign * long:g} long, turned after 1/{turn}"] = others
-    made |= {w.name: w.values for w in worlds if w.values.shape == shape}
+    yield from _with(point, made)
+    yield from loss.places()
+    made = {w.name: w.values for w in worlds if w.values.shape == shape}
     kinds = _kinds_of(point).items()
     made |= {f"others {n}": np.array(np.broadcast_to(row, shape)) for n, row in kinds}
+    yield from _with(point, made)
+
+
+def _with(point: Point, made: Mapping[str, Array]) -> Iterator[Point]:
+    """A point among each of some others."""
+    first = point.text.partition(" (")[0]
     for name, others in made.items():
         yield replace(point, others=others, text=f"{first} (searched: {name})")
 

@@ -86,7 +86,7 @@ class Search:
 
     ``pool``: rows by name; those with other numbers than finite ones are gaps.  ``alone``: whether
     all others stay as they are.  ``patience``: steps that find nothing, after which it ends.
-    ``sweep``: signs that are turned one after another.
+    ``sweep``: signs that are turned one after another.  ``planned``: the share of planned steps.
     """
 
     objective: Objective
@@ -96,6 +96,7 @@ class Search:
     alone: bool = False
     patience: int = STALE
     sweep: int = SWEEP
+    planned: float = PLANNED
     size: float = 1.0
     corpus: list[tuple[float, Point]] = field(default_factory=list)
     steps: int = 0
@@ -129,7 +130,7 @@ class Search:
         stale, left = 0, iter(plans)
         while self.steps < steps and not self.objective.over():
             lead = self.objective.lead()
-            planned = self.rng.random() < PLANNED or stale >= self.patience
+            planned = self.rng.random() < self.planned or stale >= self.patience
             if lead is None and planned:
                 lead = next(left, None)
             if lead is not None:
