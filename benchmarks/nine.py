@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from inspect import getsource
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,12 @@ TITLES = {
 }
 # Guarantees that hold for the release that is compared, under rows that come or go.
 HONEST = ("opendp", "tumult", "smartnoise")
-DIGITS = 4
+DIGITS = 3
+# The items, and how many numbers each has.
+SIZES = {
+    "count": 1, "by sex": 2, "by region": 10, "by both": 20, "sum": 1, "mean": 1,
+    "mean by sex": 2, "variance": 1, "quantile": 1,
+}  # fmt: skip
 
 
 def own() -> Release:
@@ -101,26 +106,29 @@ def truths(rows: Mapping[str, Any]) -> dict[str, list[float]]:
     }
 
 
-def errors(draws: Iterable[Mapping[str, list[float]]], truth: Mapping[str, list[float]]) -> Any:
-    """Of each item the root of the mean square, and about its standard error, over the draws."""
-    away: dict[str, list[Any]] = {}
-    for values in draws:
-        for name, numbers in values.items():
-            square = np.mean((np.array(numbers) - np.array(truth[name])) ** 2)
-            away.setdefault(name, []).append(square)
-    found = {}
-    for name, squares in away.items():
-        root = float(np.sqrt(np.mean(squares)))
-        spread = float(np.std(squares, ddof=1) / len(squares) ** 0.5 / 2 / max(root, 1e-300))
-        # Few draws of Laplace noise hold too few large ones: at least the law's own.
-        numbers = len(squares) * len(truth[name])
-        spread = max(spread, root * (5 / numbers) ** 0.5 / 2)
-        found[name] = [float(f"{root:.{DIGITS}g}"), float(f"{spread:.2g}")]
+def errors(draws: Sequence[Mapping[str, list[float]]], truth: Mapping[str, list[float]]) -> Any:
+    """Of each item the root of the mean square over the draws; None where a tool has none."""
+    found: list[float | None] = []
+    for name, numbers in truth.items():
+        if name not in draws[0]:
+            found.append(None)
+            continue
+        away = np.array([row[name] for row in draws]) - np.array(numbers)
+        root = float(f"{float(np.sqrt(np.mean(away**2))):.{DIGITS}g}")
+        found.append(int(root) if root.is_integer() else root)
     return found
 
 
+def spread(error: float, draws: int, cells: int) -> float:
+    """The standard error of an error, of Laplace noise: few draws hold too few large ones."""
+    return float(error * (5 / (draws * cells)) ** 0.5 / 2)
+
+
 def measured(tool: str) -> Any:
-    """One tool's errors, processor seconds of a draw, and lines, as JSON; a text says why not."""
+    """One tool's errors, processor seconds of a draw, and lines, as JSON; a text says why not.
+
+    A list: version, draws, seconds, lines, an error of each item; dpaudit's with a certificate.
+    """
     from benchmarks.evidence import interpreter
 
     rows = people()
@@ -147,14 +155,10 @@ def measured(tool: str) -> Any:
     found = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     if len(found) < 2:
         return (said.strip().splitlines() or ["failed"])[-1][:200]
-    return {
-        "version": found[0]["version"],
-        "draws": len(found),
-        "errors": errors((row["values"] for row in found), truths(rows)),
-        # The first draw loads libraries.
-        "seconds": round(float(np.median([row["seconds"] for row in found[1:]])), 2),
-        "lines": found[0]["lines"],
-    }
+    # The first draw loads libraries.
+    seconds = round(float(np.median([row["seconds"] for row in found[1:]])), 1)
+    roots = errors([row["values"] for row in found], truths(rows))
+    return [found[0]["version"], len(found), seconds, found[0]["lines"], *roots]
 
 
 def _own(path: Path, truth: Mapping[str, list[float]]) -> Any:
@@ -170,21 +174,15 @@ def _own(path: Path, truth: Mapping[str, list[float]]) -> Any:
             for name in names
         }
 
-    found = errors((drawn() for _ in range(OWN_DRAWS)), truth)
+    found = errors([drawn() for _ in range(OWN_DRAWS)], truth)
     started = time.process_time()
     publish(release.plan(), path, path.parent / "draw", ledger=NO_LEDGER, trials=0)
     took = time.process_time() - started
-    return {
-        "version": __version__,
-        "draws": OWN_DRAWS,
-        "errors": found,
-        "seconds": round(took, 2),
-        "certified": certified(path),
-        "lines": len(getsource(own).splitlines()) - 2,
-    }
+    lines_of_own = len(getsource(own).splitlines()) - 2
+    return [__version__, OWN_DRAWS, round(took, 1), lines_of_own, *found, certified(path)]
 
 
-def certified(path: Path) -> float:
+def certified(path: Path) -> int:
     """Processor seconds of the release with its certificate and page, in a process of its own."""
     code = (
         "from pathlib import Path; from benchmarks.nine import own, publish, NO_LEDGER; import sys;"
@@ -195,26 +193,24 @@ def certified(path: Path) -> float:
     subprocess.run(run, check=True, capture_output=True, cwd=HERE.parent)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     both = (use.ru_utime + use.ru_stime for use in (after, before))
-    return round(float(np.subtract(*both)), 1)
+    return round(float(np.subtract(*both)))
 
 
 def lines(parts: Mapping[str, Any]) -> list[str]:
     """Errors by item and tool, seconds and lines, and where another tool is better."""
     held = {tool: parts[tool] for tool in TITLES if tool in parts}
-    names = list(held["dpaudit"]["errors"])
-    table = [["item", *(f"{TITLES[tool]} {row['version']}" for tool, row in held.items())]]
-    for name in names:
-        cells = [
-            f"{row['errors'][name][0]:g} (± {row['errors'][name][1]:g})"
-            if name in row["errors"]
-            else ""
-            for row in held.values()
-        ]
-        table.append([name, *cells])
+    table = [["item", *(f"{TITLES[tool]} {row[0]}" for tool, row in held.items())]]
+    for place, (name, cells) in enumerate(SIZES.items()):
+        numbers = [(row[1], row[4 + place]) for row in held.values()]
+        table.append(
+            [
+                name,
+                *("" if e is None else f"{e:g} (± {spread(e, n, cells):.2g})" for n, e in numbers),
+            ]
+        )
     table += [
-        ["draws", *(str(row["draws"]) for row in held.values())],
-        ["seconds a release", *(f"{row['seconds']:g}" for row in held.values())],
-        ["lines of code", *(str(row["lines"]) for row in held.values())],
+        [title, *(f"{row[place]:g}" for row in held.values())]
+        for place, title in ((1, "draws"), (2, "seconds a release"), (3, "lines of code"))
     ]
     head, *rest = ["| " + " | ".join(row) + " |" for row in table]
     return [
@@ -222,41 +218,38 @@ def lines(parts: Mapping[str, Any]) -> list[str]:
         "items together, in equal parts. OpenDP and Tumult add up zero-concentrated privacy, with "
         "the largest rho that the usual conversion turns into that budget; SmartNoise and "
         "diffprivlib add up epsilon. Errors are roots of mean squares over cells and draws, with "
-        "their standard errors; seconds are those of processors, of all nine items, without the "
-        "time that loading libraries takes. A tool without an item spends its part on the others.",
+        "standard errors as of Laplace noise: of a single number, 20 draws show differences of "
+        "half its size. Seconds are those of processors, of all nine items, without the time that "
+        "loading libraries takes. A tool without an item spends its part on the others.",
         "",
         head,
         "|---" * len(table[0]) + "|",
         *rest,
         "",
         f"dpaudit's release with its certificate, attacked on generated tables, and its page takes "
-        f"{held['dpaudit']['certified']:g} processor seconds, loading libraries included.",
+        f"{held['dpaudit'][-1]:g} processor seconds, loading libraries included.",
         "",
         _worse(held),
         "",
         "diffprivlib takes the number of rows for public in means and variances, which rows that "
         "come or go change, and adds noise in floating point; it is not among the tools that are "
         "compared.",
-        *(f"\n{TITLES[tool]}: {row['note']}" for tool, row in held.items() if "note" in row),
     ]
 
 
 def _worse(held: Mapping[str, Any]) -> str:
     """In one sentence, the items of which another tool's error is shown to be smaller."""
-    said, own_errors = [], held["dpaudit"]["errors"]
-    for name, (error, spread) in own_errors.items():
-        others = {
-            tool: held[tool]["errors"][name]
-            for tool in HONEST
-            if tool in held and name in held[tool]["errors"]
-        }
-        if not others:
-            continue
-        best = min(others, key=lambda tool: others[tool][0])
+    said = []
+    for place, (name, cells) in enumerate(SIZES.items(), start=4):
+        others = {t: held[t] for t in HONEST if t in held and held[t][place] is not None}
+        best = min(others, key=lambda tool: others[tool][place])
+        (error, own_draws), (other, draws) = (
+            (held[tool][place], held[tool][1]) for tool in ("dpaudit", best)
+        )
         # By two standard errors of the difference.
-        sure = 2 * (spread**2 + (WORSE * others[best][1]) ** 2) ** 0.5
-        if error - WORSE * others[best][0] > sure:
-            said.append(f"{name} ({error / others[best][0]:.2f} times {TITLES[best]}'s)")
+        both = spread(error, own_draws, cells), WORSE * spread(other, draws, cells)
+        if error - WORSE * other > 2 * (both[0] ** 2 + both[1] ** 2) ** 0.5:
+            said.append(f"{name} ({error / other:.2f} times {TITLES[best]}'s)")
     worse = ", ".join(said) or "none"
     return (
         f"Items whose error is more than {WORSE - 1:.0%} above that of the best of "
