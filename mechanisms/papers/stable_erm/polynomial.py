@@ -175,12 +175,15 @@ class Ladder:
         scores = np.minimum(reached.min(axis=1), 2 * kappa + 1).astype(np.float64)
         kept = seen.norms <= rungs[np.arange(len(best)), best][:, None]
         kept |= (scores > 2 * kappa)[:, None]
-        return Found(scores, self._minimised(statistic, users, kept))
+        return Found(scores, self._minimised(statistic, users, kept, seen.points))
 
-    def _minimised(self, statistic: Minimiser, users: Array, kept: Flags) -> Array:
+    def _minimised(self, statistic: Minimiser, users: Array, kept: Flags, whole: Array) -> Array:
+        """The minimiser of the kept users: that of all, ``whole``, where nobody was deleted."""
+        found = np.array(whole)
         trials = np.arange(statistic.trials)
-        rows = [statistic.of(trials == t).at(users, kept[t : t + 1])[:, 0] for t in trials]
-        return np.concatenate(rows)
+        for t in trials[~kept.all(axis=1)]:
+            found[t] = statistic.of(trials == t).at(users, kept[t : t + 1])[0, 0]
+        return found
 
 
 def _bounded(minimiser: Minimiser) -> RidgeLogistic:
