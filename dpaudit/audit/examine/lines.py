@@ -270,13 +270,14 @@ def _numbers_of(value: Any) -> list[float]:
 
 
 def _held(program: Any) -> Iterator[tuple[CodeType, dict[str, Any]]]:
-    """Functions that a program's fields hold, and methods of what they hold, of its own packages.
+    """Functions that ``run`` or a program's fields hold, and methods of what these hold.
 
-    And the functions that these name; each with its module's names.
+    And the functions that these name, of the program's own packages; each with its module's names.
     """
     packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(program)}
     level, seen, codes = [program], set[int](), dict[CodeType, None]()
-    functions: list[FunctionType] = []
+    first = [_function(vars(kind).get("run")) for kind in _own_kinds(program)]
+    functions = [function for function in first if function is not None]
     for _ in range(DEEP):
         deeper: list[Any] = []
         for one in level:

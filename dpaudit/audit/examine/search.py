@@ -35,6 +35,8 @@ SEVERAL = 0.1  # the share of steps of two kinds at once
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 LARGEST = 1e9  # an entry, beyond which rounding hides what moves
 NUMBERS = 400_000  # of a data set with more rows than there were
+LONGEST_LADDER = 12  # rows at equal distances
+DISTANCES = 0.6, 0.75, 1.0, 1.5, 2.0  # of those rows, as shares of a number that is met
 FIRST, COUNTED, DOUBLED = (
     9,
     48,
@@ -114,7 +116,7 @@ class Search:
         ]  # fmt: skip
         of_others = [
             self._number, self._block, self._between, self._gaps, self._scaled, self._order,
-            self._columns, self._rounded, self._elsewhere,
+            self._columns, self._rounded, self._elsewhere, self._ladder, self._one_apart,
         ]  # fmt: skip
         self._kinds: list[Callable[[Point], Point]] = [*of_rows, *([] if self.alone else of_others)]
         self._better, self._tried = np.ones(len(self._kinds)), np.full(len(self._kinds), 4.0)
@@ -388,6 +390,41 @@ class Search:
         others[len(others) // 2 + 1 :] = row
         middle = min(len(others) // 2, len(others) - 1)
         return replace(point, others=others, one=row / 2, two=np.zeros(row.shape), place=middle)
+
+    def _ladder(self, point: Point) -> Point:
+        """Others at equal distances in a column, and a row between them, before all or in a hole.
+
+        The other columns are alike, or one of them takes turns.  What joins two groups, fills a gap
+        in a chain, or decides which of the later rows are kept, moves so.
+        """
+        rungs, column = len(point.others), int(self.rng.integers(point.one.size))
+        if self.more:
+            rungs = int(self.rng.integers(2, LONGEST_LADDER + 1))
+        row, unit = self._picked(), abs(float(self._picked().reshape(-1)[column]))
+        step = (unit if np.isfinite(unit) and unit > 0 else 1.0) * self.rng.choice(DISTANCES)
+        order, place = np.arange(rungs), int(self.rng.integers(rungs))
+        in_hole = self.rng.random() < 0.5
+        rung = order if in_hole else order - (order > place)
+        own = place if in_hole else place - self.rng.choice([0.5, 1.0])
+        others = np.array(np.broadcast_to(row, (rungs, *row.shape)))
+        if self.rng.random() < 0.5:
+            others[1::2] = self._apart(row)
+        others.reshape(rungs, -1)[:, column] = step * rung
+        one = np.array(row)
+        one.reshape(-1)[column] = step * own
+        return replace(point, others=_bounded(others), one=_bounded(one), place=place)
+
+    def _one_apart(self, point: Point) -> Point:
+        """All others alike, and a row that differs from them in one column."""
+        row = self._picked()
+        others = np.array(np.broadcast_to(row, point.others.shape))
+        return replace(point, others=others, one=self._apart(row))
+
+    def _apart(self, row: Array) -> Array:
+        """The row with the number of another one in one column."""
+        apart, column = np.array(row), int(self.rng.integers(row.size))
+        apart.reshape(-1)[column] = self._picked().reshape(-1)[column]
+        return apart
 
     def _gaps(self, point: Point) -> Point:
         """No numbers in a run of others: in one column, or in all."""

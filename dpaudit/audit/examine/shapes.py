@@ -21,6 +21,7 @@ from dpaudit.curator.curator import Part, Program, Sampler
 from dpaudit.errors import Undeclared
 from dpaudit.exact import enclose
 from dpaudit.kernels.query import Array, ClippedMean, Query, Records
+from dpaudit.kernels.statistic import Statistic
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
@@ -53,11 +54,16 @@ class Unknown(Exception):
 
 
 class _Rows(Exception):
-    """A program says how many rows it takes."""
+    """A program says how many rows it takes, or how many columns; 0 where it does not."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.count = count
+    def __init__(self, count: int = 0, columns: int = 0) -> None:
+        super().__init__(count, columns)
+        self.count, self.columns = count, columns
+
+    def shape(self, tried: Shape) -> Shape:
+        """The shape that is asked for; what is not said is as in the one that was tried."""
+        row = (*tried.row[:-1], self.columns) if self.columns else tried.row
+        return Shape(self.count or tried.rows, row)
 
 
 class _Enough(Exception):
@@ -83,6 +89,9 @@ class _Asking(Sampler):
             count = len(np.atleast_1d(query.weights))
             if options.get("rows") is None and count != len(self._records):
                 raise _Rows(count)
+        names = query.columns if isinstance(query, Statistic) else ()
+        if names and len(names) != self._records.values.shape[-1]:
+            raise _Rows(columns=len(names))
         return super().release(label, query, **options)
 
 
@@ -124,8 +133,8 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
                 if why == "":
                     return wanted
                 if isinstance(why, _Rows):
-                    wanted = Shape(why.count, shape.row)
-                    asked[why.count] = None
+                    wanted = why.shape(wanted)
+                    asked[wanted.rows] = None
                     continue
                 refusals[why] = None
                 likeliest = likeliest or (why if wanted.rows in first else "")
@@ -180,7 +189,10 @@ def _shapes(rows: Iterable[tuple[int, ...]], counts: Iterable[int]) -> Iterator[
 def fits(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str:
     """Why the program does not run on made-up records of this shape; empty if it does."""
     found = _refusal(program, declaration, scope, shape)
-    return f"it takes {found.count} rows" if isinstance(found, _Rows) else found
+    if isinstance(found, _Rows):
+        wanted = found.shape(shape)
+        return f"it takes {wanted.rows} rows of shape {wanted.row}"
+    return found
 
 
 def _refusal(
