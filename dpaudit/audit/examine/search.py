@@ -35,7 +35,7 @@ SEVERAL = 0.1  # the share of steps of two kinds at once
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 LARGEST = 1e9  # an entry, beyond which rounding hides what moves
 NUMBERS = 400_000  # of a data set with more rows than there were
-LONGEST_LADDER = 12  # rows at equal distances
+RUNGS, UNITS, COLUMNS = 9, 6, 6  # rows at equal distances; distances and columns that are planned
 DISTANCES = 0.6, 0.75, 1.0, 1.5, 2.0  # of those rows, as shares of a number that is met
 FIRST, COUNTED, DOUBLED = (
     9,
@@ -213,7 +213,8 @@ class Search:
     def plans(self, kinds: Mapping[str, Array]) -> Iterator[Point]:
         """Numbers of equal rows: and one more, or one that turns against them, or others beside.
 
-        One of each series in turn, so that no series takes the time of the others.
+        One of each series in turn, so that no series takes the time of the others; and after each
+        of these one of the rows at equal distances.
         """
         world = np.unique(self.world.reshape(len(self.world), -1), axis=0)
         rare = [row.reshape(self.world.shape[1:]) for row in world if np.isfinite(row).all()]
@@ -221,8 +222,12 @@ class Search:
         for name, row in kinds.items():
             series.append(self._one_more(name, row))
             series += [self._against(name, row, *other) for other in others_than(row).items()]
+        ladders = self._ladders()
         for together in itertools.zip_longest(*series):
-            yield from (point for point in together if point is not None)
+            for point in (point for point in together if point is not None):
+                yield point
+                yield from itertools.islice(ladders, 1)
+        yield from ladders
 
     def _one_more(self, name: str, row: Array) -> Iterator[Point]:
         """So many rows and one more, and no others."""
@@ -249,6 +254,25 @@ class Search:
             front = np.array(np.broadcast_to(kinds[number], (count + 1, *kinds[0].shape)))
             values = np.concatenate([front, around if self.more else around[count + 1 :]])
             yield Point(values, kinds[number], others[0], count, text)
+
+    def _ladders(self) -> Iterator[Point]:
+        """Rows at distances that the code names, a row half way between, in a hole and before.
+
+        All else is one, or the largest number named; before all, one column takes turns.
+        """
+        filled = {abs(float(row.flat[0])): np.abs(row) for row in self.rows if np.ptp(row) == 0}
+        # Those that code names lie between one and the largest that is made up.
+        smallest, *others = sorted(unit for unit in filled if unit > 0)
+        units, bases = [*others[:-1], smallest], dict.fromkeys((smallest, *others[-1:]))
+        rungs, width = RUNGS if self.more else len(self.world), self.world[0].size
+        for unit, column in itertools.product(units[:UNITS], range(min(width, COLUMNS))):
+            for row in (filled[base] for base in bases):
+                for distance, below in ((1.5, 0.5), (1.0, 0.0)):
+                    yield ladder((row, row), column, distance * unit, rungs, rungs // 2, below)
+                for other in {*range(min(width, COLUMNS))} - {column}:
+                    turns = np.array(row)
+                    turns.flat[other] = 0.0
+                    yield ladder((turns, row), column, 0.6 * unit, rungs, 0, 1.0)
 
     def _counts(self, wanted: Sequence[int]) -> list[int]:
         most = NUMBERS // self.world[0].size if self.more else len(self.world) - 1
@@ -392,27 +416,15 @@ class Search:
         return replace(point, others=others, one=row / 2, two=np.zeros(row.shape), place=middle)
 
     def _ladder(self, point: Point) -> Point:
-        """Others at equal distances in a column, and a row between them, before all or in a hole.
-
-        The other columns are alike, or one of them takes turns.  What joins two groups, fills a gap
-        in a chain, or decides which of the later rows are kept, moves so.
-        """
-        rungs, column = len(point.others), int(self.rng.integers(point.one.size))
-        if self.more:
-            rungs = int(self.rng.integers(2, LONGEST_LADDER + 1))
-        row, unit = self._picked(), abs(float(self._picked().reshape(-1)[column]))
+        """Rows at equal distances (:func:`ladder`), of any row, column, distance and place."""
+        rungs = int(self.rng.integers(2, RUNGS + 1)) if self.more else len(point.others)
+        row, column = self._picked(), int(self.rng.integers(point.one.size))
+        unit = abs(float(self._picked().reshape(-1)[column]))
         step = (unit if np.isfinite(unit) and unit > 0 else 1.0) * self.rng.choice(DISTANCES)
-        order, place = np.arange(rungs), int(self.rng.integers(rungs))
-        in_hole = self.rng.random() < 0.5
-        rung = order if in_hole else order - (order > place)
-        own = place if in_hole else place - self.rng.choice([0.5, 1.0])
-        others = np.array(np.broadcast_to(row, (rungs, *row.shape)))
-        if self.rng.random() < 0.5:
-            others[1::2] = self._apart(row)
-        others.reshape(rungs, -1)[:, column] = step * rung
-        one = np.array(row)
-        one.reshape(-1)[column] = step * own
-        return replace(point, others=_bounded(others), one=_bounded(one), place=place)
+        turns = self._apart(row) if self.rng.random() < 0.5 else row
+        place, below = int(self.rng.integers(rungs)), self.rng.choice([0.0, 0.5, 1.0])
+        made = ladder((row, turns), column, step, rungs, place, below)
+        return replace(made, two=point.two, text=point.text)
 
     def _one_apart(self, point: Point) -> Point:
         """All others alike, and a row that differs from them in one column."""
@@ -468,6 +480,26 @@ class Search:
 
 
 SEARCHED = ", changed by search"
+
+
+def ladder(
+    rows: tuple[Array, Array], column: int, step: float, rungs: int, place: int, below: float
+) -> Point:
+    """Others at equal distances in a column, and a row at ``place`` among them, in that order.
+
+    Two kinds of rows take turns.  The row is ``below`` steps below its own rung, which is a hole
+    for 0; else the others are without a hole.  What joins two groups, fills a gap in a chain, or
+    decides which of the later rows are kept, moves so.
+    """
+    order = np.arange(rungs)
+    others = np.stack(rows)[order % 2]
+    others.reshape(rungs, -1)[:, column] = step * (order - (order > place) * (below > 0))
+    one = np.array(rows[0])
+    one.flat[column] = step * (place - below)
+    two = np.array(one)
+    two.flat[column] = step * (rungs + place)
+    text = f"rows {step:.6g} apart in column {column}, and one {below:.6g} steps below a rung"
+    return Point(_bounded(others), _bounded(one), _bounded(two), place, text)
 
 
 def sets(

@@ -118,6 +118,8 @@ def test_sides_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditions, "TOGETHER", 0)
     monkeypatch.setattr(conditions, "MOST_ROWS", 64)
     monkeypatch.setattr(conditions, "SIDES", 1)
+    # Rows of the numbers that the function names would do, too.
+    monkeypatch.setattr(examination, "constants_of", lambda program: [])
     assert broken(lambda rows: on_three_sides(rows, 20)) == []
 
 

@@ -99,7 +99,7 @@ class Special(Branching):
 
 
 def test_numbers_that_the_code_names_are_tried() -> None:
-    assert constants_of(Special()) == [2.0, MAGIC]
+    assert {2.0, MAGIC} <= set(constants_of(Special()))
     broken = examine(mechanism("lines", Special()), seed=1).broken
     assert any(f"all of the number {MAGIC:.6g}" in finding.detail for finding in broken)
 
