@@ -35,8 +35,7 @@ SEVERAL = 0.1  # the share of steps of two kinds at once
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 LARGEST = 1e9  # an entry, beyond which rounding hides what moves
 NUMBERS = 400_000  # of a data set with more rows than there were
-RUNGS, UNITS, COLUMNS = 9, 6, 6  # rows at equal distances; distances and columns that are planned
-DISTANCES = 0.6, 0.75, 1.0, 1.5, 2.0  # of those rows, as shares of a number that is met
+RUNGS, UNITS, COLUMNS = 9, 6, 6  # rows at equal distances; distances and columns that are tried
 FIRST, COUNTED, DOUBLED = (
     9,
     48,
@@ -116,7 +115,7 @@ class Search:
         ]  # fmt: skip
         of_others = [
             self._number, self._block, self._between, self._gaps, self._scaled, self._order,
-            self._columns, self._rounded, self._elsewhere, self._ladder, self._one_apart,
+            self._columns, self._rounded, self._elsewhere,
         ]  # fmt: skip
         self._kinds: list[Callable[[Point], Point]] = [*of_rows, *([] if self.alone else of_others)]
         self._better, self._tried = np.ones(len(self._kinds)), np.full(len(self._kinds), 4.0)
@@ -213,8 +212,7 @@ class Search:
     def plans(self, kinds: Mapping[str, Array]) -> Iterator[Point]:
         """Numbers of equal rows: and one more, or one that turns against them, or others beside.
 
-        One of each series in turn, so that no series takes the time of the others; and after each
-        of these one of the rows at equal distances.
+        One of each series in turn, so that no series takes the time of the others.
         """
         world = np.unique(self.world.reshape(len(self.world), -1), axis=0)
         rare = [row.reshape(self.world.shape[1:]) for row in world if np.isfinite(row).all()]
@@ -222,12 +220,8 @@ class Search:
         for name, row in kinds.items():
             series.append(self._one_more(name, row))
             series += [self._against(name, row, *other) for other in others_than(row).items()]
-        ladders = self._ladders()
         for together in itertools.zip_longest(*series):
-            for point in (point for point in together if point is not None):
-                yield point
-                yield from itertools.islice(ladders, 1)
-        yield from ladders
+            yield from (point for point in together if point is not None)
 
     def _one_more(self, name: str, row: Array) -> Iterator[Point]:
         """So many rows and one more, and no others."""
@@ -255,7 +249,7 @@ class Search:
             values = np.concatenate([front, around if self.more else around[count + 1 :]])
             yield Point(values, kinds[number], others[0], count, text)
 
-    def _ladders(self) -> Iterator[Point]:
+    def ladders(self) -> Iterator[Point]:
         """Rows at distances that the code names, a row half way between, in a hole and before.
 
         All else is one, or the largest number named; before all, one column takes turns.
@@ -414,29 +408,6 @@ class Search:
         others[len(others) // 2 + 1 :] = row
         middle = min(len(others) // 2, len(others) - 1)
         return replace(point, others=others, one=row / 2, two=np.zeros(row.shape), place=middle)
-
-    def _ladder(self, point: Point) -> Point:
-        """Rows at equal distances (:func:`ladder`), of any row, column, distance and place."""
-        rungs = int(self.rng.integers(2, RUNGS + 1)) if self.more else len(point.others)
-        row, column = self._picked(), int(self.rng.integers(point.one.size))
-        unit = abs(float(self._picked().reshape(-1)[column]))
-        step = (unit if np.isfinite(unit) and unit > 0 else 1.0) * self.rng.choice(DISTANCES)
-        turns = self._apart(row) if self.rng.random() < 0.5 else row
-        place, below = int(self.rng.integers(rungs)), self.rng.choice([0.0, 0.5, 1.0])
-        made = ladder((row, turns), column, step, rungs, place, below)
-        return replace(made, two=point.two, text=point.text)
-
-    def _one_apart(self, point: Point) -> Point:
-        """All others alike, and a row that differs from them in one column."""
-        row = self._picked()
-        others = np.array(np.broadcast_to(row, point.others.shape))
-        return replace(point, others=others, one=self._apart(row))
-
-    def _apart(self, row: Array) -> Array:
-        """The row with the number of another one in one column."""
-        apart, column = np.array(row), int(self.rng.integers(row.size))
-        apart.reshape(-1)[column] = self._picked().reshape(-1)[column]
-        return apart
 
     def _gaps(self, point: Point) -> Point:
         """No numbers in a run of others: in one column, or in all."""

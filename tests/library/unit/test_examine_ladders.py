@@ -100,8 +100,7 @@ def test_a_row_between_rows_at_equal_distances_is_found(program: Callable[[], An
 
 
 def test_without_such_rows_it_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Search, "_ladder", Search._noise)
-    monkeypatch.setattr(Search, "_ladders", lambda search: iter(()))
+    monkeypatch.setattr(Search, "ladders", lambda search: iter(()))
     assert found(Streak()) == []
 
 
