@@ -80,7 +80,6 @@ def nothing(*arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "stage", "instead"),
     [
-        ("longest_session", search.Search, "run", nothing),
         ("filled_by_the_largest", search.Search, "run", nothing),
         ("looked_up", lines, "_numbers_of", lambda value: []),
     ],
