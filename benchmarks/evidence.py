@@ -526,27 +526,27 @@ SECTIONS = {
 
 
 class Results:
-    """Results by section and part, each with the day on which it was measured, in a JSON file."""
+    """Results by section and part, each after the day on which it was measured, in a JSON file."""
 
     def __init__(self, path: Path = KEPT) -> None:
         self.path = path
-        self.held: dict[str, dict[str, dict[str, Any]]] = (
+        self.held: dict[str, dict[str, tuple[str, Any]]] = (
             json.loads(path.read_text("utf-8")) if path.exists() else {}
         )
 
     def of(self, section: str) -> dict[str, Any]:
         """The results of a section by part, in the file's order."""
-        return {part: row["result"] for part, row in self.held.get(section, {}).items()}
+        return {part: result for part, (_, result) in self.held.get(section, {}).items()}
 
     def days(self, section: str) -> list[str]:
         """The first and the last day of a section's results; one, if they are the same."""
-        found = sorted({row["on"] for row in self.held.get(section, {}).values()})
+        found = sorted({day for day, _ in self.held.get(section, {}).values()})
         return [found[0], found[-1]] if len(found) > 1 else found
 
     def keep(self, section: str, part: str, result: Any) -> None:
         """Add a result, and write the file."""
         today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-        self.held.setdefault(section, {})[part] = {"on": today, "result": result}
+        self.held.setdefault(section, {})[part] = today, result
         self.write()
 
     def forget(self, section: str) -> None:
