@@ -257,11 +257,12 @@ def constants_of(program: Any) -> list[float]:
 
 
 def _numbers_of(value: Any) -> list[float]:
-    """A number, or the few that a tuple, a list, a set, an array or a table's keys are."""
+    """A number, or the few that a tuple, a list, a set, an array or a table holds."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         value = value.reshape(-1)[:MOST_CONSTANTS].tolist()
     held = isinstance(value, list | tuple | set | frozenset | dict)
     several = list(value) if held else [value]
+    several += value.values() if isinstance(value, dict) else []
     return [
         one
         for one in several[:MOST_CONSTANTS]

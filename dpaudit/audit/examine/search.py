@@ -249,24 +249,48 @@ class Search:
             values = np.concatenate([front, around if self.more else around[count + 1 :]])
             yield Point(values, kinds[number], others[0], count, text)
 
-    def ladders(self) -> Iterator[Point]:
-        """Rows at distances that the code names, a row half way between, in a hole and before.
+    def few_rows(self) -> Iterator[Point]:
+        """Rows of numbers that the code names: at such distances, or alike but for one of them.
 
-        All else is one, or the largest number named; before all, one column takes turns.
+        All else is one, or the largest number that is made up.  One of either kind in turn.
         """
         filled = {abs(float(row.flat[0])): np.abs(row) for row in self.rows if np.ptp(row) == 0}
         # Those that code names lie between one and the largest that is made up.
         smallest, *others = sorted(unit for unit in filled if unit > 0)
-        units, bases = [*others[:-1], smallest], dict.fromkeys((smallest, *others[-1:]))
-        rungs, width = RUNGS if self.more else len(self.world), self.world[0].size
-        for unit, column in itertools.product(units[:UNITS], range(min(width, COLUMNS))):
-            for row in (filled[base] for base in bases):
-                for distance, below in ((1.5, 0.5), (1.0, 0.0)):
-                    yield ladder((row, row), column, distance * unit, rungs, rungs // 2, below)
-                for other in {*range(min(width, COLUMNS))} - {column}:
-                    turns = np.array(row)
-                    turns.flat[other] = 0.0
-                    yield ladder((turns, row), column, 0.6 * unit, rungs, 0, 1.0)
+        rows = [filled[base] for base in dict.fromkeys((smallest, *others[-1:]))]
+        units = [smallest, *others[:-1]][:UNITS]
+        for both in itertools.zip_longest(self._ladders(rows, units), self._apart(rows, units)):
+            yield from (point for point in both if point is not None)
+
+    def _ladders(self, rows: Sequence[Array], units: Sequence[float]) -> Iterator[Point]:
+        """A row half way between rows at equal distances, in a hole, and before them.
+
+        Before them, one column takes turns.
+        """
+        rungs = RUNGS if self.more else len(self.world)
+        ways = [*itertools.product(units, self._columns_tried, rows)]
+        for unit, column, row in ways:
+            yield ladder((row, row), column, 1.5 * unit, rungs, rungs // 2, 0.5)
+            yield ladder((row, row), column, unit, rungs, rungs // 2, 0.0)
+        for unit, column, row in ways:
+            for other in {*self._columns_tried} - {column}:
+                turns = np.array(row)
+                turns.flat[other] = 0.0
+                yield ladder((turns, row), column, 0.6 * unit, rungs, 0, 1.0)
+
+    def _apart(self, rows: Sequence[Array], units: Sequence[float]) -> Iterator[Point]:
+        """Others alike, and a row that has another named number in one column."""
+        rungs, pairs = RUNGS if self.more else len(self.world), itertools.permutations(units, 2)
+        for (like, unlike), column, row in itertools.product(pairs, self._columns_tried, rows):
+            same, one = np.array(row), np.array(row)
+            same.flat[column], one.flat[column] = like, unlike
+            text = f"rows that differ in column {column}, {unlike:.6g} for {like:.6g}"
+            alike = np.array(np.broadcast_to(same, (rungs, *row.shape)))
+            yield Point(alike, one, same, rungs // 2, text)
+
+    @property
+    def _columns_tried(self) -> range:
+        return range(min(self.world[0].size, COLUMNS))
 
     def _counts(self, wanted: Sequence[int]) -> list[int]:
         most = NUMBERS // self.world[0].size if self.more else len(self.world) - 1

@@ -45,7 +45,7 @@ WHOLE_SETS = 0.6  # of the work that is left, for a search over whole data sets
 # Rows of which a search plans numbers, beside those that meet the program's conditions.
 COUNTED = ("all one", "all a million", "a unit row", "a thousand times a row labelled 1", "zero")
 DRAWN = 0.3  # of the work that is left, for data sets of the hook
-LADDERS = 0.1  # of the work that is left, for rows at equal distances
+FEW_ROWS = 0.1  # of the work that is left, for few rows of numbers that the code names
 ALIKE = 12  # rows of the hook for a query that it is late for
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
@@ -476,8 +476,8 @@ class Studied(Louder):
             block = self._asked_rows
             rows = slice(None) if block is None else slice(block.start, block.stop)
             search.try_all(search.drawn(self.draw, rows))
-        objective.until = self.meter.used + LADDERS * left
-        search.try_all(search.ladders())
+        objective.until = self.meter.used + FEW_ROWS * left
+        search.try_all(search.few_rows())
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         # Sums of the rows with the largest and the smallest entry are the first to overflow.
         met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())

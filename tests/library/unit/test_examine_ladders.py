@@ -69,6 +69,20 @@ class Debounced(Answers):
         return curator.release("answer", dp.Statistic(debounced, sensitivity=1, norm="l1"))
 
 
+CODES = {"sale": 17, "refund": 23}
+
+
+def unrefunded(rows: Array) -> float:
+    """Sales, code in the second column, of orders without a refund: the first column."""
+    refunded = rows[rows[:, 1] == CODES["refund"], 0]
+    return float(((rows[:, 1] == CODES["sale"]) & ~np.isin(rows[:, 0], refunded)).sum())
+
+
+class Unrefunded(Answers):
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("answer", dp.Statistic(unrefunded, sensitivity=1, norm="l1"))
+
+
 class Counted(Answers):
     def run(self, curator: dp.Curator) -> Array:
         return curator.release("answer", dp.Statistic(counted, sensitivity=1, norm="l1"))
@@ -94,13 +108,13 @@ def found(program: Any) -> list[str]:
     return [row.detail for row in examined.broken]
 
 
-@pytest.mark.parametrize("program", [Isolated, Streak, Debounced])
-def test_a_row_between_rows_at_equal_distances_is_found(program: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("program", [Isolated, Streak, Debounced, Unrefunded])
+def test_a_row_among_few_of_named_numbers_is_found(program: Callable[[], Any]) -> None:
     assert found(program())
 
 
 def test_without_such_rows_it_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Search, "ladders", lambda search: iter(()))
+    monkeypatch.setattr(Search, "few_rows", lambda search: iter(()))
     assert found(Streak()) == []
 
 
