@@ -38,7 +38,8 @@ from dpaudit.releases.runs import Chosen, Runs, rank_scores
 from dpaudit.tabular import ROWS, Counted, Number, Schema, Total
 from dpaudit.tabular.schema import number, refuse_unknown
 
-UNITS = 2**20  # of which a bound is made: a value is off by half of one, 1/2,000,000 of the bound
+UNIT_BITS = 20  # a value is off by half of a unit, 1/2,000,000 of the bound
+UNITS = 2**UNIT_BITS  # of which a bound is made
 MANTISSAS = (8, 7, 6, 5)  # eighths of a power of two, from above: candidates differ by up to 20%
 MOST_BOUNDS = 64  # candidates; the least is 1/57,000 of the largest
 AT = Fraction(99, 100)
@@ -161,7 +162,7 @@ class ChosenSum(Grouped):
         chosen, label = self._labels
         return {
             chosen: Runs(one, np.ones_like(one), scores),
-            label: Chosen(cells, codes, counted.counts, ends, prod(self.shape(schema)), UNITS),
+            label: Chosen(cells, codes, counted.counts, ends, prod(self.shape(schema)), UNIT_BITS),
         }
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:

@@ -50,10 +50,11 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Sums of values by cell, in ``units`` of a bound, for each bound that may be chosen.
+    """Sums of values by cell, in units of a bound, for each bound that may be chosen.
 
-    ``cells``, ``codes`` and ``counts``: (values,), of which cell, how large, how often; ``ends``:
-    the bounds, growing.  All are whole numbers.
+    A bound has 2^``unit_bits`` units, an even number of bits up to 20.  ``cells``, ``codes`` and
+    ``counts``: (values,), of which cell, how large, how often; ``ends``: the bounds, growing.  All
+    are whole numbers; codes and bounds are at most 2^52.
     """
 
     cells: Whole
@@ -61,13 +62,15 @@ class Chosen:
     counts: Whole
     ends: Whole
     size: int
-    units: int
+    unit_bits: int
 
     def at(self, place: int) -> tuple[int, ...]:
         """The sums at one of the bounds: values are clipped, and rounded half up to units of it."""
-        end = int(self.ends[place])
-        # Within 64 bits: codes are places of a sparse total, of which there are at most 10^7.
-        scaled = (2 * self.units * np.clip(self.codes, -end, end) + end) // (2 * end)
+        end, bits = int(self.ends[place]), self.unit_bits // 2
+        # Long division, half of the bits at a time: codes have up to 52, and all stays within 63.
+        whole, rest = np.divmod(np.clip(self.codes, -end, end) << bits, end)
+        more, rest = np.divmod(rest << bits, end)
+        scaled = (whole << bits) + more + (2 * rest >= end)
         sums = np.zeros(self.size, dtype=np.int64)
         np.add.at(sums, self.cells, scaled * self.counts)
         return tuple(map(int, sums))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpaudit as dp
@@ -196,3 +197,17 @@ def test_rows_of_units_need_several() -> None:
         item.parts(Schema("p", SCHEMA.columns))
     with pytest.raises(InvalidParameter, match="rows = 1"):
         item.parts(Schema("p", SCHEMA.columns, unit="person"))
+
+
+def test_values_are_scaled_exactly_up_to_the_largest_codes() -> None:
+    """Beside Python's whole numbers; products of 52 and 20 bits are beyond those of 64."""
+    rng = np.random.default_rng(7)
+    for bits in (3, 20, 42, 43, 52):
+        for end in (1, 2**bits, 2**bits - 1, int(rng.integers(1, 2**bits + 1))):
+            codes = rng.integers(-(2**bits), 2**bits + 1, 50)
+            clipped = [min(max(int(code), -end), end) for code in codes]
+            made = Chosen(
+                np.arange(50), codes, np.ones(50, dtype=np.int64), np.array([end]), 50, 20
+            ).at(0)
+            assert list(made) == [(2 * 2**20 * code + end) // (2 * end) for code in clipped]
+            assert max(map(abs, made)) <= 2**20
