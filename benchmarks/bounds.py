@@ -364,7 +364,7 @@ def side_by_side(size: int) -> list[list[Any]]:
 
 
 def side_by_side_lines(parts: Mapping[str, Sequence[Sequence[Any]]]) -> list[str]:
-    """What each tool shows of one mechanism at equal numbers of runs."""
+    """The bounds of each tool on one mechanism, at equal numbers of runs."""
     lines = [
         "Lower bounds at 95% on epsilon of Gaussian noise that is (1, 1e-5)-DP with equality: the "
         f"median of {KEPT_RUNS} audits, each of so many runs of either data set, the share of them "

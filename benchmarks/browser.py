@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import dpaudit as dp
@@ -143,10 +143,10 @@ def compared(files: list[Path], limit: float = SECONDS) -> Judged:
     return Judged(len(files), sum(same), sum(verified), *seconds, *filter(None, ["; ".join(why)]))
 
 
-def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
+def lines(held: dict[str, Any]) -> Iterator[str]:
     """Lines of the page."""
     kinds = {
-        kind: {n: Judged(*row) for n, row in held.items() if n.startswith(kind)}  # type: ignore[misc]
+        kind: {n: Judged(*row) for n, row in held.items() if n.startswith(kind)}
         for kind in (REPORT, ENTRY, SHARD)
     }
     yield (
@@ -160,7 +160,7 @@ def lines(held: dict[str, list[object] | float]) -> Iterator[str]:
     if START in held:
         yield f"It was ready after {held[START]:.1f} s.\n"
     if COLD in held:
-        processor, clock, load = held[COLD]  # type: ignore[misc]
+        processor, clock, load = held[COLD]
         yield (
             f"In Chromium the page was ready, cold, after {processor:.1f} s of a processor and "
             f"{clock:.1f} s of a clock, on two cores whose load was {load:.1f} before.\n"

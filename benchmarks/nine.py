@@ -74,7 +74,7 @@ def own() -> Release:
     ]
     schema = Schema("people", columns)
     items, post = with_counts(schema, items), steps_by_default(schema, items)
-    return Release("Nine items", schema, "add_remove", BUDGET, items, post)  # type: ignore[arg-type]
+    return Release("Nine items", schema, "add_remove", BUDGET, tuple(items), tuple(post))
 
 
 def people(seed: int = 1) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def truths(rows: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def errors(draws: Sequence[Mapping[str, list[float]]], truth: Mapping[str, list[float]]) -> Any:
-    """Of each item the root of the mean square over the draws; None where a tool has none."""
+    """The root mean square error of each item over the draws; None where a tool has none."""
     found: list[float | None] = []
     for name, numbers in truth.items():
         if name not in draws[0]:

@@ -79,7 +79,7 @@ def compared(setting: Setting) -> dict[str, Any]:
     other = patient(lambda: theirs(setting))
     return {
         "ours": [float(bound.lower), float(bound.upper)],
-        # Of more digits than answers are compared by.
+        # Answers are compared by fewer digits.
         "theirs": other if other is None else float(f"{other:.10g}"),
         "seconds": [round(middle - start, 3), round(time.process_time() - middle, 3)],
     }

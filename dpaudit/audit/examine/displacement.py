@@ -194,7 +194,7 @@ class Displacement:
         return found
 
     def _value(self, records: Records, place: int, *, gone: bool) -> Array:
-        """What the query gives; kept of the last data sets, as many are neighbours of several."""
+        """The query's value; the last few are kept, as data sets are neighbours of several."""
         made = blake2b(records.values.tobytes())
         made.update(records.present.tobytes())
         key = made.digest(), place * self.asking.batched, gone

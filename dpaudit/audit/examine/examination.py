@@ -211,7 +211,7 @@ def examine(
             why = f"no run of the program ended within {seconds:.3g} s of a processor; {HELPS}"
             return Examination(not_examined=why, stopped=True)
         more: tuple[Finding, ...] = ()
-        # What is under way when the last of the time is over is left.
+        # The stage that is under way when the time is over is left.
         with contextlib.suppress(TooLong):
             examiner.run(first=first)
             asked = not (first and examiner.found)
@@ -932,7 +932,7 @@ class _Examiner:
             return None
         _, point, made = loss.best
         if loss.size == 1:
-            # Of queries that are no sums nobody knows how far they could move together.
+            # How far queries that are no sums could move together is unknown.
             self.reach = 1.0 if made.promised is None else made.reach, loss.tried
         return Neighbours(*loss.sets(point), self.scope.adjacency, point.text, loss.size)
 

@@ -226,7 +226,7 @@ class Loss:
         return self.full or self.meter.after(1)
 
     def lead(self) -> Point | None:
-        """What the pool of the best run promises, once."""
+        """A point that the pool of the best run promises, once."""
         lead, self._lead = self._lead, None
         return lead
 

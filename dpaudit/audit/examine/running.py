@@ -41,8 +41,8 @@ _inside = False
 def ending_after(seconds: float) -> Iterator[None]:
     """Programs that run in this block end with :class:`TooLong` once so many seconds are over.
 
-    Of a processor; of a clock only if they wait.  Only the main thread hears signals: elsewhere,
-    and where there are none, the time is looked at between queries alone.
+    The seconds are those of a processor; a program that waits is ended by a clock.  Only the main
+    thread hears signals: elsewhere, and where there are none, queries alone look at the time.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer") or not np.isfinite(seconds):
@@ -66,7 +66,7 @@ def ending_after(seconds: float) -> Iterator[None]:
 
 
 def run(program: Program, curator: Any) -> Any:
-    """What a program gives, run with a curator.
+    """The value that a program returns, run with a curator.
 
     Its folder, environment and global random generators are put back, and a process that it forked
     ends here.  Errors: Exited; TooLong; whatever it raises.

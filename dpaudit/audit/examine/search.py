@@ -65,7 +65,7 @@ class Point:
 
 
 class Objective(Protocol):
-    """What a search makes large: a number for each point, below 0 where it has none.
+    """The function that a search maximises: a number for each point, below 0 where it has none.
 
     ``over``: whether nothing is left to find, or no work to find it with.  ``lead``: a point that
     looks better than the best by what is known already, if any.

@@ -103,7 +103,25 @@ class _Tally:
 
 
 @dataclass
-class _Passes(_Tally):
+class _Slots(_Tally):
+    """Counts of a sampling whose batches are drawn together, a pass at a time, by slot."""
+
+    in_slot: list[Counts] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.in_slot = [np.zeros(self.size, dtype=np.int64) for _ in range(self.drawn.slots)]
+
+    def of_slots(self, rate: float) -> list[_Tallied]:
+        """How often each record was in each slot."""
+        return [
+            _Tallied(f"batches number {slot + 1} of a pass", counts, self.batches, rate)
+            for slot, counts in enumerate(self.in_slot)
+        ]
+
+
+@dataclass
+class _Passes(_Slots):
     """Counts of a sampling that puts each record into one slot of a pass.
 
     A pass is counted where all its batches were noted.  ``places``: (trials, n), the slot of each
@@ -113,11 +131,6 @@ class _Passes(_Tally):
     places: Counts | None = None
     last: Counts | None = None
     noted: int = 0
-    in_slot: list[Counts] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.in_slot = [np.zeros(self.size, dtype=np.int64) for _ in range(self.drawn.slots)]
 
     def add(self, chosen: Mask, index: int) -> None:
         """Note one batch of a pass."""
@@ -162,10 +175,7 @@ class _Passes(_Tally):
         rate = self.drawn.share(self.size)
         if self.drawn.public or rate == 1:
             return []
-        rows = [
-            _Tallied(f"batches number {slot + 1} of a pass", counts, self.batches, rate)
-            for slot, counts in enumerate(self.in_slot)
-        ]
+        rows = self.of_slots(rate)
         rows += [
             _Tallied("pairs of passes at one place", self.counts[1], self.successive, rate),
             _Tallied("pairs of trials at one place", self.counts[2], self.neighbouring, rate),
@@ -174,7 +184,7 @@ class _Passes(_Tally):
 
 
 @dataclass
-class _SeveralSlots(_Tally):
+class _SeveralSlots(_Slots):
     """Counts of a sampling that puts each record into several slots of a pass.
 
     A pass is counted where all its batches were noted.  ``pass_``: (slots, trials, n), who is in
@@ -184,12 +194,10 @@ class _SeveralSlots(_Tally):
 
     pass_: list[Mask] = field(default_factory=list)
     last: Mask | None = None
-    in_slot: list[Counts] = field(default_factory=list)
     with_first: list[Counts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.in_slot = [np.zeros(self.size, dtype=np.int64) for _ in range(self.drawn.slots)]
         self.with_first = [np.zeros(self.size, dtype=np.int64) for _ in self.in_slot[1:]]
 
     def add(self, chosen: Mask, index: int) -> None:
@@ -228,10 +236,7 @@ class _SeveralSlots(_Tally):
         rate = self.drawn.share(self.size)
         if rate == 1:
             return []
-        rows = [
-            _Tallied(f"batches number {slot + 1} of a pass", counts, self.batches, rate)
-            for slot, counts in enumerate(self.in_slot)
-        ]
+        rows = self.of_slots(rate)
         both = rate * (self.drawn.draws - 1) / (self.drawn.slots - 1)
         rows += [
             _Tallied(f"batches number 1 and {slot + 2} of a pass", counts, self.batches, both)
