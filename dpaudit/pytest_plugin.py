@@ -230,7 +230,7 @@ def _audits(item: pytest.Item) -> bool:
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test state, the nearest first."""
+    """Values of a test's markers, the nearest first."""
     found: dict[str, Any] = {}
     for marker in item.iter_markers(MARKER):
         unknown = set(marker.kwargs) - {"claim", "trials", "confidence"}

@@ -12,7 +12,7 @@ from dpaudit.errors import InvalidParameter
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-# What a certificate holds where its author says nothing; pages say it in their own language.
+# Text of a certificate where its author says nothing; pages say it in their own language.
 NOT_STATED = "not stated"
 
 
@@ -33,7 +33,7 @@ class Adjacency(StrEnum):
 
 
 class Unit(StrEnum):
-    """What one unit of privacy is."""
+    """The unit of privacy."""
 
     RECORD = "record"
     USER = "user"
@@ -51,7 +51,7 @@ class Trust(StrEnum):
 
 
 class Released(StrEnum):
-    """What an observer sees of a run."""
+    """The part of a run that an observer sees."""
 
     TRANSCRIPT = "transcript"
     LAST_ITERATE = "last_iterate"
@@ -190,7 +190,7 @@ class Protected:
 
     @property
     def disguises(self) -> list[str]:
-        """What may be read as another name, a line a name."""
+        """Names that may be read as another name, one line each."""
         return disguised(*self.data, self.entity, self.period)
 
 

@@ -448,7 +448,7 @@ class Account:
         """The account without the releases whose pairs may not be attained; None if all are."""
         kept = reached_part(self.node, self.scope) if self._reached else None
         if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
-            # Nothing could be left out of all rounds together. One round may be simpler, unless
+            # No part could be left out of all rounds together. One round may be simpler, unless
             # it has a symbol of its own.
             kept = (
                 kept.child if kept.index is None and known_sign(kept.times, strict=True) else None

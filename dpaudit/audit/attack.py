@@ -62,7 +62,7 @@ class ReplayTask:
 
     def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
         """Scores, violations, residuals (training part only) and executed counts of one batch."""
-        # What a program prints must not end up between the lines of a command's JSON.
+        # A program's own printing must stay out of a command's JSON on stdout.
         with contextlib.redirect_stdout(sys.stderr):
             return self._run(batch, generator)
 
@@ -102,7 +102,7 @@ class ReplayTask:
         )
 
     def _kept(self, output: Any, told: Any) -> tuple[str, ...]:
-        """What runs of a search left in the output that their best does not show."""
+        """The runs of a search that its output shows besides the best one."""
         if not any(isinstance(node, SEARCHES) for node in postorder(self.declaration)):
             return ()
         return () if same_output(output, told) else (KEPT_RUNS,)

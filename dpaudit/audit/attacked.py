@@ -1,4 +1,4 @@
-"""What an attack on a suite gives, and how its trials are numbered."""
+"""The result of an attack on a suite, and the numbering of its trials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Results: TypeAlias = dict[Key, Arrays]
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What one audit saw, before any bound is made of it; ``stored``: the folder of its batches."""
+    """The observations of one audit, before any bound; ``stored``: the folder of its batches."""
 
     suite: Suite
     trials: int

@@ -136,7 +136,7 @@ def run_batches(
 
 @dataclass(frozen=True)
 class _Work:
-    """What a worker does with a batch: seeds its generator, runs the task, checks the arrays."""
+    """A worker's job on a batch: seed the generator, run the task, check the arrays."""
 
     task: Task
     root_seed: int

@@ -63,7 +63,7 @@ class Wanted:
 
     @classmethod
     def of(cls, claims: Sequence[Claim]) -> list[Wanted]:
-        """What claims of these measures ask for, each once; those at small deltas first."""
+        """The bounds that claims of these measures ask for, each once; small deltas first."""
         found: dict[Wanted, None] = {}
         for claim in claims:
             node = claim.guarantee
@@ -82,7 +82,7 @@ class Wanted:
 
     @property
     def aim(self) -> Sought:
-        """What a search for a proposal makes large."""
+        """The objective of the search for a proposal."""
         delta = (self.delta or PURE_DELTA) if self.number == "epsilon" else MU_DELTA
         return Sought("epsilon", float(delta))
 
@@ -130,7 +130,7 @@ class BandPoint:
 
 @dataclass(frozen=True, eq=False)
 class Likely:
-    """What one likelihood audit shows; ``why_not`` says why it shows nothing.
+    """The result of one likelihood audit; ``why_not`` says why there is none.
 
     ``side``: the data set that was run, 0 for the first.  ``pilots``: runs that were not counted.
     """
@@ -329,7 +329,7 @@ class Search:
         for side in (FIRST, SECOND):
             tried = [self._try(side, start)]
             while not tried[-1].estimate > 0 and tried[-1].proposal.shift < MOST_SHIFT:
-                # Nothing rare was met: a rare choice among others needs a longer lean.
+                # No rare event was met: a rare choice among others needs a longer shift.
                 tried.append(self._try(side, tried[-1].farther()))
             for _ in range(2):
                 tried.append(self._try(side, best(tried).centred()))
@@ -350,7 +350,7 @@ class Search:
         pilot = best.pilot
 
         def promise(sought: Sought) -> tuple[float, ...]:
-            # What the pilot's own runs would bound comes first: of a divergence that rests on one
+            # Bounds from the pilot's own runs are ranked first: a divergence that rests on one
             # heavy run as many as are counted promise too much.
             return tuple(
                 wanted.value(sought, Bet.of(pilot, sought, runs, error).promise(pilot, runs))

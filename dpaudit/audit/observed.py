@@ -122,7 +122,7 @@ class _Releases:
 
 @dataclass(frozen=True, eq=False)
 class _Outputs:
-    """What the attacker makes of the output of every run."""
+    """The attacker's observations: a feature of the output of every run."""
 
     setting: _Setting
     observe: Callable[[Any], Array]

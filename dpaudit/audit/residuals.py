@@ -38,7 +38,7 @@ GRID = 1e-5  # residuals in one cell of this width count as equal
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found: ``broken`` has probability at most ``error_rate`` if nothing is.
+    """Finding of one check: right noise is called ``broken`` with chance ``error_rate`` at most.
 
     ``assumption``: the standing assumption that it tests.  ``tried``: on how many values, data sets
     or runs; 0 where the detail says it.  ``p_value``: NaN where there is none; by ``law`` it

@@ -38,7 +38,7 @@ class Target:
 
     @classmethod
     def of(cls, claim: object) -> Self:
-        """What a node or :class:`dpaudit.accountant.claim.Claim` asks to be tested.
+        """The tested target of a node or a :class:`dpaudit.accountant.claim.Claim`.
 
         Errors: InvalidParameter for what states no number in a registered measure.
         """

@@ -48,7 +48,7 @@ LIKELIHOOD_SHARE = 0.4  # the rest is the conformance checks'
 
 
 class Verdict(StrEnum):
-    """What may be said of a claim, weakest finding last.
+    """Verdicts on a claim, the weakest finding last.
 
     >>> import dpaudit as dp
     >>> dp.Verdict("certified_under_assumptions").value
@@ -83,7 +83,7 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 class Ruling(NamedTuple):
-    """What one piece of evidence makes of a claim, and why."""
+    """The verdict of one piece of evidence on a claim, and the reason."""
 
     verdict: Verdict
     reason: str
@@ -234,7 +234,7 @@ def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -
 def _in_measure(
     name: str, search: Callable[[float, float], float], positive: float, negative: float
 ) -> float:
-    """What two rates imply: as the checker derives it, where it has a rule for the measure."""
+    """The value that two rates imply: by the checker's rule, where the measure has one."""
     checked = MEASURES.get(name)
     if checked is None or checked.from_rates is None:
         return search(positive, negative)
@@ -395,7 +395,7 @@ def _by_findings(findings: Sequence[Finding]) -> Iterator[Ruling]:
 
 
 def _by_account(checked: Checked, extra: Sequence[Assumption]) -> Ruling:
-    """What the account says, where no run contradicts it."""
+    """The ruling of the account, where no run contradicts it."""
     if checked.outcome is Outcome.REFUTED:
         return Ruling(Verdict.REFUTED, checked.reason)
     if checked.outcome is Outcome.UNSUPPORTED:

@@ -62,7 +62,7 @@ class Kept(Protocol[Named, Kind]):
     """Where finished tasks' results are kept, by key."""
 
     def get(self, key: Named) -> Kind | None:
-        """What is kept, if it is whole."""
+        """The stored result, if it is whole."""
 
     def put(self, key: Named, result: Kind) -> None:
         """Keep a result."""
@@ -193,6 +193,6 @@ def _watch(parent: int) -> None:
 
 
 def _deaths() -> tuple[type[Exception], ...]:
-    """What a backend raises when it gives up on a worker: loky at once, Dask after some retries."""
+    """Exceptions of a backend that gives up on a worker: loky at once, Dask after some retries."""
     distributed = sys.modules.get("distributed")
     return (BrokenExecutor, *((distributed.KilledWorker,) if distributed else ()))

@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Total:
-    """What the releases from one data set guarantee together, or those from all of them.
+    """The joint guarantee of all releases from one data set, or from all of them.
 
     ``outside``: what the certificates say is in no guarantee, or what their sum rests on.
     ``exact``: values by calculus, where every release has one; ``epsilon_lower`` and
@@ -202,7 +202,7 @@ def _of_several(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _outside(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """What certificates leave out of their guarantees, and what their sum rests on."""
+    """Statements of what the guarantees leave out, and of what their sum rests on."""
     lines = []
     for entry in entries:
         lines += [f"{entry.file}: outside of its guarantee: {one}" for one in entry.uncovered]
@@ -363,7 +363,7 @@ def _epsilon(account: Account, delta: Fraction) -> str:
 
 
 def _left(account: Account, budget: Mapping[str, str]) -> Fraction:
-    """What a budget leaves, below the truth; very negative where the total is infinite."""
+    """The rest of a budget, rounded down; very negative where the total is infinite."""
     if "rho" in budget:
         allowed, spent = Fraction(budget["rho"]), account.step("zcdp").value
     else:

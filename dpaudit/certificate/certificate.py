@@ -88,7 +88,7 @@ def save(certificate: Mapping[str, Any], path: Path) -> None:
 
 
 def file_bytes(certificate: Mapping[str, Any]) -> bytes:
-    """What a certificate's file holds: its canonical bytes, and an end of line."""
+    """The content of a certificate's file: its canonical bytes and an end of line."""
     return canonical_bytes(certificate) + b"\n"
 
 

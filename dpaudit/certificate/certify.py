@@ -332,7 +332,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
     judged, refused, predicate = form(examination)
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
-        # What could still be refused has been, so that an output is never drawn in vain.
+        # Every possible refusal comes before the draw, so that no output is drawn in vain.
         check_own(certificate, options.store)
         examination = _shaped_as_data(run, mechanism, examination)
         judged, refused, predicate = form(examination)
@@ -342,7 +342,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
         judged, _, predicate = form(examination, SYSTEM)
         certificate = _validated({**predicate, "run": order.draw()})
     elif mechanism.records is not None and not refused:
-        # What the run rests on besides: whose bits it draws.
+        # The run also rests on the source of its random bits.
         judged, _, predicate = form(examination, _entropy(options))
         try:
             certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
@@ -522,7 +522,7 @@ def _resting(likely: Sequence[Likely], examination: Examination) -> list[Likely]
 
 
 def _named(prefix: str) -> str:
-    """What an audit that is not shown as the program's attacks, as the end of "the attack"."""
+    """The target of an audit that is not the program's own, as the end of "the attack"."""
     return NAMES.get(prefix) or (NAMES[STAND_IN] if prefix.startswith(STAND_IN) else OTHERS)
 
 
@@ -587,7 +587,7 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
             # So few records show what is wrong; that nothing is, more of them showed before.
             again = replace(examination, findings=(*examination.findings, *again.broken))
         examination = again
-    # What an examination found already is not said twice; one that could not be made asks nothing.
+    # Findings of the examination are not repeated; an examination that was refused has none.
     told = {finding.detail for finding in examination.findings}
     held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
     loader = mechanism.records
@@ -762,7 +762,7 @@ class _OnData:
             sampler = Guarded(declaration, scope, self._mechanism.load(), rng=rng)
         with opened() as read:
             output = self._run(sampler)
-        # Nothing that was made up made it do so: it may tell the two apart.
+        # It did so on no made-up records: it may tell made-up records from real ones.
         findings = read_by_others(data, Examination(opened=frozenset(read)))
         if findings:
             raise _ReadAgain(findings)
@@ -884,7 +884,7 @@ def revision(order: Order) -> Json | None:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    """What git prints; None where it fails or is not there."""
+    """The output of git; None where it fails or is missing."""
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -58,7 +58,7 @@ def _install() -> None:
 
 @contextmanager
 def shut() -> Iterator[None]:
-    """Nothing but code can be opened: as far as Python's audit events go.  Errors: Shut."""
+    """Refuse to open any file but code, as far as Python's audit events tell.  Errors: Shut."""
     _install()
     token = _shut.set(True)
     try:
@@ -179,7 +179,7 @@ def _holds_numbers(value: Any) -> bool:
 
 
 def _reached(value: Any) -> Iterator[Any]:
-    """What code and objects of a project refer to, by name, field, closure or default."""
+    """Objects that a project's code refers to, by name, field, closure or default."""
     seen: dict[int, Any] = {}
     waiting = [value]
     while waiting and len(seen) < MOST_OBJECTS:

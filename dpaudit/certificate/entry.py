@@ -25,7 +25,7 @@ from dpaudit.storage.files import writable, write_made
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
-    """What was claimed, accounted and attacked of one mechanism; ``content`` is the statement.
+    """The claims, account and attacks of one mechanism; ``content`` is the statement.
 
     :func:`certify` makes one.
 

@@ -73,7 +73,7 @@ class Attempt:
 
     @property
     def about(self) -> str:
-        """Of what its checks and bounds speak."""
+        """The subject of its checks and bounds."""
         return "stand_in" if self.differs else "program"
 
 

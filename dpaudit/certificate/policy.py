@@ -60,7 +60,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What certificates of some mechanisms, of some data sets, have to show.
+    """A rule for the certificates of some mechanisms and data sets.
 
     ``mechanisms``, ``data``: patterns, such as ``noisy_*``, one of which has to fit.
     ``adjacency``, ``unit``, ``kind``, ``model``: of the certificate's scope; any where they are
@@ -113,7 +113,7 @@ class Policy:
     rules: tuple[Rule, ...]
 
     def refusals(self, row: Json, certificate: Json, now: datetime | None = None) -> list[str]:
-        """What keeps a certificate from being accepted, one line a rule and kind; else empty.
+        """Reasons to refuse a certificate, one line a rule and kind; empty where it is accepted.
 
         ``row``: of `dpaudit verify`, with the signatures of the policy's keys.
         """
@@ -189,7 +189,7 @@ def _of_others(rule: Rule, scope: Protected) -> list[str]:
 
 
 def _more(rule: Rule, scope: Protected, row: Json) -> list[str]:
-    """What a scope publishes or leaves out beyond what the rule allows."""
+    """Outputs and uncovered parts of a scope that the rule does not allow."""
     seen = {
         "outputs": (rule.outputs, scope.outputs),
         "uncovered": (rule.uncovered, row.get("data_accesses", {}).get("uncovered", ())),
@@ -204,7 +204,7 @@ def _more(rule: Rule, scope: Protected, row: Json) -> list[str]:
 
 
 def _above(rule: Rule, predicate: Json) -> list[str]:
-    """Of each limit: one proved claim is enough, for it bounds the loss whatever others say."""
+    """Exceeded limits; one proved claim within a limit is enough, because it bounds the loss."""
     proved = [row for row in predicate.get("claims", ()) if row["check"] == "proved"]
     found = []
     for name, limit in rule.limits.items():

@@ -97,7 +97,7 @@ def _rank(certificate: Json, other: Json) -> tuple[int, str] | None:
 
 
 def _certificates(folders: Iterable[Path], opened: Opened) -> Iterable[tuple[Json, Evidence]]:
-    """What says that it is a certificate, in the folders themselves."""
+    """The files that say they are certificates, in the folders themselves."""
     for folder in dict.fromkeys(folders):
         for path in sorted(folder.glob("*.json")):
             file = opened.read(path)

@@ -75,7 +75,7 @@ def unused(name: str, out: Path) -> Files:
 
 
 def finished(name: str, out: Path) -> None:
-    """That no run of this name was interrupted between its draw and its certificate.
+    """Check that no run of this name was interrupted between its draw and its certificate.
 
     Errors: ReleaseInterrupted, for who runs it again would publish a second answer in silence.
     """
@@ -192,7 +192,7 @@ def _arrays(output: Any) -> dict[str, Any]:
 
 
 def _inside(value: Any) -> list[tuple[str, Any]] | None:
-    """What a container or an object holds, by name; None for what is written as a whole."""
+    """Members of a container or object, by name; None for a value that is written as a whole."""
     if isinstance(value, Mapping):
         return [(str(key), item) for key, item in value.items()]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -292,7 +292,7 @@ def write_one(
 
 
 def with_output(result: Certified, out: Path) -> None:
-    """That the output which a certificate names lies beside it.
+    """Check that the output which a certificate names lies beside it.
 
     Errors: OutputNotWritable where it had to be put elsewhere.
     """
@@ -330,7 +330,7 @@ def certify_each(
 def guarded(
     call: Callable[[Run, int, Path], Result], run: Run, index: int, out: Path
 ) -> Result | Failed:
-    """What the call returns, or that it failed; errors: OutputNotWritable, which stops the run."""
+    """The call's result, or its failure; errors: OutputNotWritable, which stops the run."""
     try:
         return call(run, index, out)
     except OutputNotWritable:
@@ -342,7 +342,7 @@ def guarded(
 
 
 def _find(run: Run, index: int, out: Path, *, opened: Opened) -> Finished | None:
-    """What an earlier run made of the same, if it is as it was written and verifies."""
+    """The certificate of an earlier run of the same, if it is unchanged and verifies."""
     files = files_of(run.orders[index].mechanism.name, out)
     written = opened.read(files.certificate)
     if not holds(files, identity(run, index), written):

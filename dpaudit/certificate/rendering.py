@@ -185,7 +185,7 @@ def expired(certificate: Mapping[str, Any]) -> str:
 
 
 def _readable(paths: Sequence[Path], job: _Job, opened: Opened) -> list[tuple[Evidence, Json]]:
-    """What verifies, each certificate and each name once."""
+    """The certificates that verify, each certificate and each name once."""
     found: list[tuple[Evidence, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}

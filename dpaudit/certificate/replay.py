@@ -19,7 +19,7 @@ COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "ro
 
 @dataclass(frozen=True)
 class Command:
-    """What a certificate says made it; ``targets`` is empty for every mechanism of a project.
+    """The command that made a certificate; empty ``targets``: every mechanism of a project.
 
     ``shape``: of the records that the mechanism was made for, if not for its own; ``values``: what
     its free parameters were set to, as ``KEY=VALUE``.
@@ -114,7 +114,7 @@ def differences(
 def refuted_afresh(
     certificate: Mapping[str, Any], orders: Sequence[Order], command: Command, seed: int
 ) -> list[str]:
-    """What audits under another seed say against a certificate, one line each.
+    """Refutations of a certificate by audits under another seed, one line each.
 
     Its files and declaration are committed to by its digests; a seed that is drawn after that
     cannot have been chosen for what it hides.  A right program is found wrong once in 10^4 runs.

@@ -85,7 +85,7 @@ def refuse_other_unit(mechanism: Mechanism, entity: str) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """What a run wrote: the output, certificate and page; the ledger's head after it, if any."""
+    """The files of a run: output, certificate and page; the ledger's head after it, if any."""
 
     output: Path
     files: Files
@@ -157,7 +157,7 @@ def read_shape(text: str) -> tuple[int | None, tuple[int, ...]]:
 
 
 def shape_text(mechanism: Mechanism, records: Records) -> str:
-    """What :func:`read_shape` reads; without the number of records where it is private."""
+    """The text that :func:`read_shape` reads; without the number of records where it is private."""
     private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     return ",".join(map(str, ["" if private else len(records), *records.values.shape[1:]]))
 
@@ -329,7 +329,7 @@ class _Run:
 
     @property
     def release(self) -> str:
-        """What names this run in a ledger, for good."""
+        """The permanent name of this run in a ledger."""
         return f"{self.out.stem}:{self.identity}"
 
     def begin(self) -> int:
@@ -390,7 +390,7 @@ class _Run:
             output = draw()
             content = output_bytes(output)
         except BaseException as error:  # noqa: BLE001  (an interrupt spends the budget too)
-            # What was raised may quote private data; only its kind is told.
+            # The exception's text may quote private data; only its kind is shown.
             said = type(error).__name__
             raise ReleaseInterrupted(
                 f"{self.mechanism.name} was interrupted while it drew ({said}): {SPENT}"

@@ -41,7 +41,7 @@ __all__ = [
     "standing",
 ]
 
-# What a certificate of the wrong shape raises where it is read.
+# Exceptions that a certificate of the wrong shape raises where it is read.
 _MALFORMED = (
     ArithmeticError,
     AttributeError,
@@ -56,7 +56,7 @@ ON_TRUST = ("counts, conformance checks and the run: replay them from the seed",
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What was re-derived, and what was taken on trust; one line each.
+    """Parts that were re-derived, and parts that were taken on trust; one line each.
 
     ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
     accounted epsilon of each claim of one, and its delta, by its text.  ``powerless``: claims that
@@ -117,7 +117,7 @@ def declared_digest(root: Node, scope: Json) -> str:
 
 
 def _theorems(root: Node) -> Iterator[str]:
-    """What rests on theorems that were added in this process: on who added them."""
+    """Statements of trust in whoever added a theorem to this process."""
     files = added()
     for name in dict.fromkeys(type(node).__name__ for node in postorder(root)):
         if name in files:

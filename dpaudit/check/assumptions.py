@@ -1,4 +1,4 @@
-"""What every guarantee rests on besides its rules, and what a node adds to that."""
+"""Assumptions of every guarantee besides its rules, and those that a node adds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ GATHERED_UNITS = replace(
     status=Status.ENFORCED,
     evidence="The engine of the library's tables gathers the rows of each unit by a column.",
 )
-# Of the kernels of a program that is examined, without the program.
+# The check that draws an examined program's kernels without the program.
 DRAWN = "noise drawn alone"
 # The conformance check that holds only where the library's own code clips every row.
 CLIPPED = "every row clipped by the library"
@@ -123,7 +123,7 @@ def _whole(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
 
 
 def _bits(entropy: str) -> Assumption:
-    """Whose bits the run drew: enforced where the operating system gave every one of them."""
+    """Source of the run's random bits: enforced where the operating system gave all of them."""
     key = "seed" if entropy.startswith("seed") else entropy
     status = Status.ENFORCED if entropy == SYSTEM else Status.DECLARED
     return Assumption("random_bits", UNPREDICTED, status, BITS_EVIDENCE.get(key, ""))

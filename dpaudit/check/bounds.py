@@ -249,7 +249,7 @@ def curve_exceeds(
 
     for positive, negative, *_ in row["roc"]:
         seen = [decimal(rate) for rate in (positive, negative)]
-        # What is seen shows more than its bounds do, and costs a thousandth to compare.
+        # The rates seen show more than their bounds, and cost a thousandth to compare.
         if refutes([max(rate, MILLIONTH) for rate in seen]) and _bounds_refute(
             [round(rate * row["trials"]) for rate in seen], row["trials"], share, refutes
         ):

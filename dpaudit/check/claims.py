@@ -55,7 +55,7 @@ LARGEST_DIFFERENCE = 500
 
 @dataclass(frozen=True)
 class Case:
-    """What the claims are judged by."""
+    """The evidence by which the claims are judged."""
 
     predicate: Json
     root: Node

@@ -23,7 +23,7 @@ ALWAYS = LABEL_CHECKS[:4]
 EXECUTED = "releases, control flow and radii"
 SENSITIVITIES = "stated sensitivities"
 BATCHES = "sampling frequencies"
-# What is tried of a program that is examined; a test compares them with the examiner's.
+# The examiner's checks of a program; a test compares the two lists.
 EXAMINED = (
     "undeclared access",
     "control flow and released values, on made-up records",
@@ -44,7 +44,7 @@ BOUNDING = (
     CLIPPED,
     GATHERED,
 )  # of queries; all others named here are of noise
-# What each statistical check may be judged by, by the name before " of ".
+# Statistics that may judge each check, by the name before " of ".
 KINDS = {
     "range": ("range",),
     "mean": ("mean", "mean of some"),
@@ -99,7 +99,7 @@ def check_conformance(predicate: Json, root: Node) -> None:
 
 
 def _said_first(said: Sequence[str], predicate: Json) -> None:
-    """Whatever was not examined is what the reasons and the caveats begin with."""
+    """Require that the reasons and the caveats begin with what was not examined."""
     for texts in (predicate["verdict"]["reasons"], predicate["caveats"]):
         same = texts[: len(said)] == said
         require(same, "not examined, and its reasons or caveats begin otherwise")

@@ -143,7 +143,7 @@ def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
 
 
 def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value:
-    """What the certificate states, where a theorem of somebody else's is not registered here."""
+    """The certificate's own value, where a theorem of another project is not registered here."""
     own = own_assumption(node)
     names = ("value", "value_delta") if row["calculus"] == "approx" else ("value",)
     stated = [] if node.is_shipped else [row["witness"].get(name) for name in names]
@@ -275,7 +275,7 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
 
 
 def _as_stated(text: str, lower: str | None) -> Any:
-    """What the certificate says, of a premise that it takes on trust."""
+    """The certificate's own number for a premise that is taken on trust."""
     epsilon = infinity() if text == "inf" else decimal(text)
     return epsilon, None if lower is None else decimal(lower)
 

@@ -85,7 +85,7 @@ def fits(name: str, part: Any) -> None:
 
 @cache
 def _validator(name: str = "", *, empirical: bool = False) -> Draft202012Validator:
-    """Of a whole certificate, or of the part of a name.
+    """The validator of a whole certificate, or of the part that ``name`` names.
 
     Every reference is replaced by what it names: to follow them took half of the time.
     """

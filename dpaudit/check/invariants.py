@@ -1,4 +1,4 @@
-"""What every derivation satisfies, whatever its theorems say, asked of each round of a schedule.
+"""Invariants of every derivation, whatever its theorems say, at each round of a schedule.
 
 Losses are numbers of at least 0; a whole loses at least what each part loses; a sample loses at
 most what its base loses; parameters are at least 0; rounds, records and draws are counted by

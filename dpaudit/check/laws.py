@@ -120,7 +120,7 @@ def _variance(variance: float, size: int, among: int) -> float:
         with flint.ctx.workprec(bits):
             half, at = flint.arb(size) / 2, flint.arb(variance) * size / 2
             above = at.gamma_upper(half, regularized=1)
-            # Of many degrees, the lower incomplete gamma function's series does not converge.
+            # The lower incomplete gamma function's series does not converge for many degrees.
             small = [above] if above < 0.5 else [1 - above, at.gamma_lower(half, regularized=1)]
             for tail in small:
                 if tail > 0 and tail.rel_accuracy_bits() > ACCURATE_BITS:

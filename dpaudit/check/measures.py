@@ -33,7 +33,7 @@ LARGEST_EPSILON = Fraction(2) ** 99
 
 
 class Premise(Protocol):
-    """What a conversion reads of its premise."""
+    """The part of a premise that a conversion reads."""
 
     @property
     def calculus(self) -> str:

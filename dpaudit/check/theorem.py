@@ -1,4 +1,4 @@
-"""What a restated theorem is, and the table of all: families register theirs on import.
+"""Restated theorems, and the table of all: families register theirs on import.
 
 Sources are those the accountant cites for the rules of the same names.
 """
@@ -19,7 +19,7 @@ from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
 
 RENYI_SYMBOL = "alpha"
-# What a verification lets a witness ask for.
+# Limits on what a witness may ask of a verification.
 MOST_ALTERNATIVES, MOST_POINTS = 4_096, 8_192
 Row = Mapping[str, Any]
 NOTHING: Row = MappingProxyType({})
@@ -27,7 +27,7 @@ EVERYWHERE = frozenset({"add_remove", "replace_one", "zero_out"})
 
 
 class Premise(Protocol):
-    """What is known of a premise besides its bound."""
+    """Facts about a premise besides its bound."""
 
     @property
     def attained(self) -> bool:
@@ -42,7 +42,7 @@ Attained = Callable[..., bool]
 
 
 def never(node: Any, premises: Sequence[Premise]) -> bool:
-    """Nothing is known about reaching the bound."""
+    """No statement on whether the bound is attained."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""What a certificate may hold otherwise, and still verifies: ``dpaudit verify`` names these fields.
+"""Fields that may change while the certificate verifies: ``dpaudit verify`` names them.
 
 A field is named by its path in the predicate, without the numbers of rows; a name stands for all
 that is below it.  Tests change every leaf of every committed certificate, one at a time: each
@@ -17,7 +17,7 @@ class Unchecked(NamedTuple):
     fields: tuple[str, ...]
 
 
-# Nobody can derive these again: the signer answers for them.
+# These cannot be derived again: the signer answers for them.
 SIGNERS_WORD = (
     "issued",
     "fields",
@@ -71,7 +71,7 @@ OBSERVED = (
     "conformance check",
     "conformance error_rate",
 )
-# What is concluded is derived again from whatever stands here.
+# Every conclusion is derived again from the values that stand here.
 CHOSEN = (
     "derivation steps witness",
     "likelihoods bounds at",

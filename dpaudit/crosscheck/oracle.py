@@ -58,7 +58,7 @@ def norms_read(backend: Backend, adjacency: Adjacency) -> int:
 
 
 def rdp_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
-    """What ``RdpAccountant`` answers, plus a relative and absolute ``ALLOWANCE``.
+    """The answer of ``RdpAccountant``, plus a relative and absolute ``ALLOWANCE``.
 
     Errors: Unsupported for what it does not take, for NaN or negative divergences, for delta 0.
     """
@@ -77,7 +77,7 @@ def rdp_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
 
 
 def pld_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
-    """What ``PLDAccountant`` answers at delta less ``ROUND_OFF``, plus ``ALLOWANCE``.
+    """The answer of ``PLDAccountant`` at delta less ``ROUND_OFF``, plus ``ALLOWANCE``.
 
     Errors: Unsupported for what it does not take, and below ``SMALLEST_DELTA``; under replace_one
     for Poisson samples in which a record that is not drawn may add something.
@@ -132,7 +132,7 @@ def pld_epsilon_lower(node: Node, scope: Scope, delta: Fraction) -> float:
 
 
 def as_is(events: Sequence[Any], relation: Any, delta: float, backend: Backend) -> float:
-    """What dp-accounting answers to events as they are: nothing cast, translated or checked.
+    """dp-accounting's answer to events as they are: nothing is cast, translated or checked.
 
     This is no bound; it is here to be cross-checked.
     """
@@ -180,7 +180,7 @@ def _event(node: Node, backend: Backend, adjacency: Adjacency) -> Any:
 
 
 def _gathered(root: Node) -> list[tuple[Node, Fraction]]:
-    """What a tree of compositions and repeats composes, each different part with its count."""
+    """The different parts of a tree of compositions and repeats, each with its count."""
     found: dict[str, dict[Node, Fraction]] = {}
     for node in postorder(root):
         counts: dict[Node, Fraction] = {}

@@ -2,7 +2,7 @@
 
 The order is: branches of a maximum, signs under the symbols' assumptions, sums term by term,
 floors replaced by their arguments, and Arb balls on every box of a subdivision of stated ranges.
-Nothing here guesses: what is not shown is False.
+An inequality that is not shown is False.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class LargeExp(sympy.exp):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, arg: Any) -> None:
-        """Nothing is simplified."""
+        """Leave the expression as it is."""
 
     def _eval_is_rational(self) -> None:
         return None

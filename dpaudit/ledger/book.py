@@ -148,7 +148,7 @@ class State:
 
     @property
     def remaining(self) -> tuple[Fraction, ...]:
-        """What is left of each cap."""
+        """The remainder of each cap."""
         refuse_refunds(self.name, self.spent)
         return tuple(cap - sum_ for cap, sum_ in zip(self.terms.caps, self.spent, strict=True))
 
@@ -164,7 +164,7 @@ class Entry:
 
     @cached_property
     def body(self) -> Mapping[str, Any]:
-        """What the text says."""
+        """The fields of the text."""
         found: Mapping[str, Any] = json.loads(self.text)
         return found
 
@@ -410,7 +410,7 @@ class Ledger:
         return replace(state, releases=_lives(entries)), entries
 
     def _balance(self, connection: Any, row: Any) -> State:
-        """What the entries of a row add up to; those that were added up before are not read again.
+        """The sum of a row's entries; those that were added before are not read again.
 
         Errors: LedgerBroken.
         """
@@ -525,7 +525,7 @@ class Ledger:
             return str(os.getuid())
 
     def _row(self, connection: Any, name: str, *, locked: bool = False) -> Any:
-        # Of SQLite the whole database is locked from BEGIN IMMEDIATE on.
+        # SQLite locks the whole database from BEGIN IMMEDIATE on.
         query = self._tables.held if locked else self._tables.one
         return connection.execute(query, {"of": name}).one_or_none()
 
@@ -700,7 +700,7 @@ class _Tables:
             Column("body", Text, nullable=False),
             Column("previous", String(64), nullable=False),
             Column("hash", String(64), nullable=False),
-            # Whatever a program does wrong, the database takes one charge of a release.
+            # The database takes one charge of a release, even where a program errs.
             UniqueConstraint("dataset", "kind", "release"),
         )
         # Built once: building a statement takes as long as running it.
@@ -833,7 +833,7 @@ def _hash(name: str, number: int, previous: str, text: str) -> str:
 
 
 def _checked(name: str, entries: Sequence[Entry], before: State | None) -> State:
-    """What a chain adds up to; ``before``: the account that its first entries made.
+    """The sum of a chain; ``before``: the account that its first entries made.
 
     Errors: LedgerBroken naming the first entry that does not hold.
     """

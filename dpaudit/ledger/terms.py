@@ -76,7 +76,7 @@ class Terms:
         return self.method in (Method.BASIC, Method.ADVANCED) and len(self.caps) == 2
 
     def cost(self, declaration: Node, delta: object = None) -> Amounts:
-        """What a declaration is charged, one number for each cap, rounded up.
+        """The charge of a declaration, one number for each cap, rounded up.
 
         Where epsilons and deltas add up, it is the tight epsilon at ``delta``; else there is none.
         Errors: Unsupported where the sums' measure bounds no loss of it, or only an infinite one,
@@ -109,7 +109,7 @@ class Terms:
         return Charge(Account(declaration, self.scope).approximate(at).value)
 
     def _way_out(self, declaration: Node, delta: object) -> str:
-        """What to do where this account cannot charge a declaration."""
+        """Advice for a declaration that this account cannot charge."""
         if self.adds_deltas and not delta:
             return (
                 "charge it at a delta: give a plan's budget as epsilon and delta, or --delta to "

@@ -141,7 +141,7 @@ def always(node: Node, premises: tuple[Step, ...]) -> bool:
 
 
 def never(node: Node, premises: tuple[Step, ...]) -> bool:
-    """Nothing is claimed about reaching the bound."""
+    """No statement on whether the bound is attained."""
     return False
 
 

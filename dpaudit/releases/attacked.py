@@ -68,7 +68,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
 
 
 def _prepared(schema: Schema) -> Iterator[str]:
-    """What the engine does before it bounds rows, in words."""
+    """The engine's steps before it bounds rows, in words."""
     for name, join in schema.joins.items():
         kind = f"rows of the same {schema.entity}" if join.unit else "a public table"
         keys = f" by {', '.join(join.on)}" if join.on else ""
@@ -86,7 +86,7 @@ def records_like(plan: Plan, rng: np.random.Generator) -> Records:
 
 
 def order_of(plan: Plan) -> Order:
-    """What to certify of a plan."""
+    """The order to certify a plan."""
     digests = {"plan": plan.release.digest}
     mechanism, suite = mechanism_of(plan), suite_of(plan)
     # The program that is attacked is the mechanism's own.
@@ -138,7 +138,7 @@ KINDS = tuple(
 
 
 def neighbours_of(plan: Plan) -> Neighbours:
-    """Of the pairs of tables that differ in one made-up unit, the one that moves the parts most."""
+    """The pair of tables, apart by one made-up unit, that moves the parts most."""
     release = plan.release
     others = np.stack([_unit(plan, kind) for kind in KINDS[:BYSTANDERS]])
     others[:, 1:, 0] = 0.0  # a row each: they move nothing
@@ -206,7 +206,7 @@ def _unit(plan: Plan, kind: _Kind) -> Array:
 
 
 def _wanted(plan: Plan, schema: Schema) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What conditions ask of a row; of several on one column the last, which is the schema's."""
+    """Codes that conditions ask of a row; the last on each column, which is the schema's."""
     items = (item.conditions(schema) for item in plan.release.items)
     for condition in (*chain.from_iterable(items), *schema.conditions):
         yield condition.column, condition.codes

@@ -34,7 +34,7 @@ class Moves:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one unit adds to a vector of ``cells`` whole numbers.
+    """Contribution of one unit to a vector of ``cells`` whole numbers.
 
     At most ``groups`` cells get something, each from ``low`` to ``high``, and no more than
     ``absolute`` together (None: whatever that allows).  ``always``: the unit adds to one cell,

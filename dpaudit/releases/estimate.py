@@ -1,4 +1,4 @@
-"""What a plan's noise costs, estimated in floats: a choice among many plans, never a bound.
+"""Privacy cost of a plan's noise, estimated in floats to compare plans; never a bound.
 
 The cumulant functions K(s) = log E exp(s L) of the privacy losses L of parts add up.  For t > 0,
 delta at epsilon is an integral along the line s = t + i w,
@@ -35,7 +35,7 @@ MOST_TERMS = 2**11
 # A normal loss of this part of epsilon, or of the deviation, lets the sum of Laplace noise end.
 BLUR = 1 / 150, 1 / 60
 GAIN = 1.002  # of an amount, by which another kind of noise must do better
-# Of an amount's logarithm: how far it is searched, and the first of steps that double.
+# Search over an amount's logarithm: the precision, the first of steps that double, their number.
 CLOSE, FIRST, STEPS = 1e-4, 0.02, 12
 FARTHEST = 1e3  # an excess beyond which it says no more
 TINY = 1e-300

@@ -101,7 +101,7 @@ _Shares: TypeAlias = Mapping[str, tuple[Part, Fraction]]
 
 @dataclass(frozen=True)
 class Release:
-    """What is to be published, of which table, within which budget.
+    """A planned release: the items to publish, the table, the budget.
 
     ``title`` and ``schema`` and the rest together are the release: it is charged and drawn once.
     ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
@@ -289,7 +289,7 @@ class Plan:
 
     @cached_property
     def margins(self) -> Margins:
-        """What is public about the noise."""
+        """Public facts about the noise."""
         return PlannedMargins(self.leaves, self.parts, self.release.adjacency)
 
     @property
@@ -699,7 +699,7 @@ def _searched(
 
 
 def _start(budget: Node, claimed: float, told: float) -> float:
-    """What Gaussian noise alone would allow."""
+    """The amount that Gaussian noise alone would allow."""
     if isinstance(budget, GDP):
         return claimed**2 / 2
     if not isinstance(budget, ApproxDP):

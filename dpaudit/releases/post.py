@@ -161,7 +161,7 @@ def _refuse(step: Step, schema: Schema, item: Item) -> None:
 
 
 def _largest(schema: Schema, item: Item, step: Step) -> tuple[Fraction, Fraction]:
-    """What one unit adds to a number at most, without its weight; the largest weight.
+    """A unit's largest contribution to a number, without its weight; and the largest weight.
 
     Errors: InvalidParameter for an item of which neither is known, or which may be negative.
     """
@@ -212,7 +212,7 @@ def steps_of(table: Any) -> tuple[Step, ...]:
 
 
 def steps_by_default(schema: Schema, items: Sequence[Item]) -> tuple[Step, ...]:
-    """What is done where a plan states no steps: counts of one table become consistent."""
+    """Steps of a plan that states none: counts of one table become consistent."""
     left = sorted(
         (item for item in items if isinstance(item, Count)), key=lambda item: -len(item.by)
     )
@@ -332,7 +332,7 @@ def weights_for(
 
 @dataclass(frozen=True)
 class Consistent(Margins):
-    """What is public about the noise, where counts are made consistent; ``halves``: of these."""
+    """Public facts about the noise, where counts are made consistent; ``halves``: of these."""
 
     noise: Margins
     halves: Mapping[str, int]
@@ -362,7 +362,7 @@ def counted(
     released: Mapping[str, Any],
     margins: Margins,
 ) -> dict[str, Any]:
-    """What was released, with the counts that are made consistent as they then are."""
+    """The released values, with counts after they are made consistent."""
     found = dict(released)
     for step in steps:
         if step.kind == CONSISTENT:

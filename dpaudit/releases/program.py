@@ -78,7 +78,7 @@ class PartQuery:
 
     @property
     def norm(self) -> Norm:
-        """That of the part's noise."""
+        """The norm of the part's noise."""
         return self.noise_norm
 
     def exact(self, records: Records) -> Exact:
@@ -123,7 +123,7 @@ class PartQuery:
         return np.asarray(float(moves.squared) ** 0.5)
 
 
-# What a unit adds is bounded by the engine that its reader asks.
+# The engine that the reader asks bounds a unit's contribution.
 BOUNDED.add(PartQuery)
 
 
@@ -206,9 +206,9 @@ class GeneratedTables:
 
     @cached_property
     def _listed(self) -> dict[str, Whole]:
-        """Of the columns of choices, the codes (from 0) that a generated table may hold.
+        """The codes (from 0) that a generated table may hold in each column of choices.
 
-        All of few; of many the first, some evenly spread, and those that conditions name.
+        Few codes are all taken; of many the first, some evenly spread, and those in conditions.
         """
         schema, found = self.release.schema, dict[str, Whole]()
         for item in self.release.items:
@@ -318,7 +318,7 @@ class GeneratedTables:
         return listed[np.searchsorted(listed, codes, "right") - 1]
 
 
-# What the engine answered, by table; beside a reader, which holds nothing that a run leaves behind.
+# The engine's answers by table, kept outside of readers, which a run leaves unchanged.
 _VALUES: WeakKeyDictionary[GeneratedTables, OrderedDict[str, Values]] = WeakKeyDictionary()
 
 

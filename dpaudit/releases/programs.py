@@ -221,6 +221,6 @@ class _OfRows:
 
 
 def labels_in(node: Node) -> set[str]:
-    """What a declaration calls its releases."""
+    """The labels of a declaration's releases."""
     leaves = (leaf for leaf in postorder(node) if isinstance(leaf, Leaf))
     return {label for leaf in leaves if (label := getattr(leaf, "label", ""))}

@@ -260,7 +260,7 @@ class Published:
 
 
 class Unrecorded(Enum):
-    """That a release is charged nowhere, although budgets are then kept by nobody."""
+    """The choice to charge a release to no ledger, so that no budget is kept."""
 
     NO_LEDGER = "no ledger"
 
@@ -477,7 +477,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Before:
-    """What was drawn by a run that was interrupted: the JSON that it wrote, and its last entry.
+    """The draw of an interrupted run: the JSON that it wrote, and its last entry.
 
     ``head``: of the ledger after it was finished there; None where it was not.
     """
@@ -588,7 +588,7 @@ class _Once:
                     f"{certificates.rescued({written: content})}; "
                     f"to finish this release, move it into {written.parent} and run again"
                 ) from None
-            # What was raised may quote private data; only its kind is told.
+            # The exception's text may quote private data; only its kind is shown.
             raise ReleaseInterrupted(
                 f"{release.title!r} was interrupted after it was charged ({type(error).__name__}): "
                 f"{spent}, and nothing is to be published; a new draw is a new release, under "
@@ -679,7 +679,7 @@ def certified(
 
 
 def admitted(ledger: Ledger, plan: Plan) -> Amounts:
-    """What would be spent after a charge of this plan; errors: as :meth:`Ledger.charge`."""
+    """The amounts spent after a charge of this plan; errors: as :meth:`Ledger.charge`."""
     release = plan.release
     return ledger.admit(
         release.schema.name,
@@ -793,7 +793,7 @@ def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path
 
 
 def rules_of(plan: Plan) -> list[str]:
-    """What was suppressed, rounded or made consistent, in words; of all numbers alike."""
+    """The rules of suppression, rounding and consistency, in words; the same for all numbers."""
     shown = (
         f"{label}: a group is shown if its noisy count is at least {least}; all others are "
         f"suppressed, and one of {survives} is shown 95 times in 100"
@@ -802,7 +802,7 @@ def rules_of(plan: Plan) -> list[str]:
     return [*shown, *(step.text for step in plan.release.post)]
 
 
-# What the columns hold, for a reader of the CSV alone.
+# Descriptions of the columns, for a reader of the CSV alone.
 DESCRIBED = {
     "item": "the name of the query in the plan",
     "keys": "the group, as column=key; empty for all rows",
@@ -898,7 +898,7 @@ def _number(value: str) -> float | None:
 
 
 def thresholds(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Of each thresholded part: the threshold, and the size of a group shown 95 times in 100."""
+    """For each thresholded part: the threshold, and the size of a group shown 95 times in 100."""
     found = {}
     for label, part in plan.parts.items():
         if isinstance(part, Thresholded):

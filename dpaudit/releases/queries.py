@@ -195,11 +195,11 @@ class Item(ABC):
 
     @abstractmethod
     def parts(self, schema: Schema) -> tuple[Part, ...]:
-        """What gets noise.  Errors: InvalidParameter for columns that do not fit."""
+        """The parts that get noise.  Errors: InvalidParameter for columns that do not fit."""
 
     @abstractmethod
     def totals(self, schema: Schema) -> tuple[Total, ...]:
-        """What is read from the table."""
+        """The totals that are read from the table."""
 
     @abstractmethod
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
@@ -331,7 +331,7 @@ class Row:
 
 
 class Margins(ABC):
-    """What is public about the noise of each part."""
+    """Public facts about the noise of each part."""
 
     @abstractmethod
     def half(self, label: str, share: Fraction = Fraction(1, 20)) -> int:
@@ -359,7 +359,7 @@ class Margins(ABC):
 
     @abstractmethod
     def epsilon(self, label: str) -> float:
-        """Of a choice: its parameter, over how far a score moves."""
+        """The epsilon of a private choice: its parameter over the sensitivity of a score."""
 
 
 # --- counts, sums, means and variances, by group --------------------------------------------------
@@ -432,13 +432,13 @@ class Grouped(Item):
         return ()
 
     def added(self, schema: Schema) -> Contribution:
-        """What a unit adds to the counts of the cells."""
+        """Contribution of a unit to the counts of the cells."""
         cells = self.cells(schema)
         groups, rows = self.limits(schema, cells)
         return Contribution(cells, groups, 0, rows, schema.rows)
 
     def sums(self, schema: Schema, column: str, low: int, high: int) -> Contribution:
-        """What a unit adds to sums of terms from ``low`` to ``high`` over its rows."""
+        """Contribution of a unit to sums of terms from ``low`` to ``high`` over its rows."""
         cells = self.cells(schema)
         groups, rows = self.limits(schema, cells)
         largest = max(-low, high, 0)
@@ -710,7 +710,7 @@ CENTRED, RATIO = "centred", "ratio"
 
 @dataclass(frozen=True, kw_only=True)
 class Averaged(Valued):
-    """What is divided by how many rows there are, which is an equal part of the item.
+    """An item divided by the number of rows, which is an equal part of the item.
 
     ``counts``: the name of a count of the same cells, whose noisy numbers are taken in the place of
     such a part; after ``consistent`` they are those that are published.
@@ -1202,7 +1202,7 @@ class Ranges(Item):
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         levels = self.levels(schema)
         groups, rows = self.limits(schema, levels[0])
-        # Of a range above the leaves, all leaves may be this unit's.
+        # All leaves under a higher range may be this unit's.
         most = min(rows * groups, schema.rows)
         leaves, *above = levels
         blocks = [Contribution(leaves, groups, 0, rows, most)]

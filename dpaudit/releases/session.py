@@ -144,7 +144,7 @@ class Session(AbstractContextManager["Session"]):
         )
 
     def _rows(self, queries: Sequence[Mapping[str, Any]], rho: Fraction) -> list[Row]:
-        """What several queries answer, each with an equal part of rho; all of them or none fit."""
+        """Answers of several queries, each with an equal part of rho; all of them fit, or none."""
         if self._closed or self._process != os.getpid():
             state = "closed" if self._closed else "open in another process, which keeps its budget"
             raise InvalidParameter(f"{self.release.title!r}: the session is {state}; open another")

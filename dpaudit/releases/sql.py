@@ -165,7 +165,7 @@ class _Reader:
         return [self.column(node) for node in group.expressions]
 
     def aggregate(self, node: exp.Expr) -> Settings:
-        """What one function of the SELECT asks for."""
+        """The query that one function of the SELECT asks for."""
         from sqlglot import exp
 
         kinds: dict[type[exp.Expr], str] = {

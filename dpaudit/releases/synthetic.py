@@ -303,7 +303,7 @@ def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
     codes = tree.records(min(count, MOST_RECORDS), rng)
     together = np.stack([codes[name] for name in asked.columns], axis=1)
     cells = [_texts(schema, keys[name], codes[name], rng) for name in asked.columns]
-    # Of another number of records it is the shares that are kept.
+    # For another number of records, the shares are kept.
     scale = 1.0 if len(together) == round(tree.total) else tree.total / max(len(together), 1)
     rows = [_distance(item, counted[item.name], codes, scale) for item in used]
     return Made(asked.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)

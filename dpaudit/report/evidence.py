@@ -197,7 +197,7 @@ def _suite(audit: Json) -> tuple[str, ...]:
 
 
 def _fewer(audit: Json) -> tuple[str, ...]:
-    """That fewer trials were run than the suite asks for."""
+    """The note that fewer trials were run than the suite asks for."""
     asked = (audit.get("suite") or {"trials": 0})["trials"]
     text = message("fewer than the {trials} that the suite asks for")
     return (say(text, trials=asked),) if asked > audit["trials"] else ()

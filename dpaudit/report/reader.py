@@ -182,7 +182,7 @@ def _line(
 
 
 def _asked(predicate: Json) -> str:
-    """That a fact is not stated, and whom to ask for it."""
+    """The sentence that a fact is not stated, and whom to ask for it."""
     fields, scope = predicate.get("fields", {}), predicate["scope"]
     name = "; ".join(fields.get("contact", ())) or scope["controller"]
     name = name or "; ".join(fields.get("controller", ()))

@@ -71,7 +71,7 @@ def translated(text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """What stands in a sentence's place: a number as the language writes it, or a sentence."""
+    """The text in a sentence's gap: a number as the language writes it, or a sentence."""
     if re.fullmatch(r"\d{1,3}(,\d{3})+|\d+", text):
         return grouped(int(text.replace(",", "")))
     return localised(text) if re.fullmatch(r"\d+\.\d+", text) else translated(text)

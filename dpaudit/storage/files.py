@@ -60,7 +60,7 @@ def write_made(contents: Mapping[Path, bytes]) -> None:
 
 
 def own_or_absent(path: Path, content: bytes | None = None) -> None:
-    """That no file of somebody else lies at ``path``.
+    """Check that no file of another program lies at ``path``.
 
     ``content``: the bytes that will be written there, if they are known; a file that holds them, or
     the same mark, may stay or be replaced.

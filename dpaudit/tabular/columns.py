@@ -44,7 +44,7 @@ _FIRST_DIGIT = re.compile(r"\W*\d")
 
 
 class Kind(Enum):
-    """What a cell is; the value says why a cell of this kind is no number."""
+    """The kind of a cell; its value says why such a cell is no number."""
 
     NUMBER = ""
     BOOLEAN = "holds true or false among other cells; write 1 and 0"
@@ -162,7 +162,7 @@ class Columns:
         return numbers.astype(np.int64) if whole else numbers
 
     def kinds(self, name: str) -> Iterator[Kind]:
-        """What the cells of a column are."""
+        """The kinds of the cells of a column."""
         return (_read(cell)[0] for cell in self.cells[name])
 
     def is_told(self, name: str) -> bool:
@@ -280,7 +280,7 @@ def array_columns(where: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Columns
 
 
 def json_value(text: str, place: str, *, nan: bool = False) -> Any:
-    """What JSON holds, as :func:`dpaudit.storage.evidence.strict_json`; no message quotes it.
+    """Value of a JSON text, as :func:`dpaudit.storage.evidence.strict_json`; no error quotes it.
 
     Errors: InvalidParameter.
     """
@@ -297,7 +297,7 @@ def json_value(text: str, place: str, *, nan: bool = False) -> Any:
 
 
 def _read(cell: Any) -> tuple[Kind, float]:
-    """What a cell is, and its value where it is a number."""
+    """The kind of a cell, and its value where it is a number."""
     if isinstance(cell, str):
         return _read_text(cell.strip())
     if isinstance(cell, bool | np.bool_):
@@ -428,7 +428,7 @@ def _decoded(path: Path) -> str:
 
 
 def _separator(path: Path, text: str) -> str:
-    """What separates the names in line 1; of the rows none is asked, so that no row changes it."""
+    """The separator of the names in line 1; rows are not read, so that no row changes it."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     names = re.sub(r'"[^"]*"', "", io.StringIO(text, newline="").readline())

@@ -118,7 +118,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Total:
-    """What is summed over rows, group by group.
+    """Sums over rows, group by group.
 
     ``terms``: one total each.  ``by``: columns of public keys, bins, or one column of text.
     ``needed``: columns without which a row is left out.  ``groups`` and ``per_group``: how many
@@ -249,7 +249,7 @@ class OpenTable:
 
 @dataclass(frozen=True)
 class _Work:
-    """What is asked of a part, wherever it is; ``types`` None: the part's own."""
+    """Questions to a part of the data, wherever it is; ``types`` None: the part's own."""
 
     schema: Schema
     types: Mapping[str, str] | None
@@ -305,7 +305,7 @@ class _Work:
         return {text: int(rows)} if rows else {}
 
     def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
-        """Of every total the rows (group, total of each term); of a sparse one two arrays."""
+        """The rows (group, total of each term) of every total; two arrays for a sparse one."""
         limited = any(total.by_unit for total in asked)
         cells = self._cells()
         counted = not limited and cells is not None and prod(cells) <= MOST_COUNTED
@@ -411,7 +411,7 @@ class _Work:
         return rows, reads
 
     def _first(self, rows: str, columns: Sequence[str], order: str) -> str:
-        """Of each unit the first ``schema.rows`` rows in an order."""
+        """The first ``schema.rows`` rows of each unit in an order."""
         before = f"lag({UNIT}, {self.schema.rows}) OVER (ORDER BY {UNIT}, {order})"
         named = ", ".join([UNIT, *columns])
         rows = f"SELECT {named}, {before} AS {BEFORE} FROM ({rows})"
@@ -911,5 +911,5 @@ def _sum(term: Term, places: Mapping[str, str], weight: str) -> str:
 
 
 def rounded(value: int, divisor: int) -> int:
-    """What a term's division gives, for bounds."""
+    """The result of a term's division, for bounds."""
     return (value + divisor // 2) // divisor

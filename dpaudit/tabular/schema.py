@@ -390,7 +390,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Schema:
-    """What is public about a table.
+    """Public facts about a table.
 
     ``name``: the data set, as a ledger knows it.  ``unit``: the column that says whose row it is
     (a person, household, firm); None where every row is a unit of its own.  ``entity``: what a unit
@@ -482,7 +482,7 @@ class Schema:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What the table calls each of the columns that are read."""
+        """The table's name for each of the columns that are read."""
         named = (column.of or name for name, column in self.columns.items())
         return (*named, *([] if self.unit is None else [self.unit]))
 
@@ -493,7 +493,7 @@ class Schema:
 
     @cached_property
     def own(self) -> tuple[str, ...]:
-        """What is read from the table itself: columns and keys of joins, the unit last."""
+        """The names read from the table itself: columns and keys of joins, the unit last."""
         columns = [column for join, column in map(self.joined, self.sources) if not join]
         keys = [name for join in self.joins.values() for name in join.on]
         unit = [] if self.unit is None else [self.unit]

@@ -226,7 +226,7 @@ def _file(path: Path, schema: Schema) -> Source:
     if not held.size:
         raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
     reader = held.reader(kind, schema)
-    # What is read at once fits into memory: the units of each part are those of one remainder.
+    # Each part fits into memory: its units are those of one remainder.
     parts_of = 1 if schema.unit is None else -(-held.size // AT_ONCE[kind])
     # All spellings of a unit are in one part.
     unit = f"CAST({cell(len(schema.own) - 1)} AS VARCHAR)"

@@ -1,1 +1,1 @@
-"""What floating-point arithmetic and time give away."""
+"""Leaks through floating-point arithmetic and through running time."""

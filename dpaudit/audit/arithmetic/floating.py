@@ -39,7 +39,7 @@ TINY = {"negative zero": -0.0, "a subnormal number": 5e-324}
 
 @dataclass(frozen=True)
 class Noisy:
-    """What is attacked: noise of this ``scale`` on values that neighbours move by ``step``."""
+    """The attacked mechanism: noise of ``scale`` on values that neighbours move by ``step``."""
 
     add: Noise
     scale: float
@@ -217,7 +217,7 @@ def _compared(
 
 
 def _odd(target: Noisy, name: str, value: float, seed: int) -> Finding:
-    """What is no finite number must give outputs like any other value's."""
+    """Infinities and NaN must give outputs that look like any other value's."""
     shown = int(np.count_nonzero(~np.isfinite(_tried(target, value, 100, seed))))
     return _exact(f"value: {name}", shown, f"{shown} of 100 outputs are no finite numbers")
 

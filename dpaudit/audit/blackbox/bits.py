@@ -1,4 +1,4 @@
-"""What the digits of a float show: its lowest bit, its decimals, its fraction.
+"""Features of a float's digits: its lowest bit, its decimals, its fraction.
 
 Noise that is rounded before it is added, drawn from few bits, or scaled after rounding leaves a
 grid that depends on the data.  Source: Mironov (2012); Haney, Desfontaines, Hartman, Shrestha and

@@ -75,7 +75,7 @@ def candidates(
 
 
 def low_bits_evidence(first: TrainingDraws, second: TrainingDraws, edge: Edge) -> float:
-    """What digits below those of :attr:`Depth.ROUNDED` show against the claim, in training.
+    """Evidence against the claim in digits below those of :attr:`Depth.ROUNDED`, in training.
 
     In standard errors beyond the claim, less what the best of a family shows by chance; it tells a
     reader what a verdict leaves out, and is part of none.

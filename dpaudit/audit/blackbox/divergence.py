@@ -67,7 +67,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """What its refutation says, up to the claim."""
+        """The sentence of its refutation, up to the claim."""
         return f"means of {self.question.score.words} differ by more than"
 
     def weighted_p(self, claimed: float) -> float:

@@ -28,7 +28,7 @@ _LOWEST_BIT = (
 
 @dataclass(frozen=True)
 class Kind:
-    """What a feature does: words and code with {0}, {1} for its columns, and the function."""
+    """A kind of feature: its words and code, with {0}, {1} for its columns, and its function."""
 
     words: str
     code: str
@@ -190,7 +190,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class About:
-    """What a call returned apart from numbers: columns, dtype or exception, as a code."""
+    """A code of what a call returned besides numbers: columns, dtype or exception."""
 
     part: int
 

@@ -1,4 +1,4 @@
-"""What is wrong with a mechanism's calls, apart from its privacy: seen on draws of their own."""
+"""Faults of a mechanism's calls apart from its privacy, seen on draws of their own."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Night:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the nights of a year hold against one claim.
+    """Evidence of a year's nights against one claim.
 
     ``number``: its place among the year's audits.  ``log_started``: log of S.  ``days``: on which
     it has begun to bet.  ``rise``: the log of the largest product of e-values up to the last night;

@@ -1,4 +1,4 @@
-"""What a black-box audit found."""
+"""The result of a black-box audit."""
 
 from __future__ import annotations
 

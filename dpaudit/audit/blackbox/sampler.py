@@ -24,7 +24,7 @@ _Kept = TypeVar("_Kept", bound=Draws)
 
 
 class Part(StrEnum):
-    """What draws are for; draws of different parts come from different generators."""
+    """The purpose of draws; each purpose has a generator of its own."""
 
     PROBE = "probe"
     SINGLE_PROBE = "single probe"

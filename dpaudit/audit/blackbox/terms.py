@@ -1,4 +1,4 @@
-"""What the caller of an audit asked for, checked before anything is drawn."""
+"""The arguments of an audit, checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_TRIALS = 10**8
 
 @dataclass(frozen=True)
 class Terms:
-    """What the caller asked for, checked."""
+    """The caller's arguments, checked."""
 
     target: EventTest
     trials: int
@@ -51,7 +51,7 @@ class Terms:
     def divergence(
         self, first: TrainingDraws, second: TrainingDraws, pairs: int
     ) -> Divergence | None:
-        """What is asked about means, where the claim bounds a divergence."""
+        """The test of means, where the claim bounds a divergence."""
         error = self.refute_at * SHARE
         return divergence(self.own_score, first, second, self.target, pairs, error)
 

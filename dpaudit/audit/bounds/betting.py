@@ -135,7 +135,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class ValueTally:
-    """What an interrupted bet on a function's values must keep: the log wealth of every bet.
+    """State of an interrupted bet on a function's values: the log wealth of every bet.
 
     ``log_wealth``: one row of floats a claim.  Otherwise as :class:`Tally`.
     """

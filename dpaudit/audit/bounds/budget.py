@@ -51,7 +51,7 @@ class ErrorBudget:
 
     @property
     def left(self) -> float:
-        """What is not spent yet, rounded down."""
+        """The unspent remainder, rounded down."""
         return _down(self._total - self._taken)
 
     @property

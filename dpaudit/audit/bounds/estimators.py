@@ -230,7 +230,7 @@ def mu_lower(
 
 
 def _implied(rates: tuple[float, float], delta: Fraction | None) -> float:
-    """What two rates imply, by the checker's own function; a float is its shortest decimal."""
+    """The epsilon of two rates, by the checker's function; a float is its shortest decimal."""
     positive, negative = (Fraction(exact(rate, "rate")) for rate in rates)
     return float(lower_bound((positive, negative), delta))
 

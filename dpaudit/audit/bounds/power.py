@@ -1,7 +1,7 @@
-"""What an audit can show: its information limit, trials needed, the smallest epsilon in its reach.
+"""Power of an audit: its information limit, trials needed, the smallest epsilon in its reach.
 
 All of it is predicted from normal quantiles and likelihood balls, before or beside the audit.
-Nothing here is a bound, and nothing here gates.
+These numbers are predictions: none is a bound, and none decides a verdict.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RATES = 64
 
 @dataclass(frozen=True)
 class Power:
-    """What an oracle would show: ``limit`` with the best weights, ``event`` with the best event."""
+    """The best possible bounds: ``limit`` with the best weights, ``event`` with the best event."""
 
     limit: float
     event: float

@@ -31,7 +31,7 @@ SELECTION = 0x5354  # audit index of the trials on which a start is chosen
 
 
 class Gradients(Protocol):
-    """What a canary needs of a loss."""
+    """The part of a loss that a canary needs."""
 
     def gradients(self, parameters: Array, records: Array) -> Array:
         """Per-record gradients, (trials, n, d), at parameters (trials, d)."""

@@ -114,7 +114,7 @@ class OneRunAudit:
 
     @property
     def _mu(self) -> float:
-        """Of a Gaussian mechanism near the claim, for which guesses are planned."""
+        """The mu of a Gaussian mechanism near the claim, for which guesses are planned."""
         target = self.terms.target
         if target.measure == "mu":
             return target.claimed

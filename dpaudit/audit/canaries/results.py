@@ -1,4 +1,4 @@
-"""What audits of canaries found: a verdict on one claim, its bound, and how far it could reach."""
+"""Results of canary audits: a verdict on one claim, its bound, and how far it could reach."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class CanaryAudit(ABC):
     @property
     @abstractmethod
     def counted(self) -> str:
-        """What was counted, in words."""
+        """The counts, in words."""
 
 
 INDEPENDENT = (

@@ -1,4 +1,4 @@
-"""What an audit of canaries is asked: the claim, its measure, and lower bounds in that measure."""
+"""Arguments of a canary audit: the claim, its measure, and lower bounds in that measure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _smallest_error(shown: Callable[[float], bool]) -> float:
 
 @dataclass(frozen=True)
 class CanaryTerms:
-    """What the caller asked for, checked."""
+    """The caller's arguments, checked."""
 
     target: ScoreTest
     confidence: float

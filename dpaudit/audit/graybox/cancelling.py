@@ -31,7 +31,7 @@ RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Noises:
-    """What the noise of every release was, if the data set was the first, and if the second."""
+    """The noise of every release under each hypothesis: the first data set, or the second."""
 
     program: Program
     declaration: Node

@@ -42,7 +42,7 @@ class Located(Finding):
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What gray-box checks found; ``places``: the lines that made the releases of each label.
+    """Findings of gray-box checks; ``places``: the lines that made the releases of each label.
 
     ``short``: a line for each label of which fewer releases were made than declared.
     ``asked`` and ``probes`` hold private records and values: they stay inside audits.
@@ -199,7 +199,7 @@ class _Inspector:
             self.disclosed = disclosures(first, walked)
 
     def inspection(self, error: float) -> Inspection:
-        """What was found so far; a run that was refused goes through no statistics."""
+        """The findings so far; a refused run goes through no statistics."""
         asked = tuple(a for sampler in self.watched for a in sampler.asked)
         if self.probes is None:
             self.probes = _probes(self.mechanism, self.suite, self.watched, self.hostile)

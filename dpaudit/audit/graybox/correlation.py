@@ -73,7 +73,7 @@ def check_dependence(
 
 @dataclass(frozen=True)
 class _Remainder:
-    """What a regression on the noises before left of one noise."""
+    """The residual of one noise after a regression on the noises before it."""
 
     name: str
     left: float

@@ -298,7 +298,7 @@ class Frequencies:
 
 
 def judged(worst: Counted, among: int, error: float) -> Finding:
-    """What the worst of so many tests says."""
+    """The finding of the worst among so many tests."""
     among *= worst.among
     p = p_value("binomial", worst.seen, worst.of, among, worst.rate)
     text = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"

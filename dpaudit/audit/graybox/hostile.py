@@ -51,7 +51,7 @@ HOSTILE: Mapping[str, Make] = {
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """What hostile records did to one query: ``problem`` is empty if it kept its bound.
+    """One query on hostile records: ``problem`` is empty if it kept its bound.
 
     ``values``: every noise-free value seen, (data sets, trials, d), to compare implementations.
     """

@@ -125,7 +125,7 @@ class Watched(Sampler):
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
 
     def _entitled(self, label: str) -> Any:
-        """What a label may do, or, of one inside a search that is over, might."""
+        """The rights of a label; for one inside a finished search, the rights that it had."""
         own = {e.label: e for e in self.entitlements}
         if self._searching:
             self._inside_search.update(own)

@@ -63,7 +63,7 @@ class DpauditAccountant(PrivacyAccountant):  # type: ignore[misc]
 
     @property
     def declaration(self) -> Node:
-        """What has been composed so far."""
+        """The composition so far."""
         return together([Repeat(node, n) if n > 1 else node for node, n in self._runs])
 
     def get_epsilon(self, target_delta: float) -> float:

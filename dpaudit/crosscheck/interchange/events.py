@@ -173,7 +173,7 @@ def _written(
 
 @dataclass(frozen=True)
 class Writer:
-    """What is written: a node, under an adjacency with its sensitivity in clipping norms."""
+    """Writer of a node, under an adjacency with its sensitivity in clipping norms."""
 
     adjacency: Adjacency
     norms: int

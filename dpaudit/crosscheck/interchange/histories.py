@@ -1,4 +1,4 @@
-"""What other libraries keep of a run, read as declarations: nothing of theirs is imported.
+"""Run histories of other libraries, read as declarations: no code of theirs is imported.
 
     opacus               (noise_multiplier, sample_rate, steps), or an accountant's ``state_dict``
     tensorflow_privacy   (population_size, selection_probability, ((l2_norm_bound, noise_stddev),

@@ -23,7 +23,7 @@ from dpaudit.scope import Adjacency
 
 # Sensitivity, in clipping norms, of a sum of records of at most that norm.
 NORMS = {Adjacency.ADD_REMOVE: 1, Adjacency.ZERO_OUT: 1, Adjacency.REPLACE_ONE: 2}
-# What reads no record: every calculus has its rules, and none of them an assumption.
+# A declaration that reads no record: each calculus has rules for it without an assumption.
 NOTHING: Node = Repeat(Laplace("no_op", 1), 0)
 NO_NOISE = NonPrivate("noise of scale 0")
 # Why an event has no node, or has none under an adjacency or with some numbers.

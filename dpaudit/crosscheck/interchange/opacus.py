@@ -97,7 +97,7 @@ def _row(node: Node, times: Fraction, norms: int) -> HistoryRow:
 
 
 class HistoryAccountant:
-    """What Opacus asks of an accountant, answered with certified upper bounds.
+    """An accountant for Opacus that answers with certified upper bounds.
 
     ``history``: rows (noise_multiplier, sample_rate, steps), a list that may be assigned.  It fits
     where Opacus takes an accountant by its methods alone; it is not registered with Opacus.

@@ -163,7 +163,7 @@ def _own(chains: list[Chain]) -> Adjacency | None:
         next(a for a, metrics in STEPS.items() if metrics.get(chain.start.metric) == 1)
         for chain in chains
     }
-    # Of a public size no record is added or removed: one unit is a replacement.
+    # A data set of public size never gains or loses a record: one unit is a replacement.
     if any(chain.start.size is not None for chain in chains):
         steps = {Adjacency.REPLACE_ONE}
     return steps.pop() if len(steps) == 1 else None
@@ -386,7 +386,7 @@ def _twice(distance: Distance) -> Distance:
 
 
 def _half(distance: Distance) -> Distance:
-    """Of data sets of one size: every replacement is an addition and a removal."""
+    """Half the distance of data sets of one size: a replacement is an addition and a removal."""
     return Fraction(distance // 2)
 
 

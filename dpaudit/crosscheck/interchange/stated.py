@@ -1,4 +1,4 @@
-"""What a file of another library leaves open, and who states it; fields and rows of such files."""
+"""Facts that a file of another library leaves open, and who states them; its fields and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpaudit.storage.evidence import strict_json
 
 @dataclass(frozen=True)
 class Stated:
-    """What somebody says about a file; None where they leave it to the file.
+    """Statements about a file by its reader; None where the file says it.
 
     ``sensitivity``: the largest change of a number before its noise, in the noise's norm.
     ``records``: how many of the file's own units one ``unit`` has, at most.
@@ -58,7 +58,7 @@ class Stated:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file says: a declaration, its adjacency and the unit; None for what it leaves open."""
+    """A file's declaration, adjacency and unit; None for what it leaves open."""
 
     node: Node
     adjacency: Adjacency | None

@@ -38,7 +38,7 @@ class EventSlack(Node):
 
     @property
     def assumption(self) -> Assumption:
-        """That the event is as rare as stated: its author's word."""
+        """The event is as rare as stated: its author answers for it."""
         return Assumption(
             f"slack:{self.digest[:12]}",
             f"on every data set, {self.event} has probability at most {readable(self.probability)}",
@@ -62,7 +62,7 @@ class ProposeTestRelease(Node):
 
     @property
     def assumption(self) -> Assumption:
-        """That unstable data fail the test as often as stated: its author's word."""
+        """Unstable data fail the test as often as stated: its author answers for it."""
         return Assumption(
             f"false_pass:{self.digest[:12]}",
             "where neither of two neighbours is stable, the test passes with probability at most "

@@ -36,7 +36,7 @@ class Budgeted:
     _left: dict[int, tuple[Records, Array]] = field(default_factory=dict)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        """That of the clipped sum."""
+        """The sensitivity of the clipped sum."""
         return self.own.sensitivity(adjacency, size)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:

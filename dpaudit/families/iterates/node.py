@@ -58,7 +58,7 @@ class LastIterate(Leaf):
 
     @property
     def assumption(self) -> Assumption:
-        """That updates contract, on a set of this size, and that nothing else is shown."""
+        """Updates contract on a data set of this size, and no other iterate is shown."""
         inside = "" if self.diameter == 0 else f" of diameter {readable(self.diameter)} units"
         return Assumption(
             f"iterate:{self.digest[:12]}",
@@ -108,7 +108,7 @@ class SampledLastIterate(Leaf):
 
     @property
     def assumption(self) -> Assumption:
-        """That updates of every batch contract, by secret coins, and that nothing else is shown."""
+        """Updates of every batch contract, coins are secret, and no other iterate is shown."""
         inside = "" if self.diameter == 0 else f" of diameter {readable(self.diameter)} units"
         return Assumption(
             f"iterate:{self.digest[:12]}",

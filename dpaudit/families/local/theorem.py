@@ -115,7 +115,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
         if sets[2] == 0:
             tallied = Tallied(child.epsilon, rare, others)
             if kind == "RandomizedResponse":
-                # Nobody holds a third value; only how many hold the first is unknown.
+                # No user holds a third value; only the number who hold the first is unknown.
                 upper = Polled(child.epsilon, ONE, 2 * rare, others)
             return Losses((upper,), (upper,), (tallied,), (tallied.swapped,))
         below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)

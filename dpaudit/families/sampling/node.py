@@ -66,7 +66,7 @@ class PoissonSampled(Node):
 
     @property
     def assumption(self) -> Assumption | None:
-        """That absent records add zero, where it is declared."""
+        """Absent records add zero, where it is declared."""
         return ADDS_ZERO if self.undrawn == ZERO else None
 
 

@@ -67,7 +67,7 @@ class CoupledGaussian(Leaf):
 
     @property
     def assumption(self) -> Assumption:
-        """That some coupling of the coins has these flips and this rate: its author's word."""
+        """A coupling of the coins has these flips and this rate: its author answers for it."""
         return Assumption(
             f"coupling:{self.digest[:12]}",
             f"between neighbours {self.label!r} moves by at most {readable(self.always)} units and "
