@@ -22,7 +22,7 @@ from dpaudit.report.summary import data_of, data_sets_of
 from dpaudit.scope import Protected, disguised, name_key, protected
 from dpaudit.sign import Key, public_key
 from dpaudit.storage.evidence import read_once
-from dpaudit.storage.fields import _known, _table
+from dpaudit.storage.fields import refuse_unknown, _table
 
 LARGEST_FILE = 2**20
 LEAST = "certified_under_assumptions"
@@ -272,7 +272,7 @@ def read_policy(path: Path) -> Policy:
         raise InvalidParameter(f"{path}: {error.strerror}; give a policy file") from None
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(f"{path}: not TOML ({str(error)[:120]})") from None
-    _known(content, ("keys", "rules"), f"{path}")
+    refuse_unknown(content, ("keys", "rules"), f"{path}")
     tables = _table(content.get("keys", {}), f"{path}: [keys]")
     keys: dict[str, Key] = {}
     for name, row in tables.items():
@@ -290,7 +290,7 @@ def read_policy(path: Path) -> Policy:
 def _key(name: str, value: Any, path: Path) -> Key:
     place = f"{path}: [keys.{name}]"
     row = _table(value, place)
-    _known(row, KEY_FIELDS, place)
+    refuse_unknown(row, KEY_FIELDS, place)
     key = public_key(path.parent / _text(row.get("file"), f"{place} file"), name)
     if "sha256" in row and row["sha256"] != key.id:
         raise InvalidParameter(f"{place}: its file holds the key {key.id}, not this one")
@@ -299,11 +299,11 @@ def _key(name: str, value: Any, path: Path) -> Key:
 
 def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
     row = _table(value, place)
-    _known(row, RULE_FIELDS, place)
+    refuse_unknown(row, RULE_FIELDS, place)
     if "mechanisms" not in row and "data" not in row:
         raise InvalidParameter(f"{place}: of which mechanisms or data? name them, or '*' for all")
     names = _texts(row.get("keys", []), f"{place} keys")
-    _known(dict.fromkeys(names), keys, f"{place} keys")
+    refuse_unknown(dict.fromkeys(names), keys, f"{place} keys")
     threshold = row.get("threshold", min(1, len(names)))
     if type(threshold) is not int or not min(1, len(names)) <= threshold <= len(set(names)):
         raise InvalidParameter(f"{place} threshold = {threshold!r:.40}: {len(names)} keys may sign")

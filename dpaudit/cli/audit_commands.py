@@ -12,18 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
+from dpaudit.cli import settings
 from dpaudit.cli.blackbox import audit_named, is_function
 from dpaudit.cli.commands import (
     as_json_option,
     echo_json,
     field_option,
+    free_values,
     quiet,
     resolve_target,
-    set_option,
 )
-from dpaudit.cli.membership import OWN, audit_membership, membership_options
+from dpaudit.cli.membership import (
+    OWN,
+    SETTINGS,
+    audit_membership,
+    membership_options,
+    refuse_others,
+)
+from dpaudit.cli.settings import JOBS, SEED, TRIALS, option
 from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
 
 if TYPE_CHECKING:
@@ -34,12 +41,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _audited(command: Command) -> Command:
-    options = (
-        click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
-        click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side."),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
+    options = (option(SEED), option(JOBS), option(TRIALS))
+    return functools.reduce(lambda wrapped, one: one(wrapped), options, command)
 
 
 def _out(help_text: str) -> Callable[[Command], Command]:
@@ -52,26 +55,27 @@ def _out(help_text: str) -> Callable[[Command], Command]:
     )
 
 
-@click.command()
+@click.command(
+    cls=settings.Command,
+    example="dpaudit audit noisy_mean --seed 1 --trials 20000",
+    settings=SETTINGS,
+)
 @click.argument("targets", nargs=-1)
 @_audited
 @click.option(
     "--method",
     type=click.Choice(["plain", "likelihood", "both"]),
-    help="Of declared mechanisms: count plain runs, use exact likelihoods, or both (the default).",
+    metavar="NAME",
+    help="Declared mechanisms: plain, likelihood or both.",
 )
 @membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **given: Any) -> None:
     """Attack TARGETS and judge their claims; reads no private data and writes no file.
 
-    TARGETS are declared mechanisms with claims, or one of the following.  MODULE:FUNCTION D0 D1: a
-    random function, called with data, rng and size, on two JSON data sets, with --claim.  In any
-    language: --command PROGRAM D0 D1, http://... D0 D1, or QUERY.sql D0 D1 on two databases.  With
-    --data: a membership-inference audit of training, MODULE:FIT, with a function score(model,
-    records) in the same module, or a scikit-learn estimator.  With --step MODULE:FUNCTION: a check
-    of one optimiser step, without training.  With --scores IN OUT: an audit of given scores.  With
-    --reproduce NAME: a published audit of DP-SGD, made again beside the paper's figure.
+    TARGETS are declared mechanisms, or one of: MODULE:FUNCTION D0 D1, a random function on two JSON
+    data sets, with --claim; --command PROGRAM D0 D1, http://... D0 D1 or QUERY.sql D0 D1;
+    MODULE:FIT --data FILE, membership inference; --step, --scores and --reproduce take no TARGET.
     """
     from dpaudit.certificate.certify import plan
     from dpaudit.certificate.publish import Failed, guarded
@@ -93,7 +97,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
         raise click.UsageError(
             "--claim: not for declared mechanisms, which have claims of their own."
         )
-    _refuse_other_options()
+    refuse_others(OWN, "not for declared mechanisms.")
     given = {name: value for name, value in given.items() if name not in OWN}
     given["method"] = method or "both"
     with terminal.progress() as report_progress, quiet():
@@ -112,22 +116,17 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     sys.exit(_gravest(certificates, failed))
 
 
-@click.command()
+@click.command(cls=settings.Command, example="dpaudit certify noisy_mean --seed 1", further=True)
 @click.argument("targets", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every mechanism of the project.")
 @_audited
-@_out("Folder for certificates and pages; finished batches are kept here until the end.")
-@click.option(
-    "--run-unproved", is_flag=True, help="Run on the data although a claim is refuted or unproved."
-)
-@click.option(
-    "--uncovered", is_flag=True, help="Also print metrics outside the guarantee, marked as such."
-)
+@_out("Folder for certificates and pages; keeps finished batches.")
+@click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
+@click.option("--uncovered", is_flag=True, help="Also print metrics outside the guarantee, marked.")
 @click.option(
     "--shape",
-    help="Certify TARGETS for records of this shape, such as 500,11, without a run on data.",
+    help="For records of this shape, such as 500,11, without data.",
 )
-@set_option("With --shape: a free parameter's value; `dpaudit show` lists them.  May be repeated.")
 @field_option
 @as_json_option
 def certify(
@@ -144,12 +143,11 @@ def certify(
     """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
 
     A mechanism runs on its data once all its claims are proved.  Without --seed this is a release:
-    the output is written to NAME.npz, and no file is ever overwritten.  Each metric is recomputed
-    without the records; a metric that changes is outside the guarantee and is not printed.
+    the output goes to NAME.npz, and no file is overwritten.  A metric that records change is
+    outside the guarantee and is not printed.
 
-    --all certifies every mechanism of the project at or above this folder, and writes each as soon
-    as it is finished.  With --seed it keeps certificates that an earlier run made from the same
-    sources.  It exits with 0 if every verdict is the one that its mechanism expects.
+    --all is for every mechanism of the project; with --seed it keeps certificates that an earlier
+    run made from the same sources.  It exits with 0 if every verdict is as expected.
     """
     from dpaudit.certificate import publish
     from dpaudit.certificate.certify import plan
@@ -265,15 +263,6 @@ def _options(
     return Options(**given, store=store, targets=tuple(targets), progress=progress)
 
 
-def _refuse_other_options() -> None:
-    """Errors: UsageError for an option of functions or of training that was given nevertheless."""
-    context = click.get_current_context()
-    for name in OWN:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option}: not for declared mechanisms.")
-
-
 def _without_data(order: Order) -> Order:
     return replace(order, mechanism=replace(order.mechanism, records=None))
 
@@ -381,11 +370,8 @@ def shaped(order: Order, shape: str, given: Sequence[str]) -> Order:
     Errors: InvalidParameter for a shape or a value that the mechanism does not have.
     """
     from dpaudit.certificate.training import of_shape, read_shape
-    from dpaudit.curator.parameters import read_values
 
-    mechanism = order.mechanism
-    values = read_values(mechanism.name, mechanism.for_shape, given)
-    return of_shape(order, *read_shape(shape), values)
+    return of_shape(order, *read_shape(shape), free_values(order.mechanism, given))
 
 
 def orders_of(targets: Sequence[str]) -> list[Order]:

@@ -78,7 +78,7 @@ def _mechanism(name: str | None, command: str | None, time_limit: float | None) 
 
         return Database(_query(name), time_limit=limit)
     if time_limit is not None:
-        raise click.UsageError("--time-limit: only for a --command, an address or a .sql file.")
+        raise click.UsageError("time_limit: only for a --command, an address or a .sql file.")
     return _function(name)
 
 

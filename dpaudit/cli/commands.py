@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.storage.fields import refuse_unknown
 
 if TYPE_CHECKING:
+    from dpaudit.curator.mechanism import Mechanism
     from dpaudit.nodes import Node
     from dpaudit.project.project import Target
 
@@ -39,8 +41,7 @@ field_option = click.option(
     "stated",
     multiple=True,
     metavar="NAME=TEXT",
-    help="A statement for the certificate, before dpaudit.toml; repeat it for more. "
-    "`dpaudit fields` lists the names.",
+    help="A statement for the certificate; `dpaudit fields` lists names.",
 )
 
 
@@ -59,17 +60,30 @@ class Commands(click.Group):
         return super().parse_args(ctx, kept + args[own:])
 
 
-def set_option(help_text: str) -> Callable[[Any], Any]:
-    """``--set KEY=VALUE``, as ``values``: of a mechanism's free parameters."""
-    return click.option("--set", "values", multiple=True, metavar="KEY=VALUE", help=help_text)
-
-
 adjacency_option = click.option(
     "--adjacency",
     type=click.Choice(ADJACENCIES),
     required=True,
     help="Which data sets are neighbours.",
 )
+
+
+def free_values(mechanism: Mechanism, texts: Sequence[str]) -> dict[str, int | float | Fraction]:
+    """``NAME=VALUE`` texts of ``--set`` as values of a mechanism's free parameters.
+
+    Errors: InvalidParameter for another name, with the nearest parameter or setting; for a
+    parameter that is called as a setting; as :func:`read_values`.
+    """
+    from dpaudit.curator.parameters import parameters, read_values
+
+    settings = set(getattr(click.get_current_context().command, "settings", ()))
+    free = {one.name for one in parameters(mechanism.for_shape)}
+    if both := sorted(free & settings):
+        raise InvalidParameter(
+            f"{mechanism.name}: its parameter {both[0]} has the name of a setting; rename it"
+        )
+    refuse_unknown([text.partition("=")[0] for text in texts], free | settings, mechanism.name)
+    return read_values(mechanism.name, mechanism.for_shape, texts)
 
 
 def echo_json(value: Any) -> None:

@@ -8,31 +8,32 @@ from pathlib import Path
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, quiet, set_option
+from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.cli.settings import LABEL, ROWS, UNIT_COLUMN, Command, Setting
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+PUBLIC = Setting(
+    "public",
+    "Public records with the same columns, on which free parameters are chosen.",
+    "FILE",
+    FILE,
+)
 
 
-@click.command("compare")
-@click.argument("further", nargs=-1, metavar="[KEY=VALUE]...")
+@click.command(
+    "compare",
+    cls=Command,
+    example="dpaudit compare --paper srgd --data my.csv --set label_column=y epsilon=2",
+    settings={"data": (LABEL, UNIT_COLUMN, ROWS, PUBLIC)},
+    further=True,
+)
 @click.option(
     "--paper",
     required=True,
     help="A comparison of the catalogue, such as srgd or diff2, or a .py file of your project with "
     "a COMPARISON.",
 )
-@set_option("A value for every method that has this free parameter; it is not searched.")
 @click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
-@click.option("--label", help="Column of the label.")
-@click.option("--unit", help="Column that names the unit of each row: user, person, client, shard.")
-@click.option(
-    "--rows", type=click.IntRange(1), help="With --unit: the most rows that count for one unit."
-)
-@click.option(
-    "--public",
-    type=FILE,
-    help="Public records with the same columns, on which settings are chosen.",
-)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -40,13 +41,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @as_json_option
 def compare_command(
-    further: tuple[str, ...],
     *,
     paper: str,
     values: tuple[str, ...],
     data: Path,
-    label: str | None,
-    unit: str | None,
+    label_column: str | None,
+    unit_column: str | None,
     rows: int | None,
     public: Path | None,
     out: Path | None,
@@ -54,12 +54,12 @@ def compare_command(
 ) -> None:
     """Compare every algorithm and baseline of a paper on the records in --data.
 
-    All have one budget (--set epsilon=2 delta=1e-6), and each is searched over all its free
-    parameters in equally many settings.  Settings are chosen on some records and seeds, and judged
-    on others.  Writes a table, a plot, and a certificate of each method at its chosen settings.
+    All have one budget (--set epsilon=2 delta=1e-6), and each is searched over its other free
+    parameters equally often, on some records and seeds, and judged on others.  Writes a table, a
+    plot, and a certificate of each method as chosen.
 
-    Nothing here is a release: losses are exact, and the choice of settings reads the data unless
-    --public names other records.  Publish neither unless the data are public.
+    Nothing here is a release: losses are exact, and the choice reads the data unless public=FILE
+    names other records.  Publish neither unless the data are public.
     """
     from dpaudit.certificate.certify import Options
     from dpaudit.certificate.publish import Failed
@@ -73,17 +73,16 @@ def compare_command(
 
     with quiet():
         found = find(paper, Path.cwd())
-    given = (*values, *further)
-    found.comparison.values(given)  # refused before a file is read
+    found.comparison.values(values)  # refused before a file is read
     out = out or Path("reports") / found.comparison.name
     warn = partial(click.echo, err=True)
-    read = partial(read_records, label=label, unit=unit, rows=rows, warn=warn)
+    read = partial(read_records, label=label_column, unit=unit_column, rows=rows, warn=warn)
     records = read(data)
     others = None if public is None else (public.name, read(public))
     out.mkdir(parents=True, exist_ok=True)
     writable(out, written.names(found.comparison.name))
     with terminal.progress() as report, quiet():
-        outcome = compare(found.comparison, records, given, public=others, progress=_searching)
+        outcome = compare(found.comparison, records, values, public=others, progress=_searching)
         for text in outcome.warnings:
             warn(text)
         page, plot = written.write(outcome, out)

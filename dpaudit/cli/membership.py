@@ -4,141 +4,173 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from dpaudit.cli.commands import echo_json, quiet
+from dpaudit.cli.settings import (
+    CONFIDENCE,
+    LABEL,
+    REFUTE_AT,
+    TIME_LIMIT,
+    UNIT_COLUMN,
+    Setting,
+    on_line,
+)
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.membership.data import Data, FloatArray
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+_SHARE = click.FloatRange(0, 1, min_open=True)
+# What `dpaudit audit` takes of others than declared mechanisms.
+OPTIONS = (
+    click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
+    click.option(
+        "--step",
+        metavar="MODULE:FUNCTION",
+        help="Check one optimiser step, of FUNCTION(records, rng).",
+    ),
+    click.option(
+        "--scores",
+        nargs=2,
+        type=_PATH,
+        metavar="IN OUT",
+        help="Scores of members and of others, a table each.",
+    ),
+    click.option(
+        "--command", metavar="PROGRAM", help="A program that draws, as in 'node draw.js'."
+    ),
+    click.option(
+        "--reproduce",
+        metavar="NAME",
+        help="Repeat a published audit, such as annamalai-2024.",
+    ),
+    click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=, or mu=."),
+    click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Training: folder for certificate and page.",
+    ),
+)
+ATTACK = Setting(
+    "attack",
+    "For training: names such as lira,rmia; by default all that apply.  For a function: bits, or "
+    "MODULE:FUNCTION that scores its outputs.",
+    "NAMES",
+)
+SETTINGS: dict[str, tuple[Setting, ...]] = {
+    "functions, training": (
+        ATTACK,
+        CONFIDENCE,
+        REFUTE_AT,
+        TIME_LIMIT,
+        Setting(
+            "generator",
+            "For a function that takes a NumPy generator: solve for the noise that gives the same "
+            "outputs on the other data set, and bound from likelihoods as well.",
+            "recorded",
+            click.Choice(["recorded"]),
+        ),
+    ),
+    "--step": (
+        Setting("noise_multiplier", "Declared noise over clipping norm.", "NUMBER"),
+        Setting("sampling_rate", "Chance of a record to be in a batch.", "SHARE"),
+        Setting(
+            "sampling",
+            "How batches are drawn: poisson by default; other leaves them unchecked.",
+            "poisson|other",
+            click.Choice(["poisson", "other"]),
+        ),
+    ),
+    "training": (
+        LABEL,
+        UNIT_COLUMN,
+        Setting(
+            "models",
+            "How many to train; 64 by default, and more where they decide within seconds.",
+            "NUMBER",
+            click.IntRange(4),
+        ),
+        Setting(
+            "canaries",
+            "Records made for the data that the claim is tested on: auto, the default beside a "
+            "claim, tries every kind; names such as spike,blank try those; none audits the records "
+            "themselves.",
+            "auto|none|KINDS",
+        ),
+        Setting(
+            "background",
+            "Share of the records that trains beside canaries; 1 by default.",
+            "SHARE",
+            _SHARE,
+        ),
+        Setting(
+            "references",
+            "Share of the models on which attacks and thresholds are chosen.",
+            "SHARE",
+            click.FloatRange(0, 1, min_open=True, max_open=True),
+            0.5,
+        ),
+        Setting(
+            "released",
+            "What an attacker sees: labels, scores, logits, parameters or iterates.",
+            "KIND",
+        ),
+        Setting(
+            "population",
+            "Share of the records kept out of all training, for attacks that need it; 0.2 by "
+            "default, 0 beside canaries.",
+            "SHARE",
+            click.FloatRange(0, 0.9),
+        ),
+        Setting(
+            "folder",
+            "Keeps coins and finished trainings, so that the same command resumes.",
+            "FOLDER",
+            click.Path(file_okay=False, path_type=Path),
+        ),
+    ),
+    "--scores": (
+        Setting("score_column", "Column of both tables that holds the scores.", "NAME"),
+        Setting(
+            "origin",
+            "How the scores came about: independent_runs, one_run, or neither, without a bound.",
+            "HOW",
+            click.Choice(["independent_runs", "one_run", "neither"]),
+            "neither",
+        ),
+        Setting("labels", "one_run: the labels that commit() drew.", "FILE", _PATH),
+        Setting("commitment", "one_run: the commitment to them.", "FILE", _PATH),
+    ),
+}
+# All of them, by the names of a function's arguments.
 OWN = (
-    "data", "scores", "column", "attack", "models", "claim", "released", "population", "label",
-    "unit", "canaries", "background", "references", "folder", "out", "origin", "labels",
-    "commitment", "confidence", "refute_at",
-    "generator", "command", "time_limit",
-    "step", "noise_multiplier", "sampling_rate", "sampling", "reproduce",
-)  # fmt: skip
-_OF_REPRODUCE = ("reproduce", "data", "label")
+    *("data", "step", "scores", "command", "reproduce", "claim", "out"),
+    *(one.name for some in SETTINGS.values() for one in some),
+)
+_OF_REPRODUCE = ("reproduce", "data", "label_column")
 _OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")
 
 
-def membership_options(command: Command) -> Command:
+def membership_options(command: Any) -> Any:
     """Add the options of audits of training, of functions and of given scores."""
-    options = (
-        click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
-        click.option(
-            "--step",
-            metavar="MODULE:FUNCTION",
-            help="Check one optimiser step of the training that FUNCTION(records, rng) gives, on "
-            "records made of --data; no TARGET.",
-        ),
-        click.option("--noise-multiplier", help="Of --step: declared noise over clipping norm."),
-        click.option("--sampling-rate", help="Of --step: chance of a record to be in a batch."),
-        click.option(
-            "--sampling",
-            type=click.Choice(["poisson", "other"]),
-            help="Of --step: poisson by default; other leaves batches unchecked.",
-        ),
-        click.option(
-            "--reproduce",
-            metavar="NAME",
-            help="Make a published audit of DP-SGD again, such as annamalai-2024, on pictures or "
-            "text that ship, or on --data; no TARGET. An unknown NAME lists all.",
-        ),
-        click.option(
-            "--scores",
-            nargs=2,
-            type=_PATH,
-            metavar="IN OUT",
-            help="Scores of members and of non-members, a table each; no TARGET.",
-        ),
-        click.option("--column", help="Column of both tables that holds the scores."),
-        click.option(
-            "--attack",
-            help="For training: names such as lira,rmia; by default all that apply. For a "
-            "function: bits, or MODULE:FUNCTION that scores its outputs.",
-        ),
-        click.option(
-            "--generator",
-            type=click.Choice(["recorded"]),
-            help="For a function that takes a NumPy generator: solve for the noise that gives the "
-            "same outputs on the other data set, and bound from likelihoods as well.",
-        ),
-        click.option(
-            "--command",
-            metavar="PROGRAM",
-            help="A program in any language that draws, such as 'node mechanism.js'.",
-        ),
-        click.option(
-            "--time-limit",
-            type=click.FloatRange(0, 86_400, min_open=True),
-            help="Seconds for each call of a program, endpoint or query; 60 by default.",
-        ),
-        click.option(
-            "--models",
-            type=click.IntRange(4),
-            help="How many to train; 64 by default, and more where they decide within seconds.",
-        ),
-        click.option(
-            "--canaries",
-            metavar="auto|none|KINDS",
-            help="Records made for the data that the claim is tested on: auto, the default beside "
-            "a claim, tries every kind; names such as spike,blank try those; none audits the "
-            "records themselves.",
-        ),
-        click.option(
-            "--background",
-            type=click.FloatRange(0, 1, min_open=True),
-            help="Share of the records that trains beside canaries; 1 by default.",
-        ),
-        click.option(
-            "--references",
-            type=click.FloatRange(0, 1, min_open=True, max_open=True),
-            default=0.5,
-            show_default=True,
-            help="Share of the models on which attacks and thresholds are chosen.",
-        ),
-        click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=RHO, or mu=MU."),
-        click.option("--released", help="labels, scores, logits, parameters or iterates."),
-        click.option(
-            "--population",
-            type=click.FloatRange(0, 0.9),
-            help="Share of the records kept out of all training, for attacks that need it; 0.2 by "
-            "default, 0 beside canaries.",
-        ),
-        click.option("--label", help="Column of a table that holds the label."),
-        click.option("--unit", help="Column of a table that holds the unit (user)."),
-        click.option(
-            "--folder",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Keeps coins and finished trainings, so that the same command resumes.",
-        ),
-        click.option(
-            "--out",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Folder for membership.json and membership.html.",
-        ),
-        click.option(
-            "--origin",
-            type=click.Choice(["independent_runs", "one_run", "neither"]),
-            default="neither",
-            show_default=True,
-            help="How the scores were obtained; neither gives an estimate and no bound.",
-        ),
-        click.option("--labels", type=_PATH, help="one_run: the labels that commit() drew."),
-        click.option("--commitment", type=_PATH, help="one_run: the commitment to them."),
-        click.option("--confidence", default="0.95", show_default=True),
-        click.option("--refute-at", default="1e-4", show_default=True),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(OPTIONS), command)
+
+
+def refuse_others(names: Sequence[str], why: str) -> None:
+    """Errors: UsageError for an option or setting of these that was given nevertheless."""
+    context = click.get_current_context()
+    for name in names:
+        if on_line(name):
+            raise click.UsageError(f"{name}: {why}")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')}: {why}")
 
 
 def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
@@ -151,13 +183,11 @@ def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_j
     if given["step"]:
         if targets or given["scores"] or given["data"] is None or not given["noise_multiplier"]:
             raise click.UsageError(
-                "--step takes no TARGET and needs --data and --noise-multiplier, as in dpaudit "
-                "audit --step mypackage.train:make --data FILE --noise-multiplier 1.1"
+                "--step takes no TARGET and needs --data and noise_multiplier, as in dpaudit "
+                "audit --step mypackage.train:make --data FILE --set noise_multiplier=1.1"
             )
         _step(given, as_json=as_json)
-    for name in _OF_STEP:
-        if given[name] is not None:
-            raise click.UsageError(f"--{name.replace('_', '-')}: only with --step.")
+    refuse_others(_OF_STEP, "only with --step.")
     if given["scores"]:
         if targets or given["data"]:
             raise click.UsageError("--scores excludes targets and --data.")
@@ -212,13 +242,13 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
             "--scores: members and non-members are the same file; give two files."
         )
     if given["origin"] != "neither" and given["claim"] is None:
-        raise click.UsageError(f"--origin {given['origin']} needs --claim.")
+        raise click.UsageError(f"origin={given['origin']} needs --claim.")
     if given["origin"] == "one_run":
         if given["labels"] is None or given["commitment"] is None:
-            raise click.UsageError("--origin one_run needs --labels and --commitment.")
+            raise click.UsageError("origin=one_run needs labels and commitment.")
         labels = load_labels(given["labels"], given["commitment"])
     result: Any = audit_scores(
-        *_samples(members, others, given["column"]),
+        *_samples(members, others, given["score_column"]),
         origin=given["origin"],
         claim=claim_of(given["claim"]),
         labels=labels,
@@ -238,7 +268,7 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
     from dpaudit.tabular.columns import read_columns
 
     tables = read_columns(members), read_columns(others)
-    (first, inside), (second, outside) = (table.only(column, "--column") for table in tables)
+    (first, inside), (second, outside) = (table.only(column, "score_column") for table in tables)
     if first != second and all(table.named for table in tables):
         raise InvalidParameter(
             f"--scores: {members} holds numbers in column {first!r}, {others} in {second!r}; give "
@@ -253,14 +283,10 @@ def _samples(members: Path, others: Path, column: str | None) -> tuple[FloatArra
 def _reproduce(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.membership.papers import reproduce
 
-    context = click.get_current_context()
-    others = [name for name in ("trials", "method", *OWN) if name not in _OF_REPRODUCE]
-    for name in others:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name.replace('_', '-')}: --reproduce takes --data, --label, --seed, --jobs "
-                "and --json."
-            )
+    refuse_others(
+        [name for name in ("trials", "method", *OWN) if name not in _OF_REPRODUCE],
+        "--reproduce takes --data, label_column, --seed, --jobs and --json.",
+    )
     if targets:
         raise click.UsageError(f"--reproduce takes no TARGET: {targets[0]}")
     with quiet():
@@ -344,7 +370,7 @@ def _read(given: Mapping[str, Any]) -> Data:
     from dpaudit.membership.data import Data
     from dpaudit.tabular.columns import ARRAYS, array_columns, read_columns
 
-    path, label, unit = given["data"], given["label"], given["unit"]
+    path, label, unit = given["data"], given["label_column"], given["unit_column"]
     if path.suffix.lower() in ARRAYS and label is None and unit is None:
         parts = read_parts(path)
         beside = array_columns(str(path), {k: v for k, v in parts.items() if k != "features"})

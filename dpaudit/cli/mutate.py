@@ -11,7 +11,17 @@ from pathlib import Path
 import click
 
 from dpaudit.cli.commands import as_json_option
+from dpaudit.cli.settings import JOBS, SEED, Command, Setting, option
 
+LIMIT = Setting("limit", "The largest number of mutants.", "NUMBER", click.IntRange(1, 10**6))
+OPERATOR = Setting("operator", "Only mutants of this operator.", "NAME", several=True)
+REQUIRE = Setting(
+    "require",
+    "Exit with 1 if the share of mutants that are not certified is smaller.",
+    "SHARE",
+    click.FloatRange(0.0, 1.0),
+    0.95,
+)
 SECONDS = 5.0  # between two lines of progress
 
 
@@ -28,25 +38,15 @@ class _Progress:
             click.echo(f"mutants of {name}: {done} of {total}", err=True)
 
 
-@click.command("mutate")
+@click.command(
+    "mutate",
+    cls=Command,
+    example="dpaudit mutate noisy_mean --jobs 2",
+    settings={"mutants": (LIMIT, OPERATOR, REQUIRE)},
+)
 @click.argument("target")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**128 - 1),
-    default=1,
-    show_default=True,
-    help="Seed of every draw; an interrupted run resumes under the same seed.",
-)
-@click.option("--limit", type=click.IntRange(1, 10**6), help="The largest number of mutants.")
-@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
-@click.option("--operator", "operators", multiple=True, help="Only mutants of this operator.")
-@click.option(
-    "--require",
-    type=click.FloatRange(0.0, 1.0),
-    default=0.95,
-    show_default=True,
-    help="Exit with 1 if the share of mutants that are not certified is smaller.",
-)
+@option(SEED, default=1, show_default=True)
+@option(JOBS)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -61,12 +61,15 @@ def mutate_command(
     seed: int,
     limit: int | None,
     jobs: int,
-    operators: tuple[str, ...],
+    operator: tuple[str, ...],
     require: float,
     out: Path,
     as_json: bool,
 ) -> None:
-    """Plant bugs in TARGET's source, and count how many certify detects."""
+    """Plant bugs in TARGET's source, and count how many certify detects.
+
+    Exits with 1 if it certifies too many.  An interrupted run resumes under the same seed.
+    """
     from dpaudit.mutate import report
     from dpaudit.mutate.operators import OPERATORS
     from dpaudit.mutate.run import Order, run
@@ -76,7 +79,7 @@ def mutate_command(
         Path.cwd(),
         seed=seed,
         limit=limit,
-        operators=operators or OPERATORS,
+        operators=operator or OPERATORS,
         store=out / ".mutants",
     )
     ran = run(order, jobs=jobs, progress=_Progress())

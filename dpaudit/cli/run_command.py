@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, field_option, quiet, set_option
+from dpaudit.cli.commands import as_json_option, echo_json, field_option, free_values, quiet
+from dpaudit.cli.settings import (
+    CHARGE_DELTA,
+    DATASET,
+    ENTITY,
+    JOBS,
+    LABEL,
+    LEDGER,
+    ROWS,
+    TRIALS,
+    UNIT_COLUMN,
+    Command,
+    on_line,
+    option,
+)
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -17,37 +31,32 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("run")
+@click.command(
+    "run",
+    cls=Command,
+    example="dpaudit run dp_sgd --data my.csv --out model.npz --set label_column=y epsilon=2",
+    settings={
+        "data": (LABEL, UNIT_COLUMN, ROWS),
+        "charge": (
+            LEDGER,
+            DATASET,
+            ENTITY,
+            CHARGE_DELTA,
+        ),
+    },
+    further=True,
+)
 @click.argument("target")
-@click.argument("further", nargs=-1, metavar="[KEY=VALUE]...")
-@set_option("A free parameter's value; `dpaudit show TARGET` lists them.  Several may follow.")
 @click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
 @click.option("--out", type=FILE, required=True, help="The .npz file for the output.")
-@click.option(
-    "--label", help="Column of the label; it becomes the last one, where programs expect it."
-)
-@click.option(
-    "--unit",
-    help="Column that names the unit of each row; one record then holds all rows of a unit.",
-)
-@click.option(
-    "--rows", type=click.IntRange(1), help="With --unit: the most rows that count for one unit."
-)
-@click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side.")
-@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@option(TRIALS)
+@option(JOBS)
 @click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
-@click.option("--ledger", "url", help="Charge the run here: a SQLite file, or a URL.")
-@click.option("--dataset", help="With --ledger: the account to charge.")
-@click.option("--entity", help="With --ledger: the unit of the data.")
-@click.option(
-    "--delta", help="With --ledger: the delta of the charge, for accounts that add deltas."
-)
 @field_option
 @as_json_option
 def run(
     target: str,
     *,
-    further: tuple[str, ...],
     values: tuple[str, ...],
     data: Path,
     out: Path,
@@ -57,18 +66,15 @@ def run(
 ) -> None:
     """Run TARGET once on the records in --data, and save its output and certificate.
 
-    The mechanism is adapted to the data's shape if it supports this, attacked on generated records,
-    and charged to the ledger.  Then it runs with the operating system's entropy, and OUT.npz,
-    OUT.json and OUT.html are written.  A second run is refused; a run that was interrupted before
-    it drew noise resumes.  The certificate states what --field and the dpaudit.toml here state, and
-    nothing that the authors of a catalogue's mechanism state of their own runs.
+    TARGET takes the data's shape, is attacked on generated records, charged to the ledger, and run
+    with the operating system's entropy.  A second run is refused; one that was interrupted before
+    it drew noise resumes.  The certificate states what --field and the dpaudit.toml here state.
     """
     from dpaudit.certificate.certify import Options
     from dpaudit.certificate.training import train
     from dpaudit.cli.audit_commands import order_of
     from dpaudit.cli.terminal import progress, verdicts
     from dpaudit.curator.files import read_records
-    from dpaudit.curator.parameters import read_values
     from dpaudit.storage.fields import fields_given
     from dpaudit.storage.files import writable
 
@@ -78,10 +84,10 @@ def run(
     writable(out.parent)
     order = order_of(target, fields_given(stated), own_data=True)
     mechanism = order.mechanism
-    set_to = read_values(mechanism.name, mechanism.for_shape, (*values, *further))
+    set_to = free_values(mechanism, values)
     warn = partial(click.echo, err=True)
-    columns = {name: given[name] for name in ("label", "unit", "rows")}
-    records = read_records(data, warn=warn, **columns)
+    label, unit = given["label_column"], given["unit_column"]
+    records = read_records(data, label=label, unit=unit, rows=given["rows"], warn=warn)
     with progress() as report, quiet():
         options = Options(
             trials=given["trials"],
@@ -107,10 +113,15 @@ def _account(given: dict[str, Any]) -> Account | None:
     from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
 
-    named = [given[name] for name in ("url", "dataset", "entity")]
-    if all(value is None for value in (*named, given["delta"])):
+    named = [given[name] for name in ("ledger", "dataset", "entity")]
+    asked = any(map(on_line, ("dataset", "entity", "charge_delta")))
+    if not given["ledger"] and not asked:
         return None
-    if None in named:
-        raise InvalidParameter("give all of --ledger, --dataset and --entity, or none")
-    delta = None if given["delta"] is None else rational(given["delta"], "--delta")
-    return Account(open_ledger(given["url"]), given["dataset"], given["entity"], delta)
+    if not all(named):
+        raise InvalidParameter(
+            "give all of ledger, dataset and entity, or none; --set ledger= charges nothing where "
+            "dpaudit.toml names a ledger"
+        )
+    text = given["charge_delta"]
+    delta = None if text is None else rational(text, "charge_delta")
+    return Account(open_ledger(given["ledger"]), given["dataset"], given["entity"], delta)

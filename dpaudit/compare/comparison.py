@@ -195,7 +195,7 @@ class Outcome:
         return (
             f"{search}, judged by exact losses on the data themselves. That choice is not private "
             "and no guarantee covers it: count it as a release of the data, or choose on public "
-            "rows (--public)"
+            "rows (public=)"
         )
 
     def said(self, row: Row) -> str:

@@ -143,7 +143,7 @@ class Pilot:
                 "without the noise of its generator all models of this study score the same: "
                 "training drops these canaries, as a filter of outliers or a loader does that "
                 "leaves out what is short of a batch, or score hides them; choose others by "
-                "--canaries"
+                "canaries="
             )
             return (Finding("positive control", dropped, False),)
         except InvalidParameter:  # the training needs its noise
@@ -241,7 +241,7 @@ class Pilot:
         announce(
             seconds, firsts + lasts + self.models, self.jobs,
             f", to choose canaries and to count; at best they show {self.terms.target.measure} >= "
-            f"{reach:.3g}; --canaries none leaves out the choice",
+            f"{reach:.3g}; --set canaries=none leaves out the choice",
         )  # fmt: skip
 
     def _many(self) -> int:

@@ -239,8 +239,8 @@ def announce(seconds: float, trainings: int, jobs: int, could_show: str) -> None
     if total > LONG:
         warnings.warn(
             f"{trainings:,} trainings of {seconds:,.0f} s each are ahead, {total / 3600:,.1f} "
-            f"hours by {max(jobs, 1)} at once{could_show}; fewer --models, more --jobs or a "
-            "--folder that resumes help, and --step checks one step in seconds",
+            f"hours by {max(jobs, 1)} at once{could_show}; fewer models, more jobs or a "
+            "folder that resumes help, and --step checks one step in seconds",
             LongTraining,
             stacklevel=3,
         )

@@ -1,7 +1,8 @@
 """``dpaudit.toml``: facts about a release that a person states, because no program can know them.
 
 A project's root holds one such file.  ``[fields]`` holds for all mechanisms, ``[mechanisms.NAME]``
-for one; ``[budgets."DATA SOURCE"]`` holds the budgets for `dpaudit budget`.  The same names are the
+for one; ``[budgets."DATA SOURCE"]`` holds the budgets for `dpaudit ledger total`; ``[settings]``
+holds defaults of the command line, which :mod:`dpaudit.cli.settings` reads.  The same names are the
 keys of a plan's ``[fields]`` and of ``--field NAME=TEXT``.  Statements are those of whoever runs a
 mechanism: the shipped catalogue's file speaks for the catalogue's own reports only.
 """
@@ -22,6 +23,7 @@ from dpaudit.storage.roots import catalogue_root, is_root, root_above
 from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
+SECTIONS = ("fields", "mechanisms", "budgets", "settings")
 LONGEST_TEXT = 4_000  # characters of one text
 MOST_LINES = 100  # texts in one field
 
@@ -84,12 +86,12 @@ def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
     """
     path = root / FILE
     content = read_toml(path) if path.exists() else {}
-    _known(content, ("fields", "mechanisms", "budgets"), f"{path}")
+    refuse_unknown(content, SECTIONS, f"{path}")
     sections = {name: _table(content.get(name, {}), f"{path}: [{name}]") for name in content}
     by_mechanism = sections.get("mechanisms", {})
     allowed = tuple(mechanisms)
     if allowed:
-        _known(by_mechanism, allowed, f"{path}: [mechanisms]")
+        refuse_unknown(by_mechanism, allowed, f"{path}: [mechanisms]")
     budgets = sections.get("budgets", {})
     return ProjectFields(
         _fields(sections.get("fields", {}), f"{path}: [fields]", root),
@@ -128,6 +130,23 @@ def stated_above(start: Path) -> ProjectFields:
         if is_root(folder):
             break
     return ProjectFields()
+
+
+def settings_above(start: Path) -> tuple[Path, dict[str, Any]]:
+    """The ``[settings]`` of the nearest file at or above a folder, up to a project's root.
+
+    They are defaults of the command line, by name; none without a file.
+    Errors: InvalidParameter, with the file, for a file that is not TOML, or other sections.
+    """
+    for folder in (start.resolve(), *start.resolve().parents):
+        path = folder / FILE
+        if path.is_file():
+            content = read_toml(path)
+            refuse_unknown(content, SECTIONS, f"{path}")
+            return path, _table(content.get("settings", {}), f"{path}: [settings]")
+        if is_root(folder):
+            break
+    return start / FILE, {}
 
 
 def fields_given(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -170,7 +189,8 @@ def _table(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def _known(table: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+def refuse_unknown(table: Iterable[str], names: Iterable[str], place: str) -> None:
+    """Errors: InvalidParameter for a name that is none of ``names``, with the nearest one."""
     allowed = sorted(names)
     for name in table:
         if name not in allowed:
@@ -181,7 +201,7 @@ def _known(table: Mapping[str, Any], names: Iterable[str], place: str) -> None:
 
 def _fields(value: Any, place: str, root: Path) -> dict[str, tuple[str, ...]]:
     table = _table(value, place)
-    _known(table, FIELDS, place)
+    refuse_unknown(table, FIELDS, place)
     lines_by_field = {name: _lines(table[name], f"{place} {name}") for name in table}
     for name in DATES & set(lines_by_field):
         _date(lines_by_field[name], f"{place} {name}")
@@ -227,7 +247,7 @@ def _digest(path: Path, place: str) -> str:
 
 def _budget(value: Any, place: str) -> dict[str, str]:
     table = _table(value, place)
-    _known(table, ("unit", "epsilon", "delta", "rho", "days"), place)
+    refuse_unknown(table, ("unit", "epsilon", "delta", "rho", "days"), place)
     texts = {name: str(item) for name, item in table.items()}
     numbers = {name: text for name, text in texts.items() if name != "unit"}
     for name, text in numbers.items():

@@ -100,7 +100,7 @@ class Columns:
         if len(found) > 1:
             raise InvalidParameter(
                 f"{self.where}: {len(found)} columns may hold the numbers, {self.listed(found)}; "
-                f"choose one with {option} NAME"
+                f"choose one with {option}=NAME"
             )
         return found[0], self.numbers(found[0])
 

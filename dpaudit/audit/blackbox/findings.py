@@ -52,7 +52,7 @@ EXPLANATIONS = {
     Finding.LOW_BITS: (
         "the last binary digits of the outputs tell the data sets apart by more than the claim "
         "allows, as training draws show; this verdict does not read them, attack='bits' "
-        "(--attack bits) does"
+        "(--set attack=bits) does"
     ),
     Finding.EQUAL_DATA: (
         "d0 and d1 are equal: no mechanism tells them apart, and nothing can be shown; give two "

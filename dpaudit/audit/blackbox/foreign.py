@@ -171,7 +171,7 @@ class Command(Foreign):
         if late:
             raise Unanswered(
                 f"{place} did not answer within {self.time_limit:g} seconds for {size} outputs; "
-                f"give it more time (--time-limit, time_limit=){words}"
+                f"give it more time (time_limit=){words}"
             )
         if len(answer) > _longest(size):
             raise Unanswered(_too_long(place, size))
@@ -223,7 +223,7 @@ class Endpoint(Foreign):
         except TimeoutError:
             raise Unanswered(
                 f"{place} did not answer within {self.time_limit:g} seconds; give it more time "
-                "(--time-limit, time_limit=)"
+                "(time_limit=)"
             ) from None
         except http.client.IncompleteRead:
             raise Unanswered(f"{place} sent a part of its answer and closed the line") from None

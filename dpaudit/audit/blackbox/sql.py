@@ -65,7 +65,7 @@ class Database(Foreign):
                 if late.is_set():
                     raise Unanswered(
                         f"the query did not answer within {self.time_limit:g} seconds for {size} "
-                        "outputs; give it more time (--time-limit, time_limit=)"
+                        "outputs; give it more time (time_limit=)"
                     ) from None
                 raise ProgramFailed(f"the engine raised {type(error).__name__}") from None
         if len(rows) != size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +39,9 @@ def never(records, rng):
 
 
 # Options of `dpaudit audit` for other than training, for files of a table, or for what is written.
-OF_OTHERS = {"scores", "column", "origin", "labels", "commitment", "generator", "command"}
+OF_OTHERS = {"scores", "score_column", "origin", "labels", "commitment", "generator", "command"}
 OF_OTHERS |= {"time_limit", "step", "noise_multiplier", "sampling_rate", "sampling", "reproduce"}
-OF_FILES = {"data", "label", "unit", "out"}
+OF_FILES = {"data", "label_column", "unit_column", "out"}
 
 
 def test_the_function_takes_what_the_command_takes_with_the_same_defaults() -> None:
@@ -49,7 +50,8 @@ def test_the_function_takes_what_the_command_takes_with_the_same_defaults() -> N
     taken = inspect.signature(audit_training).parameters
     of_function = set(taken) - {"target", "data", "groups", "progress"}
     assert of_function == set(given) - OF_OTHERS - OF_FILES
-    options = {option.name: option for option in main.commands["audit"].params}
+    audit: Any = main.commands["audit"]
+    options = {option.name: option for option in audit.params} | audit.settings
     for name in of_function - {"seed", "jobs"}:
         default = options[given[name]].default
         expected = float(default) if isinstance(default, str | float) else None
@@ -81,9 +83,18 @@ def run(*arguments: str) -> Result:
 @pytest.mark.quality
 @pytest.mark.usefixtures("verified_here")
 def test_training_is_audited_verified_and_shown(folder: Path) -> None:
-    asked = ["audit", "trained_here:fit", "--data", "data.npz", "--models", "8", "--seed", "1"]
-    asked += ["--attack", "loss,rmia", "--claim", "1,1e-5", "--out", "out", "--refute-at", "0.01"]
-    asked += ["--canaries", "none"]
+    asked = ["audit", "trained_here:fit", "--data", "data.npz", "--set", "models=8", "--seed", "1"]
+    asked += [
+        "--set",
+        "attack=loss,rmia",
+        "--claim",
+        "1,1e-5",
+        "--out",
+        "out",
+        "--set",
+        "refute_at=0.01",
+    ]
+    asked += ["--set", "canaries=none"]
     found = run(*asked)
     assert found.exit_code == 1, found.output
     assert "refuted: the trials contradict it" in found.stdout
@@ -112,9 +123,18 @@ def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(fol
         features, labels = arrays["features"].copy(), arrays["labels"].copy()
     features[5], labels[5] = features[3], labels[3]
     np.savez("doubled.npz", features=features, labels=labels)
-    asked = ["audit", "trained_here:fit", "--data", "doubled.npz", "--models", "4", "--seed", "1"]
-    asked += ["--population", "0", "--canaries", "none"]
-    found = run(*asked, "--attack", "loss", "--claim", "0.5")
+    asked = [
+        "audit",
+        "trained_here:fit",
+        "--data",
+        "doubled.npz",
+        "--set",
+        "models=4",
+        "--seed",
+        "1",
+    ]
+    asked += ["--set", "population=0", "--set", "canaries=none"]
+    found = run(*asked, "--set", "attack=loss", "--claim", "0.5")
     assert found.exit_code == 3
     assert found.stdout.startswith("no bound: duplicates")
     estimate = run("audit", "--scores", "in.csv", "out.csv", "--claim", "0.5")
@@ -137,7 +157,13 @@ def test_files_with_holes_are_refused_and_never_filled_in(
     folder: Path, name: str, written: str, said: str
 ) -> None:
     Path(name).write_text(written)
-    found = run("audit", "trained_here:fit", "--data", name, *(["--label", "y"] * ("csv" in name)))
+    found = run(
+        "audit",
+        "trained_here:fit",
+        "--data",
+        name,
+        *(["--set", "label_column=y"] * ("csv" in name)),
+    )
     assert found.exit_code == 2, found.output
     assert said in found.output
 
@@ -154,7 +180,7 @@ def test_labels_of_a_table_are_classes_numbers_or_words(folder: Path) -> None:
         assert {type(one) for one in found.tolist()} == {type(one) for one in classes}
     columns = "first column,y,who\n1,0,x\n2,1,x\n3,1,z\n"
     Path("named.csv").write_text(columns)
-    read = _read({"data": Path("named.csv"), "label": "first column", "unit": "who"})
+    read = _read({"data": Path("named.csv"), "label_column": "first column", "unit_column": "who"})
     assert read.labels is not None
     assert read.labels.tolist() == [1, 2, 3]
     assert read.unit_of.tolist() == [0, 0, 1]
@@ -163,9 +189,9 @@ def test_labels_of_a_table_are_classes_numbers_or_words(folder: Path) -> None:
 
 def test_users_of_a_table_are_units(folder: Path) -> None:
     found = run(
-        "audit", "trained_here:fit", "--data", "data.csv", "--unit", "who", "--models", "6",
-        "--population", "0", "--attack", "loss", "--seed", "1", "--json",
-    )  # fmt: skip
+        *("audit", "trained_here:fit", "--data", "data.csv", "--seed", "1", "--json"),
+        *("--set", "unit_column=who", "models=6", "population=0", "attack=loss"),
+    )
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["study"]["units"] == 60
 
@@ -174,8 +200,8 @@ def test_scores_are_asked_where_they_come_from(folder: Path) -> None:
     estimate = run("audit", "--scores", "in.csv", "out.csv")
     assert estimate.exit_code == 0
     assert estimate.stdout.startswith("an estimate, no bound")
-    assert run("audit", "--scores", "in.csv", "out.csv", "--origin", "one_run").exit_code == 2
-    asked = ["audit", "--scores", "in.csv", "out.csv", "--origin", "independent_runs"]
+    assert run("audit", "--scores", "in.csv", "out.csv", "--set", "origin=one_run").exit_code == 2
+    asked = ["audit", "--scores", "in.csv", "out.csv", "--set", "origin=independent_runs"]
     assert run(*asked).exit_code == 2
     refuted = run(*asked, "--claim", "0.5", "--json")
     assert refuted.exit_code == 1
@@ -189,8 +215,8 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
     for name, side in (("a.npy", labels.included), ("b.npy", ~labels.included)):
         np.save(name, scores[side])
     found = run(
-        "audit", "--scores", "a.npy", "b.npy", "--origin", "one_run", "--claim", "1",
-        "--labels", "labels.json", "--commitment", "coins.json",
+        "audit", "--scores", "a.npy", "b.npy", "--set", "origin=one_run", "--claim", "1",
+        "--set", "labels=labels.json", "--set", "commitment=coins.json",
     )  # fmt: skip
     assert found.exit_code == 1
     assert found.stdout.startswith("refuted: ")
@@ -205,9 +231,10 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit", "--scores", "same.txt", "ones.txt"], "all 1; the same for every trial"),
         (["audit", "trained_here:never", "--data", "data.npz", "--out", "in.csv/x"],
           "in.csv/x: Not a directory; choose another with --out"),
-        (["audit", "trained_here:never", "--data", "data.npz", "--attack", "loss", "--released",
-          "labels"], "needs the signal 'loss'"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--label", "b"], "no such column"),
+        (["audit", "trained_here:never", "--data", "data.npz", "--set", "attack=loss", "--set",
+          "released=labels"], "needs the signal 'loss'"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "label_column=b"],
+         "no such column"),
         (["audit", "--data", "data.npz"], "one TARGET"),
         (["audit", "nowhere:fit", "--data", "data.npz"], "there is no module 'nowhere'"),
         (["audit", "no words:fit", "--data", "data.npz"], "there is no module"),
@@ -219,22 +246,24 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit", "needy:fit", "1", "2", "--claim", "1"], "No module named 'not_there'"),
         (["audit", "trained_here:wrong", "--data", "data.npz"],
          r"trained_here.py:\d+ raised IndexError: index 7 is out of bounds"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--released", "parameters"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "released=parameters"],
          "shows scores and no parameters"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "attack=x"],
+         "expected one of"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected"),
-        (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),
+        (["audit", "trained_here:fit", "--data", "data.csv", "--set", "label_column=z"],
+         "no such column"),
         (["audit", "trained_here:fit", "--data", "trained_here.py"], "expected a file .csv"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "1", "--canaries", "x"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "1", "--set", "canaries=x"],
          "canaries = 'x': expected auto, none, or some of spike"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--canaries", "spike"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "canaries=spike"],
          "they are made to refute a claim"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--background", "0.5"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "background=0.5"],
          "a share is of the data that train beside canaries"),
         (["audit", "trained_here:wrong", "--data", "data.npz", "--claim", "1"],
          r"trained_here.py:\d+ raised IndexError: index 7 is out of bounds"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20",
-          "--canaries", "none"],
+        (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "20",
+          "--set", "models=4", "canaries=none"],
          "are needed|no number of guesses"),
     ],
 )  # fmt: skip
@@ -253,7 +282,7 @@ def test_one_step_is_checked(folder: Path) -> None:
         Path(f"{name}_step.py").write_text(text)
     data = data_of(planted)
     np.savez("step.npz", features=data.features, labels=data.labels)
-    asked = ["--data", "step.npz", "--noise-multiplier", "1.1", "--sampling-rate", "0.1"]
+    asked = ["--data", "step.npz", "--set", "noise_multiplier=1.1", "--set", "sampling_rate=0.1"]
     found = run("audit", "--step", "wrong_step:Logistic", *asked)
     assert found.exit_code == 5, found.output
     assert "noise is too small for what a record moves" in found.stdout

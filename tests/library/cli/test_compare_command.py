@@ -213,13 +213,13 @@ def table(tmp_path: Path) -> Path:
         (("--paper", "srdg"), "there are diff2"),
         (("--paper", "srgd", "--set", "epsilom=2"), "no method of srgd has it"),
         (("--paper", "srgd", "--set", "delta=2"), "above 0 and below 1"),
-        (("--paper", "srgd", "--label", "z"), "z"),
+        (("--paper", "srgd", "--set", "label_column=z"), "z"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_run(
     table: Path, words: tuple[str, ...], said: str
 ) -> None:
-    label = () if "--label" in words else ("--label", "y")
+    label = () if "label_column=z" in words else ("--set", "label_column=y")
     result = CliRunner().invoke(main, ["compare", *words, "--data", str(table), *label])
     assert result.exit_code == 2
     assert said in result.output
@@ -283,7 +283,7 @@ def test_a_table_a_plot_and_a_certificate_of_each_method(
 ) -> None:
     monkeypatch.setattr("dpaudit.compare.comparison.PROTOCOL", QUICK)
     out = tmp_path / "out"
-    words = ["compare", "--paper", "srgd", "--data", str(table), "--label", "y", "--set"]
+    words = ["compare", "--paper", "srgd", "--data", str(table), "--set", "label_column=y"]
     result = CliRunner().invoke(main, [*words, *BUDGET, "--out", str(out), "--json"])
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
@@ -309,10 +309,10 @@ def test_twenty_thousand_rows_take_less_than_five_minutes(paper: str, tmp_path: 
     x = rng.uniform(-1, 1, (20_000, 10))
     y = rng.random(20_000) < 1 / (1 + np.exp(-3 * x[:, 0] + 2 * x[:, 1]))
     columns = [*(f"x{i}" for i in range(10)), "y"]
-    table, words = np.column_stack([x, y]), ["--label", "y"]
+    table, words = np.column_stack([x, y]), ["--set", "label_column=y"]
     if paper in ("user_level", "stable_erm"):
         table, columns = np.column_stack([table, np.arange(20_000) // 5]), [*columns, "person"]
-        words += ["--unit", "person", "--rows", "5"]
+        words += ["unit_column=person", "rows=5"]
     file = tmp_path / "mine.csv"
     np.savetxt(file, table, "%g", ",", header=",".join(columns), comments="")
     words += ["--paper", paper, "--data", str(file), "--set", *BUDGET]

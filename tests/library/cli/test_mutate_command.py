@@ -13,7 +13,7 @@ from dpaudit.mutate.operators import Planted
 from dpaudit.mutate.plant import file_of, import_planted, separately
 from tests.library.cli.conftest import Invoke
 
-ONE = ("--operator", "clip_after_averaging", "--json")
+ONE = ("--set", "operator=clip_after_averaging", "--json")
 
 
 def test_a_mutant_is_not_certified_and_its_right_twin_is(dpaudit: Invoke, project: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_shared_reader_refuses_by_the_place(text: str, guard: Guard) -> None
 
 
 def options(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[Any]:
-    """Every option of every command that takes a text or a number."""
+    """Every option of every command that takes a text or a number, and every setting."""
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             found = command.get_command(click.Context(command), name)
@@ -118,7 +118,11 @@ def options(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[Any]
         number = option.type in (click.STRING, click.INT, click.FLOAT)
         ranged = isinstance(option.type, click.IntRange | click.FloatRange)
         if isinstance(option, click.Option) and not option.is_flag and (number or ranged):
-            yield pytest.param(command, path, option, id=f"{' '.join(path)} {option.opts[0]}")
+            words = [option.opts[0], *[HOSTILE[0]] * option.nargs]
+            yield pytest.param(path, words, id=f"{' '.join(path)} {option.opts[0]}")
+    for name in getattr(command, "settings", ()):
+        words = ["--set", f"{name}={HOSTILE[0]}"]
+        yield pytest.param(path, words, id=f"{' '.join(path)} {name}")
 
 
 # What else a command needs before it looks at the option.
@@ -133,15 +137,15 @@ NEEDED = {
     "verify": ["none.json"],
     "run": [
         *("noisy_count", "--data", "people.csv", "--out", "out.npz"),
-        *("--ledger", "l.sqlite", "--dataset", "people", "--entity", "person"),
+        *("--set", "ledger=l.sqlite", "dataset=people", "entity=person"),
     ],
     "audit": ["--scores", "in.txt", "out.txt"],
 }
 
 
-@pytest.mark.parametrize(("command", "path", "option"), list(options(main)))
+@pytest.mark.parametrize(("path", "words"), list(options(main)))
 def test_an_option_is_bounded_before_it_is_read(
-    command: click.Command, path: tuple[str, ...], option: click.Option, guard: Guard, tmp_path
+    path: tuple[str, ...], words: list[str], guard: Guard, tmp_path: Path
 ) -> None:
     """Whatever else is wrong with the call, Python's own reader never sees the text."""
     with contextlib.chdir(tmp_path):
@@ -151,8 +155,7 @@ def test_an_option_is_bounded_before_it_is_read(
         for name in ("in.txt", "out.txt"):
             Path(name).write_text("0.5\n0.25\n" * 20)
         needed = NEEDED.get(" ".join(path), [])
-        asked = [*path, *needed, option.opts[0], *[HOSTILE[0]] * option.nargs]
-        found = CliRunner().invoke(main, asked)
+        found = CliRunner().invoke(main, [*path, *needed, *words])
     assert not guard.given
     assert not isinstance(found.exception, MemoryError | OverflowError | ValueError)
 

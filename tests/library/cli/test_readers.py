@@ -41,7 +41,7 @@ def training(table: Any, kind: str) -> Any:
     if kind in FRAMES:
         data = Data.of(table, label=label)
     else:
-        data = _read({"data": table, "label": label, "unit": None})
+        data = _read({"data": table, "label_column": label, "unit_column": None})
     assert data.labels is not None
     return [[*row, label] for row, label in zip(data.features.tolist(), data.labels, strict=True)]
 
@@ -131,7 +131,7 @@ def test_a_cell_that_is_no_number_is_named_by_row_and_column_and_never_shown(
     path = FILES[kind](table, tmp_path / "table")
     other = FILES[kind]({"score": [1, 2, 3], "weight": [7, 8, 9]}, tmp_path / "other")
     column = "column 0" if kind in PLACES else "score"
-    found = invoke("audit", "--scores", str(path), str(other), "--column", column)
+    found = invoke("audit", "--scores", str(path), str(other), "--set", f"score_column={column}")
     assert found.exit_code == 2, found.output
     row = 1 if cells in ("text", "date", "mixed") else 2
     is_text = kind in ("csv", "semicolons", "tabs", "tsv")
@@ -151,7 +151,7 @@ def test_true_and_false_alone_are_one_and_nought(kind: str, tmp_path: Path) -> N
         data = Data.of(FRAMES[kind](table), label=label)
     else:
         path = FILES[kind](table, tmp_path / "table")
-        data = _read({"data": path, "label": label, "unit": None})
+        data = _read({"data": path, "label_column": label, "unit_column": None})
     assert data.features.tolist() == [[1.0], [0.0], [1.0]]
     assert data.features.dtype == np.float64
 
@@ -233,10 +233,11 @@ def test_several_columns_of_numbers_are_listed_and_none_is_guessed(
     first, second = ("column 0", "column 1") if kind in PLACES else ("score", "row")
     found = invoke(*asked)
     assert found.exit_code == 2
-    assert f"2 columns may hold the numbers, {first}, {second}; choose one with --column NAME" in (
-        found.output
+    assert (
+        f"2 columns may hold the numbers, {first}, {second}; choose one with score_column=NAME"
+        in (found.output)
     )
-    wrong = invoke(*asked, "--column", "loss")
+    wrong = invoke(*asked, "--set", "score_column=loss")
     assert wrong.exit_code == 2
     assert f"no such column; there are {first}, {second}" in wrong.output
 
@@ -311,7 +312,7 @@ def test_a_list_of_numbers_is_one_column(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", np.array([0.5, 1.5, 2.5]))
     np.save(tmp_path / "d.npy", np.array([[0.5], [1.5], [2.5]]))
     for path in sorted(tmp_path.iterdir()):
-        assert columns.read_columns(path).only(None, "--column")[1].tolist() == [0.5, 1.5, 2.5]
+        assert columns.read_columns(path).only(None, "score_column")[1].tolist() == [0.5, 1.5, 2.5]
 
 
 def test_a_reader_that_takes_the_last_column_is_found(

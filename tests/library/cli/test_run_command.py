@@ -24,8 +24,8 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     ledger = ("--ledger", "ledger.sqlite")
     dpaudit("ledger", "init", "rows", "--entity", "row", "--unit", "record",
             "--adjacency", "replace_one", "--mu", "0.6", *ledger)  # fmt: skip
-    given = ("run", "held", "--data", data(project), "--label", "label", "--trials", 200)
-    charged = (*ledger, "--dataset", "rows", "--entity", "row")
+    given = ("run", "held", "--data", data(project), "--set", "label_column=label", "--trials", 200)
+    charged = ("--set", "ledger=ledger.sqlite", "dataset=rows", "entity=row")
     made = json.loads(dpaudit(*given, "--out", "out/model.npz", *charged, "--json").stdout)
     assert [Path(name).name for name in made["files"]] == ["model.npz", "model.json", "model.html"]
     with np.load(project / "out" / "model.npz") as arrays:
@@ -49,7 +49,7 @@ def test_dp_sgd_saves_a_model_and_its_certificate_beside_it(dpaudit: Invoke, pro
     names = ",".join([*"abcdefghij", "label"])
     lines = [",".join(map(str, row)) + f",{int(row[0] > 0)}" for row in rows.tolist()]
     (project / "own.csv").write_text("\n".join([names, *lines, ""]))
-    given = ("run", "catalogue:dp_sgd_poisson", "--data", "own.csv", "--label", "label")
+    given = ("run", "catalogue:dp_sgd_poisson", "--data", "own.csv", "--set", "label_column=label")
     made = json.loads(dpaudit(*given, "--out", "model.npz", "--trials", 100, "--json").stdout)
     assert made["verdict"] == "certified_under_assumptions"
     with np.load(project / "model.npz") as arrays:
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_table_of_numbers_is_refused_before_anything_is_begun(
     text: str, said: str, dpaudit: Invoke, project: Path
 ) -> None:
     (project / "bad.csv").write_text(text)
-    given = ("run", "held", "--data", "bad.csv", "--label", "label", "--out", "m.npz")
+    given = ("run", "held", "--data", "bad.csv", "--set", "label_column=label", "--out", "m.npz")
     assert said in dpaudit(*given, code=2).stderr
     assert not list(project.glob("*m.npz")) + list(project.glob(".m.*"))
 
@@ -89,9 +89,12 @@ def test_what_is_refused_before_anything_is_read(dpaudit: Invoke, project: Path)
     assert (
         "expected a name that ends in .npz" in dpaudit(*given, "--out", "model.json", code=2).stderr
     )
-    half = dpaudit(*given, "--out", "m.npz", "--ledger", "x", code=2).stderr
-    assert "give all of --ledger" in half
-    assert "no such column" in dpaudit(*given, "--out", "m.npz", "--label", "b", code=2).stderr
+    half = dpaudit(*given, "--out", "m.npz", "--set", "ledger=x", code=2).stderr
+    assert "give all of ledger" in half
+    assert (
+        "no such column"
+        in dpaudit(*given, "--out", "m.npz", "--set", "label_column=b", code=2).stderr
+    )
     wrong = dpaudit("run", "refuted", "--data", path, "--out", "m.npz", "--trials", 200, code=1)
     assert "no data were touched" in wrong.stderr
     assert not list(project.glob("*m.npz")) + list(project.glob(".m.*"))
@@ -116,9 +119,16 @@ def test_phases_of_accelerated_sgd_end_on_persons_of_a_table(
         if k % 7 != 1
     ]
     (project / "persons.csv").write_text("\n".join(["person,a,b,c,label", *lines, ""]))
-    given = ("run", "catalogue:user_level_phased_erm", "--data", "persons.csv", "--label", "label")
+    given = (
+        "run",
+        "catalogue:user_level_phased_erm",
+        "--data",
+        "persons.csv",
+        "--set",
+        "label_column=label",
+    )
     made = json.loads(
-        dpaudit(*given, "--unit", "person", "--rows", 3, "--out", "m.npz", "--json").stdout
+        dpaudit(*given, "unit_column=person", "rows=3", "--out", "m.npz", "--json").stdout
     )
     assert made["verdict"] == "certified_under_assumptions"
     with np.load(project / "m.npz") as arrays:
@@ -126,7 +136,14 @@ def test_phases_of_accelerated_sgd_end_on_persons_of_a_table(
         assert np.linalg.norm(arrays["output.output"]) <= 2 + 1e-12  # the radius of the set
 
 
-OF_CATALOGUE = ("run", "catalogue:dp_sgd_one_pass", "--data", "rows.csv", "--label", "label")
+OF_CATALOGUE = (
+    "run",
+    "catalogue:dp_sgd_one_pass",
+    "--data",
+    "rows.csv",
+    "--set",
+    "label_column=label",
+)
 
 
 def test_free_parameters_are_set_and_the_certificate_states_all_of_them(
@@ -149,8 +166,8 @@ def test_free_parameters_are_set_and_the_certificate_states_all_of_them(
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (("epsilom=2",), "no free parameter 'epsilom'"),
-        (("epsilon",), "expected KEY=VALUE"),
+        (("epsilom=2",), "nothing is called 'epsilom'; did you mean 'epsilon'"),
+        (("epsilon",), "expected NAME=VALUE"),
         (("epsilon=0",), "expected a number above 0"),
         (("delta=1",), "expected above 0 and below 1"),
         (("rounds=2.5",), "rounds"),

@@ -48,7 +48,7 @@ def plan(folder: Path, title: str = "Visits 2025", *, top: str = "", fields: str
 def run_on_own_rows(dpaudit: Invoke, folder: Path, *more: str) -> dict[str, Any]:
     rows = "".join(f"{k / 10},{k % 2}\n" for k in range(8))
     (folder / "own.csv").write_text("x,label\n" + rows)
-    given = ("run", "catalogue:diff2_gd", "--data", "own.csv", "--label", "label")
+    given = ("run", "catalogue:diff2_gd", "--data", "own.csv", "--set", "label_column=label")
     dpaudit(*given, "--out", "own.npz", "--trials", 100, *more)
     certificate: dict[str, Any] = json.loads((folder / "own.json").read_text())
     return certificate["predicate"]  # type: ignore[no-any-return]

@@ -98,7 +98,10 @@ def test_a_torn_file_is_read_or_refused_and_nothing_else(kind: str, tmp_path: Pa
     content = path.read_bytes()
     for _ in range(80):
         path.write_bytes(torn(content, rng))
-        for read in (lambda: read_columns(path).only(None, "--column"), lambda: read_records(path)):
+        for read in (
+            lambda: read_columns(path).only(None, "score_column"),
+            lambda: read_records(path),
+        ):
             with contextlib.suppress(InvalidParameter):
                 read()
 

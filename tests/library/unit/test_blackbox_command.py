@@ -52,37 +52,43 @@ def test_all_digits_or_a_score_of_ones_own(flipping: list[str]) -> None:
     drawn = ["flipping:laplace", "0", "1", *flipping]
     by_default = CliRunner().invoke(main, ["audit", *drawn, "--claim", "1.05"])
     assert by_default.exit_code == 3
-    assert "--attack bits" in json.loads(by_default.stdout)["findings"]["low_bits"]
-    bits = CliRunner().invoke(main, ["audit", *drawn, "--claim", "1.05", "--attack", "bits"])
+    assert "attack=bits" in json.loads(by_default.stdout)["findings"]["low_bits"]
+    bits = CliRunner().invoke(main, ["audit", *drawn, "--claim", "1.05", "--set", "attack=bits"])
     assert bits.exit_code == 1
     assert "low_bits" not in json.loads(bits.stdout)["findings"]
     for epsilon, code in (("0.5", 1), ("1.05", 3)):
-        given = [*drawn, "--claim", epsilon, "--attack", "flipping:score"]
+        given = [*drawn, "--claim", epsilon, "--set", "attack=flipping:score"]
         assert CliRunner().invoke(main, ["audit", *given]).exit_code == code
 
 
 def test_confidence_and_error_rate_reach_the_audit(flipping: list[str]) -> None:
     given = ["flipping:flip", "0", "1", "--claim", "1", *flipping]
     sure, surer = (
-        json.loads(CliRunner().invoke(main, ["audit", *given, "--confidence", c]).stdout)
+        json.loads(CliRunner().invoke(main, ["audit", *given, "--set", f"confidence={c}"]).stdout)
         for c in ("0.9", "0.999")
     )
     assert (sure["confidence"], surer["confidence"]) == (0.9, 0.999)
     assert sure["epsilon_lower"] > surer["epsilon_lower"]
-    found = json.loads(CliRunner().invoke(main, ["audit", *given, "--refute-at", "0.01"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(main, ["audit", *given, "--set", "refute_at=0.01"]).stdout
+    )
     assert found["refute_at"] == 0.01
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        (["--attack", "flipping:nothing"], UnknownTarget, "the module flipping has no 'nothing'"),
-        (["--attack", "digits"], UnknownTarget, "digits: expected MODULE:NAME"),
-        (["--attack", "flipping:SOURCELESS"], UnknownTarget, "has no 'SOURCELESS'"),
-        (["--attack", "flipping:scoreless"], InvalidParameter, "attack"),
-        (["--confidence", "1"], InvalidParameter, "confidence = '1'"),
-        (["--confidence", "nan"], InvalidParameter, "confidence = 'nan'"),
-        (["--refute-at", "0"], InvalidParameter, "refute_at = '0'"),
+        (
+            ["--set", "attack=flipping:nothing"],
+            UnknownTarget,
+            "the module flipping has no 'nothing'",
+        ),
+        (["--set", "attack=digits"], UnknownTarget, "digits: expected MODULE:NAME"),
+        (["--set", "attack=flipping:SOURCELESS"], UnknownTarget, "has no 'SOURCELESS'"),
+        (["--set", "attack=flipping:scoreless"], InvalidParameter, "attack"),
+        (["--set", "confidence=1"], InvalidParameter, "confidence = '1'"),
+        (["--set", "confidence=nan"], InvalidParameter, "confidence = 'nan'"),
+        (["--set", "refute_at=0"], InvalidParameter, "refute_at = '0'"),
     ],
 )
 def test_bad_options(
@@ -124,7 +130,16 @@ def test_one_verb_attacks() -> None:
 
 
 def test_recorded_noise_is_an_option(flipping: list[str]) -> None:
-    given = ["flipping:laplace", "0", "1", "--claim", "0.98", "--generator", "recorded", *flipping]
+    given = [
+        "flipping:laplace",
+        "0",
+        "1",
+        "--claim",
+        "0.98",
+        "--set",
+        "generator=recorded",
+        *flipping,
+    ]
     done = CliRunner().invoke(main, ["audit", *given])
     assert done.exit_code == 1
     shown = json.loads(done.stdout)["recorded"]

@@ -202,9 +202,9 @@ def test_bad_mechanisms(make: Any, said: str) -> None:
     [
         (["--command", "cat", "0", "--claim", "1"], "needs two data sets and a claim"),
         (["--command", "cat", "0", "1"], "needs two data sets and a claim"),
-        (["noisy_mean", "--time-limit", "3"], "--time-limit: not for declared mechanisms"),
-        (["noisy_mean", "--models", "8"], "--models: not for declared mechanisms"),
-        (["json:dumps", "0", "1", "--claim", "1", "--time-limit", "3"], "only for a --command"),
+        (["noisy_mean", "--set", "time_limit=3"], "time_limit: not for declared mechanisms"),
+        (["noisy_mean", "--set", "models=8"], "models: not for declared mechanisms"),
+        (["json:dumps", "0", "1", "--claim", "1", "--set", "time_limit=3"], "only for a --command"),
         (["nowhere.sql", "a", "b", "--claim", "1"], "nowhere.sql: no query can be read"),
     ],
 )

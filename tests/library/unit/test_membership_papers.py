@@ -99,7 +99,7 @@ def test_the_command_prints_the_papers_figure_beside_ours(
     ("arguments", "said"),
     [
         (("nobody-1999",), "expected one of steinke-2023"),
-        (("nasr-2023", "--models", "8"), "--models: --reproduce takes"),
+        (("nasr-2023", "--set", "models=8"), "models: --reproduce takes"),
         (("nasr-2023", "a_target"), "no TARGET"),
         (("panda-2025", "--data", "x.npy"), "text that ships"),
     ],

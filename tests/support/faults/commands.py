@@ -307,7 +307,7 @@ COMMANDS = {
         Command("certify", CERTIFY, certified, spent="has no certificate"),
         Command(
             "run",
-            (*RUN, *LEDGER, "--dataset", "rows", "--entity", "one row"),
+            (*RUN, "--set", "ledger=ledger.sqlite", "dataset=rows", "entity=one row"),
             ran,
             (ROWS,),
             "a run was made there|was charged on|interrupted while it drew",
