@@ -22,7 +22,7 @@ from dpaudit.report.summary import data_of, data_sets_of
 from dpaudit.scope import Protected, disguised, name_key, protected
 from dpaudit.sign import Key, public_key
 from dpaudit.storage.evidence import read_once
-from dpaudit.storage.fields import refuse_unknown, _table
+from dpaudit.storage.fields import _table, refuse_unknown
 
 LARGEST_FILE = 2**20
 LEAST = "certified_under_assumptions"

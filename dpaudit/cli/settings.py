@@ -10,10 +10,10 @@ that a file of somebody else's project changes no verification.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.fields import refuse_unknown, settings_above
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 # Keys in click's context: the settings given on the line, and the values of free parameters.
 ON_LINE, VALUES = "dpaudit.on_line", "dpaudit.values"
 LONGEST_NAME = 40  # characters of a name that an error repeats
@@ -42,7 +43,7 @@ class Setting:
     name: str
     help: str
     value: str
-    type: click.ParamType | None = None
+    type: click.ParamType[Any] | None = None
     default: Any = None
     several: bool = False
     project: bool = False
@@ -111,7 +112,7 @@ PROJECT = {
 }
 
 
-def option(setting: Setting, **given: Any) -> Any:
+def option(setting: Setting, **given: Any) -> Callable[[Function], Function]:
     """A setting as an option of its own, ``--name``; ``dpaudit.toml`` may state its default."""
     return click.option(
         f"--{setting.name.replace('_', '-')}",
