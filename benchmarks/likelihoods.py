@@ -29,7 +29,7 @@ from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, Wanted, likelihood_aud
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, DecisionBudget, lens, lower_for, printed_delta, raw
-from dpaudit.certificate.certify import stand_in
+from dpaudit.certificate.attempts import stand_in
 from dpaudit.certificate.evidence import likelihood_runs
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism

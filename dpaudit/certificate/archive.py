@@ -20,8 +20,8 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dpaudit.certificate.certify import environment
 from dpaudit.certificate.errata import errata_file, errata_of
+from dpaudit.certificate.predicate import environment
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html
 from dpaudit.report.pdf import archival_pdf

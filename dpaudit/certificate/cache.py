@@ -17,7 +17,8 @@ from typing import Any
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certify import Run, environment
+from dpaudit.certificate.order import Run
+from dpaudit.certificate.predicate import environment
 from dpaudit.check.file import read
 from dpaudit.exact.wire import digest, encode_number
 from dpaudit.storage.evidence import Evidence, strict_json

@@ -11,8 +11,9 @@ from typing import Any
 
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certificate import Json, file_bytes
-from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.certify import certify_one
 from dpaudit.certificate.evidence import BOTH
+from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.previous import previous_of
 from dpaudit.check import check
@@ -156,7 +157,7 @@ def _certified(
 ) -> Certificate:
     order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
     run = replace(plan([order], options), command=called)
-    found = Certificate(run.certify(0).certificate)
+    found = Certificate(certify_one(run, 0).certificate)
     check_own(found.content)
     return found
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
-from dpaudit.certificate.certify import Certified, Run
+from dpaudit.certificate.certify import Certified, certify_one
+from dpaudit.certificate.order import Run
 from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check import Confirmed, check
@@ -358,7 +359,7 @@ def _make(run: Run, index: int, out: Path, *, keep: bool, opened: Opened) -> Fin
     made_from = identity(run, index)
     if run.options.seed is None:
         finished(run.orders[index].mechanism.name, out)
-    result = run.certify(index)
+    result = certify_one(run, index)
     files = write_one(result, out, run.options.store, opened=opened)
     with_output(result, out)
     if keep:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.verdict import Verdict
-from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.certify import certify_one
+from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.errors import CertificateRejected
 
 PLAN = ".toml"
@@ -155,7 +156,7 @@ def _made(orders: Sequence[Order], index: int, command: Command) -> Mapping[str,
     """The predicate of the same command, without touching the data."""
     without = [replace(o, mechanism=replace(o.mechanism, records=None)) for o in orders]
     options = Options(seed=command.seed, trials=command.trials, targets=command.targets)
-    made: Mapping[str, Any] = plan(without, options).certify(index).certificate["predicate"]
+    made: Mapping[str, Any] = certify_one(plan(without, options), index).certificate["predicate"]
     return made
 
 

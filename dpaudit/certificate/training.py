@@ -22,7 +22,8 @@ import numpy as np
 from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
-from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.certify import certify_one
+from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.certificate.previous import Opened
 from dpaudit.certificate.publish import (
     clean,
@@ -205,7 +206,7 @@ def train(
     if not run.certified():
         store = out.with_name(f".{out.stem}.audits")
         given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
-        certified = plan([made], given).certify(0)
+        certified = certify_one(plan([made], given), 0)
         if certified.certificate["predicate"]["run"] is None:
             clean(certified, store)
             run.forget()

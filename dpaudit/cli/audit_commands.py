@@ -34,7 +34,8 @@ from dpaudit.cli.settings import JOBS, SEED, TRIALS, option
 from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
 
 if TYPE_CHECKING:
-    from dpaudit.certificate.certify import Certified, Options, Order, Run
+    from dpaudit.certificate.certify import Certified
+    from dpaudit.certificate.order import Options, Order, Run
     from dpaudit.certificate.publish import Failed, Finished
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -77,7 +78,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
     data sets, with --claim; --command PROGRAM D0 D1, http://... D0 D1 or QUERY.sql D0 D1;
     MODULE:FIT --data FILE, membership inference; --step, --scores and --reproduce take no TARGET.
     """
-    from dpaudit.certificate.certify import plan
+    from dpaudit.certificate.order import plan
     from dpaudit.certificate.publish import Failed, guarded
     from dpaudit.cli import terminal
 
@@ -150,7 +151,7 @@ def certify(
     run made from the same sources.  It exits with 0 if every verdict is as expected.
     """
     from dpaudit.certificate import publish
-    from dpaudit.certificate.certify import plan
+    from dpaudit.certificate.order import plan
     from dpaudit.certificate.previous import Opened
     from dpaudit.cli import terminal
     from dpaudit.storage.fields import fields_given
@@ -225,7 +226,9 @@ def _orders(
 
 
 def _only_judged(run: Run, index: int, _out: Path) -> Certified:
-    return run.certify(index)
+    from dpaudit.certificate.certify import certify_one
+
+    return certify_one(run, index)
 
 
 def _raise_alone(targets: Sequence[str], failed: Sequence[Failed]) -> None:
@@ -258,7 +261,7 @@ def _code(error: Exception) -> int:
 def _options(
     targets: Sequence[str], given: Mapping[str, Any], store: Path | None, progress: Any
 ) -> Options:
-    from dpaudit.certificate.certify import Options
+    from dpaudit.certificate.order import Options
 
     return Options(**given, store=store, targets=tuple(targets), progress=progress)
 
@@ -283,7 +286,7 @@ def order_of(
     ``stated``: fields that replace those of dpaudit.toml.  ``own_data``: it runs on data of whoever
     asks, for whom the catalogue's file does not speak.
     """
-    from dpaudit.certificate.certify import Order
+    from dpaudit.certificate.order import Order
     from dpaudit.project.project import (
         catalogue_root,
         implementation,
@@ -347,7 +350,7 @@ def _certify_all(
     given: Mapping[str, Any], out: Path, stated: Mapping[str, list[str]], *, as_json: bool
 ) -> None:
     from dpaudit.certificate import publish
-    from dpaudit.certificate.certify import plan
+    from dpaudit.certificate.order import plan
     from dpaudit.cli.terminal import progress
 
     with progress() as report_progress, quiet():
@@ -386,7 +389,7 @@ def _every_order(
 
     Errors: UnknownTarget for a project without mechanisms.
     """
-    from dpaudit.certificate.certify import Order
+    from dpaudit.certificate.order import Order
     from dpaudit.certificate.publish import Failed
     from dpaudit.project.project import (
         catalogue_root,

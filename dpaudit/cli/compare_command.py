@@ -61,7 +61,7 @@ def compare_command(
     Nothing here is a release: losses are exact, and the choice reads the data unless public=FILE
     names other records.  Publish neither unless the data are public.
     """
-    from dpaudit.certificate.certify import Options
+    from dpaudit.certificate.order import Options
     from dpaudit.certificate.publish import Failed
     from dpaudit.cli import terminal
     from dpaudit.compare import written

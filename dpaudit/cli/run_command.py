@@ -70,7 +70,7 @@ def run(
     with the operating system's entropy.  A second run is refused; one that was interrupted before
     it drew noise resumes.  The certificate states what --field and the dpaudit.toml here state.
     """
-    from dpaudit.certificate.certify import Options
+    from dpaudit.certificate.order import Options
     from dpaudit.certificate.training import train
     from dpaudit.cli.audit_commands import order_of
     from dpaudit.cli.terminal import progress, verdicts

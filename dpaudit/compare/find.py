@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from dpaudit.certificate.certify import Order
+from dpaudit.certificate.order import Order
 from dpaudit.compare.comparison import Comparison
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import UnknownTarget

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.certificate.previous import Opened
 from dpaudit.certificate.publish import Failed, Finished, certify_each
 from dpaudit.certificate.training import of_shape, set_words

@@ -22,8 +22,9 @@ from dpaudit.audit.examine.made import worlds_of
 from dpaudit.audit.examine.shapes import Shape
 from dpaudit.audit.verdict import Verdict
 from dpaudit.audit.workers import in_threads, resumed
-from dpaudit.certificate.certify import Certified, Options, examined, plan
-from dpaudit.certificate.certify import Order as ToCertify
+from dpaudit.certificate.certify import Certified, certify_one, examined
+from dpaudit.certificate.order import Options, plan
+from dpaudit.certificate.order import Order as ToCertify
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, InvalidParameter
@@ -260,7 +261,7 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
         alarms = [str(Verdict.ALARM)] * len(mechanism.claims)
         told |= {"verdicts": alarms, "check": first.check, "detail": first.detail}
     else:
-        told |= _certified(run.certify(0, examination))
+        told |= _certified(certify_one(run, 0, examination))
     return told | {"seconds": time.process_time()}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import BATCH_TRIALS, Suite
-from dpaudit.certificate.certify import Order
+from dpaudit.certificate.order import Order
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.kernels.query import Array, Records
 from dpaudit.releases.plan import Plan, Release, numbers_of

@@ -21,8 +21,9 @@ import numpy as np
 from dpaudit.accountant.filters.charges import Amounts
 from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
-from dpaudit.certificate.certify import Certified, Options, certify
+from dpaudit.certificate.certify import Certified, certify
 from dpaudit.certificate.errata import errata_file
+from dpaudit.certificate.order import Options
 from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check.assumptions import SYSTEM
 from dpaudit.curator.curator import Curator, Request

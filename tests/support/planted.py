@@ -10,7 +10,8 @@ from unittest.mock import patch
 from dpaudit.audit.examine import Examination, examine
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate import certify as certification
-from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certify import Certified, certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.mechanism import Mechanism
 
 CATCHES = ("refuted", "conformance", "accountant")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.certificate.certify import Options, Order
+from dpaudit.certificate.order import Options, Order
 from dpaudit.certificate.training import train
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records

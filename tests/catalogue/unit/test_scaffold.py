@@ -48,7 +48,7 @@ def test_a_first_mechanism_on_ones_own_data_takes_25_lines(tmp_path: Path) -> No
 def test_a_first_certificate_is_of_the_program_itself() -> None:
     """Two instances of one class without state are one program: its suite is no stand-in."""
     from audits import noisy_mean as audit
-    from dpaudit.certificate.certify import stand_in
+    from dpaudit.certificate.attempts import stand_in
     from mechanisms import noisy_mean as first
 
     assert audit.noisy_mean.program is not first.noisy_mean.program

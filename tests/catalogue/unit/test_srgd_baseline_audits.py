@@ -13,7 +13,7 @@ import pytest
 from audits import srgd_baselines as audits
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certify import Order
+from dpaudit.certificate.order import Order
 from dpaudit.families.opaque import GDP
 from dpaudit.nodes import Node
 from tests.support.claims import number, value

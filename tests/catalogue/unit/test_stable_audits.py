@@ -19,8 +19,9 @@ from dpaudit.audit.bounds.estimators import count_errors, epsilon_lower
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.certificate.attempts import stand_in
 from dpaudit.certificate.certify import Certified as Result
-from dpaudit.certificate.certify import Order, stand_in
+from dpaudit.certificate.order import Order
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.replayer import Replayer

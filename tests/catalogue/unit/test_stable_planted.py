@@ -12,7 +12,8 @@ import pytest
 
 from audits.broken import stable_erm, stable_erm_search
 from dpaudit.accountant.account import account
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check import check
 from mechanisms.papers.stable_erm.calibration import del_output_pert_paper
 from tests.support.planted import UNCONTRADICTED, planted_in, printed_table

@@ -14,7 +14,7 @@ import audits.stable_erm_rows as audits
 from dpaudit.accountant.account import account
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certify import Order
+from dpaudit.certificate.order import Order
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter

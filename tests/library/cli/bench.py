@@ -19,7 +19,8 @@ from dpaudit.audit.examine import examine
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate import certify as certification
-from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certify import Certified, certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check import Confirmed, check, standing
 from dpaudit.check.file import validate
 from dpaudit.curator.curator import Curator

@@ -321,6 +321,6 @@ def test_an_interruption_says_how_to_go_on(
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpaudit.certificate.certify.Run.certify", interrupted)
+    monkeypatch.setattr("dpaudit.certificate.publish.certify_one", interrupted)
     error = one_line(dpaudit("certify", "held", "--seed", "1", code=130))
     assert "--seed resumes" in error

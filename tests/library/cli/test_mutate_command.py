@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate import certify
+from dpaudit.certificate import certify, on_data
 from dpaudit.mutate import run as running
 from dpaudit.mutate.operators import Planted
 from dpaudit.mutate.plant import file_of, import_planted, separately
@@ -30,7 +30,7 @@ def test_a_mutant_is_not_certified_and_its_right_twin_is(dpaudit: Invoke, projec
 def test_a_bug_that_certify_does_not_see_is_counted_as_certified(
     dpaudit: Invoke, project: Path
 ) -> None:
-    """With the one function of both blinded, the same mutant is certified."""
+    """With the examination of both blinded, the same mutant is certified."""
     judged = separately(judged_blindly, project, seconds=60)
     assert set(judged.get("verdicts", judged)) == {"certified_under_assumptions"}, judged
 
@@ -44,7 +44,7 @@ def judged_blindly(project: Path) -> Any:
         calm = tuple({f.check: _calm(f) for f in examined.findings}.values())
         return replace(examined, findings=calm, pair=None)
 
-    certify.examine = blind
+    certify.examine = on_data.examine = blind
     module = "mechanisms.cases"
     lines = file_of(project, module).read_text("utf-8").splitlines()
     line = next(k for k, text in enumerate(lines, 1) if "curator.release(" in text)

@@ -16,7 +16,8 @@ from scipy.stats import norm
 
 import dpaudit as dp
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check.theorem import bound
 from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported

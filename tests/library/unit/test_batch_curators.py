@@ -17,7 +17,8 @@ from scipy.stats import norm
 import dpaudit as dp
 from dpaudit.audit.attack import attack
 from dpaudit.audit.graybox import check_frequencies
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check.conformance import _is_declared, _shares
 from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.latent import enumerated

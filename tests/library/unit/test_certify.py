@@ -15,7 +15,9 @@ import pytest
 import sympy
 
 from dpaudit.audit.verdict import DECISION_ERROR
-from dpaudit.certificate.certify import Certified, Options, Order, certify, revision
+from dpaudit.certificate.certify import Certified, certify
+from dpaudit.certificate.order import Options, Order
+from dpaudit.certificate.predicate import revision
 from dpaudit.check.assumptions import EXACT
 from dpaudit.curator.curator import Curator, Sampler
 from dpaudit.curator.mechanism import Mechanism, Metric
@@ -250,9 +252,9 @@ def test_a_program_that_does_not_run_on_its_data_is_refused_by_name(
     unrun = predicate(certified(replace(case, records=None)))
     assert unrun["caveats"][0].startswith("not examined")
     # Without the guards it ends as an error that nobody foresaw.
-    monkeypatch.setattr("dpaudit.certificate.certify.Guarded", Sampler)
+    monkeypatch.setattr("dpaudit.certificate.on_data.Guarded", Sampler)
     monkeypatch.setattr(
-        "dpaudit.certificate.certify._OnData._run", lambda self, s: self._mechanism.program.run(s)
+        "dpaudit.certificate.on_data._OnData._run", lambda self, s: self._mechanism.program.run(s)
     )
     with pytest.raises((ZeroDivisionError, ValueError)) as unforeseen:
         certify([Order(case, None, "project", DIGESTS)], asked)

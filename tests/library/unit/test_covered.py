@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.certificate.certify import Options, Order, _run_once, certify
+from dpaudit.certificate.certify import certify
 from dpaudit.certificate.covered import Shut, shut
+from dpaudit.certificate.on_data import run_once
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.curator import Curator, Event
 from dpaudit.curator.guarded import Guarded, Withheld
 from dpaudit.curator.mechanism import Metric
@@ -132,7 +134,7 @@ def run(program: Program, evaluate: Any = both, **options: Any) -> tuple[dict[st
     """Metrics by name, and the notes, of a run on the data before which nothing was tried."""
     base = mechanism("case", Gaussian("mean", 2), GDP(1), records=records)
     case = replace(base, program=program, evaluate=evaluate)
-    body = _run_once(case, Options(seed=3, **options))
+    body = run_once(case, Options(seed=3, **options))
     return {row["name"]: row for row in body["metrics"]}, body["notes"]
 
 

@@ -16,7 +16,8 @@ from scipy.stats import skellam
 import dpaudit as dp
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check.theorem import bound
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam, rules

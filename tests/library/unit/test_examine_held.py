@@ -11,7 +11,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import held_by
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.curator import Curator
 from dpaudit.kernels.query import Array, Records
 from tests.library.cli.bench import DIGESTS

@@ -12,7 +12,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.uses import grouped
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive.kernel import LaplaceKernel

@@ -10,7 +10,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.check.theorem import bound
 from dpaudit.curator.curator import Tracer
 from dpaudit.errors import InvalidParameter, Undeclared

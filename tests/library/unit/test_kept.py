@@ -12,7 +12,7 @@ import pytest
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.certificate.cache import FOLDER, Files, files_of, holds, identity, remember
-from dpaudit.certificate.certify import Options, Order, Run, plan
+from dpaudit.certificate.order import Options, Order, Run, plan
 from dpaudit.certificate.publish import Failed, Finished, certify_each, write_index
 from dpaudit.check.file import read
 from dpaudit.curator.mechanism import Mechanism

@@ -11,7 +11,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.iterates import LastIterate

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate.certify import DISCARDED
 from dpaudit.certificate.evidence import LEFT_OUT
+from dpaudit.certificate.on_data import DISCARDED
 from dpaudit.check import assumptions
 from dpaudit.check.conformance import EXAMINED, LABEL_CHECKS
 from dpaudit.errors import InvalidParameter

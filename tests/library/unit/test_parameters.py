@@ -13,7 +13,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.certificate import training
-from dpaudit.certificate.certify import Options, Order
+from dpaudit.certificate.order import Options, Order
 from dpaudit.certificate.replay import command_of
 from dpaudit.certificate.training import of_shape, train
 from dpaudit.curator.parameters import Cost, Free, in_words, parameters, read_values

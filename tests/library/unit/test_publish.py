@@ -22,7 +22,8 @@ import pytest
 from dpaudit.certificate import publish as publishing
 from dpaudit.certificate.cache import Files
 from dpaudit.certificate.certificate import save
-from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certify import Certified, certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.certificate.publish import clean, confirmed, index_of, keeper, write_one
 from dpaudit.check.file import read
 from dpaudit.check.rows import verify_file

@@ -11,7 +11,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.attack import attack
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import certify
+from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.guarded import Withheld
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.families.additive.kernel import GaussianKernel

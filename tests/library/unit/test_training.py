@@ -12,7 +12,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.certificate import training
-from dpaudit.certificate.certify import Options, Order
+from dpaudit.certificate.order import Options, Order
 from dpaudit.certificate.replay import command_of
 from dpaudit.certificate.training import Account, read_shape, refuse_other_unit, train
 from dpaudit.curator.files import read_records

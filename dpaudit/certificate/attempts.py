@@ -1,0 +1,161 @@
+"""Audits of one mechanism of a run: of the pair that was found, of its suites, by likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpaudit.audit.attack import attack
+from dpaudit.audit.examine import Examination
+from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, likelihood_audit
+from dpaudit.audit.suite import Suite
+from dpaudit.audit.verdict import SHOWN_ERROR, deltas, lens, raw
+from dpaudit.certificate.evidence import (
+    LIKELIHOOD,
+    Attempt,
+    differences,
+    likelihood_runs,
+    trials_of,
+)
+from dpaudit.certificate.order import Run
+from dpaudit.curator.mechanism import Mechanism
+
+# Names of the rows of audits whose bounds are not printed as attacked.
+STAND_IN, FOUND = "stand_in:", "found:"
+NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
+FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+SUITES = 10**7  # and those of a mechanism's suites from one another
+OTHERS = " on other records of a suite"
+BROKEN = "a conformance check of the program is broken"
+
+
+def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]:
+    """The audits: of the program on the pair that was found, and the suite's.
+
+    The first without a prefix is the one whose bounds are printed as attacked: the suite's if it
+    attacks the named program, else that on the pair found.  A stand-in's never are.  A program
+    whose runs are too long for enough trials is examined, and not attacked.
+    """
+    order = run.orders[index]
+    if run.options.method == LIKELIHOOD:
+        return []
+    found: list[Attempt] = []
+    for number, suite in enumerate(() if order.suite is None else order.suite.all):
+        differs = stand_in(order.mechanism, suite)
+        kinds = [bool(a.differs) for a in found]
+        if differs:
+            prefix = STAND_IN + (f"{kinds.count(True) + 1}:" if True in kinds else "")
+        else:
+            # "found:" alone is the audit on made-up records.
+            prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
+        found.append(_attempt(run, index, suite, prefix, differs, number=number))
+    trials = trials_of(examination)
+    if examination.pair is not None and trials:
+        own = Suite(
+            order.mechanism.name,
+            order.mechanism.program,
+            examination.pair,
+            trials=trials,
+        )
+        prefix = FOUND if any(not a.prefix for a in found) else ""
+        found.append(_attempt(run, index, own, prefix, ()))
+    return sorted(found, key=lambda attempt: bool(attempt.prefix))
+
+
+def _attempt(
+    run: Run,
+    index: int,
+    suite: Suite,
+    prefix: str,
+    differs: tuple[str, ...],
+    number: int | None = None,
+) -> Attempt:
+    """One audit; ``number``: of the order's suite, None for the pair that the examination found."""
+    order, options = run.orders[index], run.options
+    name, report, trials = order.mechanism.name, options.progress, options.trials
+    if number is None and trials is not None:
+        trials = min(trials, suite.trials)
+    attacked = attack(
+        order.mechanism,
+        suite,
+        seed=run.seed,
+        index=index + (FOUND_PAIRS if number is None else number * SUITES),
+        trials=trials,
+        error=run.budget.conformance,
+        implementation=order.implementation,
+        jobs=options.jobs,
+        store=options.store,
+        progress=None if report is None else lambda done, total: report(name, done, total),
+    )
+    return Attempt(
+        attacked,
+        lens(attacked, run.budget),
+        {d: raw(attacked, run.budget, d) for d in deltas(order.mechanism.claims)},
+        prefix,
+        differs,
+        None if number is None else order.source_of(suite),
+    )
+
+
+def likelihoods_of(
+    run: Run, index: int, examination: Examination, attempts: Sequence[Attempt]
+) -> list[Likely]:
+    """Bounds from likelihoods of the named program, on each pair that it is attacked on.
+
+    None where a check of the program is broken: they rest on what the checks test.  A stand-in has
+    none, and neither has a program whose runs are long beyond the fewest that are counted.  The
+    largest bound over all pairs is printed, so that the pairs share the error of the printed level.
+    """
+    order, options = run.orders[index], run.options
+    mechanism, declaration = order.mechanism, order.mechanism.declaration
+    if not run.budget.likelihoods:
+        return []  # no claim of any mechanism is in a measure that likelihoods bound
+    own = [a.attacked for a in attempts if not a.differs]
+    suites = () if order.suite is None else order.suite.all
+    own_suites = [suite for suite in suites if not stand_in(mechanism, suite)]
+    pairs = {suite.neighbours.digests: suite.neighbours for suite in own_suites}
+    if examination.pair is not None:
+        pairs.setdefault(examination.pair.digests, examination.pair)
+    broken = [*examination.broken, *(f for a in own for f in a.findings if f.status == "broken")]
+    runs = likelihood_runs(examination)
+    why_not = BROKEN if broken else ""
+    if not runs:
+        why_not = f"one of its runs reads {examination.work:,} numbers"
+    if options.trials is not None:
+        runs = max(FEWEST_RUNS, min(runs, options.trials))
+    return [
+        Likely(neighbours, mechanism.program, run.seed, why_not=why_not)
+        if why_not
+        else likelihood_audit(
+            mechanism.program,
+            declaration,
+            mechanism.scope,
+            neighbours,
+            mechanism.claims,
+            seed=run.seed,
+            index=number * SUITES + index,
+            runs=runs,
+            shown_error=SHOWN_ERROR / len(pairs),
+            decisive_error=run.budget.likelihood,
+            jobs=options.jobs,
+        )
+        for number, neighbours in enumerate(pairs.values())
+    ]
+
+
+def resting(likely: Sequence[Likely], examination: Examination) -> list[Likely]:
+    """Likelihood audits without their bounds where an examination of later found something."""
+    if not examination.broken:
+        return list(likely)
+    return [Likely(one.neighbours, one.program, one.seed, why_not=BROKEN) for one in likely]
+
+
+def named(prefix: str) -> str:
+    """The target of an audit that is not the program's own, as the end of "the attack"."""
+    return NAMES.get(prefix) or (NAMES[STAND_IN] if prefix.startswith(STAND_IN) else OTHERS)
+
+
+def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
+    """In what a suite's program is another than the mechanism's; nothing if it is the same."""
+    found = differences(mechanism.program, suite.program)
+    kernels = [f"{k.__name__} is drawn by {v.__name__}" for k, v in suite.kernels.items()]
+    return (*found, *kernels)
