@@ -646,7 +646,7 @@ def write_new(path: Path, text: str) -> None:
 def copied(build: Path, *, sources: bool) -> Path:
     """The copy in which mutants are made; its tests are always those of the checkout."""
     tree = build / "tree"
-    ignored = shutil.ignore_patterns("__pycache__", ".cache", "utility", "catalogue")
+    ignored = shutil.ignore_patterns("__pycache__", ".cache")
     for part in PARTS if sources else ("tests",):
         shutil.rmtree(tree / part, ignore_errors=True)
         shutil.copytree(ROOT / part, tree / part, ignore=ignored)
@@ -811,10 +811,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=240)
     asked = parser.parse_args()
+    asked.build = asked.build.resolve()  # a run changes the working folder
     sys.path.append(str(TOOL))  # last: what it brings along replaces nothing that is installed
     if asked.verb != "results":
         again = asked.verb == "survivors"
-        run(asked.build.resolve(), asked.count, asked.seed, asked.minutes, survivors=again)
+        run(asked.build, asked.count, asked.seed, asked.minutes, survivors=again)
     session = json.loads((asked.build / "session.json").read_text("utf-8"))
     named = json.loads(EQUIVALENT.read_text("utf-8"))
     found = results(session, named)
