@@ -13,24 +13,35 @@ import marshal
 import sys
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
 UNCHECKED_HASH = (1).to_bytes(4, "little")  # PEP 552: the bytecode is not compared with a source
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # attributes that hold statements
 Archives = dict[Path, str]  # each archive, and the folder from which its modules were loaded
 
 
 def compiled(source: bytes, name: str) -> bytes:
     """A module's bytecode file, without docstrings and line numbers; assertions stay."""
     tree = ast.parse(source)
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    ast.fix_missing_locations(tree)
+            node.body = node.body[1:] or [ast.copy_location(ast.Pass(), node.body[0])]
     code = _without_lines(compile(tree, name, "exec", dont_inherit=True))
     head = importlib.util.MAGIC_NUMBER + UNCHECKED_HASH + importlib.util.source_hash(source)
     return head + marshal.dumps(code)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module and its statements at any depth; expressions, most of a tree, hold none."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for block in BLOCKS:
+            pending += getattr(node, block, ())
 
 
 def _without_lines(code: CodeType) -> CodeType:
