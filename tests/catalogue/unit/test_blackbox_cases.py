@@ -130,6 +130,7 @@ def test_counted_chances_violate_the_claim(case: Case) -> None:
     assert violates(case.claim, float(lower), float(upper))
 
 
+@pytest.mark.first_case("case", by=lambda case: case.family)
 @pytest.mark.parametrize("case", CORRECT, ids=_names(CORRECT))
 def test_no_simple_event_refutes_a_correct_case(case: Case) -> None:
     """Values, thresholds, missing outputs; binomial bounds at 1e-9 each, false alarm below 1e-4."""

@@ -109,6 +109,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(mechanism, shape, parameter, id=name, marks=marks)
 
 
+@pytest.mark.first_case("parameter", by=lambda parameter: parameter.name)
 @pytest.mark.parametrize(("mechanism", "shape", "parameter"), list(cases()))
 def test_a_parameter_costs_what_it_states(
     mechanism: Mechanism, shape: tuple[int, ...], parameter: Parameter

@@ -166,6 +166,7 @@ def _apart(pair: Neighbours) -> Array:
     return np.asarray(values | (one.present != two.present)[:, None])
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("full_batch_outlier_removed_dpsgd 0")
 @pytest.mark.parametrize(("mechanism", "suite"), later())
 def test_a_later_phase_of_the_catalogue_is_attacked(mechanism: Mechanism, suite: Suite) -> None:

@@ -121,6 +121,7 @@ STAGES = (
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("make", STAGES, ids=lambda make: make.__name__)
 def test_every_release_of_a_stage_has_the_ladders_own_unit(make: Any) -> None:
     """A unit of the paper's bound is for path stability, and too small for a ladder's proof."""

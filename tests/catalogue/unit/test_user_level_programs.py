@@ -173,6 +173,7 @@ def test_data_that_are_not_finite_are_nobodys_business() -> None:
     assert np.abs(released[~np.isnan(released)]).max() < 2
 
 
+@pytest.mark.first_case("mechanism", by=lambda mechanism: type(mechanism.program))
 @pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m.records], ids=lambda m: m.name)
 def test_declarations_trace_on_placeholders(mechanism: Mechanism) -> None:
     assert mechanism.records is not None

@@ -232,6 +232,7 @@ def users(count: int, items: int = 2) -> Records:
     return Records(rows)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("paper", "method"),
     [
@@ -253,6 +254,7 @@ def test_users_of_unequal_numbers_of_rows_are_compared(paper: Comparison, method
     assert found.row(OPTIMUM).mean < best < found.row(NOTHING).mean
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     [

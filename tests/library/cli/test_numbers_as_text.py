@@ -171,6 +171,7 @@ READ = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("path", "option"), READ)
 def test_such_an_option_is_refused_by_name(path: str, option: str, tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):

@@ -195,6 +195,7 @@ def test_a_time_is_refused_as_a_key(tmp_path: Path) -> None:
         Table(Schema("people", {"cell": Category(("1815-12-10",))}), table).opened("key")
 
 
+@pytest.mark.first_case("kind")
 @pytest.mark.parametrize("unit", [["a", "", "b"], [1.0, math.nan, 2.0], ["a", None, "b"]])
 @pytest.mark.parametrize("kind", ["csv", "parquet", *FRAMES])
 def test_a_row_of_nobody_is_refused_in_every_format(

@@ -85,6 +85,7 @@ def _unguarded(pair: Pair, grid: Grid, side: Side) -> Discrete | None:
         return None
 
 
+@pytest.mark.first_case("pair", by=type)
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.text[:60])
 def test_upper_masses_are_whole_and_lower_ones_no_more_than_whole(pair: Pair) -> None:
     known = False

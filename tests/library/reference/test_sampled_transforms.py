@@ -235,6 +235,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.first_case("added")
 @pytest.mark.parametrize(("noise", "rate", "rounds", "delta"), SLOW)
 @pytest.mark.parametrize("added", [False, True])
 def test_smoothing_is_narrow_and_within_the_grid(

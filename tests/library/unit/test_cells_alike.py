@@ -171,6 +171,7 @@ TABLES: dict[str, tuple[Schema, list[Any], Total, Any]] = {
 }
 
 
+@pytest.mark.long_cases("semicolons", "tabs", "lazy polars", "arrow", "dask")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_table_counts_the_same_from_every_source(kind: str, tmp_path: Path) -> None:
     for name, (held, values, total, expected) in TABLES.items():

@@ -178,6 +178,7 @@ def accounted(node: Node, epsilon: str, scope: Scope = SCOPE) -> float:
 SIDES = {accounted: (profile_module, event_rules), checked: (composed_theorem, event_theorem)}
 
 
+@pytest.mark.first_case("upper")
 @pytest.mark.parametrize("upper", SIDES)
 @pytest.mark.parametrize("name", NODES)
 def test_no_bound_is_below_the_worst_choice(name: str, upper: Any) -> None:

@@ -67,6 +67,7 @@ def test_a_release_reads_the_columns_that_its_schema_names(
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", RELEASED)
 def test_names_as_duckdb_rewrites_them_would_show(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

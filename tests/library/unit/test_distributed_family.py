@@ -72,6 +72,7 @@ def test_masses_are_those_of_the_sum_and_the_checkers_are_the_same(name: str) ->
     assert UNIT - 3 * len(found) < total <= UNIT
 
 
+@pytest.mark.first_case("name")
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.0, 2.0])
 def test_deltas_hold_the_truth(name: str, epsilon: float) -> None:

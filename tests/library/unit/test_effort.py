@@ -132,6 +132,7 @@ def test_a_closed_form_is_searched_once() -> None:
         assert budget.spent < spent + 1000
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("batch", [12, 99_999_000, 100_001_000, 200_000_000])
 def test_the_chance_of_a_cut_among_a_billion_records_is_found_in_time(batch: int) -> None:
     """By the accountant and the checker, on either side of the mean; it took 14 s."""

@@ -255,6 +255,7 @@ def test_our_errors_come_through_as_themselves(tmp_path: Path, jobs: int) -> Non
     assert store.get(BATCHES[2].key) is None
 
 
+@pytest.mark.long_cases("2")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_other_errors_come_through(jobs: int) -> None:
     with pytest.raises(ZeroDivisionError, match="by hand"):

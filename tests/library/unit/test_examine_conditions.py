@@ -105,6 +105,7 @@ def test_a_row_that_meets_the_condition_is_made(statistic: Callable[[Any, float]
     assert broken(lambda r: statistic(r, 1)) == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("statistic", [area, one_by_one, difference])
 def test_without_solved_rows_it_is_missed(
     statistic: Callable[[Any, float], Any], monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ class Fit:
 # --- the records that are made -------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_a_field_called_weights_says_nothing_of_the_number_of_records(adjacency: str) -> None:
     wrong = examine(mechanism("fit", Fit(centred=True), adjacency), seed=1)
@@ -271,6 +272,7 @@ def families(rng: np.random.Generator) -> Records:
     return Records(rows)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 def test_records_that_belong_together_are_met_in_data_sets_drawn_afresh(
     adjacency: str, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,11 @@ def test_the_first_case_of_each_value_stays() -> None:
     assert moved(*(Case(id, marker, rule=rule) for id, rule in rules.items())) == ["b", "d"]
 
 
+def test_the_first_case_of_each_result_of_a_function_stays() -> None:
+    marker = pytest.mark.first_case("value", by=type)
+    assert moved(*(Case(str(v), marker, value=v) for v in (1, 2, "3", 4))) == ["2", "4"]
+
+
 def test_the_first_case_is_none_that_is_long() -> None:
     """Neither by the test's list of ids nor by a marker of the case alone."""
     both = (pytest.mark.first_case, pytest.mark.long_cases("a"))

@@ -120,6 +120,7 @@ def test_without_the_check_of_caps_the_population_would_be_overspent(
     assert spent == Fraction(4, 32) > Fraction(1, 10)
 
 
+@pytest.mark.first_case("said")
 @pytest.mark.parametrize(
     ("terms", "error", "said"),
     [

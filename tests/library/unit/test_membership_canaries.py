@@ -240,6 +240,7 @@ def test_canaries_that_training_drops_are_named() -> None:
     assert "training drops these canaries" in control.words
 
 
+@pytest.mark.first_case
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("rare", [0, 1])
 def test_labels_of_one_class_and_a_single_record_of_another_are_audited(rare: int) -> None:

@@ -94,6 +94,7 @@ def test_the_guess_and_the_power_against_simulation() -> None:
     assert abs(power - shown) < 5 * np.sqrt(shown / size)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(1), Fraction(4)])
 def test_a_dominated_mechanism_stays_below(prior: str, scale: Fraction) -> None:

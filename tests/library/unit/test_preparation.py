@@ -78,6 +78,7 @@ def test_rows_are_filtered_and_recoded_as_by_hand(seed: int) -> None:
     assert sum(expected(rows).values()) > 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(5))
 def test_a_unit_moves_at_most_its_rows_after_preparation(seed: int) -> None:
     rows, limit = rows_at_random(seed), 2

@@ -161,6 +161,7 @@ def test_a_rule_that_gives_a_tenth_less_is_refused(
         accepted(proof.text, proof.claims)
 
 
+@pytest.mark.first_case
 @needs_coq
 @pytest.mark.parametrize(
     ("old", "new"),
@@ -177,6 +178,7 @@ def test_a_number_that_was_altered_in_the_file_is_refused(old: str, new: str) ->
         accepted(proof.text.replace(old, new), proof.claims)
 
 
+@pytest.mark.first_case
 @needs_coq
 @pytest.mark.parametrize(
     "added",

@@ -118,6 +118,7 @@ def first_part(page: str) -> str:
     return words_of(page[page.index("<body") : page.index("<details")])
 
 
+@pytest.mark.first_case("spoken")
 @pytest.mark.parametrize("name", ["release", "training", "example"])
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_a_reader_reads_at_most_900_words_before_the_auditors_part(

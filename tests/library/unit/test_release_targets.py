@@ -130,6 +130,7 @@ def test_a_plan_in_a_file_has_a_budget_that_was_found(tmp_path) -> None:
     assert 0.8 < float(found.parameters["epsilon"]) < 1.2
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("budget", [{"epsilon": 1, "delta": "1e-6"}, {"epsilon": 1}, {"rho": 1}])
 def test_errors_at_other_budgets_fall_and_meet_the_plans_own(budget: Any) -> None:
     items = [{k: v for k, v in item.items() if k != "error_95"} for item in PLAN["items"]]

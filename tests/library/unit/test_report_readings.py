@@ -124,6 +124,7 @@ def test_verdicts_as_expected_are_no_surprise() -> None:
     assert surprises(unproved(), [Outcome.UNPROVED]) == ()
 
 
+@pytest.mark.first_case("wanted")
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("wanted", list(Outcome))
 def test_any_other_verdict_is_one(place: int, wanted: Outcome) -> None:

@@ -48,12 +48,14 @@ def broken(name: str, *, real: bool) -> set[str]:
     return {finding.check for finding in found.broken}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", LEAVES)
 def test_real_vectors_move_further_than_their_clip(name: str) -> None:
     assert MOVED in broken(name, real=True)
     assert broken(name, real=False) == set()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", LEAVES)
 def test_before_rounding_nothing_would_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (DiscreteKernel, *DiscreteKernel.__subclasses__()):

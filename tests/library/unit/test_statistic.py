@@ -132,6 +132,7 @@ class Releases:
         return curator.release("value", self.query)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> None:
     def twice(rows: Any) -> Any:
@@ -144,6 +145,7 @@ def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> 
     assert right.reached[0].displacement == pytest.approx(1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_a_row_function_is_bounded_by_the_library(adjacency: str) -> None:
     query = dp.RowFunction(lambda row: np.exp(row[0]) * row, radius=1)
