@@ -19,11 +19,15 @@ import pyarrow as pa
 
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.nodes import Node
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.counts import Affected, Count, Sum
+from dpaudit.releases.items.item import Item
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.ranges import Ranges
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.post import Step
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import published_rows
-from dpaudit.releases.queries import Affected, Count, Groups, Item, Mean, Ranges, Sum, Variance
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 
 DRAWS, LEAST = 1000, 0.94

@@ -24,11 +24,15 @@ import pyarrow.csv
 
 from benchmarks.nine_others import REGIONS, SEXES
 from benchmarks.release import BUDGET, largest_rho
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.by_name import with_counts
+from dpaudit.releases.items.choices import Quantiles
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import Item
 from dpaudit.releases.plan import Release
 from dpaudit.releases.post import steps_by_default
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
-from dpaudit.releases.queries import Count, Item, Mean, Quantiles, Sum, Variance, with_counts
 from dpaudit.tabular import Category, Number, Schema, Table
 from dpaudit.version import __version__
 

@@ -31,10 +31,12 @@ from dpaudit.accountant.account import Account
 from dpaudit.errors import DpauditError
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.ledger import open_ledger, terms_of
+from dpaudit.releases.items.choices import Quantiles
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.keys import Groups
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, publish, published_rows
-from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
 from dpaudit.scope import central
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 from dpaudit.version import __version__

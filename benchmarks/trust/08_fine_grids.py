@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpaudit.families.opaque import PureDP
 from dpaudit.releases.plan import Release
 from dpaudit.releases import publish as publishing
-from dpaudit.releases.queries import Quantiles
+from dpaudit.releases.items.choices import Quantiles
 from dpaudit.tabular import Number, Schema
 
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30,) * 2)

@@ -102,8 +102,9 @@ def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
 
 
 def _parts(planned: Plan) -> list[dict[str, str]]:
+    from dpaudit.releases.items.item import Choice, Declared, Vector
     from dpaudit.releases.publish import thresholds
-    from dpaudit.releases.queries import Choice, Declared, Vector, text_of
+    from dpaudit.tabular.schema import text_of
 
     shown, least = [], thresholds(planned)
     for label, part in planned.parts.items():

@@ -19,9 +19,9 @@ from dpaudit.audit.suite import BATCH_TRIALS, Suite
 from dpaudit.certificate.order import Order
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.kernels.query import Array, Records
+from dpaudit.releases.items.item import Choice, Declared
 from dpaudit.releases.plan import Plan, Release, numbers_of
 from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram, rows_a_record
-from dpaudit.releases.queries import Choice, Declared
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema
 

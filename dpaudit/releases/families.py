@@ -25,7 +25,8 @@ from scipy.special import bdtrik
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from dpaudit.releases.queries import Count, Item, Margins
+from dpaudit.releases.items.counts import Count
+from dpaudit.releases.items.item import Item, Margins
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import MOST_CELLS, Schema
 from dpaudit.tabular.schema import DROP

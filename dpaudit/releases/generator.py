@@ -9,10 +9,10 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
+from dpaudit.releases.items.item import Vector
 from dpaudit.releases.plan import Plan
 from dpaudit.releases.program import GeneratedTables
 from dpaudit.releases.publish import published_rows
-from dpaudit.releases.queries import Vector
 from dpaudit.releases.synthetic import NAME, synthesised
 from dpaudit.tabular import Category, Number, Schema
 

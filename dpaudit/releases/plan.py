@@ -31,7 +31,6 @@ from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.samplers import gaussian_log_mass, gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
-from dpaudit.releases.chosen import ChosenSum as ChosenSum  # which item_of then knows
 from dpaudit.releases.estimate import (
     GAIN,
     Excess,
@@ -40,6 +39,21 @@ from dpaudit.releases.estimate import (
     gaussian_rho,
     largest_amount,
 )
+from dpaudit.releases.items.by_name import check_counts, item_of, with_counts
+from dpaudit.releases.items.chosen import ChosenSum as ChosenSum  # which item_of then knows
+from dpaudit.releases.items.item import (
+    GAUSSIAN,
+    LAPLACE,
+    Choice,
+    Declared,
+    Floats,
+    Item,
+    Margins,
+    Part,
+    Thresholded,
+    Vector,
+)
+from dpaudit.releases.items.keys import Groups
 from dpaudit.releases.post import (
     Step,
     halves_of,
@@ -48,22 +62,6 @@ from dpaudit.releases.post import (
     weights_for,
 )
 from dpaudit.releases.programs import Program, labels_in
-from dpaudit.releases.queries import (
-    GAUSSIAN,
-    LAPLACE,
-    Choice,
-    Declared,
-    Floats,
-    Groups,
-    Item,
-    Margins,
-    Part,
-    Thresholded,
-    Vector,
-    check_counts,
-    item_of,
-    with_counts,
-)
 from dpaudit.releases.sql import stated
 from dpaudit.releases.synthetic import Synthetic, synthetic_of
 from dpaudit.releases.targets import asks_least, check_targets, least_budget, weighted

@@ -31,20 +31,10 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.releases.families import Family, as_counts, family_of, weights_of
-from dpaudit.releases.queries import (
-    Count,
-    Floats,
-    Groups,
-    Item,
-    Margins,
-    Mean,
-    Row,
-    Sum,
-    Variance,
-    Vector,
-    short_up,
-    texts,
-)
+from dpaudit.releases.items.averages import Mean, Variance, short_up
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import Floats, Item, Margins, Row, Vector, texts
+from dpaudit.releases.items.keys import Groups
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import number, refuse_unknown

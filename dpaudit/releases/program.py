@@ -21,9 +21,9 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import BOUNDED, Array, Norm, Records
 from dpaudit.kernels.random_bits import Whole
 from dpaudit.nodes import Node
+from dpaudit.releases.items.item import Choice, Declared, Exact, Part, Thresholded, Vector
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
-from dpaudit.releases.queries import Choice, Declared, Exact, Part, Thresholded, Vector
 from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text

@@ -20,17 +20,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Leaf, Node, postorder
-from dpaudit.releases.queries import (
-    QUERIES,
-    Declared,
-    Exact,
-    Found,
-    Item,
-    Margins,
-    Part,
-    Row,
-    texts,
-)
+from dpaudit.releases.items.item import Declared, Exact, Found, Item, Margins, Part, Row, texts
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Number, OpenTable, Schema, Text, Total
 
@@ -140,9 +130,6 @@ class Program(Item):
         """One run on the private records; what it releases, as floats."""
         sampler = Sampler(node, scope, records, rng=rng)
         return [float(v) for v in _numbers(self.name, self.mechanism.program.run(sampler))]
-
-
-QUERIES[Program.query] = Program
 
 
 def _numbers(name: str, output: Any) -> Array:

@@ -45,6 +45,8 @@ from dpaudit.ledger import Costs, Ledger, LedgerRefused, Publication, open_ledge
 from dpaudit.ledger.book import CHARGED, RELEASED, Entry
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of, records_like
+from dpaudit.releases.items.counts import Count
+from dpaudit.releases.items.item import Choice, Declared, Row, Thresholded, Vector
 from dpaudit.releases.plan import Plan, Release, name_of
 from dpaudit.releases.post import ROUND, Consistent, counted, processed
 from dpaudit.releases.program import (
@@ -55,13 +57,13 @@ from dpaudit.releases.program import (
     exact_values,
 )
 from dpaudit.releases.programs import records_of
-from dpaudit.releases.queries import Choice, Count, Declared, Row, Thresholded, Vector, text_of
 from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.releases.synthetic import NAME, synthesised
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import writable, write_atomically, write_new, write_together
 from dpaudit.tabular import OpenTable, Table
+from dpaudit.tabular.schema import text_of
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000

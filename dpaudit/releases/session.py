@@ -27,15 +27,16 @@ from dpaudit.families.opaque import ZCDP
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
 from dpaudit.profiles import WIDTH
 from dpaudit.releases import publish as publishing
+from dpaudit.releases.items.by_name import item_of
+from dpaudit.releases.items.item import Row
 from dpaudit.releases.plan import Plan, Release, budget_of
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.queries import Row, item_of, text_of
 from dpaudit.releases.sql import aggregates_of
 from dpaudit.scope import Adjacency, choose
 from dpaudit.storage.files import write_together
 from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import Schema, Table, schema_of
-from dpaudit.tabular.schema import number, refuse_unknown
+from dpaudit.tabular.schema import number, refuse_unknown, text_of
 
 if TYPE_CHECKING:
     from dpaudit.tabular import OpenTable

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from dpaudit.releases.queries import Count, Item, Margins, Row, short_up, texts
+from dpaudit.releases.items.averages import short_up
+from dpaudit.releases.items.counts import Count
+from dpaudit.releases.items.item import Item, Margins, Row, texts
 from dpaudit.tabular import Bins, Category, Period, Schema
 from dpaudit.tabular.schema import number, refuse_unknown, shown_in, text_of, whole_number
 

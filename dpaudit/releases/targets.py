@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact.domains import rational
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.releases.items.counts import Affected, Count, Sum
+from dpaudit.releases.items.item import Item, Thresholded, Vector
+from dpaudit.releases.items.keys import Groups
 from dpaudit.releases.programs import Program
-from dpaudit.releases.queries import Affected, Count, Groups, Item, Sum, Thresholded, Vector
 
 if TYPE_CHECKING:
     from dpaudit.releases.plan import Plan, Release

@@ -16,11 +16,11 @@ from dpaudit.errors import BudgetExceeded, InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.ledger import open_ledger, terms_of
+from dpaudit.releases.items.counts import Count
 from dpaudit.releases.plan import Release, load_plan
 from dpaudit.releases.program import GeneratedTables, ReleaseProgram
 from dpaudit.releases.programs import Program, records_of
 from dpaudit.releases.publish import publish
-from dpaudit.releases.queries import Count
 from dpaudit.tabular import Category, Number, Schema, Table
 from mechanisms.classics.dp_sgd import poisson_sgd
 

@@ -14,26 +14,17 @@ import numpy as np
 import pytest
 
 from dpaudit.families.opaque import ApproxDP
-from dpaudit.releases.chosen import ChosenSum
 from dpaudit.releases.contributions import Contribution, Moves
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
+from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.counts import Affected, Count, Sum
+from dpaudit.releases.items.item import Choice, Item, Thresholded
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.ranges import Ranges
+from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.queries import (
-    Affected,
-    Choice,
-    Count,
-    Groups,
-    Item,
-    Mean,
-    Quantiles,
-    Ranges,
-    Regression,
-    Sum,
-    Thresholded,
-    Top,
-    UnitRows,
-    Variance,
-)
 from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table, Text

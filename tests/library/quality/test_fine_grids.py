@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases.plan import Release
 from dpaudit.releases.publish import NO_LEDGER, publish
-from dpaudit.releases.queries import Quantiles
+from dpaudit.releases.items.choices import Quantiles
 from dpaudit.tabular import Number, Schema
 
 size, rows = map(int, sys.argv[1:])

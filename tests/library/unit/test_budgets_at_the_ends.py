@@ -10,8 +10,8 @@ import pytest
 import dpaudit as dp
 from dpaudit.errors import DpauditError
 from dpaudit.nodes import Node
+from dpaudit.releases.items.counts import Count
 from dpaudit.releases.plan import Release
-from dpaudit.releases.queries import Count
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Number, Schema
 

@@ -13,11 +13,15 @@ import pytest
 import dpaudit as dp
 from dpaudit.errors import Disagreement, InvalidParameter
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
-from dpaudit.releases.chosen import ChosenSum
+from dpaudit.releases.items.averages import Mean
+from dpaudit.releases.items.by_name import item_of
+from dpaudit.releases.items.choices import UnitRows
+from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.counts import Sum
+from dpaudit.releases.items.item import Item
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
-from dpaudit.releases.queries import Item, Mean, Sum, UnitRows, item_of
 from dpaudit.releases.runs import Chosen
 from dpaudit.tabular import Number, Schema, Table
 

@@ -12,11 +12,12 @@ from scipy.stats import binom
 from benchmarks.margins import noisy
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.releases.items.averages import Mean
+from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.plan import Plan, Release, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import published_rows
-from dpaudit.releases.queries import Count, Mean, Sum
 from dpaudit.tabular import Category, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")

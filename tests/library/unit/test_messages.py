@@ -20,7 +20,7 @@ from dpaudit.check.conformance import EXAMINED, LABEL_CHECKS
 from dpaudit.errors import InvalidParameter
 from dpaudit.ledger.book import Publication
 from dpaudit.membership.targets import Released
-from dpaudit.releases.queries import Row
+from dpaudit.releases.items.item import Row
 from dpaudit.report import render_html, render_index, words
 from dpaudit.report.exports import render_csv
 from dpaudit.report.markdown import render_markdown

@@ -12,9 +12,10 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import Item
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables
-from dpaudit.releases.queries import Count, Item, Sum
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, DataRefused, Date, Join, Number, Schema, Table, Total
 from dpaudit.tabular.engine import ROWS

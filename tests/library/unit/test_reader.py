@@ -18,9 +18,9 @@ from dpaudit.certificate.previous import previous_of
 from dpaudit.families.opaque import PureDP
 from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.releases import publish as publishing
+from dpaudit.releases.items.counts import Count
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.published import differences
-from dpaudit.releases.queries import Count
 from dpaudit.report import front, reader, render_html, render_index, say, view
 from dpaudit.report.say import LANGUAGES, speaking
 from dpaudit.scope import Adjacency

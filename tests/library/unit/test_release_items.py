@@ -10,10 +10,13 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.items.by_name import item_of
+from dpaudit.releases.items.choices import Quantiles, Top
+from dpaudit.releases.items.item import Choice
+from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, published_rows
-from dpaudit.releases.queries import Choice, Quantiles, Regression, Top, item_of
 from dpaudit.releases.runs import counts_of
 from dpaudit.scope import central
 from dpaudit.tabular import Category, Counted, Number, Schema, Table

@@ -16,24 +16,18 @@ from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.kernels.query import Records
 from dpaudit.releases import plan as plans
 from dpaudit.releases import program
-from dpaudit.releases.chosen import ChosenSum
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.by_name import QUERIES
+from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
+from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import Item
+from dpaudit.releases.items.ranges import Ranges
+from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables, exact_values
 from dpaudit.releases.programs import Program
 from dpaudit.releases.publish import NO_LEDGER, publish
-from dpaudit.releases.queries import (
-    QUERIES,
-    Count,
-    Item,
-    Mean,
-    Quantiles,
-    Ranges,
-    Regression,
-    Sum,
-    Top,
-    UnitRows,
-    Variance,
-)
 from dpaudit.tabular import Category, Number, Schema, Table, engine
 
 pa = pytest.importorskip("pyarrow")

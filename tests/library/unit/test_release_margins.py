@@ -18,13 +18,18 @@ from benchmarks.margins import CASES, COUNTS, CROSSED, GAUSSIAN, PURE, Coverage,
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases import plan as plans
-from dpaudit.releases import post, queries
+from dpaudit.releases import post
 from dpaudit.releases.families import Family, family_of, weights_of
+from dpaudit.releases.items import averages
+from dpaudit.releases.items.averages import Mean
+from dpaudit.releases.items.choices import Quantiles, Top
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.ranges import Ranges
 from dpaudit.releases.plan import Release, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import contents_of, published_rows, targets_of
-from dpaudit.releases.queries import Count, Groups, Mean, Quantiles, Ranges, Sum, Top
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
 
@@ -123,8 +128,8 @@ def test_of_laplace_noise_a_mean_needs_more_than_1_96_deviations(
 ) -> None:
     mean = [item for item in margins.SUMS if item.name == "mean"]
     assert not too_low(coverage(mean, (), PURE, DRAWS))
-    real = queries.ratio_error
-    monkeypatch.setattr(queries, "ratio_error", lambda *given: real(*given[:-1], 1.2))
+    real = averages.ratio_error
+    monkeypatch.setattr(averages, "ratio_error", lambda *given: real(*given[:-1], 1.2))
     assert too_low(coverage(mean, (), PURE, DRAWS))
 
 

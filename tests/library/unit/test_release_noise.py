@@ -13,8 +13,9 @@ import pytest
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.releases import plan as plans
 from dpaudit.releases.estimate import Excess
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import GAUSSIAN, LAPLACE
 from dpaudit.releases.plan import GAUSSIAN_95, LAPLACE_95, Plan, Release
-from dpaudit.releases.queries import GAUSSIAN, LAPLACE, Count, Sum
 from dpaudit.tabular import Category, Number, Schema
 
 SCHEMA = Schema(

@@ -18,23 +18,16 @@ from dpaudit.errors import Unsupported
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases import plan as planning
 from dpaudit.releases.attacked import neighbours_of
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.choices import Quantiles, Top
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.item import Choice, Item, Thresholded
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.ranges import Ranges
+from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import GeneratedTables, exact_values
 from dpaudit.releases.publish import draw
-from dpaudit.releases.queries import (
-    Choice,
-    Count,
-    Groups,
-    Item,
-    Mean,
-    Quantiles,
-    Ranges,
-    Regression,
-    Sum,
-    Thresholded,
-    Top,
-    Variance,
-)
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table, Text
 

@@ -27,6 +27,12 @@ from dpaudit.kernels.base import exact_kernels, kernel_of
 from dpaudit.ledger import Ledger, LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.attacked import mechanism_of
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.choices import Quantiles, Top
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.ranges import Ranges
+from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Plan, Release, load_plan, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.publish import (
@@ -38,20 +44,9 @@ from dpaudit.releases.publish import (
     published_rows,
     targets_of,
 )
-from dpaudit.releases.queries import (
-    Count,
-    Groups,
-    Mean,
-    Quantiles,
-    Ranges,
-    Regression,
-    Sum,
-    Top,
-    Variance,
-    text_of,
-)
 from dpaudit.storage import files
 from dpaudit.tabular import ROWS, Category, DataRefused, Number, Schema, Table, Text, Total
+from dpaudit.tabular.schema import text_of
 
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")

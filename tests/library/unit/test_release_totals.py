@@ -11,10 +11,10 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.items.counts import Affected, Sum
 from dpaudit.releases.plan import Release, release_of
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, published_rows
-from dpaudit.releases.queries import Affected, Sum
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema, Table
 from dpaudit.tabular.engine import _Work

@@ -10,9 +10,9 @@ import pytest
 
 from dpaudit.errors import BudgetExceeded, InvalidParameter
 from dpaudit.families.opaque import ZCDP
+from dpaudit.releases.items.by_name import item_of
 from dpaudit.releases.plan import Release, release_of
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.queries import item_of
 from dpaudit.releases.session import open as open_session
 from dpaudit.releases.sql import aggregates_of
 from dpaudit.tabular import Category, Date, Number, Schema, Table

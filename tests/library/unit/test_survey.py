@@ -17,10 +17,12 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import PureDP
+from dpaudit.releases.items.averages import Mean, Variance
+from dpaudit.releases.items.choices import Quantiles
+from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.plan import Release, load_plan
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
-from dpaudit.releases.queries import Count, Mean, Quantiles, Sum, Variance
 from dpaudit.tabular import Category, DataRefused, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")

@@ -16,10 +16,10 @@ from dpaudit.check.file import read
 from dpaudit.errors import InvalidParameter
 from dpaudit.releases import synthetic
 from dpaudit.releases.generator import generator
+from dpaudit.releases.items.counts import Count
 from dpaudit.releases.plan import Plan, release_of
 from dpaudit.releases.publish import NO_LEDGER, publish, published_rows
 from dpaudit.releases.published import differences
-from dpaudit.releases.queries import Count
 from dpaudit.releases.synthetic import Synthetic, synthesised, tree_of
 
 pa = pytest.importorskip("pyarrow")

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.items.choices import Quantiles
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.items.keys import Groups
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
 from dpaudit.tabular import (
     ROWS,
     Bins,

@@ -21,22 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.queries import (
-    QUERIES,
-    Choice,
-    Exact,
-    Found,
-    Grouped,
-    Margins,
-    Part,
-    Row,
-    Vector,
-    short_up,
-    text_of,
-)
+from dpaudit.releases.items.averages import short_up
+from dpaudit.releases.items.counts import Grouped
+from dpaudit.releases.items.item import Choice, Exact, Found, Margins, Part, Row, Vector
 from dpaudit.releases.runs import Chosen, Runs, rank_scores
 from dpaudit.tabular import ROWS, Counted, Number, Schema, Total
-from dpaudit.tabular.schema import number, refuse_unknown
+from dpaudit.tabular.schema import number, refuse_unknown, text_of
 
 UNIT_BITS = 20  # a value is off by half of a unit, 1/2,000,000 of the bound
 UNITS = 2**UNIT_BITS  # of which a bound is made
@@ -184,6 +174,3 @@ class ChosenSum(Grouped):
                 for keys, value in zip(self.domain(schema), released[label], strict=True)
             ),
         ]
-
-
-QUERIES["sum, bounds.share"] = ChosenSum

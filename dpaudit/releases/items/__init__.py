@@ -1,0 +1,1 @@
+"""The items of a release, one file a kind."""
