@@ -19,10 +19,10 @@ for (const name of wheels) {
 python.FS.mkdir("/assets");
 python.FS.mount(python.FS.filesystems.NODEFS, { root: folder }, "/assets");
 python.globals.set("wheels", python.toPy(wheels));
-python.runPython("import jsonschema, sympy, dpaudit.check.page");
 python.runPython(fs.readFileSync(program, "utf8"));
+python.runPython("import os; import_compiled(os.getcwd())");
+python.runPython("import jsonschema, sympy, dpaudit.check.page");
 python.runPython(`
-import os
 archives = {Path("/assets", name): os.getcwd() for name in wheels}
 standard = next(path for path in sys.path if path.endswith(".zip"))
 compile_archives({**archives, Path("/assets/python_stdlib.zip"): standard})
