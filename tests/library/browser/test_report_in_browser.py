@@ -161,6 +161,7 @@ def test_the_index_and_a_german_page_meet_wcag_aa(
     assert violations(tmp_path, render_project({"diff2_gd.html": certificate})) == []
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_membership_page_meets_wcag_aa(checkout: Path, tmp_path: Path, scheme: str) -> None:
@@ -178,6 +179,7 @@ def test_a_membership_page_never_scrolls_sideways(
     assert scroll <= client
 
 
+@pytest.mark.quality
 def test_axe_sees_pale_text_and_a_page_without_language(page: str, tmp_path: Path) -> None:
     pale = page.replace("--soft: #57606a", "--soft: #b0b0b0").replace('lang="en"', "")
     assert {one.split(":")[0] for one in violations(tmp_path, pale)} == {

@@ -48,7 +48,7 @@ def test_reports_and_altered_ones_are_judged_in_32_bits_as_natively(
     engine: Engine, tmp_path: Path
 ) -> None:
     reports = [SMALL, REPORTS / "membership" / "rand_tree.json"]
-    files = [*reports, *altered_files([SMALL], tmp_path, 24)]
+    files = [*reports, *altered_files([SMALL], tmp_path, 8)]
     assert not list(engine.differing(files))
 
 
@@ -121,6 +121,7 @@ def test_the_command_refuses_what_the_page_refuses_and_judges_the_rest(tmp_path:
     assert rows[SMALL.name]["verified"]
 
 
+@pytest.mark.quality
 def test_a_route_without_an_export_is_named_by_the_command(tmp_path: Path) -> None:
     certificate = str(REPORTS / "diff2_bvr_local_sgd.json")
     ran = CliRunner().invoke(
@@ -230,6 +231,7 @@ def test_the_page_fits_a_phone_and_speaks_to_a_screen_reader(browser: Chromium) 
     assert any(name and name.startswith("Drop files here") for _, name in said)
 
 
+@pytest.mark.quality
 @pytest.mark.browser
 def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     browser: Chromium, page: Path

@@ -26,6 +26,7 @@ def few(one: Trial) -> None:
         one.fault(at, how)
 
 
+@pytest.mark.long_cases("ledger charge")
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", ["ledger charge", "sign"])
 def test_some_faults_of_a_command(name: str, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_junitparser_reads_claims_as_tests(written: Path) -> None:
     assert (read.failures, read.errors) == (0, 0)
 
 
+@pytest.mark.quality
 def test_junitparser_reads_bounds_of_a_session(tmp_path: Path) -> None:
     junitparser = pytest.importorskip("junitparser")
     session(tmp_path, SUITE, "-k", "wrong", "--junitxml=junit.xml")

@@ -91,7 +91,8 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.quality)])
+@pytest.mark.quality
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_killed_at_random_moments_again_and_again(runs: Runs, jobs: int) -> None:
     """SIGKILL to the parent, three times, each at another moment; then a run to the end."""
     calm = runs.finish("calm", 1)

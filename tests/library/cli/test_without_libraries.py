@@ -80,6 +80,7 @@ def test_verifying_needs_none_of_them(checkout: Path, tmp_path: Path) -> None:
     assert "verified" in found.stdout
 
 
+@pytest.mark.quality
 def test_a_library_that_is_needed_would_be_noticed(checkout: Path) -> None:
     found = run("account", "noisy_count", cwd=checkout, blocked=("flint",))
     assert found.returncode != 0

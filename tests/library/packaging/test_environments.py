@@ -47,6 +47,7 @@ def test_the_environment_cannot_see_the_checkout(
     assert str(checkout) not in result.stdout.replace(str(from_wheel.folder), "")
 
 
+@pytest.mark.quality
 def test_an_editable_install_holds_no_copy(from_checkout: Installation) -> None:
     names = {path.name for path in from_checkout.site_packages.iterdir() if not path.is_symlink()}
     assert not {"dpaudit", "mechanisms", "audits", "experiments"} & names

@@ -135,6 +135,7 @@ def changed(source: Path, target: Path, change: Callable[[dict[str, bytes]], obj
     return target
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -252,6 +253,7 @@ def test_damaged_bytes_are_refused(method: int, made: Path, tmp_path: Path) -> N
     assert (found.exit_code, "not read as an archive" in found.output) == (1, True), found.output
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["model.json", "model.json.dsse", "model.npz", "other.zip"])
 def test_an_archive_replaces_no_other_file(name: str, made: Path, tmp_path: Path) -> None:
     """Neither the certificate that it is made of, nor anything else; itself it may."""

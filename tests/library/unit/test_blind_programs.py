@@ -92,6 +92,7 @@ def test_a_bug_of_one_class_is_caught_by_one_stage(
     assert outcome(name, wrong=True) == "certified"
 
 
+@pytest.mark.quality
 def test_a_twin_that_counts_its_calls_in_a_closure_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

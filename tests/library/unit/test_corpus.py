@@ -89,6 +89,7 @@ def hoarder(gigabytes: int) -> int:
     return len(bytearray(gigabytes * 2**30))
 
 
+@pytest.mark.quality
 def test_a_child_that_is_too_slow_or_too_large_is_given_up() -> None:
     with patient(sleeper, seconds=20) as asked:
         assert asked(0.0) == 0.0

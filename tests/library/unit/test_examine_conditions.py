@@ -99,6 +99,7 @@ def broken(statistic: Callable[[Any], Any], adjacency: str = "zero_out") -> list
     return [finding.detail for finding in found.broken if finding.check == MOVED]
 
 
+@pytest.mark.long_cases("listed", "nested", "difference", "area")
 @pytest.mark.parametrize("statistic", CONDITIONS)
 def test_a_row_that_meets_the_condition_is_made(statistic: Callable[[Any, float], Any]) -> None:
     assert "moves the query by 20 times its stated" in " ".join(broken(lambda r: statistic(r, 20)))

@@ -88,10 +88,17 @@ def test_queries_of_a_monotone_test_all_move_one_way(
     assert not told(Questions(ask))
 
 
-def test_right_tests_are_left_alone() -> None:
-    assert not told(Questions(counts), "zero_out")
-    # Declared for any queries, those that part are right.
-    assert not told(Questions(growth, scores="any"))
+@pytest.mark.first_case
+@pytest.mark.parametrize(
+    ("program", "adjacency"),
+    [
+        # Declared for any queries, those that part are right.
+        (Questions(growth, scores="any"), "add_remove"),
+        (Questions(counts), "zero_out"),
+    ],
+)
+def test_right_tests_are_left_alone(program: Questions, adjacency: str) -> None:
+    assert not told(program, adjacency)
 
 
 @pytest.mark.quality

@@ -41,6 +41,7 @@ def lower(node: Node, scope: dp.Scope) -> Fraction:
     return dp.account(node, scope).epsilon(DELTA).lower
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "more",

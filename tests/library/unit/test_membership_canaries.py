@@ -231,6 +231,7 @@ def without_outliers(records: Data, rng: Any) -> Any:
     return noisy(records.take(np.abs(records.features).max(axis=1) < 9), rng)
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("few")
 def test_canaries_that_training_drops_are_named() -> None:
     asked = {"claim": ApproxDP(0.1, 1e-5), "seed": 1, "models": 12, "attacks": "loss"}
@@ -240,6 +241,7 @@ def test_canaries_that_training_drops_are_named() -> None:
     assert "training drops these canaries" in control.words
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("rare", [0, 1])

@@ -180,6 +180,7 @@ def along_training() -> MembershipAudit:
     return replace(found, by_epoch=((1, bound, 2.5), (2, bound, 4.0)))
 
 
+@pytest.mark.quality
 def test_bounds_along_training_stand_beside_what_was_accounted_and_are_confirmed() -> None:
     certificate = statement(along_training())
     assert "the verdict" in check(certificate).confirmed

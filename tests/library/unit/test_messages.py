@@ -89,6 +89,7 @@ def test_every_language_says_it_with_the_same_parts() -> None:
             assert row[spoken] != row["en"] or len(row["en"]) <= 24, row
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spoken", ["de", "fr"])
 def test_a_page_speaks_one_language(spoken: str) -> None:
     """No English message of the table is left on the page, but for short words."""

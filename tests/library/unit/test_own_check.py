@@ -119,6 +119,7 @@ def certified(folder: Path, *options: str, before: str = "") -> subprocess.Compl
     )
 
 
+@pytest.mark.quality
 def test_a_certificate_that_fails_its_own_check_keeps_the_work(tmp_path: Path) -> None:
     start(tmp_path, None)
     found = certified(tmp_path, "--seed", "1", before=DISAGREEING)

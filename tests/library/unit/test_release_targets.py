@@ -41,6 +41,7 @@ PLAN: dict[str, Any] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "budget",
     [

@@ -55,6 +55,7 @@ def test_real_vectors_move_further_than_their_clip(name: str) -> None:
     assert broken(name, real=False) == set()
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", LEAVES)
 def test_before_rounding_nothing_would_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

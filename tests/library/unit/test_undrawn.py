@@ -366,19 +366,23 @@ def test_a_query_that_is_not_shown_to_be_neutral_is_refused_before_data_is_touch
         assert released(query).shape == (1, 1)
 
 
-def test_an_examination_finds_a_query_that_says_it_is_neutral_and_is_not(
+def displacements(query: Any) -> list[str]:
+    seen = examine(mechanism("undrawn", Program(query), "replace_one"), seed=2)
+    return [f.detail for f in seen.broken if f.check == MOVED]
+
+
+def test_an_examination_finds_a_query_that_says_it_is_neutral_and_is_not() -> None:
+    """The size of its batch: no replaced record moves it, and one that is not drawn does."""
+    assert any("by more than half" in detail for detail in displacements(Own(True, more=3)))
+
+
+@pytest.mark.quality
+def test_it_compares_with_absent_records_and_leaves_neutral_queries_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The size of its batch: no replaced record moves it, and one that is not drawn does."""
-
-    def found(query: Any) -> list[str]:
-        seen = examine(mechanism("undrawn", Program(query), "replace_one"), seed=2)
-        return [f.detail for f in seen.broken if f.check == MOVED]
-
-    assert not found(Own(True))
-    assert any("by more than half" in detail for detail in found(Own(True, more=3)))
+    assert not displacements(Own(True))
     monkeypatch.setattr(study.Studied, "_without", lambda *given: None)
-    assert not found(Own(True, more=3))
+    assert not displacements(Own(True, more=3))
 
 
 def test_a_certificate_says_that_it_rests_on_absent_records_adding_zero() -> None:
