@@ -10,6 +10,9 @@ here and evaluated in Arb, without the code that searched for the bounds:
   + max over 0 <= j <= v of (beta - lambda j P[W = j]) / P[W >= j], and at delta = 0 <= beta;
 * one run, mu (Mahloujifar, Melis and Chaudhuri 2024): the recursion of
   ``dpaudit/audit/bounds/one_run_curves.py`` from R_v = error passes 1;
+* independent coins of one unit (Kairouz, Oh and Viswanath 2015, theorem 3.4; as derived in
+  ``dpaudit/membership/coins.py``): with B ~ Binomial(m, delta),
+  P[at least v of r guesses correct] <= sum over b of P[B = b] P[Binomial(r - b, 1 - q) <= r - v];
 * independent runs: Clopper-Pearson at half the error for each rate, and
   1 - FNR <= e^epsilon FPR + delta, or mu >= -Phi^-1(FPR) - Phi^-1(FNR).
 """
@@ -65,6 +68,7 @@ UNCHECKED = (
     ),
 )
 MOST_GUESSES = 200_000
+_LEFT = Fraction(1, 10**8)
 LARGEST_ERROR = Fraction(1, 20)
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
@@ -100,6 +104,9 @@ def _in_study(row: Json, study: Json, place: str) -> None:
     if row["method"] == "one_run":
         coins = targets * study["units"]
         require(counts["canaries"] <= coins, f"{place}: more coins than the study has")
+        return
+    if row["method"] == "independent_coins":
+        require(counts["canaries"] <= targets, f"{place}: more coins than target models")
         return
     trials = counts["trials_null"] + counts["trials_alternative"]
     require(trials <= targets, f"{place}: more trials than target models")
@@ -164,6 +171,34 @@ def _priced(
         return bool(total <= enclose(error))
 
 
+def _coins(row: Json, epsilon: Fraction, error: Fraction, delta: Fraction) -> bool:
+    counts = row["counts"]
+    correct, guesses, coins = (counts[name] for name in ("correct", "guesses", "canaries"))
+    require(0 <= correct <= guesses <= coins, "guesses: more correct or made than possible")
+    require(guesses <= MOST_GUESSES, f"guesses: more than {MOST_GUESSES:,}")
+    require(row["measure"] == "epsilon", "coins bound epsilon alone")
+    import flint
+
+    with flint.ctx.workprec(HELD_BITS + 64):
+        wrong_rate = 1 / (1 + enclose(epsilon).exp())
+        chance, rest = (1 - enclose(delta)) ** coins, flint.arb(1)
+        total = flint.arb(0)
+        for told in range(coins + 1):
+            left = max(guesses - told, 0)
+            mass = (1 - wrong_rate) ** left
+            under = mass
+            for wrong in range(1, min(guesses - correct, left) + 1):
+                spend()
+                mass = mass * (left - wrong + 1) / wrong * wrong_rate / (1 - wrong_rate)
+                under = under + mass
+            total, rest = total + chance * under, rest - chance
+            # What is left counts in full; beyond this its share of the error decides nothing.
+            if delta == 0 or rest < enclose(error) * enclose(_LEFT):
+                break
+            chance = chance * (coins - told) / (told + 1) * enclose(delta) / (1 - enclose(delta))
+        return bool(total + (rest if delta else 0) <= enclose(error))
+
+
 def _recursion(correct: int, guesses: int, canaries: int, mu: Fraction, error: Fraction) -> bool:
     """R_j for j = correct, ..., 0 from R_correct = ``error``: more than 1 is a contradiction."""
     with working_precision():
@@ -194,7 +229,11 @@ def _independent(row: Json, value: Fraction, error: Fraction, delta: Fraction) -
         return bool(enclose(value) <= found)
 
 
-_METHODS = {"one_run": _one_run, "independent_runs": _independent}
+_METHODS = {
+    "one_run": _one_run,
+    "independent_coins": _coins,
+    "independent_runs": _independent,
+}
 
 
 def _verdict(predicate: Json) -> None:
@@ -210,7 +249,8 @@ def _verdict(predicate: Json) -> None:
     row = decisive[0]
     same = row["measure"] == claim["measure"] and row["delta"] == claim["delta"]
     require(same, "the decisive bound is in another measure than the claim")
-    require(row["error"] == predicate["confidence"]["refute_at"], "another error of refutation")
+    allowed = decimal(predicate["confidence"]["refute_at"])
+    require(decimal(row["error"]) <= allowed, "a larger error than that of a refutation")
     above = decimal(row["value"]) > decimal(claim["value"])
     require(verdict == ("refuted" if above else "inconclusive"), "the verdict does not follow")
 

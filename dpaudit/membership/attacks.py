@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ GAMMA = 2.0  # RMIA's threshold on the ratio of ratios, as in the paper's experi
 FEWEST_POPULATION = 20  # records; fewer give too coarse a ranking
 OFFLINE_SCALE = 0.3  # the paper's a in p(x) = ((1 + a) p_out(x) + (1 - a)) / 2
 _PER_RECORD = 8  # models; the weight of the pooled variance beside a record's own
+_PER_ANSWER = 3  # reference models for each answer that a normal law is fitted to
+_TREES, _LEAF = 40, 4  # of a forest, and reference scores in each leaf
+_MOST_ROWS = 6_000  # that a forest is fitted to
 _LEAST_DEVIATION = 1e-6  # keeps a constant signal from a division by zero
 
 
@@ -69,6 +73,8 @@ class View:
 class Attack:
     """One attack: its score, the signals it needs, and whether it needs references or a
     population.
+
+    ``fewest``: reference models, where two are too few.
     """
 
     name: str
@@ -78,6 +84,7 @@ class Attack:
     score: Callable[[View], FloatArray]
     references: bool = False
     population: bool = False
+    fewest: int = 2
 
 
 # --- one model alone -----------------------------------------------------------------------------
@@ -304,6 +311,15 @@ ATTACKS: dict[str, Attack] = {
             references=True,
         ),
         Attack(
+            "forest",
+            "trees on the scores of the record and of others beside it",
+            "Bichsel, Steffen, Bogunovic and Vechev (2021), a learned posterior",
+            ("fit", "query_0"),
+            lambda view: _forest(view),
+            references=True,
+            fewest=64,
+        ),
+        Attack(
             "rmia",
             "relative likelihood ratio against population records",
             "Zarifzadeh, Liu and Shokri (2024), online",
@@ -399,15 +415,11 @@ def _lira_steps(view: View) -> FloatArray:
 def _lira_queries(view: View) -> FloatArray:
     """Two normal laws of all answers about a record: means by record, a covariance a side for all.
 
-    Answers are in units of the deviation that a record's own score has on one side, so that what
-    holds between the answers exactly, whatever noise they share, holds for all records.
+    Answers are in units of the deviation that they have on one side, so that what holds between
+    them exactly, whatever noise they share, holds for all records.  With few models the two
+    covariances are drawn towards that of both sides (Friedman 1989).
     """
-    names = ["fit", *sorted(name for name in view.targets if name.startswith("query_"))]
-    unit = np.maximum(_spread(view.signal("fit", of="references"), view.included), 1e-12)
-    references, targets = (
-        np.stack([view.signal(name, of=of) / unit for name in names], axis=-1)
-        for of in ("references", "targets")
-    )
+    references, targets = _answers(view)
     sides = [side[..., None] for side in (view.included, ~view.included)]
     counts = [np.maximum(side.sum(axis=0), 1) for side in sides]
     means = [
@@ -415,18 +427,76 @@ def _lira_queries(view: View) -> FloatArray:
         for side, count in zip(sides, counts, strict=True)
     ]
     known = np.minimum(sides[0].sum(axis=0), sides[1].sum(axis=0))[:, 0] > 1
+    answers, fewest = references.shape[2], int(np.median(np.minimum(*counts)))
+    squares, free = [], []
+    for side, mean in zip(sides, means, strict=True):
+        residual = np.where(side, references - mean, 0.0).reshape(-1, answers)
+        squares.append(residual.T @ residual)
+        free.append(max(int(side.sum()) - int(np.count_nonzero(side.any(axis=0))), 1))
+    both = sum(squares) / sum(free)
+    share = fewest / (fewest + _PER_ANSWER * answers)
     ratio = np.zeros(targets.shape[:2])
-    for sign, side, mean, count in zip((1.0, -1.0), sides, means, counts, strict=True):
-        residual = np.where(side, references - mean, 0.0).reshape(-1, len(names))
-        free = max(int(side.sum()) - int(np.count_nonzero(count > 0)), 1)
-        covariance = residual.T @ residual / free
+    for sign, square, freedom, mean in zip((1.0, -1.0), squares, free, means, strict=True):
+        covariance = share * square / freedom + (1 - share) * both
         scale = np.sqrt(np.maximum(np.diag(covariance), 1e-24))
-        correlation = covariance / np.outer(scale, scale) + 1e-6 * np.eye(len(names))
+        correlation = covariance / np.outer(scale, scale) + 1e-6 * np.eye(answers)
         root = np.linalg.cholesky(correlation)
-        inner = np.linalg.solve(root, ((targets - mean) / scale).reshape(-1, len(names)).T)
+        inner = np.linalg.solve(root, ((targets - mean) / scale).reshape(-1, answers).T)
         log = np.log(np.diag(root)).sum() + np.log(scale).sum()
         ratio -= sign * ((inner**2).sum(axis=0).reshape(ratio.shape) / 2 + log)
     return np.where(known, ratio, 0.0)
+
+
+def _answers(view: View) -> tuple[FloatArray, FloatArray]:
+    """All answers about each record, (models, records, answers), of references and of targets.
+
+    The record's own and those beside it are in units of its own score's deviation, those about
+    probes in units of their own; probes are left out where few models would be fitted to them.
+    """
+    names = ["fit", *sorted(name for name in view.targets if name.startswith("query_"))]
+    unit = np.maximum(_spread(view.signal("fit", of="references"), view.included), 1e-12)
+    own = [
+        np.stack([view.signal(name, of=of) / unit for name in names], axis=-1)
+        for of in ("references", "targets")
+    ]
+    probes = view.targets["probes"].shape[1] if "probes" in view.targets else 0
+    if not probes or len(own[0]) < 2 * _PER_ANSWER * (probes + len(names)):
+        return own[0], own[1]
+    wide = np.maximum(view.signal("probes", of="references").std(axis=0), 1e-12)
+    about = [view.signal("probes", of=of) / wide for of in ("references", "targets")]
+    joined = [
+        np.concatenate([each, np.repeat(probe[:, None, :], each.shape[1], axis=1)], axis=2)
+        for each, probe in zip(own, about, strict=True)
+    ]
+    return joined[0], joined[1]
+
+
+def _forest(view: View) -> FloatArray:
+    """Log odds of membership by a forest: no law is presumed, and equal answers are seen."""
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    references, targets = _answers(view)
+    middle = np.median(references, axis=0)
+
+    def inputs(answers: FloatArray) -> Any:
+        centred = answers - middle
+        beside = 1 + sum(name.startswith("query_") for name in view.targets)
+        apart = answers[..., :1] - answers[..., 1:beside]
+        rows = np.concatenate([centred, apart], axis=2)
+        return np.clip(rows.reshape(-1, rows.shape[2]), -1e30, 1e30).astype(np.float32)
+
+    rows, labels = inputs(references), view.included.ravel()
+    if labels.all() or not labels.any():
+        return np.zeros(targets.shape[:2])
+    chosen = np.random.default_rng(view.seed).permutation(labels.size)[:_MOST_ROWS]
+    forest = ExtraTreesClassifier(
+        _TREES, min_samples_leaf=_LEAF, max_features=None, random_state=view.seed
+    ).fit(rows[chosen], labels[chosen])
+    chance = forest.predict_proba(inputs(targets))[:, list(forest.classes_).index(True)]
+    least = 1 / (_TREES * _LEAF)
+    odds = np.log(np.maximum(chance, least) / np.maximum(1 - chance, least))
+    by_model: FloatArray = np.asarray(odds, dtype=np.float64).reshape(targets.shape[:2])
+    return by_model
 
 
 def _spread(values: FloatArray, included: BoolArray) -> FloatArray:
@@ -481,7 +551,8 @@ def applicable(
     for name in names or tuple(ATTACKS):
         attack = ATTACKS[name]
         missing = [f"the signal {n!r}" for n in attack.needs if n not in shown]
-        missing += ["2 reference models"] if attack.references and references < 2 else []
+        if attack.references and references < attack.fewest:
+            missing.append(f"{attack.fewest} reference models")
         if attack.population and population < FEWEST_POPULATION:
             missing.append(f"{FEWEST_POPULATION} population records")
         if not missing:

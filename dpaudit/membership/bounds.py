@@ -7,9 +7,10 @@ bounds:
 * *one run*: guesses of the target models' coins, pooled over models, obey the theorem of
   :mod:`dpaudit.audit.bounds.one_run` with (target models) x (chosen units) canaries.  The theorem
   assumes nothing about the dependence of records that share a model.
-* *independent runs*: one unit, chosen beforehand, has one independent trial in each target model.
-  This gives two binomial counts and Clopper-Pearson limits.  All other units count as randomness of
-  the mechanism.
+* *independent coins* and *independent runs*: one unit, chosen beforehand, has one independent coin
+  in each target model.  A bound on epsilon comes from guesses of them
+  (:mod:`dpaudit.membership.coins`), one on mu from two binomial counts and Clopper-Pearson limits.
+  All other units count as randomness of the mechanism.
 
 Reference models decide which units are used, how many guesses are made, the threshold, and which of
 the two bounds is reported.  Their coins are known from the start and never counted.  Attacks see no
@@ -44,15 +45,15 @@ from dpaudit.audit.bounds.estimators import (
     TestScores,
     TrainingScores,
     count_errors,
-    epsilon_lower,
     mu_lower,
 )
 from dpaudit.audit.bounds.guessing import Sealed, _best_number, _fit
 from dpaudit.audit.bounds.one_run import one_run_epsilon_lower, one_run_p_value, one_run_price
 from dpaudit.audit.bounds.one_run_curves import one_run_mu_lower
-from dpaudit.audit.bounds.selection import Sizes, epsilon_needed, mu_needed
+from dpaudit.audit.bounds.selection import Sizes, mu_needed
 from dpaudit.audit.canaries.terms import ScoreTest
 from dpaudit.errors import InvalidParameter
+from dpaudit.membership.coins import best_number, coins_lower, strongest_coins
 from dpaudit.membership.data import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -60,6 +61,8 @@ Places = npt.NDArray[np.intp]
 
 FEWEST_UNITS = 8  # in the smallest subset of units, and candidates for the runs of one unit
 MOST_ODDS = 20_000  # scores used for fitting and choosing; more cost time and change little
+_ALONE = 2  # units, the most telling ones, whose own coins are considered
+_LEAST_ALONE = 64  # reference models: with fewer the most telling of many units is so by chance
 _LEAST_A_SIDE = 4  # reference models with, and without, a unit before it is considered
 # Coins; the search for the number needed ends here.  A bound on mu takes far longer for each.
 _SEARCHED = {"epsilon": 10**7, "mu": 10**4}
@@ -69,9 +72,9 @@ _SEARCHED = {"epsilon": 10**7, "mu": 10**4}
 class LowerBound:
     """A lower bound on ``measure`` (epsilon at ``delta``, or mu), wrong with probability ``error``.
 
-    ``method``: one_run, with counts correct, guesses, canaries; or independent_runs, with counts
-    false_positives, trials_null, false_negatives, trials_alternative.  ``witness``: the numbers
-    from which a checker confirms it.
+    ``method``: one_run or independent_coins, with counts correct, guesses, canaries; or
+    independent_runs, with counts false_positives, trials_null, false_negatives and
+    trials_alternative.  ``witness``: the numbers from which a checker confirms it.
     """
 
     method: str
@@ -85,7 +88,7 @@ class LowerBound:
     @property
     def words(self) -> str:
         c = self.counts
-        if self.method == "one_run":
+        if self.method != "independent_runs":
             return (
                 f"{c['correct']:,} of {c['guesses']:,} guesses correct, {c['canaries']:,} coins in "
                 "play"
@@ -110,12 +113,14 @@ class Guessing:
     """The guessed units, the total number of guesses, and the log odds of membership by score.
 
     ``promised``: the bound that the references predict.  All of it comes from references alone.
+    ``alone``: the coins of one unit, which are independent.
     """
 
     units: Places
     guesses: int
     odds: Callable[[FloatArray], Any]
     promised: float
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,8 @@ def choose_guessing(known: Known, targets: int, target: ScoreTest, error: float)
     A logistic model of the reference scores, by normal ranks, gives the log odds of membership.
     Units are ranked by the mean log likelihood of their own reference coins under that model.
     """
+    if target.measure == "epsilon" and known.scores.shape[1] == 1:
+        return _alone(known, 0, targets, target.delta, error)
     odds = _odds(known)
     log_odds = odds(known.scores)
     mean_log_likelihood = np.mean(log_expit(np.where(known.included, log_odds, -log_odds)), axis=0)
@@ -160,7 +167,22 @@ def choose_guessing(known: Known, targets: int, target: ScoreTest, error: float)
         if best is None or promised > best.promised:
             best = Guessing(units, guesses, odds, promised)
     assert best is not None  # noqa: S101 (there is at least one size)
+    if target.measure == "epsilon" and len(known.scores) >= _LEAST_ALONE:
+        for unit in order[:_ALONE]:
+            single = _alone(known, int(unit), targets, target.delta, error)
+            best = single if single.promised > best.promised else best
     return best
+
+
+def _alone(known: Known, unit: int, targets: int, delta: float, error: float) -> Guessing:
+    """Guesses of one unit's coins by the odds of its own references."""
+    own = Known(known.scores[:, [unit]], known.included[:, [unit]])
+    odds = _odds(own)
+    ordered = -np.sort(-np.abs(odds(own.scores)), axis=None)
+    # The odds expected among the targets: quantiles of the references' odds.
+    sample = ordered[((np.arange(targets) + 0.5) / targets * ordered.size).astype(int)]
+    guesses, promised = best_number(sample, targets, delta, error)
+    return Guessing(np.array([unit]), guesses, odds, promised, alone=True)
 
 
 def _subset_sizes(units: int, delta: float) -> list[int]:
@@ -224,6 +246,17 @@ def one_run_lower(target: ScoreTest, counted: tuple[int, int, int], error: float
     return one_run_epsilon_lower(*counted, target.delta, error)
 
 
+def guessed_bound(
+    chosen: Guessing, target: ScoreTest, counted: tuple[int, int, int], error: float
+) -> LowerBound:
+    """The bound of what :func:`count_guesses` counted."""
+    if not chosen.alone:
+        return one_run_bound(target, counted, error)
+    value = float(coins_lower(*counted, target.delta, error)[0])
+    counts = dict(zip(("correct", "guesses", "canaries"), counted, strict=True))
+    return LowerBound("independent_coins", target.measure, value, target.delta, error, counts)
+
+
 def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float) -> LowerBound:
     """The one-run bound with the checker's witness: its price at the bound's epsilon."""
     value = one_run_lower(target, counted, error)
@@ -237,7 +270,7 @@ def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float
 # --- independent runs of one unit ----------------------------------------------------------------
 
 
-def choose_trial(known: Known, targets: int, target: ScoreTest, error: float) -> Trial | None:
+def choose_trial(known: Known, targets: int, error: float) -> Trial | None:
     """The unit and threshold with the largest predicted bound; None with too few references."""
     best: Trial | None = None
     # Units by the distance, in deviations, between their mean scores as members and otherwise.
@@ -250,36 +283,28 @@ def choose_trial(known: Known, targets: int, target: ScoreTest, error: float) ->
     spread = known.scores.std(axis=0) + 1e-12
     separated = np.abs((means[0] - means[1]) / spread)
     for unit in np.argsort(-separated)[:FEWEST_UNITS]:
-        trial = _trial(known, int(unit), targets, target, error)
+        trial = _trial(known, int(unit), targets, error)
         if trial is not None and (best is None or trial.promised > best.promised):
             best = trial
     return best
 
 
-def _trial(known: Known, unit: int, targets: int, target: ScoreTest, error: float) -> Trial | None:
+def _trial(known: Known, unit: int, targets: int, error: float) -> Trial | None:
     inside = known.included[:, unit]
     if min(inside.sum(), (~inside).sum()) < _LEAST_A_SIDE:
         return None
     scores = known.scores[:, unit]
     half = max(1, targets // 2)
-    needed = epsilon_needed(target.delta) if target.measure == "epsilon" else mu_needed
     best: Trial | None = None
     for favours in (0, 1):
         sides = (scores[inside], scores[~inside])
         training = TrainingScores(*(sides if favours == 0 else sides[::-1]))
-        event = choose_smoothed(training, Sizes(half, half), error, needed)
+        event = choose_smoothed(training, Sizes(half, half), error, mu_needed)
         missed, fired = round((1 - event.rate) * half), round(event.other_rate * half)
-        promised = runs_lower(target, Counts(fired, half, missed, half), error)
+        promised = mu_lower(Counts(fired, half, missed, half), error).mu_lower
         if best is None or promised > best.promised:
             best = Trial(unit, event.threshold, favours, promised)
     return best
-
-
-def runs_lower(target: ScoreTest, counts: Counts, error: float) -> float:
-    """The lower bound in the claim's measure from Clopper-Pearson limits of the two error rates."""
-    if target.measure == "mu":
-        return mu_lower(counts, error).mu_lower
-    return epsilon_lower(counts, target.delta, error).epsilon_lower
 
 
 def runs_bound(
@@ -298,16 +323,11 @@ def runs_bound(
     member_and_other = (unit_scores[inside], unit_scores[~inside])
     test = TestScores(*(member_and_other if trial.favours == 0 else member_and_other[::-1]))
     error_counts = count_errors(test, trial.threshold)
-    if target.measure == "mu":
-        by_mu = mu_lower(error_counts, error, written=True)
-        value, rates = by_mu.mu_lower, by_mu
-    else:
-        by_epsilon = epsilon_lower(error_counts, target.delta, error, written=True)
-        value, rates = by_epsilon.epsilon_lower, by_epsilon  # type: ignore[assignment]
+    rates = mu_lower(error_counts, error, written=True)
     return LowerBound(
         "independent_runs",
         target.measure,
-        value,
+        rates.mu_lower,
         target.delta,
         error,
         {
@@ -341,11 +361,11 @@ def bound_of(
     """
     targets = scores.shape[0]
     guessing = choose_guessing(known, targets, target, error)
-    trial = choose_trial(known, targets, target, error)
+    trial = choose_trial(known, targets, error) if target.measure == "mu" else None
     if trial is not None and trial.promised > guessing.promised:
         return runs_bound(trial, scores, included, target, error)
     sealed = Sealed(np.ascontiguousarray(included).ravel())
-    return one_run_bound(target, count_guesses(guessing, scores, sealed, seed), error)
+    return guessed_bound(guessing, target, count_guesses(guessing, scores, sealed, seed), error)
 
 
 def telling(known: Known) -> FloatArray:
@@ -356,7 +376,7 @@ def telling(known: Known) -> FloatArray:
 
 def promised(known: Known, targets: int, target: ScoreTest, error: float) -> float:
     """The bound of :func:`bound_of` for so many target models, judged on ``known`` alone."""
-    trial = choose_trial(known, targets, target, error)
+    trial = choose_trial(known, targets, error) if target.measure == "mu" else None
     pooled = choose_guessing(known, targets, target, error).promised
     return pooled if trial is None else max(pooled, trial.promised)
 
@@ -369,8 +389,10 @@ def strongest(target: ScoreTest, targets: int, units: int, error: float) -> floa
         one_run_lower(target, (number, number, max(number, targets)), error)
         for number in {coins, max(1, coins // 4), max(1, coins // 16)}
     )
+    if target.measure == "epsilon":
+        return max(pooled, strongest_coins(targets, target.delta, error))
     half = targets // 2
-    single = runs_lower(target, Counts(0, half, 0, targets - half), error) if half else 0.0
+    single = mu_lower(Counts(0, half, 0, targets - half), error).mu_lower if half else 0.0
     return max(pooled, single)
 
 

@@ -42,10 +42,10 @@ Json = dict[str, Any]
 class MembershipAudit:
     """The result of a study.
 
-    ``bounds``: one for each attack at ``terms.confidence``, each valid alone.  ``best``: the attack
-    with the largest bound predicted on reference models; ``bound`` and ``decisive`` (at error
-    ``terms.refute_at``) are of this attack, and need no correction for multiple tests, because the
-    choice used no coin of a target.  Without bounds, ``findings`` give the reason.
+    ``bounds``: one for each attack, together valid at ``terms.confidence``: the more reference
+    models promise of an attack, the larger its share of the error.  ``best``: the attack with the
+    largest; ``bound`` and ``decisive`` (together at error ``terms.refute_at``) are of this attack.
+    Without bounds, ``findings`` give the reason.
     ``verdict`` is None without a claim or without a bound.
     """
 
@@ -228,11 +228,20 @@ def _claim(audit: MembershipAudit) -> Json | None:
 
 
 def _bounds(audit: MembershipAudit, refute_at: str) -> list[Json]:
-    shown_error = plain(1 - Decimal(repr(audit.terms.confidence)))
-    rows = [_bound(bound, name, "shown", shown_error) for name, bound in audit.bounds.items()]
+    shown_error = 1 - Decimal(repr(audit.terms.confidence))
+    rows = [
+        _bound(bound, name, "shown", _share(bound.error, audit.terms.shown, shown_error))
+        for name, bound in audit.bounds.items()
+    ]
     if audit.decisive is not None:
-        rows.append(_bound(audit.decisive, audit.best, "decisive", refute_at))
+        error = _share(audit.decisive.error, audit.terms.refute_at, Decimal(refute_at))
+        rows.append(_bound(audit.decisive, audit.best, "decisive", error))
     return rows
+
+
+def _share(error: float, whole: float, written: Decimal) -> str:
+    """A power of 1/2 of a whole error, as the same share of how the whole is written."""
+    return plain(written * Decimal(error / whole))
 
 
 def _bound(bound: LowerBound, attack: str, role: str, error: str) -> Json:

@@ -19,9 +19,11 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.canaries import mislabelled
-from dpaudit.membership.data import Data, FloatArray
+from dpaudit.membership.data import Data, FloatArray, joined
 
 _JITTER = 1e-3  # of a record's distance from the middle: no two records become the same
+_PROBES = 12  # records that every model is asked about
+_PROBED = 2.0  # widths of their spikes
 _LEAST_WIDTH = 1e-3  # of a column that hardly varies, relative to 1 and its middle
 
 
@@ -41,6 +43,15 @@ class Canaries:
         rows = np.repeat(np.arange(len(self.data)), records)
         data = replace(self.data.take(rows), units=rows)
         return Canaries(data, tuple(query.take(rows) for query in self.queries))
+
+    def moved(self, data: Data, times: float) -> Canaries:
+        """Canaries for ``data`` and queries ``times`` as far from its middle, where numeric."""
+        table = Table.of(data)
+        if table is None:
+            return self
+        return Canaries(
+            table.moved(self.data, times), tuple(table.moved(each, times) for each in self.queries)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +80,12 @@ class Table:
     def near_middle(self, rows: FloatArray) -> FloatArray:
         """These rows drawn close to the middle; columns of whole numbers are at it."""
         return self.middle + np.where(self.whole, 0.0, _JITTER) * (rows - self.middle)
+
+    def moved(self, records: Data, times: float) -> Data:
+        """Records ``times`` as far from the middle; in columns of whole numbers they stay."""
+        rows = records.features.reshape(len(records), -1).astype(np.float64)
+        rows = np.where(self.whole, rows, self.middle + times * (rows - self.middle))
+        return replace(self.records(rows, records.labels), units=records.units)
 
     def records(self, rows: FloatArray, labels: Any) -> Data:
         """Records of these rows, in the type and within the limits of the data."""
@@ -307,6 +324,25 @@ def kinds_of(names: str | Sequence[str]) -> tuple[str, ...]:
 def crafted(kind: str, data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
     """``count`` canaries of a kind for ``data``; None where such data cannot have them."""
     return KINDS[kind][1](data, count, rng)
+
+
+def probes_of(data: Data, made_from: int) -> Data:
+    """Records that every model is asked about: of the data, and of short spikes with all labels.
+
+    What models answer about them says where a model moved, however little its canary's own answer
+    says.
+    """
+    rng = np.random.default_rng([made_from, len(data)])
+    taken = data.take(rng.permutation(len(data))[: _PROBES // 2])
+    table = Table.of(data)
+    if table is None:
+        return Data(taken.features, taken.labels)
+    places = np.arange(_PROBES)
+    rows = _spike(_PROBED)(table, table.rows[np.resize(places, _PROBES) % len(data)], places)
+    labels = None if data.labels is None else np.resize(np.unique(data.labels), _PROBES)
+    made = table.records(rows, labels)
+    columns = min(_PROBES - len(taken), 2 * table.rows.shape[1])
+    return joined(Data(taken.features, taken.labels), made.take(places[:columns]))
 
 
 def outside(data: Data, canaries: Data) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import Known, coins_needed, promised, strongest, telling
-from dpaudit.membership.crafted import KINDS, Canaries, crafted, outside
+from dpaudit.membership.crafted import KINDS, Canaries, Table, crafted, outside, probes_of
 from dpaudit.membership.data import Data, without_duplicates
 from dpaudit.membership.results import Finding
 from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of, too_few
@@ -33,6 +33,9 @@ FINALISTS, ALONE = 3, 8  # choices of several canaries, and of one, that are tri
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
 GROWTH = (4, 4, 4, 2)  # times as many models, one after the other, while these are cheap
 MOST_COINS = 2**16  # of more models than planned: attacks on more take longer than training
+_STEP = 4.0  # times as far, of canaries or the records beside them, from a choice to the next
+CLIMBED, ROUNDS = 2, 2  # best choices whose neighbours are tried, and how often
+SURE_MODELS = 1024  # of those that are best at last, where few of the noise's draws tell
 _WORTH = 1.3  # of the claim: a promise that is likely to be kept
 _PLACE = "pilot.json"
 _STREAM = 0x70696C6F74
@@ -40,18 +43,37 @@ _STREAM = 0x70696C6F74
 
 @dataclass(frozen=True)
 class Choice:
-    """Canaries of a kind, how many, and the records beside them; ``models`` of the study."""
+    """Canaries of a kind, how many, and the records beside them; ``models`` of the study.
+
+    ``farther`` and ``wider``: the distance of canaries, and of those records, from the middle, as a
+    multiple of what the kind says.  ``last``: canaries come after the other records.
+    """
 
     kind: str
     beside: str
     count: int
     models: int = 0
+    farther: float = 1.0
+    wider: float = 1.0
+    last: bool = False
 
     @property
     def words(self) -> str:
         """The records that train, in words."""
         whose = BESIDE[self.beside][0]
-        return f"{self.count} canaries ({self.kind}: {KINDS[self.kind][0]}) beside {whose}"
+        far = "" if self.farther == 1 else f", {self.farther:g} times as far"
+        wide = "" if self.wider == 1 else f", {self.wider:g} times as far from the middle"
+        after = "after" if self.last else "beside"
+        return (
+            f"{self.count} canaries ({self.kind}: {KINDS[self.kind][0]}{far}) {after} {whose}{wide}"
+        )
+
+    def changed(self) -> Iterator[Choice]:
+        """The choices next to this one: canaries or records nearer or farther, another order."""
+        for times in (1 / _STEP, _STEP):
+            yield replace(self, farther=self.farther * times)
+            yield replace(self, wider=self.wider * times)
+        yield replace(self, last=not self.last)
 
 
 class Tried(NamedTuple):
@@ -97,6 +119,8 @@ class Pilot:
             models,
             background=background,
             queries=canaries.queries,
+            probes=probes_of(self.data, made_from),
+            last=choice.last,
             **settings,
         )
 
@@ -110,7 +134,12 @@ class Pilot:
         canaries = crafted(choice.kind, self.data, choice.count, rng)
         if canaries is None or choice.count > units // 2:
             return None
+        if choice.farther != 1:
+            canaries = canaries.moved(self.data, choice.farther)
         trained = trained_beside(choice.beside, self.data, others, canaries)
+        if trained is not None and choice.wider != 1:
+            table = Table.of(self.data)
+            trained = None if table is None else table.moved(trained, choice.wider)
         if trained is None:
             return None
         try:
@@ -191,6 +220,7 @@ class Pilot:
                 if (tried := self._tried(choice, MOST_ALONE, made_from)) is not None
             }
             trained += len(single) * ALONE_MODELS + len(telling) * MOST_ALONE
+            trained += self._climb(last, sizes[-1], made_from)
         best = self._best(last, sizes)
         return best, self._said(best, len(several), trained, made_from)
 
@@ -219,6 +249,38 @@ class Pilot:
                 if len(tried) == 1 and count > 1:
                     self._announce(one.seconds)
         return tried
+
+    def _climb(self, tried: dict[Choice, Tried], models: int, made_from: int) -> int:
+        """Add what lies next to the best single canaries, while none of them is likely to decide.
+
+        How many models were trained.
+        """
+        trained = 0
+        for _ in range(ROUNDS):
+            worth = {
+                choice: (self._promise(each, models), each.telling)
+                for choice, each in tried.items()
+                if choice.count == 1
+            }
+            best = sorted(worth, key=lambda choice: worth[choice], reverse=True)[:CLIMBED]
+            if not best or worth[best[0]][0] > _WORTH * self.terms.target.claimed:
+                break
+            for choice in (next_to for each in best for next_to in each.changed()):
+                if choice in tried:
+                    continue
+                try:
+                    one = self._tried(choice, MOST_ALONE, made_from)
+                except InvalidParameter:  # training breaks on them
+                    continue
+                if one is not None:
+                    tried[choice] = one
+                    trained += MOST_ALONE
+        else:
+            for choice in best:
+                if (one := self._tried(choice, SURE_MODELS, made_from)) is not None:
+                    tried[choice] = one
+                    trained += SURE_MODELS
+        return trained
 
     def _most(self) -> int:
         """The largest number of canaries that is tried."""
@@ -291,6 +353,8 @@ class Pilot:
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
         told = [float(np.sort(telling(known))[-FEW:].mean()) for known in by_attack]
         best = int(np.argmax(told))
+        if models >= SURE_MODELS:  # enough for what rare draws promise, which tell little a coin
+            best = int(np.argmax([self._promised(known, models) for known in by_attack]))
         return Tried(by_attack[best], told[best], seconds)
 
     def _promise(self, tried: Tried, models: int) -> float:
@@ -298,8 +362,11 @@ class Pilot:
         # A study that could not refute the claim by any outcome promises less than all others.
         if not self._reach(models, tried.known.included.shape[1]) > self.terms.target.claimed:
             return -1.0
+        return self._promised(tried.known, models)
+
+    def _promised(self, known: Known, models: int) -> float:
         targets = models - self._opened(models)
-        return promised(tried.known, targets, self.terms.target, self.terms.refute_at)
+        return promised(known, targets, self.terms.target, self.terms.refute_at)
 
     def _reach(self, models: int, units: int) -> float:
         """The largest bound that a study can show."""

@@ -29,6 +29,7 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import (
     Known,
+    LowerBound,
     bound_of,
     coins_needed,
     promised,
@@ -56,7 +57,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 # Kinds of training: of a model; model 0 with the same generator again; with another generator.
 MAIN, AGAIN, OTHER = 0, 1, 2
-FOLDS = 8  # of models, for estimates: each fold is attacked with the others as references
+# Of models, for estimates: each fold is attacked with the others as references.  Of many models
+# fewer are references enough, and each fold costs time.
+FOLDS, FOLDS_OF_MANY, MANY = 8, 4, 128
 FIRST = 2  # trainings that fail before a study stops
 LONG = 600.0  # seconds of trainings ahead that are announced
 FEWEST_MODELS = 4  # two references and two targets
@@ -76,6 +79,8 @@ class Training:
     included: BoolArray
     root_seed: int
     queries: tuple[Data, ...] = ()
+    probes: Data | None = None
+    last: bool = False
     silent: bool = False
 
     def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
@@ -143,6 +148,8 @@ class Training:
             arrays = {name: values[None] for name, values in by_name.items()}
             for place, query in enumerate(self.queries):
                 arrays[f"query_{place}"] = fit_of(self.target, fitted, _copied(query))[None]
+            if self.probes is not None:
+                arrays["probes"] = fit_of(self.target, fitted, _copied(self.probes))[None]
             if population is not None:
                 of_population = signals(self.target, fitted, population, seed)
                 arrays |= {
@@ -160,7 +167,10 @@ class Training:
     def _members(self, model: int) -> Data:
         rows = self.included[model][self.audited.unit_of]
         if rows.any():
-            return joined(self.audited.take(rows), self.background)
+            members = self.audited.take(rows)
+            if self.last and self.background is not None:
+                return joined(self.background, members)
+            return joined(members, self.background)
         if self.background is None:
             raise EmptyTraining("no coin came up: a model without records")
         return _copied(self.background)
@@ -259,6 +269,16 @@ def too_few(tested: ScoreTest, targets: int, units: int, error: float) -> str:
     return said + f"{needed:,} are needed: give more records or more models"
 
 
+def error_shares(worth: Mapping[str, float]) -> dict[str, float]:
+    """The share of an error that each attack's bound may have, by what references promise of it.
+
+    A half, a quarter, and so on, and the last as much as the one before: together 1, so that by a
+    union bound the largest of all bounds is wrong at most with the whole error.
+    """
+    ordered = sorted(worth, key=lambda name: -worth[name])
+    return {name: 0.5 ** min(rank + 1, len(ordered) - 1) for rank, name in enumerate(ordered)}
+
+
 def references_of(models: int, share: float) -> int:
     """How many of the models are references: at least 2, and 2 targets are left."""
     return min(max(2, round(models * share)), models - 2)
@@ -287,6 +307,8 @@ class Study:
     folder: str | Path | None = None
     seed: int | None = None
     queries: tuple[Data, ...] = ()
+    probes: Data | None = None
+    last: bool = False
     notes: tuple[Finding, ...] = ()
     silent: bool = False
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
@@ -422,7 +444,16 @@ class Study:
     def _task(self, included: BoolArray) -> Training:
         seed = self.seed if self.seed is not None else self._root_seed()
         data = (self.audited, self.background, self.population)
-        return Training(self.target, *data, included, seed, self.queries, self.silent)
+        return Training(
+            self.target,
+            *data,
+            included,
+            seed,
+            self.queries,
+            self.probes,
+            self.last,
+            self.silent,
+        )
 
     def _root_seed(self) -> int:
         place = Path(str(self.folder)) / "seed.json"
@@ -538,26 +569,29 @@ class Study:
                 reference_scores, target_scores = crossed[references], crossed[targets]
             known[name] = Known(_by_unit(reference_scores, unit_of), trained.included[references])
             scores[name] = _by_unit(target_scores, unit_of)
-        bounds = {}
-        best = ""
         target, included = terms.target, trained.included[targets]
-        if known:
-            worth = {
-                name: promised(known[name], targets.size, target, terms.shown) for name in known
+        worth = {name: promised(known[name], targets.size, target, terms.shown) for name in known}
+        shares = error_shares(worth)
+
+        def strongest_of(error: float, seed: int) -> dict[str, LowerBound]:
+            return {
+                name: bound_of(
+                    known[name], scores[name], included, target, error * shares[name], seed
+                )
+                for name in shares
             }
-            best = max(worth, key=lambda name: worth[name])
-            bounds = {
-                name: bound_of(known[name], scores[name], included, target, terms.shown, 0)
-                for name in known
-            }
-        decisive = (
-            bound_of(known[best], scores[best], included, target, terms.refute_at, 1)
-            if best and claimed
-            else None
-        )
+
+        bounds, best, decisive = strongest_of(terms.shown, 0), "", None
+        if bounds:
+            best = max(bounds, key=lambda name: bounds[name].value)
+        if bounds and claimed:
+            deciding = strongest_of(terms.refute_at, 1)
+            best = max(deciding, key=lambda name: (deciding[name].value, bounds[name].value))
+            decisive = deciding[best]
         refuted = decisive is not None and decisive.value > target.claimed
         if refuted and target.measure == "epsilon":  # beside a verdict: no error of its own
-            stopped = refused_after(known[best], scores[best], included, target, terms.refute_at)
+            error = terms.refute_at * shares[best]
+            stopped = refused_after(known[best], scores[best], included, target, error)
             if stopped is not None:
                 findings = [*findings, Finding.stopped(stopped, targets.size, terms.refute_at)]
         return MembershipAudit(
@@ -585,7 +619,7 @@ class Study:
 
     def _crossed(self, trained: Trained, name: str, places: Any) -> FloatArray:
         """Scores of these models, each fold attacked with the other folds as references."""
-        folds = min(FOLDS, places.size)
+        folds = min(FOLDS if places.size < MANY else FOLDS_OF_MANY, places.size)
         if not ATTACKS[name].references:
             return self._scores(trained, name, places, places)
         scores = np.empty((places.size, len(self.audited)))

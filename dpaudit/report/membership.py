@@ -163,6 +163,7 @@ def _sentence(predicate: Json) -> str:
 def _bound(row: Json) -> tuple[str, ...]:
     methods = {
         "one_run": message("pooled coins, one-run theorem"),
+        "independent_coins": message("runs of one record"),
         "independent_runs": message("runs of one record"),
     }
     decides = f" ({say('decides')})" if row["role"] == "decisive" else ""

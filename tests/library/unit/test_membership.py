@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import binomtest
 
 from dpaudit.audit.bounds.guessing import Sealed
 from dpaudit.audit.canaries.commitment import CommitmentMismatch
@@ -33,10 +34,12 @@ from dpaudit.membership.bounds import (
     run_log_e_value,
     strongest,
 )
+from dpaudit.membership.coins import coins_lower
 from dpaudit.membership.data import duplicates, without_duplicates
 from dpaudit.membership.exposure import exposure, rank_sums
 from dpaudit.membership.results import attack_result
 from dpaudit.membership.signals import signals
+from dpaudit.membership.study import error_shares
 from dpaudit.membership.targets import Released, as_target, named_target
 from tests.support.membership import (
     Null,
@@ -147,6 +150,73 @@ def test_one_record_in_many_runs_is_counted_by_its_own_trials() -> None:
     assert found.method == "independent_runs"
     assert 1.6 < found.value <= 2.0
     assert "models with the record above the threshold" in found.words
+
+
+def test_coins_of_one_unit_bound_epsilon_in_closed_form_without_delta() -> None:
+    """Without delta the p-value is that of a binomial test (Clopper and Pearson, one-sided)."""
+    for right, guesses in ((50, 50), (90, 100), (180, 200)):
+        bound = float(coins_lower(right, guesses, 500, 0.0, 1e-3)[0])
+        test = binomtest(right, guesses, float(expit(bound)), alternative="greater")
+        assert test.pvalue == pytest.approx(1e-3, rel=1e-6)
+    assert coins_lower(5, 10, 10, 0.0, 0.05)[0] == 0.0
+    assert coins_lower(0, 0, 10, 0.0, 0.05)[0] == 0.0
+    assert coins_lower(10, 10, 10, 1.0, 0.05)[0] == 0.0  # delta 1 tells all coins
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "coins", "guesses"), [(1.0, 0.02, 200, 60), (2.0, 1e-3, 400, 100)]
+)
+def test_coins_of_the_leakiest_training_are_not_bounded_too_high(
+    epsilon: float, delta: float, coins: int, guesses: int
+) -> None:
+    """Randomised response that tells the coin with probability delta, guessed as well as it can be.
+
+    At an error of 5%, 5.7% of 20,000 audits is five standard errors; a bound that forgets the told
+    coins is wrong more often.
+    """
+    rng = np.random.default_rng(5)
+    told = np.minimum(rng.binomial(coins, delta, 20_000), guesses)
+    right = told + rng.binomial(guesses - told, expit(epsilon))
+    counts, times = np.unique(right, return_counts=True)
+
+    def wrong(of: float) -> float:
+        bounds = coins_lower(counts, np.full(counts.size, guesses), coins, of, 0.05)
+        return float(times[bounds > epsilon].sum() / right.size)
+
+    assert 0.01 < wrong(delta) <= 0.057
+    assert delta < 0.01 or wrong(0.0) > 0.07
+
+
+def test_errors_of_all_attacks_are_one_error() -> None:
+    for count in range(1, 9):
+        shares = error_shares({f"attack {place}": float(place) for place in range(count)})
+        assert sum(shares.values()) == 1.0
+        assert shares[f"attack {count - 1}"] == max(shares.values())
+    assert error_shares({}) == {}
+
+
+def test_a_forest_and_probes_see_what_a_score_alone_hides() -> None:
+    """Noise cut at one deviation, whose ends are exact; a move along a probe."""
+    rng = np.random.default_rng(6)
+    included = rng.random((800, 1)) < 0.5
+    noise = rng.normal(0, 1, (800, 1))
+    cut = np.clip(noise, -1, 1) + 0.05 * included
+    moved = np.column_stack([noise, noise + 3 * included])
+    areas = []
+    for shown in ({"fit": cut}, {"fit": noise, "probes": moved}):
+        seen, _ = view()
+        seen = replace(
+            seen,
+            references={name: values[:400] for name, values in shown.items()},
+            included=included[:400],
+            targets={name: values[400:] for name, values in shown.items()},
+        )
+        areas.append({
+            name: attack_result(ATTACKS[name], ATTACKS[name].score(seen), included[400:]).auc.value
+            for name in ("lira", "lira_queries", "forest")
+        })  # fmt: skip
+    assert areas[0]["lira"] + 0.05 < areas[0]["forest"]
+    assert areas[1]["lira"] < 0.56 < 0.9 < min(areas[1]["forest"], areas[1]["lira_queries"])
 
 
 def test_runs_multiply_and_are_valid_against_true_claims() -> None:

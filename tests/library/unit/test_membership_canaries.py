@@ -317,6 +317,33 @@ def test_a_single_canary_that_could_refute_nothing_is_not_chosen() -> None:
     assert pilot._promise(single, 1024) > 0
 
 
+def test_what_lies_next_to_a_choice_moves_canaries_records_or_their_order() -> None:
+    """Each is said in words, and is what trains: nearer or farther canaries or records, or last."""
+    data = SETS["no labels"]
+    asked = CanaryTerms.of(ApproxDP("2.76", "1e-5"), 0.95, 1e-4, 0)
+    target = as_target((nulls.remembering, nulls.looked_up), None)
+    pilot = Pilot(target, data, ("spike",), 1.0, 64, 0.5, asked, False)
+    first = Choice("spike", "as given", 1)
+    around = list(first.changed())
+    assert len({choice.words for choice in (first, *around)}) == 6
+
+    def trained(choice: Choice) -> Data:
+        study = pilot.study(choice, 8, 1, seed=1)
+        assert study is not None
+        return study._task(np.ones((8, 1), dtype=bool))._members(0)
+
+    middle = np.quantile(TABLE, 0.5, axis=0, method="lower")
+    before, nearer, closer, last = (
+        trained(choice).features - middle for choice in (first, around[0], around[1], around[4])
+    )
+    free = [0, 2]  # the other column holds whole numbers, which stay
+    assert np.allclose(nearer[0, free], before[0, free] / 4)
+    assert np.allclose(nearer[1:], before[1:])
+    assert np.allclose(closer[1:, free], before[1:, free] / 4)
+    assert np.allclose(closer[1:, 1], before[1:, 1])
+    assert np.allclose(last, np.roll(before, -1, axis=0))
+
+
 CLAIM = ApproxDP(str(trainings.EPSILON), trainings.DELTA)
 SHOWN_BY = {
     "private outliers are dropped": (("far_spike", "followed"), ("far_spike", "quiet")),

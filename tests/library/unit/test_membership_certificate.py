@@ -20,7 +20,7 @@ from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.membership import Study
 from dpaudit.membership.certificate import MembershipAudit, statement
 from dpaudit.report.membership import render
-from tests.support.membership import blurting, looked_up, numbered, remembering
+from tests.support.membership import looked_up, numbered, remembering
 
 CLAIMS = [PureDP(1), ApproxDP(1, 1e-4), GDP(0.5)]
 
@@ -29,8 +29,7 @@ CLAIMS = [PureDP(1), ApproxDP(1, 1e-4), GDP(0.5)]
 def audit(claim: int | None, units: int = 60, models: int = 8) -> MembershipAudit:
     background = numbered(5) if units == 1 else None
     data = numbered(units) if units > 1 else numbered(300).take(np.array([299]))
-    fit = remembering if units > 1 else blurting
-    study = Study((fit, looked_up), data, models, background=background, seed=2)
+    study = Study((remembering, looked_up), data, models, background=background, seed=2)
     asked = None if claim is None else CLAIMS[claim]
     return study.run(claim=asked, attacks="loss,lira", refute_at=0.01)
 
@@ -48,7 +47,8 @@ def remade(certificate: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("claim", "units", "models"), [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 240)]
+    ("claim", "units", "models"),
+    [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 240), (1, 1, 240), (2, 1, 240)],
 )
 def test_a_certificate_is_confirmed_from_its_counts(
     claim: int | None, units: int, models: int
@@ -59,7 +59,8 @@ def test_a_certificate_is_confirmed_from_its_counts(
     assert "lower bounds, from their counts" in confirmed.confirmed[1]
     predicate = certificate["predicate"]
     methods = {row["method"] for row in predicate["lower_bounds"]}
-    assert ("one_run" if units == 60 else "independent_runs") in methods
+    of_one = "independent_runs" if claim == 2 else "independent_coins"
+    assert ("one_run" if units == 60 else of_one) in methods
     if units == 60:
         assert all(float(row["value"]) > 0.3 for row in predicate["lower_bounds"])
         assert predicate["verdict"]["status"] == ("empirical" if claim is None else "refuted")
@@ -78,7 +79,8 @@ def raised(row: dict[str, Any]) -> None:
 FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a bound raised": lambda p: raised(p["lower_bounds"][0]),
     "a decisive bound raised": lambda p: raised(p["lower_bounds"][-1]),
-    "a smaller error": lambda p: p["lower_bounds"][0].update(error="0.04"),
+    "a smaller error": lambda p: p["lower_bounds"][0].update(error="0.02"),
+    "a refutation at a larger error": lambda p: p["lower_bounds"][-1].update(error="0.02"),
     "guesses said to be right": lambda p: p["lower_bounds"][0].update(value="9"),
     "another delta": lambda p: p["lower_bounds"][-1].update(delta="0.5"),
     "more coins than there are": lambda p: p["lower_bounds"][0]["counts"].update(canaries=10**6),
@@ -107,10 +109,30 @@ def test_forgeries_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["false_positive_rate_upper", "false_negative_rate_upper"])
 def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
-    certificate = copy.deepcopy(made(0, 1, 240))
+    certificate = copy.deepcopy(made(2, 1, 240))
     certificate["predicate"]["lower_bounds"][0]["witness"][name] = "0.0001"
     with pytest.raises(CertificateRejected, match="not bounded by its count"):
         check(remade(certificate))
+
+
+@pytest.mark.parametrize("claim", [0, 1])
+def test_a_bound_by_the_coins_of_one_unit_is_not_taken_further(claim: int) -> None:
+    alone = made(claim, 1, 240)
+    place = next(
+        place
+        for place, row in enumerate(alone["predicate"]["lower_bounds"])
+        if row["method"] == "independent_coins" and float(row["value"]) > 0
+    )
+    for change in (
+        raised,
+        lambda row: row["counts"].update(canaries=121),
+        lambda row: row["counts"].update(correct=row["counts"]["correct"] - 1),
+        lambda row: row.update(error="0.001"),
+    ):
+        certificate = copy.deepcopy(alone)
+        change(certificate["predicate"]["lower_bounds"][place])
+        with pytest.raises(CertificateRejected):
+            check(remade(certificate))
 
 
 @pytest.mark.quality
