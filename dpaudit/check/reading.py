@@ -45,7 +45,7 @@ def is_plain(text: str) -> bool:
 
     Another verifier may not, or may read something else.
     """
-    return text.isascii() and "_" not in text and not any(c.isspace() for c in text)
+    return text.isascii() and "_" not in text and "".join(text.split()) == text
 
 
 def at_least(text: str, exact: Any) -> bool:
