@@ -291,7 +291,7 @@ def test_the_report_command_prints_a_membership_audit(checkout: Path, tmp_path: 
     assert {(round(float(width)), round(float(height))) for width, height in boxes} == {(595, 842)}
 
 
-@pytest.mark.first_case
+@pytest.mark.quality
 @pytest.mark.parametrize("width", [480, 1100])
 def test_the_index_fits_and_links(certificate: dict[str, Any], tmp_path: Path, width: int) -> None:
     index = render_index({"diff2_gd.html": certificate})

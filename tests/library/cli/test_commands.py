@@ -139,6 +139,7 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert "verified" in verified.stdout
 
 
+@pytest.mark.quality
 def test_the_page_of_a_certificate_says_what_changed_since_the_one_it_replaces(
     dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

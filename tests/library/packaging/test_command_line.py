@@ -125,6 +125,7 @@ def test_two_workers_audit_the_catalogue(from_wheel: Installation, tmp_path: Pat
     assert list(values(document(result, CERTIFIED, INCONCLUSIVE), "lower"))
 
 
+@pytest.mark.quality
 def test_init_starts_a_project(from_wheel: Installation, tmp_path: Path) -> None:
     result = from_wheel.dpaudit("init", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

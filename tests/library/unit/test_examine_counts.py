@@ -160,6 +160,7 @@ def test_rows_that_mix_beyond_a_number_are_found(rows: Any, wrong: bool) -> None
     assert any("changes another record's vector" in text for text in found) == wrong, found
 
 
+@pytest.mark.quality
 def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "CROWD", 3)
     assert not told(Once(ClippedMean(centred_when_many, radius=1)), "replace_one")
@@ -313,6 +314,7 @@ def test_floors_above_the_number_of_rows_made_are_left(
     assert not told(program, "add_remove", clients)
 
 
+@pytest.mark.quality
 def test_what_a_floor_leaves_is_found_far_above_the_rows_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -112,6 +112,7 @@ def test_answers_of_much_noise_reach_what_others_do_not(
     assert not broken(kind(wrong=True), "add_remove")
 
 
+@pytest.mark.quality
 def test_a_row_may_be_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apart from what a search finds, which moves it further."""
     assert not broken(Signs(), "replace_one")

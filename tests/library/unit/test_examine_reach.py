@@ -177,6 +177,7 @@ class Wrong(Joined):
         return curator.release("joined", Heavy())
 
 
+@pytest.mark.quality
 def test_without_the_rule_a_wrong_program_that_nothing_moved_is_certified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
