@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shared import command
+from shared import SETTINGS, command
 
 PLAN = """title = "People"
 adjacency = "add_remove"
@@ -26,8 +26,9 @@ by = "sex"
 
 def probe() -> str:
     Path("plan.toml").write_text(PLAN)
-    command(*"ledger init people --plan plan.toml --epsilon 3 --delta 1e-5".split())
-    planned = command("plan", "plan.toml", timeout=60)
+    cap = ["--budget", "3,1e-5"] if SETTINGS else ["--epsilon", "3", "--delta", "1e-5"]
+    command("ledger", "init", "people", "--plan", "plan.toml", *cap)
+    planned = command("release" if SETTINGS else "plan", "plan.toml", timeout=60)
     said = planned.stdout + planned.stderr
     if "ledger init" in said:
         return "it advises `dpaudit ledger init` again"

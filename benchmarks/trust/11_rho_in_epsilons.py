@@ -10,4 +10,6 @@ def probe() -> str:
     said = answer(lambda: f"charged {terms.cost(dp.Gaussian('noise', 3))}", most=10_000)
     if not said.startswith("refused"):
         return said
-    return "refused" + (", with what to do" if "--delta" in said else ", without a way")
+    return "refused" + (
+        ", with what to do" if "--delta" in said or "charge_delta=" in said else ", without a way"
+    )

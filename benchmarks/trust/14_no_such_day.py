@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from shared import certificate, command
+from shared import SETTINGS, certificate, command
 
 from dpaudit.exact.wire import digest
 
@@ -14,5 +14,8 @@ def probe() -> str:
     statement["predicate"]["issued"] = "2026-11-45T00:00:00Z"
     statement["subject"][0]["digest"]["sha256"] = digest(statement["predicate"])
     Path("a.json").write_text(json.dumps(statement))
-    verified, budget = command("verify", "a.json"), command("budget", "a.json")
+    verified, budget = (
+        command("verify", "a.json"),
+        command(*(["ledger", "total"] if SETTINGS else ["budget"]), "a.json"),
+    )
     return f"verify exit {verified.returncode}, budget exit {budget.returncode}"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from shared import command
+from shared import SETTINGS, command
 
 
 def probe() -> str:
@@ -12,7 +12,9 @@ def probe() -> str:
     call = {"func": "then_laplace", "module": "measurements", "args": listed, "kwargs": {}}
     file = {"version": "0.12.0", "ast": {"_type": "constructor", **call}}
     Path("chain.json").write_text(json.dumps(file))
-    asked = ["account", "--history", "chain.json", "--library", "opendp", "--sensitivity", "1"]
-    said = command(*asked, "--adjacency", "add_remove", "--unit", "record", "--delta", "1e-5")
+    facts = ["library=opendp", "sensitivity=1", "adjacency=add_remove", "unit=record"]
+    options = [word for fact in facts for word in f"--{fact}".split("=")]
+    stated = ["--set", *facts] if SETTINGS else options
+    said = command("account", "--history", "chain.json", *stated, "--delta", "1e-5")
     bounds = [line.strip() for line in said.stdout.splitlines() if "epsilon" in line]
     return f"exit {said.returncode}: {(bounds or [said.stderr.strip()])[0][:90]}"

@@ -13,6 +13,7 @@ import sympy
 
 import dpaudit as dp
 
+SETTINGS = (Path(dp.__file__).parent / "cli" / "settings.py").exists()  # else options and `plan`
 INDEX = sympy.Symbol("i", integer=True, positive=True)  # the round of a schedule
 CENTRAL = dp.central("add_remove")
 PLAN = """

@@ -197,7 +197,7 @@ def _archive(path: Path, folder: Path) -> Archive:
     if len(found) != 1:
         raise CertificateRejected(
             f"{path}: {len(found)} certificates in {CERTIFICATE}/; expected an archive of one, "
-            "which `dpaudit archive` makes"
+            "which `dpaudit report --format archive` makes"
         )
     published = folder / PUBLISHED
     return Archive(
@@ -303,8 +303,8 @@ HOW TO CHECK IT WITH DPAUDIT
 
   It compares every file with its digest, derives every number of the certificate again from the
   theorems that it names, and compares the published tables cell by cell. Nothing in the archive
-  is run. `--key NAME=FILE` asks for a signature, `--authority FILE` for a time stamp. Fields that
-  nobody can derive from the files are listed as "not checked". Files that it cannot make again
+  is run. `--key NAME=FILE` asks for a signature, `--set authority=FILE` for a time stamp. Fields
+  that nobody can derive from the files are listed as "not checked". Files that it cannot make again
   from the certificate, such as pages of another version, are listed as "on trust".
 
 WITH WHAT IT WAS MADE

@@ -150,7 +150,7 @@ def totals(
     Errors: InvalidParameter for a certificate given twice, or a delta outside [0, 1).
     """
     if delta:
-        checked(delta, "--delta", probability)
+        checked(delta, "delta", probability)
     seen: dict[str, Path] = {}
     for entry in entries:
         if entry.digest in seen:
@@ -255,7 +255,7 @@ def _total(
         text = f"the budget is for one {budget['unit']}, the releases are for one {unit}"
         return replace(empty, refused=text)
     if len(adjacencies) > 1 and not converted:
-        hint = "; --convert adds them under replace_one, as groups of two" if mixed else ""
+        hint = "; convert=true adds them under replace_one, as groups of two" if mixed else ""
         text = f"releases under {' and '.join(adjacencies)} are not added{hint}"
         return replace(empty, refused=text)
     try:

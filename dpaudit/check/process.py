@@ -63,7 +63,7 @@ def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterato
                 done += 1
             if done < len(files):
                 words = f"not verified within {seconds:g} s and {MEMORY // 2**20} MB"
-                reason = f"{words}; allow more time with --seconds"
+                reason = f"{words}; allow more time with --set seconds="
                 yield Verified(files[done], failed(files[done], LIMITS, reason))
                 done += 1
 

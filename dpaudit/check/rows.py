@@ -35,7 +35,7 @@ def row_of(file: Evidence, seconds: float = SECONDS, *, clock: float | None = No
     except NotACertificate as error:
         return failed(file, BYTES, str(error))
     except NotDone as error:
-        return failed(file, LIMITS, f"{error}; allow more time with --seconds")
+        return failed(file, LIMITS, f"{error}; allow more time with --set seconds=")
     except CertificateRejected as error:
         return failed(file, DERIVATION, str(error))
     except MemoryError:

@@ -1,4 +1,4 @@
-"""The command ``calibrate``, and options and helpers that commands share."""
+"""Options and helpers that commands share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import contextlib
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpaudit.cli.guarantee import guarantee_in
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.fields import refuse_unknown
 
 if TYPE_CHECKING:
     from dpaudit.curator.mechanism import Mechanism
-    from dpaudit.nodes import Node
     from dpaudit.project.project import Target
 
-ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 AS_JSON = "dpaudit.as_json"  # key of a run's settings in click's context
 
 
@@ -45,7 +45,50 @@ field_option = click.option(
 )
 
 
-class Commands(click.Group):
+WIDEST_NAME = 14  # columns of a command's name in help
+# What was a command once: what to write now.
+MOVED = {
+    "archive": "report FILE --format archive",
+    "budget": "ledger total FILE...",
+    "calibrate": "account FILE --budget GUARANTEE",
+    "diff": "report OLD NEW --format changes",
+    "plan": "release PLAN, without --data",
+}
+
+
+class Group(click.Group):
+    """Commands, in sections of the help, with an example.
+
+    ``sections``: names of commands by the title of their section, with blanks between.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, str] | None = None,
+        example: str = "",
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.sections, self.example = sections or {}, example
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section; those of none stand under "Commands"."""
+        titles = {name: title for title, some in self.sections.items() for name in some.split()}
+        names = sorted(self.list_commands(ctx), key=lambda one: [*titles, one].index(one))
+        for title, some in groupby(names, key=lambda one: titles.get(one, "Commands")):
+            limit = formatter.width - WIDEST_NAME
+            rows = [(one, self.commands[one].get_short_help_str(limit)) for one in some]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        if self.example:
+            formatter.write(f"\nExample: {self.example}\n")
+
+
+class Commands(Group):
     """Commands of which each has ``--json``, taken wherever it stands before ``--``."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -53,19 +96,17 @@ class Commands(click.Group):
         shown = "With any command: JSON on standard output."
         self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help=shown))
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Errors: UsageError for what was a command once, with what to write now."""
+        if args[0] in MOVED and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}': write dpaudit {MOVED[args[0]]}")
+        return super().resolve_command(ctx, args)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
         ctx.meta[AS_JSON] = "--json" in args[:own]
         kept = [word for word in args[:own] if word != "--json"]
         return super().parse_args(ctx, kept + args[own:])
-
-
-adjacency_option = click.option(
-    "--adjacency",
-    type=click.Choice(ADJACENCIES),
-    required=True,
-    help="Which data sets are neighbours.",
-)
 
 
 def free_values(mechanism: Mechanism, texts: Sequence[str]) -> dict[str, int | float | Fraction]:
@@ -104,32 +145,17 @@ def resolve_target(target: str) -> Target:
         return resolve(target, Path.cwd())
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@adjacency_option
-@click.option("--epsilon", type=str, help="With --delta: (epsilon, delta)-DP; alone: pure DP.")
-@click.option("--delta", type=str)
-@click.option("--rho", type=str, help="zCDP.")
-@click.option("--mu", type=str, help="Gaussian DP.")
-@as_json_option
-def calibrate(
-    file: Path,
-    *,
-    adjacency: str,
-    epsilon: str | None,
-    delta: str | None,
-    rho: str | None,
-    mu: str | None,
-    as_json: bool,
-) -> None:
-    """Solve for the one free symbol of the declaration in FILE, so that it meets a guarantee."""
+def calibrate(file: Path, adjacency: str | None, budget: str, *, as_json: bool) -> None:
+    """Solve for the one free symbol of the declaration in a file, so that it meets a guarantee."""
     from dpaudit.accountant.calibrate import calibrate as solve
     from dpaudit.crosscheck.interchange.files import load_declaration
     from dpaudit.exact import readable
     from dpaudit.measures.show import show_text
     from dpaudit.scope import central
 
-    wanted = _guarantee(epsilon, delta, rho, mu)
+    wanted = guarantee_in(budget, "--budget")
+    if adjacency is None:
+        raise InvalidParameter("adjacency: missing; give --set adjacency=, as in add_remove")
     solution = solve(load_declaration(file), central(adjacency), wanted)
     if as_json:
         echo_json(
@@ -144,21 +170,3 @@ def calibrate(
         )
     else:
         click.echo(f"{solution.symbol} = {readable(solution.value)}\n{show_text(solution.step)}")
-
-
-def _guarantee(epsilon: str | None, delta: str | None, rho: str | None, mu: str | None) -> Node:
-    from dpaudit.exact.domains import rational
-    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-
-    given = {"epsilon": epsilon, "rho": rho, "mu": mu}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1 or (delta is not None and epsilon is None):
-        raise InvalidParameter("give one of --epsilon (with or without --delta), --rho and --mu")
-    value = rational(str(given[named[0]]), f"--{named[0]}")
-    if delta is not None:
-        return ApproxDP(value, rational(delta, "--delta"))
-    kinds: dict[str, Callable[[Fraction], Node]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
-    return kinds[named[0]](value)
-
-
-COMMANDS = (calibrate,)

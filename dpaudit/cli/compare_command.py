@@ -23,7 +23,7 @@ PUBLIC = Setting(
 @click.command(
     "compare",
     cls=Command,
-    example="dpaudit compare --paper srgd --data my.csv --set label_column=y epsilon=2",
+    example="dpaudit compare --paper srgd --data my.csv --set epsilon=2 delta=1e-6",
     settings={"data": (LABEL, UNIT_COLUMN, ROWS, PUBLIC)},
     further=True,
 )

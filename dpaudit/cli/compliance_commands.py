@@ -1,4 +1,4 @@
-"""The commands on finished certificates: ``budget``, ``check``, ``report`` and ``sign``."""
+"""The commands on certificates: ``check``, ``ledger total``, ``report`` and ``sign``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.cli.release_commands import ledger
+from dpaudit.cli.settings import ALLOW, Command, Setting
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
+from dpaudit.storage.fields import refuse_unknown
 
 if TYPE_CHECKING:
     from dpaudit.certificate.budget import Total
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 
 
-@click.command()
+@click.command(cls=Command, example="dpaudit sign reports/noisy_mean.json --key officer.pem")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), help="Your private key, in PEM.")
 @click.option("--new-key", type=click.Path(path_type=Path), help="Make a key and its .pub first.")
@@ -111,58 +114,55 @@ SIGNED_FOR = (
     "metrics and outputs of the run",
     "the fields of dpaudit.toml",
 )
-threshold_option = click.option(
-    "--threshold",
-    type=click.IntRange(1, 64),
-    help="How many of the keys and accounts must have signed; by default all.",
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_PRESENT = click.Path(exists=True, dir_okay=False, path_type=Path)
+THRESHOLD = Setting(
+    "threshold",
+    "How many of the keys and accounts must have signed; by default all.",
+    "NUMBER",
+    click.IntRange(1, 64),
 )
-_SIGNERS = (
-    click.option(
-        "--key",
-        "keys",
-        multiple=True,
-        metavar="[NAME=]FILE",
-        help="A public key that must have signed; may be repeated.",
+PLAN = Setting("plan", "The plan of the release.", "FILE", _PRESENT)
+# They are read from the line alone: a file of the project would weaken what is asked of it.
+SIGNERS = (
+    Setting(
+        "identity", "An account that must have signed by sigstore.", "ACCOUNT@ISSUER", several=True
     ),
-    click.option(
-        "--identity",
-        "identities",
-        multiple=True,
-        metavar="ACCOUNT@ISSUER",
-        help="An account that must have signed by sigstore; may be repeated.",
+    Setting(
+        "trusted_root",
+        "sigstore's roots of trust; by default those that it fetched last.",
+        "FILE",
+        _FILE,
     ),
-    click.option(
-        "--trusted-root",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="sigstore's roots of trust; by default those that it fetched last.",
-    ),
-    click.option(
-        "--authority",
-        "authorities",
-        multiple=True,
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Root certificate of a time stamping authority; each key's signature must carry one "
-        "of its tokens; may be repeated.",
+    Setting(
+        "authority",
+        "Root certificate of a time stamping authority; each key's signature must carry one of "
+        "its tokens.",
+        "FILE",
+        _FILE,
+        several=True,
     ),
 )
-
-
-def signers_options(command: Any) -> Any:
-    """Add the options for required signers: ``keys``, ``identities`` and so on."""
-    for option in reversed(_SIGNERS):
-        command = option(command)
-    return command
+key_option = click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="A public key that must have signed; repeatable.",
+)
 
 
 def known_signers(
     keys: tuple[str, ...],
-    identities: tuple[str, ...],
+    identity: tuple[str, ...],
     trusted_root: Path | None,
-    authorities: tuple[Path, ...],
+    authority: tuple[Path, ...],
 ) -> Signers:
     """The required signers that the options name, each once."""
     from dpaudit.certificate.rendering import Signers
-    from dpaudit.sign import authority, identity, public_key
+    from dpaudit.sign import authority as authority_of
+    from dpaudit.sign import identity as identity_of
+    from dpaudit.sign import public_key
 
     by_id: dict[str, Key] = {}
     for text in keys:
@@ -171,8 +171,8 @@ def known_signers(
         if key.id in by_id:
             raise InvalidParameter(f"--key {text}: the same key as {by_id[key.id].name}")
         by_id[key.id] = key
-    accounts = tuple(dict.fromkeys(map(identity, identities)))
-    roots = tuple(map(authority, authorities))
+    accounts = tuple(dict.fromkeys(map(identity_of, identity)))
+    roots = tuple(map(authority_of, authority))
     return Signers(tuple(by_id.values()), accounts, trusted_root, roots)
 
 
@@ -191,8 +191,8 @@ def signed_row(
     wanted = len(required_names) if threshold is None else threshold
     if wanted > len(required_names):
         raise InvalidParameter(
-            f"--threshold {wanted}: {len(required_names)} keys and accounts were given; name each "
-            "with --key or --identity"
+            f"threshold = {wanted}: {len(required_names)} keys and accounts were given; name each "
+            "with --key or identity="
         )
     if not row["verified"]:
         return row
@@ -224,7 +224,49 @@ def signed_row(
     return {**row, "verified": False, "verdict": "", "reason": reason}
 
 
-@click.command()
+ARCHIVE, CHANGES = "archive", "changes"  # formats that stand alone
+
+
+def _wanted(formats: str, files: Sequence[Path]) -> tuple[str, ...]:
+    """The names of formats in a text; errors: UsageError, InvalidParameter for no such set."""
+    from dpaudit.certificate.rendering import FORMATS
+
+    wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
+    refuse_unknown(wanted, (*FORMATS, ARCHIVE, CHANGES), "--format")
+    if not files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    if len(wanted) > 1 and {ARCHIVE, CHANGES} & set(wanted):
+        raise click.UsageError(f"--format: {ARCHIVE} and {CHANGES} stand alone.")
+    if CHANGES in wanted and len(files) != 2:
+        raise click.UsageError("--format changes: give two certificates, OLD and NEW.")
+    return wanted
+
+
+def _write_verifier(folder: Path, files: Sequence[Path], *, as_json: bool) -> None:
+    from dpaudit.report.verifier import write_verifier
+
+    if files:
+        raise click.UsageError("--verifier: the page is of no certificate; give no FILES.")
+    page = str(write_verifier(folder))
+    echo_json({"files": [page], "faults": []}) if as_json else click.echo(page)
+
+
+@click.command(
+    cls=Command,
+    example="dpaudit report reports/*.json --format html,md --language de",
+    settings={
+        "signers": SIGNERS,
+        "archive": (
+            PLAN,
+            Setting(
+                "published",
+                "The folder of the published files; by default the certificate's, or that above.",
+                "FOLDER",
+                click.Path(exists=True, file_okay=False, path_type=Path),
+            ),
+        ),
+    },
+)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--out",
@@ -236,19 +278,19 @@ def signed_row(
 @click.option(
     "--format",
     "formats",
+    metavar="NAMES",
     default="html",
     show_default=True,
-    help="Any of html, pdf, registry, badge, sbom, coq (a file a certificate), project, md, csv, "
-    "junit and sarif (one file over all), with commas between.",
+    help="See above; with commas between.",
 )
-@click.option("--language", default="en", show_default=True, help="en, de or fr.")
+@click.option("--language", metavar="CODE", default="en", show_default=True, help="en, de or fr.")
 @click.option(
     "--verifier",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write verify.html into this folder: a page that verifies certificates in a browser, "
-    "without a network. Its runtime is fetched once, by npm and pip.",
+    help="Folder for verify.html, a page that verifies certificates in a browser; npm and pip "
+    "fetch its runtime once.",
 )
-@signers_options
+@key_option
 @as_json_option
 def report(
     files: tuple[Path, ...],
@@ -258,29 +300,40 @@ def report(
     language: str,
     verifier: Path | None,
     as_json: bool,
+    plan: Path | None,
+    published: Path | None,
     **given: Any,
 ) -> None:
-    """Verify certificates FILES and write them as pages or in other formats.
+    """Verify certificates FILES and write them in formats.
 
-    With last year's certificate among FILES or in their folders, the page of this year's says what
-    changed.  Files that fail are named on standard error; the others are still written.
+    html, pdf, registry, badge, sbom and coq make a file for each certificate; project, md, csv,
+    junit and sarif one for all.  archive: a ZIP file to keep for ten years, with all that belongs
+    to a certificate, which `dpaudit verify` checks offline.  changes: print what changed from the
+    first of two certificates to the second; exits with 1 if more than the issue did, and with 10 if
+    one does not verify.
+
+    Files that fail are named on standard error; the others are still written.
     """
-    if verifier is not None:
-        from dpaudit.report.verifier import write_verifier
-
-        if files:
-            raise click.UsageError("--verifier: the page is of no certificate; give no FILES.")
-        page = str(write_verifier(verifier))
-        echo_json({"files": [page], "faults": []}) if as_json else click.echo(page)
-        return
-    if not files:
-        raise click.UsageError("Missing argument 'FILES...'.")
     from dpaudit.certificate.rendering import render_files
+    from dpaudit.cli.archive import archived
+    from dpaudit.cli.changes import show_changes
     from dpaudit.storage.files import writable
 
+    if verifier is not None:
+        _write_verifier(verifier, files, as_json=as_json)
+        return
+    wanted = _wanted(formats, files)
+    if wanted == (CHANGES,):
+        sys.exit(show_changes(*files, as_json=as_json))
+    if wanted != (ARCHIVE,) and (plan or published):
+        raise click.UsageError("plan, published: only with --format archive.")
     writable(out)
-    wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
-    rendered = render_files(files, out, wanted, spoken=language, signers=known_signers(**given))
+    signers = known_signers(**given)
+    if wanted == (ARCHIVE,):
+        made = [archived(file, out, signers, plan, published) for file in files]
+        echo_json(list(map(vars, made))) if as_json else click.echo("\n".join(map(str, made)))
+        return
+    rendered = render_files(files, out, wanted, spoken=language, signers=signers)
     for text, _ in rendered.faults:
         click.echo(f"dpaudit: {text}", err=True)
     written = list(map(str, rendered.files))
@@ -291,30 +344,39 @@ def report(
     sys.exit(rendered.exit_code)
 
 
-@click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--ledger", "url", help="A ledger's SQLite file or URL, in place of FILES.")
-@click.option(
-    "--delta", default="", help="The delta of every epsilon; by default the budget's, or 1e-6."
+DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@click.command(
+    "total",
+    cls=Command,
+    example="dpaudit ledger total reports/*.json --figure build",
+    settings={
+        "": (
+            Setting("delta", "The delta of every epsilon; the budget's, or 1e-6.", "NUMBER"),
+            Setting("since", "The first day that counts.", "DAY", DAY),
+            Setting("until", "The last day that counts.", "DAY", DAY),
+            Setting(
+                "convert",
+                "Add up add_remove and replace_one, counting a replacement as a group of two.",
+                "true",
+                click.BOOL,
+                default=False,
+            ),
+        )
+    },
 )
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="The first day that counts.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day that counts.")
-@click.option(
-    "--convert",
-    is_flag=True,
-    help="Add up add_remove and replace_one, counting a replacement as a group of two.",
-)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--figure",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for a timeline of each data set, as SVG.",
 )
 @as_json_option
-def budget(
+def total(
     files: tuple[Path, ...],
     *,
-    url: str | None,
-    delta: str,
+    delta: str | None,
     since: datetime | None,
     until: datetime | None,
     convert: bool,
@@ -323,15 +385,9 @@ def budget(
 ) -> None:
     """Compose the releases of certificates FILES: one total for each data set.
 
-    Totals are compared with the budgets in dpaudit.toml.  With --ledger: the charges of a ledger
-    and the rest of its budget, after verifying its chain.  Exits with 1 if a budget is exceeded, or
+    Totals are compared with the budgets in dpaudit.toml.  Exits with 1 if a budget is exceeded, or
     a file or data set could not be added.  Accesses outside of the guarantees are named first.
     """
-    if bool(files) == (url is not None):
-        raise click.UsageError("give either FILES or --ledger")
-    if url is not None:
-        _show_ledger(url, as_json=as_json)
-        return
     from dpaudit.certificate.budget import chosen, totals
     from dpaudit.cli import terminal
     from dpaudit.project.project import find_root
@@ -346,7 +402,7 @@ def budget(
         else:
             entries.append(entry)
     stated = read_fields(find_root(Path.cwd())).budgets
-    composed = totals(entries, stated, delta=delta, convert=convert)
+    composed = totals(entries, stated, delta=delta or "", convert=convert)
     if figure is not None:
         _timelines(composed, figure)
     if as_json:
@@ -356,49 +412,6 @@ def budget(
     # A sum over all data sets that is refused is told; each of them has a total of its own.
     bad = any(total.over or (total.refused and not total.of_all) for total in composed)
     sys.exit(1 if failed or bad else 0)
-
-
-def _show_ledger(url: str, *, as_json: bool) -> None:
-    from dpaudit.cli import terminal
-    from dpaudit.exact import decimal_lower
-    from dpaudit.ledger import open_ledger
-    from dpaudit.ledger.book import CHARGED
-
-    ledger = open_ledger(url)
-    books = []
-    for name in ledger.names():
-        state, entries = ledger.verify(name), ledger.entries(name)
-        # Another process may have charged since the chain was verified.
-        verified_entries = entries[: state.length]
-        charges = [entry.body for entry in verified_entries if entry.body["kind"] == CHARGED]
-        books.append(
-            {
-                "data": name,
-                "unit": state.terms.entity,
-                "adjacency": str(state.terms.scope.adjacency),
-                "measures": list(state.terms.units),
-                "charges": [
-                    {
-                        "date": body["at"][:10],
-                        "name": body["title"],
-                        "cost": _uppers(body["cost"]),
-                        "together": _uppers(body["spent"]),
-                    }
-                    for body in charges
-                ],
-                "caps": [decimal_lower(cap, 6) for cap in state.terms.caps],
-                "left": [decimal_lower(left, 6) for left in state.remaining],
-                "unfinished": list(state.unfinished),
-            }
-        )
-    echo_json(books) if as_json else terminal.ledger(books)
-
-
-def _uppers(numbers: Sequence[Any]) -> list[str]:
-    from dpaudit.exact import decimal_upper
-    from dpaudit.exact.wire import decode_number
-
-    return [decimal_upper(decode_number(number), 6) for number in numbers]
 
 
 def _total_row(total: Total) -> dict[str, Any]:
@@ -442,11 +455,10 @@ def _timelines(found: Sequence[Total], folder: Path) -> None:
             write_made({folder / f"budget-{number}.svg": svg.encode()})
 
 
-@click.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
-@click.option(
-    "--allow", default="", help="Kinds of problems that do not fail, separated by commas."
+@click.command(
+    cls=Command, example="dpaudit check reports --set allow=missing", settings={"": (ALLOW,)}
 )
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")
 @as_json_option
 def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> None:
@@ -463,7 +475,7 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
 
     allowed = {name.strip() for name in allow.split(",") if name.strip()}
     if unknown := sorted(allowed - set(RULES)):
-        raise InvalidParameter(f"--allow {unknown[0][:40]}: expected any of {', '.join(RULES)}")
+        raise InvalidParameter(f"allow = {unknown[0][:40]}: expected any of {', '.join(RULES)}")
     if not folder.is_dir():
         raise InvalidParameter(f"{folder}: no such folder; `dpaudit certify --out {folder}` first")
     with quiet():
@@ -483,4 +495,5 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
     sys.exit(1 if failing else 0)
 
 
-COMPLIANCE_COMMANDS = (budget, check, report, sign)
+COMPLIANCE_COMMANDS = (check, report, sign)
+ledger.add_command(total)

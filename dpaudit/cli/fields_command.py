@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
+from dpaudit.cli.settings import Command
 
 ASKED = {
     "purpose": "What is the result used for?",
@@ -38,7 +39,7 @@ ASKED = {
 }
 
 
-@click.command("fields")
+@click.command("fields", cls=Command, example="dpaudit fields")
 @click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default="."
 )

@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.archive_command import archive
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS
 from dpaudit.cli.commands import (
-    COMMANDS,
     Commands,
     as_json_option,
+    calibrate,
     echo_json,
     quiet,
     resolve_target,
 )
 from dpaudit.cli.compare_command import compare_command
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
-from dpaudit.cli.diff_command import diff
 from dpaudit.cli.fields_command import fields
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.run_command import run
+from dpaudit.cli.settings import ADJACENCY, UNIT, Command, Setting, on_line
 from dpaudit.cli.verify import verify
 from dpaudit.errors import (
     LEFT_OUT,
@@ -79,16 +78,30 @@ class Interface(Commands):
             ctx.exit(exit_code(error))
 
 
-@click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
+SECTIONS = {
+    "A project": "init list show fields",
+    "Guarantees": "account audit mutate compare",
+    "Certificates": "certify run verify report sign check",
+    "Tables and budgets": "release ledger",
+}
+
+
+@click.group(
+    cls=Interface,
+    sections=SECTIONS,
+    example="dpaudit certify noisy_mean --seed 1",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="dpaudit")
 def main() -> None:
     """Differential privacy, accounted, run and attacked from one declaration.
 
     A TARGET is a name from `dpaudit list`, `catalogue:NAME`, or `path/to/file.py::NAME`.
+    Settings (--set) have an order: the line, [settings] of dpaudit.toml, the default.
     """
 
 
-@main.command("list")
+@main.command("list", cls=Command, example="dpaudit list gaussian sgd")
 @click.argument("words", nargs=-1)
 @as_json_option
 def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
@@ -134,7 +147,7 @@ def _holds(row: Row, words: tuple[str, ...]) -> bool:
     return bool(row.error) or all(word.casefold() in text for word in words)
 
 
-@main.command()
+@main.command(cls=Command, example="dpaudit show noisy_mean --calculus gdp")
 @click.argument("target")
 @click.option("--latex", is_flag=True, help="The derivations as a LaTeX document that compiles.")
 @click.option("--calculus", help="pure, approx, zcdp, rdp or gdp; all that apply by default.")
@@ -173,42 +186,51 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
         terminal.derivation(mechanism, derivations, checks)
 
 
-@main.command()
+HISTORY = (
+    Setting("library", "The library of --history.", "NAME", default="opacus"),
+    Setting(
+        "batches",
+        "How the loader of --history drew its batches: poisson (the default), shuffled or cyclic.",
+        "HOW",
+    ),
+    ADJACENCY,
+    UNIT,
+    Setting("records", "The most records that one unit has.", "NUMBER", click.INT),
+    Setting("sensitivity", "The sensitivity of a query, if the file lacks it.", "NUMBER"),
+)
+
+
+@main.command(
+    cls=Command,
+    example="dpaudit account --dp-sgd 'n=6000 batch=60 epochs=9 sigma=1' --points 3",
+    settings={"--history": HISTORY},
+)
 @click.argument("target", required=False)
 @click.option("--delta", type=str, help="Also epsilon at this delta.")
 @click.option(
     "--dp-sgd",
     type=str,
-    metavar="SETTINGS",
-    help='A training run instead of a target: "n=60000 batch=240 epochs=10 sigma=1.1", '
-    "and sampling=poisson, fixed, allocation, shuffled, kept or cyclic.",
+    metavar="RUN",
+    help="A training run instead of a target: n, batch, epochs, sigma, and sampling=poisson, "
+    "fixed, allocation, shuffled, kept or cyclic.",
 )
 @click.option(
     "--history",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The history of a run from another library, as JSON, instead of a target.",
 )
-@click.option("--library", default="opacus", show_default=True, help="The library of --history.")
 @click.option(
-    "--batches",
-    help="How the loader of --history drew its batches: poisson (the default), shuffled or cyclic.",
+    "--budget",
+    metavar="GUARANTEE",
+    help="TARGET is a JSON file: solve its one free symbol for this.",
 )
-@click.option("--adjacency", help="The adjacency of --history, if the file does not state it.")
-@click.option("--unit", help="With --history: the unit of privacy (record, user, client).")
-@click.option("--records", type=int, help="With --history: the most records that one --unit has.")
-@click.option(
-    "--sensitivity",
-    help="With --history: the sensitivity of a query, if the file does not state it.",
-)
-@click.option(
-    "--points", type=int, help="Print a table of epsilon over the steps, with this many rows."
-)
+@click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
 @click.option(
     "--sigma-for",
     metavar="EPSILONS",
-    help="With --dp-sgd: print the sigma that each epsilon needs; sigma= may be left out.",
+    help="With --dp-sgd: the sigma that each epsilon needs; sigma= may be left out.",
 )
-@click.option("--figure", type=click.Path(path_type=Path), help="Write the table as an SVG figure.")
+@click.option("--figure", type=click.Path(path_type=Path), help="The table as an SVG figure.")
 @as_json_option
 def account(
     target: str | None,
@@ -216,12 +238,15 @@ def account(
     delta: str | None,
     dp_sgd: str | None,
     history: Path | None,
-    library: str,
-    batches: str | None,
+    budget: str | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """The guarantees of TARGET's declaration, as numbers rounded outward."""
+    """The guarantees of TARGET's declaration, as numbers rounded outward.
+
+    With --budget: the value of the one free symbol of the declaration in a JSON file TARGET, for
+    which it meets the guarantee: EPSILON, 'epsilon=1 delta=1e-6', rho=RHO or mu=MU.
+    """
     from dpaudit.accountant.account import account_table
     from dpaudit.cli import terminal
     from dpaudit.cli.curves import RUN, curves
@@ -230,12 +255,15 @@ def account(
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
         )
-    stated = {name: asked.pop(name) for name in ("adjacency", "unit", "records", "sensitivity")}
-    if history is None and any(value is not None for value in stated.values()):
-        raise click.UsageError("--adjacency, --unit, --records and --sensitivity need --history")
-    if batches is not None and history is None:
+    given = {one.name: asked.pop(one.name) for one in HISTORY}
+    if budget is not None:
+        if target is None:
+            raise click.UsageError("--budget: give a declaration's JSON file as TARGET")
+        calibrate(Path(target), given["adjacency"], budget, as_json=as_json)
+        return
+    if history is None and (others := [name for name in given if on_line(name)]):
         raise click.UsageError(
-            "--batches needs --history; for --dp-sgd, state how batches are drawn by sampling="
+            f"{others[0]} needs --history; for --dp-sgd, state how batches are drawn by sampling="
         )
     if dp_sgd is not None:
         from dpaudit.accountant.recipes import from_settings, settings_in
@@ -249,9 +277,10 @@ def account(
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
         from dpaudit.crosscheck.interchange.stated import Stated
 
-        stated_facts = Stated.of(**stated)
-        name, declaration, scope = str(history), *read_history(history, library, stated_facts)
-        warning = loader_warning(declaration, batches or "poisson", delta or "1e-5")
+        facts = ("adjacency", "unit", "records", "sensitivity")
+        stated = Stated.of(**{name: given[name] for name in facts if on_line(name)})
+        name, declaration, scope = str(history), *read_history(history, given["library"], stated)
+        warning = loader_warning(declaration, given["batches"] or "poisson", delta or "1e-5")
         if warning:
             click.echo(f"WARNING: {warning}", err=True)
     else:
@@ -262,7 +291,7 @@ def account(
     echo_json(table) if as_json else terminal.account(table)
 
 
-@main.command()
+@main.command(cls=Command, example="dpaudit init my-project --with noisy_count")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. noisy_count.")
 @as_json_option
@@ -282,10 +311,7 @@ for command in (
     *AUDIT_COMMANDS,
     verify,
     *COMPLIANCE_COMMANDS,
-    *COMMANDS,
     *RELEASE_COMMANDS,
-    diff,
-    archive,
     fields,
     mutate_command,
     run,

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from dpaudit.cli.commands import echo_json, quiet
+from dpaudit.cli.guarantee import guarantee_in
 from dpaudit.cli.settings import (
     CONFIDENCE,
     LABEL,
@@ -211,21 +212,7 @@ def claim_of(text: str | None) -> Any:
 
     Errors: InvalidParameter for text that is not a guarantee.
     """
-    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-
-    if text is None:
-        return None
-    kinds: dict[str, Any] = {"rho": ZCDP, "mu": GDP}
-    measure, named, value = text.partition("=")
-    numbers = text.split(",")
-    if named and measure in kinds:
-        return kinds[measure](value)
-    if named or len(numbers) > 2:
-        raise InvalidParameter(
-            f"claim = {text[:80]!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5, or rho=RHO "
-            "or mu=MU"
-        )
-    return PureDP(numbers[0]) if len(numbers) == 1 else ApproxDP(*numbers)
+    return None if text is None else guarantee_in(text, "--claim")
 
 
 # --- scores --------------------------------------------------------------------------------------

@@ -1,17 +1,33 @@
-"""Commands that plan and publish releases of tables, and the commands on ledgers."""
+"""The command that plans and publishes releases of tables, and the commands on ledgers."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import ADJACENCIES, as_json_option, echo_json, field_option
+from dpaudit.cli.commands import Group, as_json_option, echo_json, field_option
+from dpaudit.cli.guarantee import caps_in
+from dpaudit.cli.settings import (
+    ADJACENCY,
+    CHARGE_DELTA,
+    COMPOSITION,
+    ENTITY,
+    LEDGER,
+    POPULATION,
+    TRIALS,
+    UNIT,
+    Command,
+    Setting,
+    on_line,
+    option,
+)
 from dpaudit.errors import DpauditError, InvalidParameter, described
 
 if TYPE_CHECKING:
@@ -21,27 +37,19 @@ if TYPE_CHECKING:
 MEASURES = ("pure", "zcdp", "gdp")
 DELTAS = ("1e-5", "1e-6", "1e-9")
 BAR = 40  # characters of the longest bar
-ledger_option = click.option(
-    "--ledger", "url", help="A SQLite file or a URL, if the plan names no ledger."
-)
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@ledger_option
-@as_json_option
-def plan(file: Path, *, url: str | None, as_json: bool) -> None:
-    """Show the cost and the accuracy of the release in FILE; reads no data.
+def _show_cost(file: Path, given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Show the cost and the accuracy of the release in a plan; reads no data.
 
     For each part: its noise, its 95% error, and for unknown keys the group size that passes the
     threshold.  A bar for each budget from an eighth to eight times the plan's: its largest error.
     For the whole release: its guarantee in every measure, and the rest of the ledger.
+    Errors: those of the ledger, after the rest was shown.
     """
-    from dpaudit.releases.plan import load_plan
-
-    release = load_plan(file)
+    release = _asked(file, given)
     planned = release.plan()
-    ledger = _ledger(release, url)
+    ledger = _ledger(release, given["ledger"])
     table = {
         "title": release.title,
         "release": release.digest,
@@ -65,7 +73,7 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
     refused: DpauditError | None = None
     if ledger is not None:
         try:
-            with _advised(release, file, url):
+            with _advised(release, file, given["ledger"]):
                 table["ledger"] = _ledger_row(ledger, planned)
         except DpauditError as error:
             table["ledger"], refused = {"refuses": described(error)}, error
@@ -74,12 +82,25 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
         raise refused
 
 
+def _asked(file: Path, given: Mapping[str, Any]) -> Release:
+    """The release of a plan, with the fields and the correction that the options state."""
+    from dpaudit.releases.plan import correction_of, load_plan
+    from dpaudit.storage.fields import fields_given
+
+    asked = load_plan(file, fields_given(given["stated"]))
+    return asked if given["corrects"] is None else correction_of(asked, given["corrects"])
+
+
 def _ledger(release: Release, url: str | None) -> Ledger | None:
-    """The ledger that a plan is charged in: the plan's own, else the one at ``url``."""
+    """The ledger that a plan is charged in: the plan's own, else the one at ``url``.
+
+    Errors: InvalidParameter for another one on the line than the plan's.
+    """
     from dpaudit.ledger import open_ledger
     from dpaudit.releases.publish import ledger_of
 
-    return ledger_of(release, None if url is None else open_ledger(url))
+    other = url is not None and (release.ledger is None or on_line("ledger"))
+    return ledger_of(release, open_ledger(str(url)) if other else None)
 
 
 @contextmanager
@@ -91,8 +112,9 @@ def _advised(release: Release, file: Path, url: str | None) -> Iterator[None]:
         yield
     except (NoAccount, NoLedger) as error:
         options = {"PureDP": "epsilon", "ApproxDP": "epsilon delta", "ZCDP": "rho", "GDP": "mu"}
-        caps = [f"--{name} ..." for name in options[type(release.budget).__name__].split()]
-        place = [] if release.ledger is not None else ["--ledger", shlex.quote(str(url))]
+        names = options[type(release.budget).__name__].split()
+        caps = ["--budget", shlex.quote(" ".join(f"{name}=..." for name in names))]
+        place = [] if release.ledger is not None else ["--set", f"ledger={shlex.quote(str(url))}"]
         name, plan = shlex.quote(release.schema.name), shlex.quote(str(file))
         command = ["dpaudit ledger init", name, "--plan", plan, *caps, *place]
         fault = str(error).partition("; ")[0]
@@ -214,7 +236,7 @@ def _costs_row(state: State, costs: Costs) -> dict[str, Any]:
         "cost": state.terms.shown(costs[state.name]),
         "spent": state.terms.shown(state.spent),
         "cap": state.terms.shown(state.terms.caps),
-        "left_after": state.terms.shown(left),
+        "left_after": state.terms.shown(left, left=True),
     }
 
 
@@ -251,50 +273,54 @@ def _show_plan(table: dict[str, Any]) -> None:
         click.echo(f"ledger {name.replace('_', ' ')}: {text}")
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--data", required=True, type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet"
+@click.command(
+    cls=Command,
+    example="dpaudit release plan.toml --data people.csv --out published",
+    settings={"": (LEDGER,)},
 )
+@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@click.option("--data", type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    required=True,
     help="Folder for the published files; one folder for each release.",
 )
-@click.option("--trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
+@option(TRIALS, type=click.IntRange(200, 10**7), default=2000, show_default=True)
 @click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
 @click.option("--corrects", metavar="TITLE", help="The published release that this one corrects.")
-@ledger_option
 @field_option
 @as_json_option
 def release(
     file: Path,
     *,
-    data: Path,
-    out: Path,
+    data: Path | None,
+    out: Path | None,
     trials: int,
     no_ledger: bool,
-    corrects: str | None,
-    url: str | None,
-    stated: tuple[str, ...],
     as_json: bool,
+    **given: Any,
 ) -> None:
-    """Publish the release in FILE of the table in --data, after its ledger is charged.
+    """Publish the release in PLAN of the table in --data, after its ledger is charged.
+
+    Without --data: show what it would cost and how accurate it would be.  No data is read, and
+    nothing is charged or written.
 
     The plan is certified first, by an attack on generated tables (--trials for each data set).
     Noise is drawn once, from the operating system's entropy.  Values are written exactly, as CSV,
     Parquet and JSON, beside the certificate.  A second run is refused.
     """
     from dpaudit.cli.terminal import progress
-    from dpaudit.releases.plan import correction_of, load_plan
     from dpaudit.releases.publish import NO_LEDGER, publish
-    from dpaudit.storage.fields import fields_given
 
-    asked = load_plan(file, fields_given(stated))
-    planned = (asked if corrects is None else correction_of(asked, corrects)).plan()
-    if no_ledger and url is not None:
-        raise click.UsageError("give either --ledger or --no-ledger")
+    if data is None and out is None:
+        _show_cost(file, given, as_json=as_json)
+        return
+    if data is None or out is None:
+        raise click.UsageError("give both --data and --out to publish, or neither to see the cost.")
+    if no_ledger and on_line("ledger"):
+        raise click.UsageError("give either ledger= or --no-ledger")
+    planned = _asked(file, given).plan()
+    url = given["ledger"]
     ledger = NO_LEDGER if no_ledger else _ledger(planned.release, url)
     with progress() as report, _advised(planned.release, file, url):
         published = publish(
@@ -331,47 +357,40 @@ def _notice(changes: Mapping[str, int]) -> None:
 # --- the ledger -----------------------------------------------------------------------------------
 
 
-@click.group()
+@click.group(cls=Group, example="dpaudit ledger init people --plan plan.toml --budget 3,1e-5")
 def ledger() -> None:
-    """The budgets of data sets, and the charges against them."""
+    """The budgets of data sets, and the charges against them.
+
+    Where it is kept: ledger=FILE|URL, by --set or in dpaudit.toml; by default ledger.sqlite.
+    """
 
 
-place_option = click.option(
-    "--ledger", "url", default="ledger.sqlite", show_default=True, help="A SQLite file, or a URL."
+PLACE = replace(LEDGER, default="ledger.sqlite")
+
+
+@ledger.command(
+    "init",
+    cls=Command,
+    example="dpaudit ledger init people --plan plan.toml --budget 3,1e-5",
+    settings={
+        "unit": (ENTITY, UNIT, ADJACENCY),
+        "account": (LEDGER, COMPOSITION, POPULATION),
+    },
 )
-
-
-@ledger.command("init")
 @click.argument("dataset")
-@click.option("--entity", help="The unit: person, household, row, ...; by default the plan's.")
 @click.option(
-    "--unit",
-    type=click.Choice(["record", "user", "client"]),
-    help="By default user, or the plan's.",
-)
-@click.option("--adjacency", type=click.Choice(ADJACENCIES), help="By default the plan's.")
-@click.option("--epsilon", help="With --delta: (epsilon, delta); alone: pure.")
-@click.option("--delta")
-@click.option("--rho", help="zCDP.")
-@click.option("--mu", help="Gaussian DP.")
-@click.option("--renyi", multiple=True, metavar="ORDER:CAP", help="Repeat for several orders.")
-@click.option(
-    "--method", help="How (epsilon, delta) is composed: basic, advanced, zcdp, rdp or gdp."
+    "--budget",
+    metavar="GUARANTEE",
+    help="All that releases may spend: EPSILON, 'epsilon=3 delta=1e-5', rho=, mu=, or "
+    "renyi=ORDER:CAP, repeated.",
 )
 @click.option(
     "--plan", "file", type=click.Path(path_type=Path), help="A plan, for its unit and schema."
 )
-@click.option(
-    "--population",
-    "populations",
-    multiple=True,
-    help="An account, opened before, of all data sets of the same persons; it is charged too.",
-)
-@click.option(
-    "--ledger", "url", help="A SQLite file or a URL; by default the plan's, or ledger.sqlite."
-)
 @as_json_option
-def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
+def init(
+    dataset: str, *, budget: str | None, file: Path | None, as_json: bool, **given: Any
+) -> None:
     """Open the account of DATASET, with its cap.
 
     With --plan it is opened in the plan's ledger, for the plan's unit and schema, and only if the
@@ -379,29 +398,26 @@ def init(dataset: str, *, url: str | None, as_json: bool, **given: Any) -> None:
     """
     from dpaudit.ledger import open_ledger, terms_of
     from dpaudit.ledger.book import DEFAULT
-    from dpaudit.releases.plan import budget_of, load_plan
+    from dpaudit.releases.plan import load_plan
     from dpaudit.scope import Released, Scope, Trust
 
-    numbers = {k: given[k] for k in ("epsilon", "delta", "rho", "mu") if given[k] is not None}
-    if not numbers and not given["renyi"]:
-        raise InvalidParameter(
-            "give the budget of the data set: --epsilon (with --delta), --rho, --mu or --renyi"
-        )
-    planned = None if given["file"] is None else load_plan(given["file"])
+    if budget is None:
+        raise InvalidParameter("give the total of the data set: --budget 'epsilon=3 delta=1e-5'")
+    cap, renyi = caps_in(budget, "--budget")
+    planned = None if file is None else load_plan(file)
     if planned is not None and planned.schema.name != dataset:
-        raise InvalidParameter(
-            f"{given['file']}: a plan for {planned.schema.name!r}, not for {dataset!r}"
-        )
+        raise InvalidParameter(f"{file}: a plan for {planned.schema.name!r}, not for {dataset!r}")
     entity, unit, adjacency = _unit_of(given, planned)
     terms = terms_of(
         entity,
         Scope(adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT),  # type: ignore[arg-type]
-        budget_of(numbers) if numbers else None,
-        method=given["method"],
-        renyi=_orders(given["renyi"]) or None,
+        cap,
+        method=given["composition"],
+        renyi=renyi or None,
         schema=None if planned is None else planned.schema.digest,
-        populations=given["populations"],
+        populations=given["population"],
     )
+    url = given["ledger"]
     opened = None if planned is None else _ledger(planned, url)
     if planned is not None:
         made = planned.plan()
@@ -424,55 +440,52 @@ def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]
             "adjacency": str(planned.adjacency),
         }
     for key in ("entity", "unit", "adjacency"):
-        asked = given[key]
+        # A plan says more of its data than a file of the whole project.
+        asked = given[key] if planned is None or on_line(key) else None
         if asked is None and key not in defaults:
-            raise InvalidParameter(f"--{key}: missing; give it, or a --plan that states it")
+            raise InvalidParameter(f"{key}: missing; give --set {key}=, or a --plan that states it")
         if planned is not None and asked not in (None, defaults[key]):
-            raise InvalidParameter(f"--{key} {asked}: the plan's is {defaults[key]}")
+            raise InvalidParameter(f"{key} = {asked}: the plan's is {defaults[key]}")
         yield defaults[key] if asked is None else asked
 
 
-def _orders(rows: Sequence[str]) -> dict[object, object]:
-    from dpaudit.exact.domains import rational
-
-    caps: dict[object, object] = {}
-    for row in rows:
-        order, separator, cap = row.partition(":")
-        if not separator:
-            raise InvalidParameter(f"--renyi {row[:40]}: expected ORDER:CAP")
-        caps[rational(order, "--renyi")] = rational(cap, "--renyi")
-    return caps
-
-
-@ledger.command("show")
+@ledger.command("show", cls=Command, example="dpaudit ledger show people", settings={"": (PLACE,)})
 @click.argument("dataset", required=False)
-@place_option
 @as_json_option
-def show(dataset: str | None, *, url: str, as_json: bool) -> None:
-    """Show cap, spent and remaining budget of each data set, or of DATASET."""
+def show(dataset: str | None, *, ledger: str, as_json: bool) -> None:
+    """Show cap, spent and remaining budget and the charges of each data set, or of DATASET."""
     from dpaudit.ledger import open_ledger
 
-    opened = open_ledger(url)
+    opened = open_ledger(ledger)
     names = opened.names() if dataset is None else [dataset]
-    _show([opened.state(name) for name in names], as_json=as_json)
+    states = [opened.state(name) for name in names]
+    _show(states, {one.name: _charges(opened, one) for one in states}, as_json=as_json)
 
 
-@ledger.command("charge")
+@ledger.command(
+    "charge",
+    cls=Command,
+    example="dpaudit ledger charge people dp_sgd --set entity=person",
+    settings={
+        "": (
+            ENTITY,
+            PLACE,
+            CHARGE_DELTA,
+            Setting("title", "Title of the release; by default the target's name.", "TEXT"),
+        )
+    },
+)
 @click.argument("dataset")
 @click.argument("target")
-@click.option("--title", help="Title of the release; by default the target's name.")
-@click.option("--delta", help="The delta of the charge, for accounts that add deltas.")
-@click.option("--entity", required=True, help="The unit of the target's data.")
-@place_option
 @as_json_option
 def charge(
     dataset: str,
     target: str,
     *,
     title: str | None,
-    delta: str | None,
-    entity: str,
-    url: str,
+    charge_delta: str | None,
+    entity: str | None,
+    ledger: str,
     as_json: bool,
 ) -> None:
     """Charge a mechanism (TARGET, DP-SGD included) that runs outside `dpaudit release`."""
@@ -481,11 +494,13 @@ def charge(
     from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
 
-    opened = open_ledger(url)
+    if not entity:
+        raise InvalidParameter("entity: missing; give --set entity=, the unit of the target's data")
+    opened = open_ledger(ledger)
     mechanism = resolve_target(target).mechanism
     refuse_other_unit(mechanism, entity)
     named = title or mechanism.name
-    at = None if delta is None else rational(delta, "--delta")
+    at = None if charge_delta is None else rational(charge_delta, "charge_delta")
     cost = opened.costs(dataset, mechanism.declaration, at)
     release = f"{named}:{mechanism.declaration.digest}"
     digest = mechanism.declaration.digest
@@ -498,13 +513,17 @@ def charge(
         click.echo(f"charge {receipt.number}, head {receipt.head}")
 
 
-@ledger.command("withdraw")
+@ledger.command(
+    "withdraw",
+    cls=Command,
+    example="dpaudit ledger withdraw people 'People, 2026' 'The data were wrong.'",
+    settings={"": (PLACE,)},
+)
 @click.argument("dataset")
 @click.argument("title")
 @click.argument("reason")
-@place_option
 @as_json_option
-def withdraw(dataset: str, title: str, reason: str, *, url: str, as_json: bool) -> None:
+def withdraw(dataset: str, title: str, reason: str, *, ledger: str, as_json: bool) -> None:
     """Withdraw the published release TITLE, and say the REASON on its page.
 
     Its budget stays spent.  TITLE may be the release's digest.
@@ -512,7 +531,7 @@ def withdraw(dataset: str, title: str, reason: str, *, url: str, as_json: bool) 
     from dpaudit.ledger import open_ledger
     from dpaudit.releases.publish import with_errata
 
-    found = open_ledger(url).withdraw(dataset, title, reason)
+    found = open_ledger(ledger).withdraw(dataset, title, reason)
     errata = list(with_errata(found))
     if as_json:
         echo_json({"release": found.release, "errata": errata})
@@ -522,21 +541,44 @@ def withdraw(dataset: str, title: str, reason: str, *, url: str, as_json: bool) 
         click.echo(f"erratum: {line}")
 
 
-@ledger.command("verify")
+@ledger.command(
+    "verify", cls=Command, example="dpaudit ledger verify people", settings={"": (PLACE,)}
+)
 @click.argument("dataset", required=False)
 @click.option("--head", help="A head that was noted earlier; the chain must contain it.")
-@place_option
 @as_json_option
-def verify(dataset: str | None, *, head: str | None, url: str, as_json: bool) -> None:
+def verify(dataset: str | None, *, head: str | None, ledger: str, as_json: bool) -> None:
     """Verify the hash chain and the sums of all entries."""
     from dpaudit.ledger import open_ledger
 
-    opened = open_ledger(url)
+    opened = open_ledger(ledger)
     names = opened.names() if dataset is None else [dataset]
     _show([opened.verify(name, head) for name in names], as_json=as_json)
 
 
-def _show(states: Sequence[State], *, as_json: bool) -> None:
+def _charges(ledger: Ledger, state: State) -> list[dict[str, Any]]:
+    """The charges of an account up to a state: day, name, cost, and the sum so far."""
+    from dpaudit.exact.wire import decode_number
+    from dpaudit.ledger.book import CHARGED
+
+    # Another process may have charged since the state was read.
+    bodies = [entry.body for entry in ledger.entries(state.name)[: state.length]]
+    shown = dict.fromkeys(("cost", "spent"), state.terms.shown)
+    return [
+        {"date": body["at"][:10], "name": body["title"]}
+        | {key: show(list(map(decode_number, body[key]))) for key, show in shown.items()}
+        for body in bodies
+        if body["kind"] == CHARGED
+    ]
+
+
+def _show(
+    states: Sequence[State],
+    charges: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """``charges``: the history of each account, where it is shown."""
     rows: list[dict[str, Any]] = [
         {
             "dataset": state.name,
@@ -545,13 +587,14 @@ def _show(states: Sequence[State], *, as_json: bool) -> None:
             "method": str(state.terms.method),
             "cap": state.terms.shown(state.terms.caps),
             "spent": state.terms.shown(state.spent),
-            "left": state.terms.shown(state.remaining),
+            "left": state.terms.shown(state.remaining, left=True),
             "charges": state.count,
             "populations": list(state.terms.populations),
             "unfinished": list(state.unfinished),
             "releases": [one.text for one in state.releases],
             "head": state.head,
         }
+        | ({"history": charges[state.name]} if charges is not None else {})
         for state in states
     ]
     if as_json:
@@ -559,13 +602,17 @@ def _show(states: Sequence[State], *, as_json: bool) -> None:
         return
     for row in rows:
         for name, value in row.items():
-            text = ", ".join(value) if isinstance(value, list) else str(value)
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             if name == "unfinished" and value:
                 click.echo(f"charged but never finished; the charges stay spent: {text}")
+            elif name == "history":
+                for charge in value:
+                    costs = ", ".join(charge["cost"]), ", ".join(charge["spent"])
+                    click.echo(f"charge {charge['date']} {charge['name']}: {costs[0]} ({costs[1]})")
             elif name == "releases":
                 click.echo("".join(f"release {line}\n" for line in value), nl=False)
             elif value or not isinstance(value, list):
                 click.echo(f"{name}: {text}")
 
 
-RELEASE_COMMANDS = (plan, release, ledger)
+RELEASE_COMMANDS = (release, ledger)

@@ -34,7 +34,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command(
     "run",
     cls=Command,
-    example="dpaudit run dp_sgd --data my.csv --out model.npz --set label_column=y epsilon=2",
+    example="dpaudit run dp_sgd --data my.csv --out m.npz --set label_column=y",
     settings={
         "data": (LABEL, UNIT_COLUMN, ROWS),
         "charge": (

@@ -80,8 +80,38 @@ ROWS = Setting(
 LEDGER = Setting("ledger", "A SQLite file, or a URL.", "FILE|URL", project=True)
 DATASET = Setting("dataset", "The account of the ledger to charge.", "NAME", project=True)
 ENTITY = Setting("entity", "Whom one unit of the data is: person, row, ...", "NOUN", project=True)
+UNIT = Setting(
+    "unit",
+    "The unit of privacy: record, user or client.",
+    "record|user|client",
+    click.Choice(["record", "user", "client"]),
+    project=True,
+)
+ADJACENCY = Setting(
+    "adjacency",
+    "Which data sets are neighbours: add_remove, replace_one or zero_out.",
+    "NAME",
+    click.Choice(["add_remove", "replace_one", "zero_out"]),
+    project=True,
+)
+COMPOSITION = Setting(
+    "composition",
+    "How (epsilon, delta) is composed: basic, advanced, zcdp, rdp or gdp.",
+    "NAME",
+    project=True,
+)
+POPULATION = Setting(
+    "population",
+    "An account, opened before, of all data sets of the same persons; it is charged too.",
+    "NAME",
+    several=True,
+    project=True,
+)
 CHARGE_DELTA = Setting(
     "charge_delta", "The delta of a charge, for accounts that add deltas.", "NUMBER"
+)
+ALLOW = Setting(
+    "allow", "Kinds of problems that do not fail, with commas.", "KINDS", default="", project=True
 )
 SEED = Setting("seed", "Seed of every draw.", "NUMBER", click.IntRange(0, 2**128 - 1))
 CONFIDENCE = Setting("confidence", "Confidence of bounds.", "SHARE", default="0.95", project=True)
@@ -107,6 +137,11 @@ PROJECT = {
         TIME_LIMIT,
         LEDGER,
         DATASET,
+        ALLOW,
+        UNIT,
+        ADJACENCY,
+        COMPOSITION,
+        POPULATION,
         ENTITY,
     )
 }

@@ -228,36 +228,6 @@ def plain(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
-def ledger(books: Sequence[Mapping[str, Any]]) -> None:
-    """Print the charges and the remaining budget of each data set in a ledger."""
-    for book in books:
-        table = _table(
-            f"{book['data']}: one {book['unit']}, {book['adjacency']}",
-            "date",
-            "release",
-            "cost",
-            "together",
-        )
-        for row in book["charges"]:
-            cells = (
-                row["date"],
-                row["name"],
-                _amounts(row["cost"], book),
-                _amounts(row["together"], book),
-            )
-            table.add_row(*map(escape, cells))
-        _print(table)
-        left, caps = _amounts(book["left"], book), _amounts(book["caps"], book)
-        _console().print(f"left: {left} of {caps}", markup=False, highlight=False, soft_wrap=True)
-        for title in book["unfinished"]:
-            warn(f"charged and never finished: {title}")
-
-
-def _amounts(values: Sequence[str], book: Mapping[str, Any]) -> str:
-    pairs = zip(values, book["measures"], strict=True)
-    return ", ".join(f"{value} {unit}" for value, unit in pairs)
-
-
 def budgets(totals: Sequence[Any]) -> None:
     """Print the composed guarantee of the releases from each data set."""
     for total in totals:

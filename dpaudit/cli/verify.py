@@ -14,11 +14,14 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.cli.compliance_commands import (
+    PLAN,
+    SIGNERS,
+    THRESHOLD,
+    key_option,
     known_signers,
     signed_row,
-    signers_options,
-    threshold_option,
 )
+from dpaudit.cli.settings import Command, Setting
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 if TYPE_CHECKING:
@@ -49,85 +52,64 @@ EXIT_CODES = {
 }
 
 
+MAX_DELTA = Setting(
+    "max_delta", "The largest delta at which --max-epsilon accepts.", "NUMBER", default="0.001"
+)
+REQUIRE_AUDIT = Setting(
+    "require_audit",
+    "Every claim must have an audit with enough trials to refute it.",
+    "true",
+    click.BOOL,
+    default=False,
+)
+CONFIRMED = Setting(
+    "confirmed",
+    "No step may rest on a bound that only the accountant computed.",
+    "true",
+    click.BOOL,
+    default=False,
+)
+SECONDS = Setting("seconds", "Time for one file.", "NUMBER", click.FloatRange(1, 3600), 20.0)
+
+
 @click.command(
-    epilog="Exit status: 0 verified, and all requirements met; 10 not a certificate, or changed "
-    "bytes; 11 limit of time or memory exceeded; 12 the derivation is wrong; 13 a signature is "
-    "missing; 6 a bound that only the accountant computed; 14 the verdict or another requirement "
-    "is not met; 1 a rule of the policy fails."
+    cls=Command,
+    example="dpaudit verify reports/noisy_mean.json --max-epsilon 2",
+    settings={
+        "signers": (*SIGNERS, THRESHOLD),
+        "required": (MAX_DELTA, REQUIRE_AUDIT, CONFIRMED),
+        "other": (PLAN, SECONDS),
+    },
+    epilog="Exit status: 0 verified and as required; 10 not a certificate, or changed bytes; 11 "
+    "limit of time or memory; 12 wrong derivation; 13 signature missing; 6 a bound that only the "
+    "accountant computed; 14 requirement not met; 1 a rule of the policy fails.",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--policy",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file of rules: allowed signers, verdicts, losses and ages. A certificate that matches "
-    "no rule is refused.",
+    help="Your rules; what matches none is refused.",
 )
 @click.option(
     "--require",
     type=click.Choice(VERDICTS),
-    help="The weakest verdict that passes; "
-    "by default certified_under_assumptions, or the policy's.",
+    metavar="VERDICT",
+    help="The weakest verdict that passes.",
 )
-@click.option(
-    "--require-audit",
-    is_flag=True,
-    help="Every claim must have an audit with enough trials to refute it.",
-)
-@click.option(
-    "--max-epsilon",
-    metavar="NUMBER",
-    help="The largest accounted epsilon that passes; a certificate without an epsilon fails.",
-)
-@click.option(
-    "--max-delta",
-    metavar="NUMBER",
-    default="0.001",
-    show_default=True,
-    help="The largest delta at which --max-epsilon accepts an epsilon.",
-)
-@click.option(
-    "--no-unconfirmed",
-    is_flag=True,
-    help="No step may rest on a bound that only the accountant computed.",
-)
+@click.option("--max-epsilon", metavar="NUMBER", help="The largest epsilon that passes.")
 @click.option(
     "--implementation",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that must hold the implementation's files, byte for byte.",
+    help="Folder that must hold the program's files.",
 )
-@click.option(
-    "--replay",
-    is_flag=True,
-    help="Repeat the audits from their seed, with the mechanism of that name in this project, and "
-    "compare every count. This runs the program in this process, without private data.",
-)
-@click.option(
-    "--fresh",
-    is_flag=True,
-    help="Repeat the audits from a seed drawn now. The issuer cannot have chosen this seed, so "
-    "that a bug cannot hide behind a lucky one. Runs the program, as --replay.",
-)
-@click.option(
-    "--plan",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The plan of a release, for --replay and --fresh: generated tables are attacked again, "
-    "without private data.",
-)
+@click.option("--replay", is_flag=True, help="Repeat the audits here; runs the program.")
+@click.option("--fresh", is_flag=True, help="The same from a seed drawn now.")
 @click.option(
     "--published",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of a release or run, compared with its certificate: changed, missing and "
-    "additional files are named, and each changed cell of a release's tables.",
+    help="Folder of a release or run, to be compared.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 3600),
-    default=20.0,
-    show_default=True,
-    help="Time for one file.",
-)
-@signers_options
-@threshold_option
+@key_option
 @as_json_option
 def verify(
     files: tuple[Path, ...],
@@ -137,7 +119,7 @@ def verify(
     require_audit: bool,
     max_epsilon: str | None,
     max_delta: str,
-    no_unconfirmed: bool,
+    confirmed: bool,
     implementation: Path | None,
     replay: bool,
     fresh: bool,
@@ -150,9 +132,8 @@ def verify(
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
-    A separate process reads each file; it imports neither the accountant nor any rule.  Of an
-    archive of `dpaudit archive` each file is compared with its digest, and each published table
-    with the certificate.
+    A separate process reads each file; it imports neither the accountant nor any rule.  An archive
+    of `dpaudit report --format archive` is verified with every file in it.
     """
     from dpaudit.certificate.errata import errata_of
     from dpaudit.certificate.policy import LEAST, read_policy
@@ -163,7 +144,7 @@ def verify(
     if published is not None and len(files) != 1:
         raise click.UsageError("--published: give the one certificate of that folder.")
     most = _number(max_epsilon, "--max-epsilon")
-    largest = _number(max_delta, "--max-delta")
+    largest = _number(max_delta, "max_delta")
     signers = known_signers(**given)
     rules = None if policy is None else read_policy(policy)
     least = require or (LEAST if rules is None else VERDICTS[0])
@@ -178,7 +159,7 @@ def verify(
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
-        missing = _missing(row, least, limits, audit=require_audit, confirmed=no_unconfirmed)
+        missing = _missing(row, least, limits, audit=require_audit, confirmed=confirmed)
         if archive is not None:
             row = {**row, "file": f"{places[one.file.path]}: {one.file.path.name}"}
             missing += [("bytes", text) for text in archive.faults]
@@ -297,7 +278,7 @@ def _otherwise(
         try:
             command = command_of(certificate)
             if command.planned != (plan is not None):
-                wanted = "of a release: give its --plan" if plan is None else "no release's"
+                wanted = "of a release: give --set plan=" if plan is None else "no release's"
                 raise CertificateRejected(f"it is {wanted}")
             with quiet():
                 orders = orders_of(command.targets if plan is None else [str(plan)])

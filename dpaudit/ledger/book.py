@@ -632,8 +632,9 @@ class Ledger:
 
     def _init(self, name: str) -> str:
         """The command that opens an account here."""
-        place = shlex.quote(self.place)
-        return f"dpaudit ledger init {shlex.quote(name)} --ledger {place} --epsilon ... --delta ..."
+        place = shlex.quote(f"ledger={self.place}")
+        cap = "--budget 'epsilon=... delta=...'"
+        return f"dpaudit ledger init {shlex.quote(name)} --set {place} {cap}"
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ from dpaudit.accountant.filters.charges import (
     shown,
 )
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.exact import decimal_upper, exact, is_infinite, readable
+from dpaudit.exact import decimal_lower, decimal_upper, exact, is_infinite, readable
 from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import encode_number
 from dpaudit.nodes import Node
@@ -36,7 +36,7 @@ from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope, refuse_disguise
 
 # How an account is opened whose sums are of a calculus' values.
-OPTIONS = {"pure": "--epsilon alone", "zcdp": "--rho", "gdp": "--mu", "rdp": "--renyi"}
+BUDGETS = {"pure": "epsilon= alone", "zcdp": "rho=", "gdp": "mu=", "rdp": "renyi="}
 
 
 @dataclass(frozen=True)
@@ -112,22 +112,22 @@ class Terms:
         """Advice for a declaration that this account cannot charge."""
         if self.adds_deltas and not delta:
             return (
-                "charge it at a delta: give a plan's budget as epsilon and delta, or --delta to "
-                "`dpaudit ledger charge` and `dpaudit run`"
+                "charge it at a delta: give a plan's budget as epsilon and delta, or charge_delta= "
+                "to `dpaudit ledger charge` and `dpaudit run`"
             )
         account = Account(declaration, self.scope)
         ways = [
             option
-            for name, option in OPTIONS.items()
+            for name, option in BUDGETS.items()
             if name in account.routes() and not is_infinite(account.step(name).value)
         ]
         if not self.adds_deltas:
-            ways.append("--epsilon and --delta")
+            ways.append("epsilon= with delta=")
         if not ways:
             return "no account can: give it noise"
         return (
-            f"an account that is opened with {' or '.join(ways)} can; or give the release noise "
-            "whose loss is bounded here"
+            f"an account that is opened with --budget {' or '.join(ways)} can; or give the release "
+            "noise whose loss is bounded here"
         )
 
     def after(self, spent: Sequence[Fraction], cost: Sequence[Fraction], what: str) -> Amounts:
@@ -164,11 +164,11 @@ class Terms:
             **({"populations": list(self.populations)} if self.populations else {}),
         }
 
-    def shown(self, amounts: Sequence[Fraction]) -> list[str]:
-        """Amounts in words, rounded up."""
+    def shown(self, amounts: Sequence[Fraction], *, left: bool = False) -> list[str]:
+        """Amounts in words, rounded up; what is ``left`` is rounded down."""
+        rounded = decimal_lower if left else decimal_upper
         return [
-            f"{decimal_upper(value, 6)} {unit}"
-            for value, unit in zip(amounts, self.units, strict=True)
+            f"{rounded(value, 6)} {unit}" for value, unit in zip(amounts, self.units, strict=True)
         ]
 
 

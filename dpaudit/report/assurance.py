@@ -72,7 +72,7 @@ def hazards(predicate: Json) -> list[Assurance]:
             "",
             say("Other releases from the same data add up"),
             "unknown",
-            say("One certificate cannot tell; ‘dpaudit budget’ adds the certificates up."),
+            say("One certificate cannot tell; ‘dpaudit ledger total’ adds the certificates up."),
         ),
         Assurance(
             "",

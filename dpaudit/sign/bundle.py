@@ -47,7 +47,7 @@ def identity(text: str) -> Identity:
     name, _, issuer = text.rpartition("@")
     if not name or not issuer.startswith("https://"):
         raise InvalidParameter(
-            f"--identity {text[:80]}: expected ACCOUNT@ISSUER, such as "
+            f"identity = {text[:80]}: expected ACCOUNT@ISSUER, such as "
             "ann@clinic.example@https://accounts.google.com"
         )
     return Identity(name, issuer)
@@ -84,7 +84,7 @@ def service(root: Path | None = None) -> Any:
     except (OSError, ValueError, Error) as error:
         where = "roots of trust" if root is None else str(root)
         raise InvalidParameter(
-            f"{where}: {type(error).__name__}; give --trusted-root a file with them"
+            f"{where}: {type(error).__name__}; give trusted_root= a file with them"
         ) from None
 
 

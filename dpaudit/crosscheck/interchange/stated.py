@@ -52,7 +52,7 @@ class Stated:
         """A value that the file does not hold. Errors: InvalidParameter where nobody states it."""
         value = getattr(self, name)
         if value is None:
-            raise InvalidParameter(f"{name}: not in the file; state --{name} ({why})")
+            raise InvalidParameter(f"{name}: not in the file; state {name}= ({why})")
         return value
 
 
@@ -86,7 +86,7 @@ class Reading:
             return self.node
         if unit is Unit.RECORD:
             if stated.records not in (None, 1):
-                raise InvalidParameter("records: one record is one; state another --unit")
+                raise InvalidParameter("records: one record is one; state another unit")
             return self.node
         if self.unit is None and stated.records is None:
             return self.node

@@ -167,7 +167,7 @@ columns = ["x", "z", "y"]
 @pytest.mark.quality
 def test_a_plan_names_a_program_as_commands_do(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
-    found = CliRunner().invoke(main, ["plan", str(tmp_path / "plan.toml")])
+    found = CliRunner().invoke(main, ["release", str(tmp_path / "plan.toml")])
     assert found.exit_code == 0, found.output
     assert "poisson_sgd" in found.output
     row = load_plan(tmp_path / "plan.toml").items[1].row()

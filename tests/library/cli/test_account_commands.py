@@ -45,29 +45,31 @@ def test_calibrate_answers_with_the_value_and_its_derivation(
 ) -> None:
     path = tmp_path / "node.json"
     save_declaration(Repeat(Gaussian("noise", z), 16), path)
-    asked = ("calibrate", path, "--adjacency", "add_remove", "--mu", "0.5")
+    asked = ("account", path, "--set", "adjacency=add_remove", "--budget", "mu=0.5")
     found = document(dpaudit(*asked, "--json"))
     assert (found["symbol"], found["value"], found["check"]) == ("z", "8", "proved")
     assert "z = 8\n" in dpaudit(*asked).stdout
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("budget", "words"),
     [
-        ((), "give one of"),
-        (("--mu", "1", "--rho", "1"), "give one of"),
-        (("--mu", "1", "--delta", "0.1"), "give one of"),
-        (("--mu", "one"), "expected one finite number"),
-        (("--rho", "-1"), "rho"),
-        (("--epsilon", "1", "--delta", "2"), "delta"),
+        ("", "expected EPSILON or EPSILON,DELTA"),
+        ("mu=1 rho=1", "expected EPSILON"),
+        ("mu=1 mu=1", "expected EPSILON"),
+        ("1,1e-5,3", "expected EPSILON"),
+        ("mu=1 delta=0.1", "expected EPSILON"),
+        ("mu=one", "expected one finite number"),
+        ("rho=-1", "rho"),
+        ("epsilon=1 delta=2", "delta"),
     ],
 )
 def test_a_guarantee_that_is_none_is_refused(
-    options: tuple[str, ...], words: str, dpaudit: Invoke, tmp_path: Path
+    budget: str, words: str, dpaudit: Invoke, tmp_path: Path
 ) -> None:
     path = tmp_path / "node.json"
     save_declaration(Gaussian("noise", z), path)
-    result = dpaudit("calibrate", path, "--adjacency", "add_remove", *options, code=2)
+    result = dpaudit("account", path, "--set", "adjacency=add_remove", "--budget", budget, code=2)
     assert words in result.stderr
 
 

@@ -60,8 +60,8 @@ def test_what_is_as_certified_passes_and_the_rest_is_missing(
     assert kinds(committed) == []
     rows = json.loads(dpaudit("check", "--json", code=1).stdout)
     assert {row["kind"] for row in rows} == {"missing"}
-    assert "(allowed)" in dpaudit("check", "--allow", "missing").stdout
-    dpaudit("check", "--allow", "mising", code=2)
+    assert "(allowed)" in dpaudit("check", "--set", "allow=missing").stdout
+    dpaudit("check", "--set", "allow=mising", code=2)
     dpaudit("check", "nowhere", code=2)
 
 

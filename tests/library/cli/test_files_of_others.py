@@ -40,7 +40,7 @@ COMMANDS: list[tuple[list[str], tuple[str, ...]]] = [
         ["sign", "pure.json", "--key", "key.pem", "--timestamp-query", "query.tsq"],
         ("query.tsq",),
     ),
-    (["budget", "pure.json", "--figure", "figures"], ("figures/budget-1.svg",)),
+    (["ledger", "total", "pure.json", "--figure", "figures"], ("figures/budget-1.svg",)),
     (["account", *CURVE, "--figure", "curve.svg"], ("curve.svg",)),
 ]
 

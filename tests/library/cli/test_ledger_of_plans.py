@@ -15,8 +15,8 @@ from dpaudit.ledger import open_ledger
 from tests.library.cli.test_release_commands import PLAN
 
 pytest.importorskip("sqlalchemy")
-CAP = ("--epsilon", "3", "--delta", "1e-5")
-LARGE = ("--epsilon", "20", "--delta", "1e-5")
+CAP = ("--budget", "epsilon=3 delta=1e-5")
+LARGE = ("--budget", "epsilon=20 delta=1e-5")
 BUDGETS = {
     "approx": "epsilon = 1\ndelta = 1e-6",
     "pure": "epsilon = 1",
@@ -25,14 +25,14 @@ BUDGETS = {
 }
 CAPS = {
     "approx": LARGE,
-    "pure": ("--epsilon", "9"),
-    "zcdp": ("--rho", "2"),
-    "gdp": ("--mu", "2"),
-    "renyi": ("--renyi", "2:9", "--renyi", "16:50"),
-    "advanced": (*LARGE, "--method", "advanced"),
-    "zcdp for approx": (*LARGE, "--method", "zcdp"),
-    "rdp for approx": (*LARGE, "--method", "rdp"),
-    "gdp for approx": (*LARGE, "--method", "gdp"),
+    "pure": ("--budget", "epsilon=9"),
+    "zcdp": ("--budget", "rho=2"),
+    "gdp": ("--budget", "mu=2"),
+    "renyi": ("--budget", "renyi=2:9 renyi=16:50"),
+    "advanced": (*LARGE, "--set", "composition=advanced"),
+    "zcdp for approx": (*LARGE, "--set", "composition=zcdp"),
+    "rdp for approx": (*LARGE, "--set", "composition=rdp"),
+    "gdp for approx": (*LARGE, "--set", "composition=gdp"),
 }
 # Noise with a pure epsilon fits every account; Gaussian noise has none, and asks for a delta.
 SUITS = {
@@ -71,22 +71,24 @@ def test_an_account_is_opened_where_the_plan_is_charged(form: str, tmp_path: Pat
     assert made.exit_code == 0, made.output
     assert open_ledger(tmp_path / "plans" / "kept" / "ours.sqlite").names() == ["people"]
     assert not (tmp_path / "ledger.sqlite").exists()
-    shown = run("plan", path)
+    shown = run("release", path)
     assert shown.exit_code == 0, shown.output
     assert f"ledger place: {tmp_path / 'plans' / 'kept' / 'ours.sqlite'}" in shown.output
 
 
 def test_a_plan_that_names_no_ledger_is_opened_where_one_is_given(tmp_path: Path) -> None:
     path = planned(tmp_path, ledger=None)
-    assert run("ledger", "init", "people", "--plan", path, *CAP, "--ledger", "a.db").exit_code == 0
-    assert run("plan", path, "--ledger", "a.db").exit_code == 0
+    assert (
+        run("ledger", "init", "people", "--plan", path, *CAP, "--set", "ledger=a.db").exit_code == 0
+    )
+    assert run("release", path, "--set", "ledger=a.db").exit_code == 0
     assert run("ledger", "init", "people", "--plan", path, *CAP).exit_code == 0
     assert {path.name for path in tmp_path.iterdir()} >= {"a.db", "ledger.sqlite"}
 
 
 COMMANDS = {
     "init": ("ledger", "init", "people", "--plan", "{}", *CAP),
-    "plan": ("plan", "{}"),
+    "plan": ("release", "{}"),
     "release": ("release", "{}", "--data", "none.csv", "--out", "out"),
 }
 
@@ -96,11 +98,11 @@ def test_another_ledger_than_the_plans_is_refused(command, tmp_path: Path) -> No
     """Who charges another ledger evades the budget that the plan names."""
     path = planned(tmp_path)
     asked = [part.format(path) for part in command]
-    found = run(*asked, "--ledger", "other.sqlite")
+    found = run(*asked, "--set", "ledger=other.sqlite")
     assert found.exit_code == 2
     assert f"is charged in {tmp_path / 'plans' / 'kept' / 'ours.sqlite'}" in found.output
     assert not list(tmp_path.rglob("*.sqlite"))
-    same = run(*asked, "--ledger", "plans/kept/ours.sqlite")
+    same = run(*asked, "--set", "ledger=plans/kept/ours.sqlite")
     assert "is charged in" not in same.output
 
 
@@ -117,29 +119,30 @@ def test_a_plans_ledger_cannot_be_left_out(tmp_path: Path) -> None:
 EARLIER = {
     "nothing": None,
     "the plan's account": ("people", "--plan", "plans/plan.toml", *CAP),
-    "another file": ("people", "--entity", "person", "--adjacency", "add_remove", *CAP),
+    "another file": ("people", "--set", "entity=person", "adjacency=add_remove", *CAP),
     "another data set": (
-        *("dogs", "--entity", "dog", "--adjacency", "add_remove", *CAP),
-        *("--ledger", "plans/kept/ours.sqlite"),
+        *("dogs", "--set", "entity=dog", "adjacency=add_remove", *CAP),
+        *("--set", "ledger=plans/kept/ours.sqlite"),
     ),
     "an account without a schema": (
-        *("people", "--entity", "person", "--adjacency", "add_remove", *CAP),
-        *("--ledger", "plans/kept/ours.sqlite"),
+        *("people", "--set", "entity=person", "adjacency=add_remove", *CAP),
+        *("--set", "ledger=plans/kept/ours.sqlite"),
     ),
 }
 
 
 @pytest.mark.first_case("name")
 @pytest.mark.parametrize("name", EARLIER)
-@pytest.mark.parametrize("command", ["plan", "release"])
-def test_advice_is_never_what_was_just_run_and_works(name: str, command: str, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "more", [(), ("--data", "none.csv", "--out", "out")], ids=["plan", "release"]
+)
+def test_advice_is_never_what_was_just_run_and_works(name: str, more, tmp_path: Path) -> None:
     planned(tmp_path)
     given = EARLIER[name]
     if given is not None:
         made = run("ledger", "init", *given)
         assert made.exit_code == 0, made.output
-    more = () if command == "plan" else ("--data", "none.csv", "--out", "out")
-    found = run(command, "plans/plan.toml", *more)
+    found = run("release", "plans/plan.toml", *more)
     advised = re.search(r"dpaudit (ledger init .*)", found.output)
     if name in ("the plan's account", "an account without a schema"):
         assert advised is None, found.output
@@ -148,9 +151,9 @@ def test_advice_is_never_what_was_just_run_and_works(name: str, command: str, tm
     words = shlex.split(advised[1])
     assert tuple(words[2:]) != given
     numbers = iter(("3", "1e-5"))
-    followed = [next(numbers) if word == "..." else word for word in words]
+    followed = [re.sub(r"\.\.\.", lambda _: next(numbers), word) for word in words]
     assert run(*followed).exit_code == 0
-    again = run(command, "plans/plan.toml", *more)
+    again = run("release", "plans/plan.toml", *more)
     assert "ledger init" not in again.output, again.output
 
 
@@ -166,7 +169,7 @@ def test_an_account_is_opened_only_if_it_can_take_the_plan(budget, account, tmp_
     place = tmp_path / "plans" / "kept" / "ours.sqlite"
     if account in SUITS[budget]:
         assert made.exit_code == 0, made.output
-        shown = run("plan", path)
+        shown = run("release", path)
         assert shown.exit_code == 0, shown.output
         return
     assert made.exit_code == 4
@@ -175,9 +178,9 @@ def test_an_account_is_opened_only_if_it_can_take_the_plan(budget, account, tmp_
     assert wanted in made.output
     assert not place.exists()
     # An account that was opened without the plan refuses the release in the same words.
-    bare = ("--entity", "person", "--adjacency", "add_remove", "--ledger", place)
+    bare = ("--set", "entity=person", "adjacency=add_remove", f"ledger={place}")
     assert run("ledger", "init", "people", *CAPS[account], *bare).exit_code == 0
-    for command in (("plan", path), ("release", path, "--data", "none.csv", "--out", "out")):
+    for command in (("release", path), ("release", path, "--data", "none.csv", "--out", "out")):
         found = run(*command)
         assert found.exit_code == 4
         assert wanted in found.output
@@ -186,17 +189,17 @@ def test_an_account_is_opened_only_if_it_can_take_the_plan(budget, account, tmp_
 
 def test_an_account_that_is_too_small_for_its_plan_is_not_opened(tmp_path: Path) -> None:
     path = planned(tmp_path)
-    made = run("ledger", "init", "people", "--plan", path, "--epsilon", "0.5", "--delta", "1e-5")
+    made = run("ledger", "init", "people", "--plan", path, "--budget", "epsilon=0.5 delta=1e-5")
     assert made.exit_code == 2
     assert "does not fit: 0 of 0.5 is spent" in made.output
     assert not (tmp_path / "plans" / "kept" / "ours.sqlite").exists()
 
 
 def test_a_charge_outside_a_release_takes_no_delta_that_nothing_adds(tmp_path: Path) -> None:
-    given = ("--entity", "person", "--adjacency", "add_remove", "--unit", "record")
-    assert run("ledger", "init", "people", *given, "--rho", "2").exit_code == 0
+    given = ("--set", "entity=person", "adjacency=add_remove", "unit=record")
+    assert run("ledger", "init", "people", *given, "--budget", "rho=2").exit_code == 0
     found = run(
-        "ledger", "charge", "people", "noisy_count", "--entity", "person", "--delta", "1e-6"
+        "ledger", "charge", "people", "noisy_count", "--set", "entity=person", "charge_delta=1e-6"
     )
     assert found.exit_code == 2
     assert "and no delta; leave it out" in found.output

@@ -53,10 +53,10 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows = [[i // 2, 20 + i % 60, "fm"[(i + shift) % 2]] for i in range(300)]
         with Path(name).open("w", newline="") as stream:
             csv.writer(stream).writerows([["person", "age", "sex"], *rows])
-    given = ("--entity", "person", "--adjacency", "add_remove")
-    done("ledger", "init", "residents", *given, "--rho", "0.75")
+    given = ("--set", "entity=person", "adjacency=add_remove")
+    done("ledger", "init", "residents", *given, "--budget", "rho=0.75")
     for plan, name in (("plan.toml", "people"), ("next.toml", "people of 2027")):
-        cap = ("--epsilon", "4", "--delta", "1e-5", "--population", "residents")
+        cap = ("--budget", "epsilon=4 delta=1e-5", "--set", "population=residents")
         done("ledger", "init", name, "--plan", plan, *cap)
     return tmp_path
 
@@ -90,8 +90,8 @@ def test_the_life_of_a_release_over_two_years(office: Path, monkeypatch) -> None
     done("ledger", "withdraw", "people", "People, 2026 (corrected)", "The mended data were wrong.")
     assert "Withdrawn: The mended data were wrong." in own.with_suffix(".html").read_text()
     assert errata_file(own).read_text() == "Withdrawn: The mended data were wrong.\n"
-    done("archive", own, "--published", "second", "--out", "second.zip")
-    verified = run("verify", "second.zip")
+    done("report", own, "--format", "archive", "--out", ".")
+    verified = run("verify", f"{own.stem}.zip")
     assert "erratum: Withdrawn: The mended data were wrong." in verified.output
 
     done("release", "next.toml", "--data", "people-2027.csv", "--out", "third", *few)
@@ -168,7 +168,7 @@ def test_the_cap_of_a_population_holds_over_its_data_sets(office: Path, monkeypa
     """Each data set has budget left; the persons, who are in both, have none."""
     unattacked(monkeypatch)
     ledger = open_ledger(office / "ledger.sqlite")
-    shown = done("plan", "plan.toml")
+    shown = done("release", "plan.toml")
     assert "ledger population residents: " in shown
     done("release", "plan.toml", "--data", "people.csv", "--out", "a")
     spent = ledger.state("residents").spent[0]

@@ -35,7 +35,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 model = LogisticRegression()
 """
-LIMITS = ("--plan", "plan.toml", "--epsilon", "3", "--delta", "1e-5")
+LIMITS = ("--plan", "plan.toml", "--budget", "epsilon=3 delta=1e-5")
 # Arguments, by what they try.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "init": ("init", "new"),
@@ -67,23 +67,30 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         CERTIFICATE,
         "--key",
         "officer.pub",
-        "--authority",
-        "root.pem",
+        "--set",
+        "authority=root.pem",
     ),
-    "verify an identity": ("verify", CERTIFICATE, "--identity", "a@b.example@https://c.example"),
+    "verify an identity": (
+        "verify",
+        CERTIFICATE,
+        "--set",
+        "identity=a@b.example@https://c.example",
+    ),
     "report": ("report", CERTIFICATE, "--format", "md,csv,junit,sarif", "--out", "pages"),
     "check": ("check", "empty"),
-    "budget": ("budget", CERTIFICATE),
-    "budget of a ledger": ("budget", "--ledger", "ledger.sqlite"),
+    "total": ("ledger", "total", CERTIFICATE),
     "sign": ("sign", CERTIFICATE, "--key", "officer.pem"),
     "a new key": ("sign", "--new-key", "new.pem"),
-    "calibrate": ("calibrate", "node.json", "--adjacency", "add_remove", "--epsilon", "1"),
-    "plan": ("plan", "plan.toml"),
+    "calibrate": (
+        *("account", "node.json", "--set", "adjacency=add_remove"),
+        *("--budget", "epsilon=1"),
+    ),
+    "plan": ("release", "plan.toml"),
     "release": ("release", "plan.toml", "--data", "people.csv", "--out", "published"),
     "ledger init": ("ledger", "init", "others", *LIMITS),
-    "ledger show": ("ledger", "show", "--ledger", "ledger.sqlite"),
-    "diff": ("diff", CERTIFICATE, CERTIFICATE),
-    "archive": ("archive", CERTIFICATE, "--out", "kept.zip"),
+    "ledger show": ("ledger", "show", "--set", "ledger=ledger.sqlite"),
+    "changes": ("report", CERTIFICATE, CERTIFICATE, "--format", "changes"),
+    "archive": ("report", CERTIFICATE, "--format", "archive", "--out", "kept"),
     "fields": ("fields", "--help"),
     "mutate": ("mutate", "held", "--help"),
     "compare": ("compare", "--help"),

@@ -193,7 +193,7 @@ def test_fewer_trials_than_a_suite_asks_for_fail_where_an_audit_is_required(
 ) -> None:
     path = certified("--trials", 300)
     dpaudit("verify", path)
-    required = dpaudit("verify", path, "--require-audit", "--json", code=14)
+    required = dpaudit("verify", path, "--set", "require_audit=true", "--json", code=14)
     (row,) = json.loads(required.stdout)
     assert "audits/noisy_mean.py asks for 400 trials a side, and 300 were run" in row["missing"]
     page = path.with_suffix(".html").read_text("utf-8")

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "verify --implementation": ("verify", "FILE", "--implementation", ".", "--json"),
     "sign": ("sign", "FILE", "--key", "KEY.pem", "--json"),
     "report": ("report", "FILE", "--format", "csv,badge", "--out", "pages", "--json"),
-    "budget": ("budget", "FILE", "--json"),
+    "total": ("ledger", "total", "FILE", "--json"),
 }
 
 
@@ -132,7 +132,7 @@ def test_a_command_that_reads_again_is_caught(
     """With the file read anew after the check, what is shown is the liar's."""
     again = property(lambda one: json.loads(one.file.path.read_bytes()))
     monkeypatch.setattr(Verified, "certificate", again)
-    for name in ("report", "budget"):
+    for name in ("report", "total"):
         with pytest.raises(AssertionError):
             bench.outcome(name, Swap(bench.file, bench.lie, at=2))
 

@@ -69,9 +69,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, *more: str) -> Any:
-    cap = more or ("--epsilon", "2.5", "--delta", "1e-5")
-    given = ("--entity", "person", "--adjacency", "add_remove", *cap)
-    return run("ledger", "init", "people", *given, "--ledger", str(folder / "ledger.sqlite"))
+    cap = more or ("--budget", "epsilon=2.5 delta=1e-5")
+    given = ("--set", "entity=person", "adjacency=add_remove", *cap)
+    return run("ledger", "init", "people", *given, "--set", f"ledger={folder}/ledger.sqlite")
 
 
 def release(folder: Path, out: str = "out", *more: str) -> Any:
@@ -82,7 +82,7 @@ def release(folder: Path, out: str = "out", *more: str) -> Any:
 
 def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> None:
     assert opened(folder).exit_code == 0
-    found = run("plan", str(folder / "plan.toml"), "--json")
+    found = run("release", str(folder / "plan.toml"), "--json")
     assert found.exit_code == 0, found.output
     table = json.loads(found.stdout)
     assert [row["part"] for row in table["parts"]] == ["persons", "by sex"]
@@ -109,7 +109,7 @@ def test_the_measures_of_a_plan_are_those_of_its_printed_noise(folder: Path, bud
     plan = PLAN.replace("epsilon = 1\ndelta = 1e-6", budget)
     plan = plan.replace('query = "count"', 'query = "count"\nnoise = "gaussian"')
     (folder / "plan.toml").write_text(plan.replace('ledger = "ledger.sqlite"\n', ""))
-    found = run("plan", str(folder / "plan.toml"), "--json")
+    found = run("release", str(folder / "plan.toml"), "--json")
     assert found.exit_code == 0, found.output
     table = json.loads(found.stdout)
     told = table["guarantee"]
@@ -139,7 +139,7 @@ def test_the_epsilon_of_a_pure_plan_is_that_of_its_printed_noise(folder: Path) -
     """Discrete Laplace noise of scale t on a count that moves by s: s / t, and these add up."""
     plan = PLAN.replace("delta = 1e-6\n", "").replace('ledger = "ledger.sqlite"\n', "")
     (folder / "plan.toml").write_text(plan)
-    table = json.loads(run("plan", str(folder / "plan.toml"), "--json").stdout)
+    table = json.loads(run("release", str(folder / "plan.toml"), "--json").stdout)
 
     def scale(deviation: float) -> float:
         """Of variance 2 q / (1 - q)^2, where q = exp(-1 / t)."""
@@ -153,8 +153,8 @@ def test_the_epsilon_of_a_pure_plan_is_that_of_its_printed_noise(folder: Path) -
 
 
 def test_a_plan_over_budget_is_shown_and_refused(folder: Path) -> None:
-    opened(folder, "--epsilon", "0.5", "--delta", "1e-5")
-    found = run("plan", str(folder / "plan.toml"))
+    opened(folder, "--budget", "epsilon=0.5 delta=1e-5")
+    found = run("release", str(folder / "plan.toml"))
     assert found.exit_code == 2
     assert "does not fit" in found.output
     assert "persons" in found.output
@@ -193,15 +193,15 @@ def test_a_release_writes_exact_values_with_their_certificate(published: Any) ->
 @pytest.mark.quality
 def test_running_it_again_refuses_and_spends_nothing(published: Any) -> None:
     folder, _ = published
-    before = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite")).stdout
+    before = run("ledger", "show", "--json", "--set", f"ledger={folder}/ledger.sqlite").stdout
     for out, said in (("out", "is there"), ("other", "was released on")):
         found = release(folder, out)
         assert found.exit_code == 2
         assert said in found.output
-    after = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite")).stdout
+    after = run("ledger", "show", "--json", "--set", f"ledger={folder}/ledger.sqlite").stdout
     assert before == after
     assert json.loads(after)[0]["charges"] == 1
-    assert run("ledger", "verify", "--ledger", str(folder / "ledger.sqlite")).exit_code == 0
+    assert run("ledger", "verify", "--set", f"ledger={folder}/ledger.sqlite").exit_code == 0
 
 
 @pytest.mark.quality
@@ -213,11 +213,11 @@ def test_a_published_certificate_is_made_again_from_its_plan_alone(
     monkeypatch.setattr(source, "_file", forbidden)
     certificate = str(folder / "out" / "certificate" / "people_2026.json")
     plan = str(folder / "plan.toml")
-    again = run("verify", certificate, "--replay", "--fresh", "--plan", plan, "--seconds", "60")
+    again = run("verify", certificate, "--replay", "--fresh", "--set", f"plan={plan}", "seconds=60")
     assert again.exit_code == 0, again.output
-    assert "--plan" in run("verify", certificate, "--replay").output
+    assert "plan=" in run("verify", certificate, "--replay").output
     (tmp_path / "plan.toml").write_text(PLAN.replace("upper = 100", "upper = 120"))
-    other = run("verify", certificate, "--replay", "--plan", str(tmp_path / "plan.toml"))
+    other = run("verify", certificate, "--replay", "--set", f"plan={tmp_path / 'plan.toml'}")
     assert other.exit_code == 14
     assert "plan: another file than the certificate's" in other.output
 
@@ -305,7 +305,7 @@ def test_data_that_do_not_fit_get_a_line_an_exit_code_and_spend_nothing(
     assert found.exit_code == 2
     assert said in found.output
     assert "Traceback" not in found.output
-    shown = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite"))
+    shown = run("ledger", "show", "--json", "--set", f"ledger={folder}/ledger.sqlite")
     assert json.loads(shown.stdout)[0]["charges"] == 0
     assert not (folder / "out" / "release.csv").exists()
 
@@ -314,8 +314,8 @@ def test_ledgers_that_are_missing_or_of_another_data_set_are_refused(folder: Pat
     found = release(folder)
     assert found.exit_code == 2
     assert "no ledger is there" in found.output
-    given = ("--entity", "person", "--adjacency", "add_remove", "--epsilon", "1")
-    place = ("--ledger", str(folder / "ledger.sqlite"))
+    given = ("--set", "entity=person", "adjacency=add_remove", "--budget", "epsilon=1")
+    place = ("--set", f"ledger={folder}/ledger.sqlite")
     assert run("ledger", "init", "houses", *given, *place).exit_code == 0
     found = release(folder)
     assert found.exit_code == 2
@@ -357,7 +357,7 @@ def test_the_operator_alone_is_told_how_many_values_were_changed(unattacked: Pat
 def test_every_schema_of_a_data_set_is_charged_to_its_one_account(unattacked: Path) -> None:
     """A cap of 2.5 takes two releases of epsilon 1, whatever form their schemas have."""
     folder = unattacked
-    cap = ("--epsilon", "2.5", "--delta", "1e-5", "--plan", str(folder / "plan.toml"))
+    cap = ("--budget", "epsilon=2.5 delta=1e-5", "--plan", str(folder / "plan.toml"))
     assert opened(folder, *cap).exit_code == 0
     forms = [("upper = 100", "upper = 120"), ("rows = 2", "rows = 1"), ('["f", "m"]', '["m", "f"]')]
     for year, form in enumerate(forms):
@@ -373,27 +373,27 @@ def test_every_schema_of_a_data_set_is_charged_to_its_one_account(unattacked: Pa
 
 def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
     """Where every row is a unit too, which is another kind of unit than a person."""
-    plan, place = str(folder / "plan.toml"), ("--ledger", str(folder / "ledger.sqlite"))
-    cap = ("--epsilon", "3", "--delta", "1e-5", *place)
+    plan, place = str(folder / "plan.toml"), ("--set", f"ledger={folder}/ledger.sqlite")
+    cap = ("--budget", "epsilon=3 delta=1e-5", *place)
     for data, more, said in (
-        ("people", ("--plan", plan, "--entity", "dog"), "--entity dog: the plan's is person"),
+        ("people", ("--plan", plan, "--set", "entity=dog"), "entity = dog: the plan's is person"),
         ("dogs", ("--plan", plan), "a plan for 'people', not for 'dogs'"),
-        ("people", ("--adjacency", "add_remove"), "--entity: missing; give it, or a --plan"),
+        ("people", ("--set", "adjacency=add_remove"), "entity: missing; give --set entity="),
     ):
         found = run("ledger", "init", data, *more, *cap)
         assert found.exit_code == 2
         assert said in found.output
-    asked = run("plan", plan)
-    assert f"dpaudit ledger init people --plan {plan} --epsilon ... --delta ..." in asked.output
+    asked = run("release", plan)
+    assert f"ledger init people --plan {plan} --budget 'epsilon=... delta=...'" in asked.output
     rows = PLAN.replace('unit = "person"\nentity = "person"\nrows = 2\n', "")
     rows = rows.replace("per_group = 1\n", "").replace("groups = 1\n", "")
     (folder / "plan.toml").write_text(rows)
     assert run("ledger", "init", "people", "--plan", plan, *cap).exit_code == 0
-    shown = run("plan", plan)
+    shown = run("release", plan)
     assert shown.exit_code == 0, shown.output
     assert "row(s) count" not in shown.output
     (folder / "plan.toml").write_text(PLAN)
-    shown = run("plan", plan)
+    shown = run("release", plan)
     assert "its unit is 'row' (record), the release's is 'person' (user)" in shown.output
     assert "At most 2 row(s) of one person count; others are cut." in shown.output
 
@@ -403,7 +403,7 @@ def test_units_are_described_or_refused(folder: Path, key: str) -> None:
     """One row would count where nobody said how many, and be called a row."""
     lines = [line for line in PLAN.splitlines() if not line.startswith(f"{key} =")]
     (folder / "plan.toml").write_text("\n".join(lines))
-    found = run("plan", str(folder / "plan.toml"))
+    found = run("release", str(folder / "plan.toml"))
     assert found.exit_code == 2
     assert f"table.{key}: rows of one 'person' belong together" in found.output
 
@@ -413,7 +413,7 @@ def test_units_are_described_or_refused(folder: Path, key: str) -> None:
 
 def spent(folder: Path) -> tuple[int, list[str]]:
     """How many charges the ledger has, and which of them were never finished."""
-    shown = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite"))
+    shown = run("ledger", "show", "--json", "--set", f"ledger={folder}/ledger.sqlite")
     (row,) = json.loads(shown.stdout)
     return row["charges"], row["unfinished"]
 
@@ -455,7 +455,7 @@ def test_an_empty_table_and_values_outside_the_bounds_are_released(quick: Path, 
 def test_duplicate_items_are_refused_by_name(quick: Path) -> None:
     (quick / "plan.toml").write_text(PLAN.replace('name = "by sex"', 'name = "persons"'))
     refused(quick, "persons: two items of one name")
-    assert run("plan", str(quick / "plan.toml")).exit_code == 2
+    assert run("release", str(quick / "plan.toml")).exit_code == 2
     assert spent(quick) == (0, [])
 
 
@@ -501,13 +501,13 @@ def test_a_release_reads_and_writes_files_of_exactly_their_names(
     place = json.dumps(f"./{name}")  # a text of TOML too
     text = PLAN.replace('"ledger.sqlite"', place)
     (inside / name / f"{name}.toml").write_text(text)
-    given = ("--epsilon", "2", "--delta", "1e-5", "--entity=person", "--adjacency=add_remove")
-    made = run("ledger", "init", "people", *given, "--ledger", f"./{name}/{name}")
+    given = ("--budget", "epsilon=2 delta=1e-5", "--set", "entity=person", "adjacency=add_remove")
+    made = run("ledger", "init", "people", *given, "--set", f"ledger=./{name}/{name}")
     assert made.exit_code == 0, made.output
     data, out = f"--data={name}/{name}.csv", f"--out={name}/{name}.out"
     found = run("release", data, out, "--", f"{name}/{name}.toml")
     assert found.exit_code == 0, found.output
-    shown = run("ledger", "show", "--json", "--ledger", f"./{name}/{name}")
+    shown = run("ledger", "show", "--json", "--set", f"ledger=./{name}/{name}")
     assert json.loads(shown.stdout)[0]["charges"] == 1, shown.output
     assert (inside / name / name).read_bytes().startswith(b"SQLite format 3")
     assert [path.name for path in inside.iterdir()] == [name]
@@ -546,7 +546,7 @@ def test_an_interrupted_release_says_that_its_charge_is_spent(
         refused(quick, said, code=1)
     assert spent(quick) == (1, ["People, 2026"])
     refused(quick, "Its charge is spent; a new draw is a new release, under another title")
-    plain = run("ledger", "show", "--ledger", str(quick / "ledger.sqlite"))
+    plain = run("ledger", "show", "--set", f"ledger={quick}/ledger.sqlite")
     assert "charges stay spent: People, 2026" in plain.output
-    verified = run("ledger", "verify", "--ledger", str(quick / "ledger.sqlite"))
+    verified = run("ledger", "verify", "--set", f"ledger={quick}/ledger.sqlite")
     assert verified.exit_code == 0

@@ -21,9 +21,9 @@ def data(folder: Path) -> Path:
 def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     dpaudit: Invoke, project: Path
 ) -> None:
-    ledger = ("--ledger", "ledger.sqlite")
-    dpaudit("ledger", "init", "rows", "--entity", "row", "--unit", "record",
-            "--adjacency", "replace_one", "--mu", "0.6", *ledger)  # fmt: skip
+    ledger = ("--set", "ledger=ledger.sqlite")
+    dpaudit("ledger", "init", "rows", "--set", "entity=row", "unit=record",
+            "adjacency=replace_one", "ledger=ledger.sqlite", "--budget", "mu=0.6")  # fmt: skip
     given = ("run", "held", "--data", data(project), "--set", "label_column=label", "--trials", 200)
     charged = ("--set", "ledger=ledger.sqlite", "dataset=rows", "entity=row")
     made = json.loads(dpaudit(*given, "--out", "out/model.npz", *charged, "--json").stdout)

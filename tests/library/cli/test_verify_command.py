@@ -128,20 +128,20 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     assert "epsilon <= " in dpaudit("verify", path, "--max-epsilon", "3", code=REQUIRED).stdout
     dpaudit("verify", path, "--max-epsilon", "three", code=2)
     # A small epsilon at a delta near 1 is no guarantee.
-    shown = dpaudit("verify", path, "--max-epsilon", "4", "--max-delta", "1e-6", code=REQUIRED)
+    shown = dpaudit("verify", path, "--max-epsilon", "4", "--set", "max_delta=1e-6", code=REQUIRED)
     assert "shows only epsilon <= " in shown.stdout
     assert "at delta 0.00001" in shown.stdout
     claim = ApproxDP("0.1", "0.9999999")
     careless = unattacked(mechanism("case", Gaussian("a", "0.1"), claim, labels=("a",)))
     dpaudit("verify", file(careless.certificate), "--max-epsilon", "4", code=REQUIRED)
-    dpaudit("verify", path, "--no-unconfirmed")
-    shown = dpaudit("verify", path, "--require-audit", code=REQUIRED).stdout
+    dpaudit("verify", path, "--set", "confirmed=true")
+    shown = dpaudit("verify", path, "--set", "require_audit=true", code=REQUIRED).stdout
     assert "could not have refuted it" in shown
-    dpaudit("verify", file(pure()), "--require-audit")
+    dpaudit("verify", file(pure()), "--set", "require_audit=true")
     dpaudit("verify", file(refuted()), "--require", "refuted")
-    dpaudit("verify", file(allocated()), "--no-unconfirmed", code=UNCONFIRMED)
+    dpaudit("verify", file(allocated()), "--set", "confirmed=true", code=UNCONFIRMED)
     plain = unattacked(mechanism("case", Gaussian("a", 2), GDP(1), labels=("a",))).certificate
-    shown = dpaudit("verify", file(plain), "--require-audit", code=REQUIRED).stdout
+    shown = dpaudit("verify", file(plain), "--set", "require_audit=true", code=REQUIRED).stdout
     assert "not audited" in shown
     assert "no claim of an epsilon" in dpaudit(
         "verify", file(plain), "--max-epsilon", "9", code=REQUIRED
@@ -175,7 +175,7 @@ def test_a_certificate_made_to_hang_ends_in_time(
         row["parameters"]["noise_multiplier"] = {"number": sums(10_000)}
 
     path, started = file(forged(held(), change)), time.monotonic()
-    result = dpaudit("verify", path, "--seconds", "2", code=LIMITS)
+    result = dpaudit("verify", path, "--set", "seconds=2", code=LIMITS)
     assert time.monotonic() - started < 15
     assert len(result.stdout.splitlines()) == 1
 

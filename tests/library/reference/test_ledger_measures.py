@@ -215,23 +215,23 @@ REFUSED: dict[tuple[str, str], tuple[str, ...]] = {
     **{("no noise", account): NO_WAY for account in ("basic", "advanced")},
     **{("no noise", account): () for account in ACCOUNTS if account not in ("basic", "advanced")},
     **{
-        (release, account): (SUMS, "--epsilon and --delta")
+        (release, account): (SUMS, "epsilon= with delta=")
         for release in ("approx", "profile", "rdp at one order", "unknown keys")
         for account in ACCOUNTS
         if account not in ("basic", "advanced")
     },
     **{
-        (release, "pure"): (SUMS, way, "--epsilon and --delta")
-        for release, way in (("zcdp", "--rho"), ("gdp", "--mu"), ("rdp", "--renyi"))
+        (release, "pure"): (SUMS, way, "epsilon= with delta=")
+        for release, way in (("zcdp", "rho="), ("gdp", "mu="), ("rdp", "renyi="))
     },
-    ("Gaussian noise", "pure"): (SUMS, "--rho", "--mu", "--renyi", "--epsilon and --delta"),
+    ("Gaussian noise", "pure"): (SUMS, "rho=", "mu=", "renyi=", "epsilon= with delta="),
     **{
-        (release, account): (SUMS, way, "--epsilon and --delta")
+        (release, account): (SUMS, way, "epsilon= with delta=")
         for account in ("gdp", "gdp for approx")
-        for release, way in (("zcdp", "--rho"), ("rdp", "--renyi"))
+        for release, way in (("zcdp", "rho="), ("rdp", "renyi="))
     },
     **{
-        ("rdp", account): (SUMS, "--renyi", "--epsilon and --delta")
+        ("rdp", account): (SUMS, "renyi=", "epsilon= with delta=")
         for account in ("zcdp", "zcdp for approx")
     },
 }
@@ -275,11 +275,11 @@ def test_what_is_not_charged_is_refused_with_what_to_do(release: str, account: s
 def test_the_way_out_is_one(release: str) -> None:
     """Every account that a refusal names takes the release."""
     opened = {
-        "--epsilon alone": "pure",
-        "--rho": "zcdp",
-        "--mu": "gdp",
-        "--renyi": "renyi",
-        "--epsilon and --delta": "basic",
+        "epsilon= alone": "pure",
+        "rho=": "zcdp",
+        "mu=": "gdp",
+        "renyi=": "renyi",
+        "epsilon= with delta=": "basic",
     }
     for account in ACCOUNTS:
         try:

@@ -104,7 +104,8 @@ def test_an_archive_holds_the_pages_of_every_language_and_verifies(tmp_path: Pat
     from tests.library.cli.bench import pure
 
     save(pure(), tmp_path / "pure.json")
-    kept = CliRunner().invoke(main, ["archive", str(tmp_path / "pure.json")])
+    words = ["report", str(tmp_path / "pure.json"), "--format", "archive", "--out", str(tmp_path)]
+    kept = CliRunner().invoke(main, words)
     assert kept.exit_code == 0, kept.output
     shutil.unpack_archive(tmp_path / "pure.zip", tmp_path / "open")
     pages = sorted(path.name for path in (tmp_path / "open" / "pages").glob("*.pdf"))

@@ -21,7 +21,7 @@ from dpaudit.certificate import archive as archives
 from dpaudit.certificate.archive import MOST_FILES, SUMS
 from dpaudit.certificate.certificate import save, statement
 from dpaudit.check.assumptions import standing
-from dpaudit.cli.archive_command import _plan
+from dpaudit.cli.archive import _plan
 from dpaudit.cli.main import main
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.nodes.tables import from_table
@@ -65,10 +65,14 @@ def made(no_printed_pages: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
     signing = ("sign", folder / "model.json", "--new-key", folder / "key.pem")
     signed = run(*signing)
     assert signed.exit_code == 0, signed.output
-    kept = run("archive", folder / "model.json", "--key", f"Ann={folder / 'key.pub'}")
+    kept = archive(folder / "model.json", folder, "--key", f"Ann={folder / 'key.pub'}")
     assert kept.exit_code == 0, kept.output
     assert sha256((folder / "model.zip").read_bytes()).hexdigest() in kept.output
     return folder
+
+
+def archive(file: Path, out: Path, *more: object) -> Result:
+    return run("report", file, "--format", "archive", "--out", out, *more)
 
 
 def verified(path: Path, *more: object, code: int = 0) -> dict[str, Any]:
@@ -119,9 +123,9 @@ def test_it_is_read_and_checked_without_dpaudit(made: Path, tmp_path: Path) -> N
 
 
 def test_the_same_files_make_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    again = ("archive", made / "model.json", "--key", f"Ann={made / 'key.pub'}")
-    assert run(*again, "--out", tmp_path / "b.zip").exit_code == 0
-    assert (tmp_path / "b.zip").read_bytes() == (made / "model.zip").read_bytes()
+    again = archive(made / "model.json", tmp_path, "--key", f"Ann={made / 'key.pub'}")
+    assert again.exit_code == 0
+    assert (tmp_path / "model.zip").read_bytes() == (made / "model.zip").read_bytes()
 
 
 def changed(source: Path, target: Path, change: Callable[[dict[str, bytes]], object]) -> Path:
@@ -253,20 +257,13 @@ def test_damaged_bytes_are_refused(method: int, made: Path, tmp_path: Path) -> N
     assert (found.exit_code, "not read as an archive" in found.output) == (1, True), found.output
 
 
-@pytest.mark.first_case
-@pytest.mark.parametrize("name", ["model.json", "model.json.dsse", "model.npz", "other.zip"])
-def test_an_archive_replaces_no_other_file(name: str, made: Path, tmp_path: Path) -> None:
-    """Neither the certificate that it is made of, nor anything else; itself it may."""
-    for each in ("model.json", "model.json.dsse", "model.npz"):
-        shutil.copy(made / each, tmp_path)
-    (tmp_path / "other.zip").write_bytes(b"an earlier one")
-    before = (tmp_path / name).read_bytes()
-    command = ("archive", tmp_path / "model.json", "--out")
-    found = run(*command, tmp_path / name)
-    why = "there is another file" if name.endswith(".zip") else "a name that ends in .zip"
-    assert (found.exit_code, why in found.output) == (2, True), found.output
-    assert (tmp_path / name).read_bytes() == before
-    assert [run(*command, tmp_path / "new.zip").exit_code for _ in range(2)] == [0, 0]
+def test_an_archive_replaces_no_other_file(made: Path, tmp_path: Path) -> None:
+    """Itself it may."""
+    (tmp_path / "model.zip").write_bytes(b"an earlier one")
+    found = archive(made / "model.json", tmp_path)
+    assert (found.exit_code, "there is another file" in found.output) == (2, True), found.output
+    assert (tmp_path / "model.zip").read_bytes() == b"an earlier one"
+    assert [archive(made / "model.json", tmp_path / "new").exit_code for _ in range(2)] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -303,19 +300,19 @@ def test_what_was_not_certified_is_not_archived(made: Path, tmp_path: Path) -> N
     for name in ("model.json", "model.npz"):
         shutil.copy(made / name, tmp_path)
     (tmp_path / "model.npz").write_bytes(b"another")
-    found = run("archive", tmp_path / "model.json")
+    found = archive(tmp_path / "model.json", tmp_path)
     assert (found.exit_code, "not the certified file" in found.output) == (1, True), found.output
     (tmp_path / "model.npz").unlink()
-    assert "--published" in run("archive", tmp_path / "model.json").output
+    assert "published=" in archive(tmp_path / "model.json", tmp_path).output
     (tmp_path / "model.json").write_text("{}")
-    assert run("archive", tmp_path / "model.json").exit_code == 1
+    assert archive(tmp_path / "model.json", tmp_path).exit_code == 1
     assert not (tmp_path / "model.zip").exists()
 
 
 def test_a_killed_write_leaves_the_archive_that_was_there(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "kept.zip"
+    out = tmp_path / "model.zip"
     out.write_bytes(b"an earlier one")
 
     def killed(*_: object) -> None:
@@ -323,7 +320,7 @@ def test_a_killed_write_leaves_the_archive_that_was_there(
 
     monkeypatch.setattr(storage, "_synchronise", killed)
     monkeypatch.setattr(os, "fsync", killed)
-    run("archive", made / "model.json", "--out", out)
+    archive(made / "model.json", tmp_path)
     assert out.read_bytes() == b"an earlier one"
 
 

@@ -95,7 +95,7 @@ def test_units_and_adjacencies_are_not_mixed() -> None:
     assert total.rows == ()
     other = entry(Laplace("b", 2), 2, 2, adjacency="add_remove")
     (total,) = totals([one, other])
-    assert "--convert adds them under replace_one" in total.refused
+    assert "convert=true adds them under replace_one" in total.refused
     other = entry(Laplace("b", 2), 2, 2, adjacency="zero_out")
     (total,) = totals([one, other], convert=True)
     assert "replace_one and zero_out are not added" in total.refused
@@ -123,7 +123,7 @@ def test_what_was_refuted_is_not_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delta", ["x", "1", "-0.1", "1/0"])
 def test_a_delta_is_a_probability(delta: str) -> None:
-    with pytest.raises(InvalidParameter, match="--delta"):
+    with pytest.raises(InvalidParameter, match="delta"):
         totals([entry(PureDP(1))], delta=delta)
 
 
@@ -140,7 +140,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bad.json").write_text("{")
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        found = CliRunner().invoke(main, ["budget", *arguments])
+        found = CliRunner().invoke(main, ["ledger", "total", *arguments])
         return found.exit_code, found.stdout, found.stderr
 
     code, out, err = run("first.json", "bad.json", "later.json", "--figure", "figures")
@@ -151,11 +151,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ElementTree.fromstring(figure)  # noqa: S314  (our own)
     assert "var(--" not in figure
     (tmp_path / "dpaudit.toml").unlink()
-    code, out, _ = run("first.json", "later.json", "--json", "--delta", "0")
+    code, out, _ = run("first.json", "later.json", "--json", "--set", "delta=0")
     assert code == 0
     (total,) = json.loads(out)
     assert total["epsilon_upper"] == "0.666667"
-    code, out, err = run("first.json", "later.json", "first.json", "--since", "2026-12-31")
+    code, out, err = run("first.json", "later.json", "first.json", "--set", "since=2026-12-31")
     assert (code, err) == (0, "")
     assert out.count("certified under assumptions") == 1
 
@@ -179,15 +179,20 @@ def test_a_ledger_tells_what_it_charged_and_has_left(tmp_path: Path) -> None:
         book.charge(
             "register", "person", scope, terms.cost(noise), str(number), f"release {number}"
         )
-    found = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db"), "--json"])
+    found = CliRunner().invoke(
+        main, ["ledger", "show", "--set", f"ledger={tmp_path}/ledger.db", "--json"]
+    )
     assert found.exit_code == 0, found.output
     (row,) = json.loads(found.stdout)
-    assert [charge["together"] for charge in row["charges"]] == [["0.5"], ["0.833334"]]
-    assert row["left"] == ["0.166666"]
+    spent = [charge["spent"] for charge in row["history"]]
+    assert spent == [["0.5 epsilon"], ["0.833334 epsilon"]]
+    assert row["left"] == ["0.166666 epsilon"]
     assert row["unfinished"] == ["release 0", "release 1"]
-    text = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db")]).stdout
+    text = (
+        CliRunner().invoke(main, ["ledger", "show", "--set", f"ledger={tmp_path}/ledger.db"]).stdout
+    )
     assert "left: 0.166666" in text
-    assert CliRunner().invoke(main, ["budget"]).exit_code == 2
+    assert CliRunner().invoke(main, ["ledger", "total"]).exit_code == 2
 
 
 # --- whom releases protect, in which data ---------------------------------------------------------
@@ -301,9 +306,9 @@ def test_what_is_outside_of_the_guarantees_is_named_first(tmp_path: Path, monkey
     )
     monkeypatch.setattr("dpaudit.certificate.budget.chosen", lambda *_: iter([told]))
     (tmp_path / "a.json").touch()
-    shown = CliRunner().invoke(main, ["budget", "a.json"]).output
+    shown = CliRunner().invoke(main, ["ledger", "total", "a.json"]).output
     assert 0 <= shown.index("exact maximum") < shown.index("together")
-    (row,) = json.loads(CliRunner().invoke(main, ["budget", "a.json", "--json"]).stdout)
+    (row,) = json.loads(CliRunner().invoke(main, ["ledger", "total", "a.json", "--json"]).stdout)
     assert row["outside_of_the_guarantees"] == list(total.outside)
 
 

@@ -47,7 +47,7 @@ def test_a_row_says_that_it_was_a_limit(tmp_path: Path) -> None:
     path.write_text(json.dumps(noise(sums(10_000))))
     row = verify_file(path, 1)
     assert (row["verified"], row["failure"]) == (False, LIMITS)
-    assert "--seconds" in row["reason"]
+    assert "--set seconds=" in row["reason"]
 
 
 def for_ever() -> None:

@@ -85,15 +85,18 @@ def test_every_place_of_the_schema_belongs_to_a_part(monkeypatch: pytest.MonkeyP
     assert named == {place.partition(".")[0] for place in compared.PARTS}
 
 
+COMMAND = ("report", "--format", "changes")
+
+
 @pytest.mark.quality
 def test_the_command_says_what_differs_and_by_its_status_whether(verified_here: None) -> None:
-    same = CliRunner().invoke(main, ["diff", str(REPORT), str(REPORT)])
+    same = CliRunner().invoke(main, [*COMMAND, str(REPORT), str(REPORT)])
     assert (same.exit_code, same.output) == (0, "nothing changed\n")
     other = REPORTS / "diff2_bvr_local_sgd.json"
-    found = CliRunner().invoke(main, ["diff", str(REPORT), str(other)])
+    found = CliRunner().invoke(main, [*COMMAND, str(REPORT), str(other)])
     assert found.exit_code == 1
     assert "noise:\n" in found.output
     assert "more, which --json lists" in found.output
-    refused = CliRunner().invoke(main, ["diff", str(REPORT), str(REPORT.with_suffix(".html"))])
+    refused = CliRunner().invoke(main, [*COMMAND, str(REPORT), str(REPORT.with_suffix(".html"))])
     assert refused.exit_code == 10
     assert "dpaudit: " in refused.output

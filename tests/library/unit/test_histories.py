@@ -150,8 +150,10 @@ def test_a_shuffled_loader_is_warned_of_with_both_numbers(tmp_path: Path) -> Non
     """Opacus without Poisson sampling: 100 batches a pass, accounted as Poisson."""
     file = tmp_path / "history.json"
     file.write_text(json.dumps({"history": [[0.6, 0.01, 150]], "mechanism": "prv"}))
-    words = ["account", "--history", str(file), "--delta", "1e-5", "--json", "--batches"]
-    quiet, loud = (CliRunner().invoke(main, [*words, kind]) for kind in ("poisson", "shuffled"))
+    words = ["account", "--history", str(file), "--delta", "1e-5", "--json", "--set"]
+    quiet, loud = (
+        CliRunner().invoke(main, [*words, f"batches={kind}"]) for kind in ("poisson", "shuffled")
+    )
     assert quiet.exit_code == loud.exit_code == 0, loud.output
     assert "WARNING" not in quiet.output
     declaration, _ = read_history(file, "opacus")

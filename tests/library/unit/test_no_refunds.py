@@ -377,8 +377,8 @@ def test_the_command_that_shows_a_ledger_refuses_a_tampered_one(tmp_path: Path) 
     ledger.create("people", terms())
     with sqlite3.connect(place) as raw:
         raw.execute("UPDATE dpaudit_datasets SET spent = ?", (json.dumps(["-9/1", "0/1"]),))
-    for command in (["ledger", "show", "--ledger"], ["budget", "--ledger"]):
-        shown = CliRunner().invoke(main, [*command, str(place)])
+    for command in (["ledger", "show"], ["ledger", "verify"]):
+        shown = CliRunner().invoke(main, [*command, "--set", f"ledger={place}"])
         assert shown.exit_code != 0, shown.output
 
 

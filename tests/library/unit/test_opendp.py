@@ -282,7 +282,7 @@ def asked(tmp_path: Path, content: Any, *words: str) -> tuple[int, str]:
     file = tmp_path / "chain.json"
     file.write_text(json.dumps(content))
     found = CliRunner().invoke(
-        main, ["account", "--history", str(file), "--library", "opendp", "--json", *words]
+        main, ["account", "--history", str(file), "--set", "library=opendp", "--json", *words]
     )
     return found.exit_code, found.output
 
@@ -292,9 +292,9 @@ def test_the_command_asks_for_sensitivity_adjacency_and_unit(tmp_path: Path) -> 
     words: list[str] = []
     for name, value in (("sensitivity", "3"), ("adjacency", "replace_one"), ("unit", "record")):
         answers(2, f"{name}: not in the file", asked(tmp_path, BARE, *words))
-        words += [f"--{name}", value]
+        words += ["--set", f"{name}={value}"]
     answers(0, "1.5", asked(tmp_path, BARE, *words))
-    answers(2, "--records", asked(tmp_path, built(*THEIRS[0][0]), "--unit", "user"))
+    answers(2, "records=", asked(tmp_path, built(*THEIRS[0][0]), "--set", "unit=user"))
 
 
 def answers(code: int, text: str, found: tuple[int, str]) -> None:

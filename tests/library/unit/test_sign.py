@@ -160,4 +160,4 @@ def test_the_commands_sign_and_verify(engineer: Path, officer: Path, tmp_path: P
     envelope = read_envelope(envelope_of(certificate))
     write_envelope({**envelope, "payload": ""}, envelope_of(certificate))
     assert run("verify", certificate, *keys).exit_code == 13
-    assert run("verify", certificate, *keys, "--threshold", 3).exit_code == 2
+    assert run("verify", certificate, *keys, "--set", "threshold=3").exit_code == 2

@@ -142,7 +142,7 @@ def test_what_is_no_bundle_no_account_and_no_root_is_named(tmp_path: Path) -> No
     for text in ("ann", "ann@clinic.example", "@https://x.example"):
         with pytest.raises(InvalidParameter, match="expected ACCOUNT@ISSUER"):
             identity(text)
-    with pytest.raises(InvalidParameter, match="--trusted-root"):
+    with pytest.raises(InvalidParameter, match="trusted_root="):
         one.state(root=tmp_path / "none.json")
     for content in ("", "{}", "[" * 10_000, '{"mediaType": "x"}'):
         bundle_of(one.path).write_text(content)
@@ -166,7 +166,8 @@ def test_verify_asks_for_an_account(tmp_path: Path) -> None:
     certificate = tmp_path / "pure.json"
     save(pure(), certificate)
     service = Sigstore()
-    asked = ("--identity", ANN.id, "--trusted-root", service.trusted_root(tmp_path / "r.json"))
+    root = service.trusted_root(tmp_path / "r.json")
+    asked = ("--set", f"identity={ANN.id}", f"trusted_root={root}")
     assert run("verify", certificate, *asked).exit_code == 13
     made = service.signed(certificate.read_bytes(), ANN.name, ISSUER, statement=False)
     bundle_of(certificate).write_bytes(made)

@@ -156,7 +156,7 @@ def test_the_commands_ask_attach_and_verify(clock: Authority, key: Path, tmp_pat
     asked = run("sign", certificate, "--key", key, "--timestamp-query", query)
     assert asked.exit_code == 0, asked.output
     reply.write_bytes(clock.stamp(query.read_bytes()))
-    required = ("--key", key.with_suffix(".pub"), "--authority", clock.root)
+    required = ("--key", key.with_suffix(".pub"), "--set", f"authority={clock.root}")
     assert run("verify", certificate, *required).exit_code == 13
     assert run("sign", certificate, "--key", key, "--timestamp", reply).exit_code == 0
     found = run("verify", certificate, *required, "--json")

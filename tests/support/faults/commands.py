@@ -41,7 +41,7 @@ from tests.support.faults import (
 )
 
 Files = Mapping[str, bytes]
-LEDGER = ("--ledger", "ledger.sqlite")
+LEDGER = ("--set", "ledger=ledger.sqlite")
 # What the system, SQLite and we say of a disk that fails.
 REASONS = re.compile(
     r"No space left|Input/output error|Read-only file system|disk is full|disk I/O error"
@@ -281,9 +281,9 @@ def signed(files: Files, done: bool) -> Iterator[str]:
 
 
 RELEASE = ("release", "plan.toml", "--data", "people.csv", "--out", "out", "--trials", "200")
-INIT = ("ledger", "init", "people", "--plan", "plan.toml", "--epsilon", "3", "--delta", "1e-5")
-ROWS = ("ledger", "init", "rows", "--entity", "one row", "--unit", "record", "--adjacency",
-        "replace_one", "--mu", "0.8", *LEDGER)  # fmt: skip
+INIT = ("ledger", "init", "people", "--plan", "plan.toml", "--budget", "epsilon=3 delta=1e-5")
+ROWS = ("ledger", "init", "rows", "--set", "entity=one row", "unit=record",
+        "adjacency=replace_one", "--budget", "mu=0.8", *LEDGER)  # fmt: skip
 RUN = ("run", "noisy_mean", "--data", "rows.csv", "--out", "out/model.npz", "--trials", "100")
 CERTIFY = ("certify", "noisy_mean", "--trials", "100", "--out", "reports")
 COMMANDS = {
@@ -292,7 +292,7 @@ COMMANDS = {
         Command("ledger init", (*INIT, *LEDGER), opened, spent="has an account already"),
         Command(
             "ledger charge",
-            ("ledger", "charge", "rows", "noisy_mean", "--entity", "one row", *LEDGER),
+            ("ledger", "charge", "rows", "noisy_mean", "--set", "entity=one row", *LEDGER),
             charged,
             (ROWS,),
             spent="was charged on",

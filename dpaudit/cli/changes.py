@@ -1,31 +1,26 @@
-"""`dpaudit diff`: what changed between two certificates."""
+"""`dpaudit report --format changes`: what changed between two certificates."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json
+from dpaudit.cli.commands import echo_json
 from dpaudit.errors import CertificateRejected, described
 
 BROKEN = 10  # exit status, as of `verify`
 MOST_SHOWN = 12  # changes of one part that are shown in words
 
 
-@click.command("diff")
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
-@as_json_option
-def diff(old: Path, new: Path, *, as_json: bool) -> None:
-    """Show what changed from certificate OLD to certificate NEW; both must verify.
+def show_changes(old: Path, new: Path, *, as_json: bool) -> int:
+    """Print what changed from certificate ``old`` to ``new``, by part; returns the exit status.
 
-    Changes are listed by part: claim, noise, data, program, attack, fields, checker, and issue (the
-    time, command and seed).  Exit status: 0 if only the issue differs, 1 if anything else does,
-    10 if one of them does not verify.
+    The parts: claim, noise, data, program, attack, fields, checker, and issue (time, command and
+    seed).  Exit status: 0 if only the issue differs, 1 if anything else does, BROKEN if one of them
+    does not verify.
     """
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
@@ -35,7 +30,7 @@ def diff(old: Path, new: Path, *, as_json: bool) -> None:
         before, after = (one.certificate for one in verify_files([read(old), read(new)]))
     except CertificateRejected as error:
         click.echo(f"dpaudit: {described(error)}", err=True)
-        sys.exit(BROKEN)
+        return BROKEN
     found = changes(before, after)
     if as_json:
         echo_json([asdict(change) for change in found])
@@ -48,4 +43,4 @@ def diff(old: Path, new: Path, *, as_json: bool) -> None:
                 click.echo(f"  and {len(lines) - MOST_SHOWN} more, which --json lists")
         if not found:
             click.echo("nothing changed")
-    sys.exit(int(any(change.part != "issue" for change in found)))
+    return int(any(change.part != "issue" for change in found))
