@@ -25,12 +25,10 @@ from dpaudit.cli.commands import (
 )
 from dpaudit.cli.membership import (
     OWN,
-    SETTINGS,
     audit_membership,
     membership_options,
     refuse_others,
 )
-from dpaudit.cli.settings import JOBS, SEED, TRIALS, option
 from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _audited(command: Command) -> Command:
-    options = (option(SEED), option(JOBS), option(TRIALS))
+    options = map(settings.option, ("seed", "jobs", "trials"))
     return functools.reduce(lambda wrapped, one: one(wrapped), options, command)
 
 
@@ -56,11 +54,7 @@ def _out(help_text: str) -> Callable[[Command], Command]:
     )
 
 
-@click.command(
-    cls=settings.Command,
-    example="dpaudit audit noisy_mean --seed 1 --trials 20000",
-    settings=SETTINGS,
-)
+@click.command(cls=settings.Command, example="dpaudit audit noisy_mean --seed 1 --trials 20000")
 @click.argument("targets", nargs=-1)
 @_audited
 @click.option(

@@ -9,22 +9,15 @@ from pathlib import Path
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet
-from dpaudit.cli.settings import LABEL, ROWS, UNIT_COLUMN, Command, Setting
+from dpaudit.cli.settings import Command
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-PUBLIC = Setting(
-    "public",
-    "Public records with the same columns, on which free parameters are chosen.",
-    "FILE",
-    FILE,
-)
 
 
 @click.command(
     "compare",
     cls=Command,
     example="dpaudit compare --paper srgd --data my.csv --set epsilon=2 delta=1e-6",
-    settings={"data": (LABEL, UNIT_COLUMN, ROWS, PUBLIC)},
     further=True,
 )
 @click.option(

@@ -14,7 +14,7 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet
 from dpaudit.cli.release_commands import ledger
-from dpaudit.cli.settings import ALLOW, Command, Setting
+from dpaudit.cli.settings import Command, option
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.storage.fields import refuse_unknown
 
@@ -116,33 +116,6 @@ SIGNED_FOR = (
 )
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PRESENT = click.Path(exists=True, dir_okay=False, path_type=Path)
-THRESHOLD = Setting(
-    "threshold",
-    "How many of the keys and accounts must have signed; by default all.",
-    "NUMBER",
-    click.IntRange(1, 64),
-)
-PLAN = Setting("plan", "The plan of the release.", "FILE", _PRESENT)
-# They are read from the line alone: a file of the project would weaken what is asked of it.
-SIGNERS = (
-    Setting(
-        "identity", "An account that must have signed by sigstore.", "ACCOUNT@ISSUER", several=True
-    ),
-    Setting(
-        "trusted_root",
-        "sigstore's roots of trust; by default those that it fetched last.",
-        "FILE",
-        _FILE,
-    ),
-    Setting(
-        "authority",
-        "Root certificate of a time stamping authority; each key's signature must carry one of "
-        "its tokens.",
-        "FILE",
-        _FILE,
-        several=True,
-    ),
-)
 key_option = click.option(
     "--key",
     "keys",
@@ -254,18 +227,6 @@ def _write_verifier(folder: Path, files: Sequence[Path], *, as_json: bool) -> No
 @click.command(
     cls=Command,
     example="dpaudit report reports/*.json --format html,md --language de",
-    settings={
-        "signers": SIGNERS,
-        "archive": (
-            PLAN,
-            Setting(
-                "published",
-                "The folder of the published files; by default the certificate's, or that above.",
-                "FOLDER",
-                click.Path(exists=True, file_okay=False, path_type=Path),
-            ),
-        ),
-    },
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
@@ -283,7 +244,7 @@ def _write_verifier(folder: Path, files: Sequence[Path], *, as_json: bool) -> No
     show_default=True,
     help="See above; with commas between.",
 )
-@click.option("--language", metavar="CODE", default="en", show_default=True, help="en, de or fr.")
+@option("language", metavar="CODE", show_default=True)
 @click.option(
     "--verifier",
     type=click.Path(file_okay=False, path_type=Path),
@@ -349,22 +310,9 @@ DAY = click.DateTime(["%Y-%m-%d"])
 
 @click.command(
     "total",
+    settings="ledger total",
     cls=Command,
     example="dpaudit ledger total reports/*.json --figure build",
-    settings={
-        "": (
-            Setting("delta", "The delta of every epsilon; the budget's, or 1e-6.", "NUMBER"),
-            Setting("since", "The first day that counts.", "DAY", DAY),
-            Setting("until", "The last day that counts.", "DAY", DAY),
-            Setting(
-                "convert",
-                "Add up add_remove and replace_one, counting a replacement as a group of two.",
-                "true",
-                click.BOOL,
-                default=False,
-            ),
-        )
-    },
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -456,7 +404,8 @@ def _timelines(found: Sequence[Total], folder: Path) -> None:
 
 
 @click.command(
-    cls=Command, example="dpaudit check reports --set allow=missing", settings={"": (ALLOW,)}
+    cls=Command,
+    example="dpaudit check reports --set allow=missing",
 )
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")

@@ -31,7 +31,7 @@ from dpaudit.cli.fields_command import fields
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.run_command import run
-from dpaudit.cli.settings import ADJACENCY, UNIT, Command, Setting, on_line
+from dpaudit.cli.settings import Command, on_line
 from dpaudit.cli.verify import verify
 from dpaudit.errors import (
     LEFT_OUT,
@@ -47,6 +47,7 @@ from dpaudit.version import __version__
 if TYPE_CHECKING:
     from dpaudit.project.project import Row
 
+FACTS = ("adjacency", "unit", "records", "sensitivity")  # that --history may leave open
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT
 
 
@@ -186,24 +187,9 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
         terminal.derivation(mechanism, derivations, checks)
 
 
-HISTORY = (
-    Setting("library", "The library of --history.", "NAME", default="opacus"),
-    Setting(
-        "batches",
-        "How the loader of --history drew its batches: poisson (the default), shuffled or cyclic.",
-        "HOW",
-    ),
-    ADJACENCY,
-    UNIT,
-    Setting("records", "The most records that one unit has.", "NUMBER", click.INT),
-    Setting("sensitivity", "The sensitivity of a query, if the file lacks it.", "NUMBER"),
-)
-
-
 @main.command(
     cls=Command,
     example="dpaudit account --dp-sgd 'n=6000 batch=60 epochs=9 sigma=1' --points 3",
-    settings={"--history": HISTORY},
 )
 @click.argument("target", required=False)
 @click.option("--delta", type=str, help="Also epsilon at this delta.")
@@ -255,7 +241,7 @@ def account(
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
         )
-    given = {one.name: asked.pop(one.name) for one in HISTORY}
+    given = {one: asked.pop(one) for one in ("library", "batches", *FACTS)}
     if budget is not None:
         if target is None:
             raise click.UsageError("--budget: give a declaration's JSON file as TARGET")
@@ -277,8 +263,7 @@ def account(
         from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
         from dpaudit.crosscheck.interchange.stated import Stated
 
-        facts = ("adjacency", "unit", "records", "sensitivity")
-        stated = Stated.of(**{name: given[name] for name in facts if on_line(name)})
+        stated = Stated.of(**{name: given[name] for name in FACTS if on_line(name)})
         name, declaration, scope = str(history), *read_history(history, given["library"], stated)
         warning = loader_warning(declaration, given["batches"] or "poisson", delta or "1e-5")
         if warning:

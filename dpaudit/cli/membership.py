@@ -13,22 +13,13 @@ from click.core import ParameterSource
 
 from dpaudit.cli.commands import echo_json, quiet
 from dpaudit.cli.guarantee import guarantee_in
-from dpaudit.cli.settings import (
-    CONFIDENCE,
-    LABEL,
-    REFUTE_AT,
-    TIME_LIMIT,
-    UNIT_COLUMN,
-    Setting,
-    on_line,
-)
+from dpaudit.cli.settings import on_line, settings_of
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.membership.data import Data, FloatArray
 
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SHARE = click.FloatRange(0, 1, min_open=True)
 # What `dpaudit audit` takes of others than declared mechanisms.
 OPTIONS = (
     click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
@@ -59,101 +50,10 @@ OPTIONS = (
         help="Training: folder for certificate and page.",
     ),
 )
-ATTACK = Setting(
-    "attack",
-    "For training: names such as lira,rmia; by default all that apply.  For a function: bits, or "
-    "MODULE:FUNCTION that scores its outputs.",
-    "NAMES",
-)
-SETTINGS: dict[str, tuple[Setting, ...]] = {
-    "functions, training": (
-        ATTACK,
-        CONFIDENCE,
-        REFUTE_AT,
-        TIME_LIMIT,
-        Setting(
-            "generator",
-            "For a function that takes a NumPy generator: solve for the noise that gives the same "
-            "outputs on the other data set, and bound from likelihoods as well.",
-            "recorded",
-            click.Choice(["recorded"]),
-        ),
-    ),
-    "--step": (
-        Setting("noise_multiplier", "Declared noise over clipping norm.", "NUMBER"),
-        Setting("sampling_rate", "Chance of a record to be in a batch.", "SHARE"),
-        Setting(
-            "sampling",
-            "How batches are drawn: poisson by default; other leaves them unchecked.",
-            "poisson|other",
-            click.Choice(["poisson", "other"]),
-        ),
-    ),
-    "training": (
-        LABEL,
-        UNIT_COLUMN,
-        Setting(
-            "models",
-            "How many to train; 64 by default, and more where they decide within seconds.",
-            "NUMBER",
-            click.IntRange(4),
-        ),
-        Setting(
-            "canaries",
-            "Records made for the data that the claim is tested on: auto, the default beside a "
-            "claim, tries every kind; names such as spike,blank try those; none audits the records "
-            "themselves.",
-            "auto|none|KINDS",
-        ),
-        Setting(
-            "background",
-            "Share of the records that trains beside canaries; 1 by default.",
-            "SHARE",
-            _SHARE,
-        ),
-        Setting(
-            "references",
-            "Share of the models on which attacks and thresholds are chosen.",
-            "SHARE",
-            click.FloatRange(0, 1, min_open=True, max_open=True),
-            0.5,
-        ),
-        Setting(
-            "released",
-            "What an attacker sees: labels, scores, logits, parameters or iterates.",
-            "KIND",
-        ),
-        Setting(
-            "population",
-            "Share of the records kept out of all training, for attacks that need it; 0.2 by "
-            "default, 0 beside canaries.",
-            "SHARE",
-            click.FloatRange(0, 0.9),
-        ),
-        Setting(
-            "folder",
-            "Keeps coins and finished trainings, so that the same command resumes.",
-            "FOLDER",
-            click.Path(file_okay=False, path_type=Path),
-        ),
-    ),
-    "--scores": (
-        Setting("score_column", "Column of both tables that holds the scores.", "NAME"),
-        Setting(
-            "origin",
-            "How the scores came about: independent_runs, one_run, or neither, without a bound.",
-            "HOW",
-            click.Choice(["independent_runs", "one_run", "neither"]),
-            "neither",
-        ),
-        Setting("labels", "one_run: the labels that commit() drew.", "FILE", _PATH),
-        Setting("commitment", "one_run: the commitment to them.", "FILE", _PATH),
-    ),
-}
 # All of them, by the names of a function's arguments.
 OWN = (
     *("data", "step", "scores", "command", "reproduce", "claim", "out"),
-    *(one.name for some in SETTINGS.values() for one in some),
+    *(one.name for some in settings_of("audit").values() for one in some),
 )
 _OF_REPRODUCE = ("reproduce", "data", "label_column")
 _OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")

@@ -11,17 +11,8 @@ from pathlib import Path
 import click
 
 from dpaudit.cli.commands import as_json_option
-from dpaudit.cli.settings import JOBS, SEED, Command, Setting, option
+from dpaudit.cli.settings import Command, option
 
-LIMIT = Setting("limit", "The largest number of mutants.", "NUMBER", click.IntRange(1, 10**6))
-OPERATOR = Setting("operator", "Only mutants of this operator.", "NAME", several=True)
-REQUIRE = Setting(
-    "require",
-    "Exit with 1 if the share of mutants that are not certified is smaller.",
-    "SHARE",
-    click.FloatRange(0.0, 1.0),
-    0.95,
-)
 SECONDS = 5.0  # between two lines of progress
 
 
@@ -42,11 +33,10 @@ class _Progress:
     "mutate",
     cls=Command,
     example="dpaudit mutate noisy_mean --jobs 2",
-    settings={"mutants": (LIMIT, OPERATOR, REQUIRE)},
 )
 @click.argument("target")
-@option(SEED, default=1, show_default=True)
-@option(JOBS)
+@option("seed", default=1, show_default=True)
+@option("jobs")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

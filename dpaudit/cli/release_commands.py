@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,7 @@ import click
 from dpaudit.cli.commands import Group, as_json_option, echo_json, field_option
 from dpaudit.cli.guarantee import caps_in
 from dpaudit.cli.settings import (
-    ADJACENCY,
-    CHARGE_DELTA,
-    COMPOSITION,
-    ENTITY,
-    LEDGER,
-    POPULATION,
-    TRIALS,
-    UNIT,
     Command,
-    Setting,
     on_line,
     option,
 )
@@ -276,7 +266,6 @@ def _show_plan(table: dict[str, Any]) -> None:
 @click.command(
     cls=Command,
     example="dpaudit release plan.toml --data people.csv --out published",
-    settings={"": (LEDGER,)},
 )
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option("--data", type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet")
@@ -285,7 +274,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the published files; one folder for each release.",
 )
-@option(TRIALS, type=click.IntRange(200, 10**7), default=2000, show_default=True)
+@option("trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
 @click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
 @click.option("--corrects", metavar="TITLE", help="The published release that this one corrects.")
 @field_option
@@ -365,17 +354,11 @@ def ledger() -> None:
     """
 
 
-PLACE = replace(LEDGER, default="ledger.sqlite")
-
-
 @ledger.command(
     "init",
+    settings="ledger init",
     cls=Command,
     example="dpaudit ledger init people --plan plan.toml --budget 3,1e-5",
-    settings={
-        "unit": (ENTITY, UNIT, ADJACENCY),
-        "account": (LEDGER, COMPOSITION, POPULATION),
-    },
 )
 @click.argument("dataset")
 @click.option(
@@ -415,7 +398,7 @@ def init(
         method=given["composition"],
         renyi=renyi or None,
         schema=None if planned is None else planned.schema.digest,
-        populations=given["population"],
+        populations=given["populations"],
     )
     url = given["ledger"]
     opened = None if planned is None else _ledger(planned, url)
@@ -449,14 +432,20 @@ def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]
         yield defaults[key] if asked is None else asked
 
 
-@ledger.command("show", cls=Command, example="dpaudit ledger show people", settings={"": (PLACE,)})
+@ledger.command(
+    "show",
+    settings="ledger show",
+    cls=Command,
+    example="dpaudit ledger show people",
+)
 @click.argument("dataset", required=False)
 @as_json_option
-def show(dataset: str | None, *, ledger: str, as_json: bool) -> None:
+def show(dataset: str | None, *, ledger: str | None, as_json: bool) -> None:
     """Show cap, spent and remaining budget and the charges of each data set, or of DATASET."""
     from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import DEFAULT
 
-    opened = open_ledger(ledger)
+    opened = open_ledger(ledger or DEFAULT)
     names = opened.names() if dataset is None else [dataset]
     states = [opened.state(name) for name in names]
     _show(states, {one.name: _charges(opened, one) for one in states}, as_json=as_json)
@@ -464,16 +453,9 @@ def show(dataset: str | None, *, ledger: str, as_json: bool) -> None:
 
 @ledger.command(
     "charge",
+    settings="ledger charge",
     cls=Command,
     example="dpaudit ledger charge people dp_sgd --set entity=person",
-    settings={
-        "": (
-            ENTITY,
-            PLACE,
-            CHARGE_DELTA,
-            Setting("title", "Title of the release; by default the target's name.", "TEXT"),
-        )
-    },
 )
 @click.argument("dataset")
 @click.argument("target")
@@ -485,7 +467,7 @@ def charge(
     title: str | None,
     charge_delta: str | None,
     entity: str | None,
-    ledger: str,
+    ledger: str | None,
     as_json: bool,
 ) -> None:
     """Charge a mechanism (TARGET, DP-SGD included) that runs outside `dpaudit release`."""
@@ -493,10 +475,11 @@ def charge(
     from dpaudit.cli.commands import resolve_target
     from dpaudit.exact.domains import rational
     from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import DEFAULT
 
     if not entity:
         raise InvalidParameter("entity: missing; give --set entity=, the unit of the target's data")
-    opened = open_ledger(ledger)
+    opened = open_ledger(ledger or DEFAULT)
     mechanism = resolve_target(target).mechanism
     refuse_other_unit(mechanism, entity)
     named = title or mechanism.name
@@ -515,23 +498,24 @@ def charge(
 
 @ledger.command(
     "withdraw",
+    settings="ledger withdraw",
     cls=Command,
     example="dpaudit ledger withdraw people 'People, 2026' 'The data were wrong.'",
-    settings={"": (PLACE,)},
 )
 @click.argument("dataset")
 @click.argument("title")
 @click.argument("reason")
 @as_json_option
-def withdraw(dataset: str, title: str, reason: str, *, ledger: str, as_json: bool) -> None:
+def withdraw(dataset: str, title: str, reason: str, *, ledger: str | None, as_json: bool) -> None:
     """Withdraw the published release TITLE, and say the REASON on its page.
 
     Its budget stays spent.  TITLE may be the release's digest.
     """
     from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import DEFAULT
     from dpaudit.releases.publish import with_errata
 
-    found = open_ledger(ledger).withdraw(dataset, title, reason)
+    found = open_ledger(ledger or DEFAULT).withdraw(dataset, title, reason)
     errata = list(with_errata(found))
     if as_json:
         echo_json({"release": found.release, "errata": errata})
@@ -542,16 +526,20 @@ def withdraw(dataset: str, title: str, reason: str, *, ledger: str, as_json: boo
 
 
 @ledger.command(
-    "verify", cls=Command, example="dpaudit ledger verify people", settings={"": (PLACE,)}
+    "verify",
+    settings="ledger verify",
+    cls=Command,
+    example="dpaudit ledger verify people",
 )
 @click.argument("dataset", required=False)
 @click.option("--head", help="A head that was noted earlier; the chain must contain it.")
 @as_json_option
-def verify(dataset: str | None, *, head: str | None, ledger: str, as_json: bool) -> None:
+def verify(dataset: str | None, *, head: str | None, ledger: str | None, as_json: bool) -> None:
     """Verify the hash chain and the sums of all entries."""
     from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import DEFAULT
 
-    opened = open_ledger(ledger)
+    opened = open_ledger(ledger or DEFAULT)
     names = opened.names() if dataset is None else [dataset]
     _show([opened.verify(name, head) for name in names], as_json=as_json)
 

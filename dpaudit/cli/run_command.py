@@ -10,15 +10,6 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, field_option, free_values, quiet
 from dpaudit.cli.settings import (
-    CHARGE_DELTA,
-    DATASET,
-    ENTITY,
-    JOBS,
-    LABEL,
-    LEDGER,
-    ROWS,
-    TRIALS,
-    UNIT_COLUMN,
     Command,
     on_line,
     option,
@@ -35,22 +26,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "run",
     cls=Command,
     example="dpaudit run dp_sgd --data my.csv --out m.npz --set label_column=y",
-    settings={
-        "data": (LABEL, UNIT_COLUMN, ROWS),
-        "charge": (
-            LEDGER,
-            DATASET,
-            ENTITY,
-            CHARGE_DELTA,
-        ),
-    },
     further=True,
 )
 @click.argument("target")
 @click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
 @click.option("--out", type=FILE, required=True, help="The .npz file for the output.")
-@option(TRIALS)
-@option(JOBS)
+@option("trials")
+@option("jobs")
 @click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
 @field_option
 @as_json_option

@@ -9,9 +9,11 @@ that a file of somebody else's project changes no verification.
 
 from __future__ import annotations
 
+import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,28 +36,50 @@ WIDEST = 26  # columns of an option's name in help
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting.
+    """One setting; ``settings.toml`` says how a ``value`` is written.
 
-    ``value``: what stands for the value in a command's help.  ``several``: it may be given
-    repeatedly, and is a tuple.  ``project``: ``dpaudit.toml`` may state it.
+    ``several``: it may be given repeatedly, and is a tuple.  ``project``: ``dpaudit.toml`` may
+    state it.
     """
 
     name: str
-    help: str
     value: str
-    type: click.ParamType[Any] | None = None
+    help: str
     default: Any = None
-    several: bool = False
     project: bool = False
 
-    def read(self, text: object, place: str) -> Any:
+    @property
+    def several(self) -> bool:
+        return self.value.endswith("+")
+
+    @property
+    def none(self) -> Any:
+        """The value where nobody states one."""
+        if self.several:
+            return ()
+        return False if self.value == "true" else self.default
+
+    @property
+    def type(self) -> click.ParamType[Any]:
+        """What reads a text."""
+        value = self.value.rstrip("+")
+        if found := RANGE.fullmatch(value):
+            low, high = found.groups()
+            if "." in low:
+                return click.FloatRange(float(low), float(high))
+            return click.IntRange(int(low), None if high is None else int(high))
+        choice = click.Choice(value.split("|")) if value.islower() else click.STRING
+        return KINDS.get(value, choice)
+
+    def read(self, text: str, place: str, kind: Any = None) -> Any:
         """A value; errors: InvalidParameter, with the place."""
-        if self.type is None:
-            return text
         try:
-            return self.type.convert(text, None, None)
+            value = (kind or self.type).convert(text, None, None)
         except click.BadParameter as error:
             raise InvalidParameter(f"{place}: {error.message} ({self.help})") from None
+        if isinstance(value, float) and math.isnan(value):  # click's ranges let it pass
+            raise InvalidParameter(f"{place}: {text!r} is no number ({self.help})")
+        return value
 
     @property
     def shown(self) -> str:
@@ -63,116 +87,58 @@ class Setting:
         return f"{self.name}={self.value}{'*' * self.project}"
 
 
-ADJACENCIES = ("add_remove", "replace_one", "zero_out")
-
-# What a project states once.  An option of the same name takes its default from the file too.
-JOBS = Setting("jobs", "Worker processes.", "NUMBER", click.IntRange(1, 1024), 1, project=True)
-TRIALS = Setting(
-    "trials", "Test trials a side.", "NUMBER", click.IntRange(100, 10**9), project=True
-)
-LABEL = Setting("label_column", "Column of a table that holds the label.", "NAME", project=True)
-UNIT_COLUMN = Setting(
-    "unit_column", "Column of a table that names the unit (user) of a row.", "NAME", project=True
-)
-ROWS = Setting(
-    "rows", "With unit_column: the most rows that count for one unit.", "NUMBER", click.IntRange(1)
-)
-LEDGER = Setting("ledger", "A SQLite file, or a URL.", "FILE|URL", project=True)
-DATASET = Setting("dataset", "The account of the ledger to charge.", "NAME", project=True)
-ENTITY = Setting("entity", "Whom one unit of the data is: person, row, ...", "NOUN", project=True)
-UNIT = Setting(
-    "unit",
-    "The unit of privacy: record, user or client.",
-    "record|user|client",
-    click.Choice(["record", "user", "client"]),
-    project=True,
-)
-ADJACENCY = Setting(
-    "adjacency",
-    "Which data sets are neighbours: add_remove, replace_one or zero_out.",
-    "NAME",
-    click.Choice(["add_remove", "replace_one", "zero_out"]),
-    project=True,
-)
-COMPOSITION = Setting(
-    "composition",
-    "How (epsilon, delta) is composed: basic, advanced, zcdp, rdp or gdp.",
-    "NAME",
-    project=True,
-)
-POPULATION = Setting(
-    "population",
-    "An account, opened before, of all data sets of the same persons; it is charged too.",
-    "NAME",
-    several=True,
-    project=True,
-)
-CHARGE_DELTA = Setting(
-    "charge_delta", "The delta of a charge, for accounts that add deltas.", "NUMBER"
-)
-ALLOW = Setting(
-    "allow", "Kinds of problems that do not fail, with commas.", "KINDS", default="", project=True
-)
-SEED = Setting("seed", "Seed of every draw.", "NUMBER", click.IntRange(0, 2**128 - 1))
-CONFIDENCE = Setting("confidence", "Confidence of bounds.", "SHARE", default="0.95", project=True)
-REFUTE_AT = Setting(
-    "refute_at", "Chance that a true claim is refuted.", "SHARE", default="1e-4", project=True
-)
-TIME_LIMIT = Setting(
-    "time_limit",
-    "Seconds for each call of a program, endpoint or query; 60 by default.",
-    "SECONDS",
-    click.FloatRange(0, 86_400, min_open=True),
-    project=True,
-)
-PROJECT = {
-    one.name: one
-    for one in (
-        JOBS,
-        TRIALS,
-        LABEL,
-        UNIT_COLUMN,
-        CONFIDENCE,
-        REFUTE_AT,
-        TIME_LIMIT,
-        LEDGER,
-        DATASET,
-        ALLOW,
-        UNIT,
-        ADJACENCY,
-        COMPOSITION,
-        POPULATION,
-        ENTITY,
-    )
+KINDS: dict[str, click.ParamType[Any]] = {
+    "true": click.BOOL,
+    "FILE": click.Path(exists=True, dir_okay=False, path_type=Path),
+    "FOLDER": click.Path(file_okay=False, path_type=Path),
+    "DAY": click.DateTime(["%Y-%m-%d"]),
 }
+RANGE = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)?")
+_TABLE = tomllib.loads((Path(__file__).parent / "settings.toml").read_text("utf-8"))
+SETTINGS = {
+    name: Setting(name, *row, project=section == "project")
+    for section in ("project", "line")
+    for name, row in _TABLE[section].items()
+}
+# An option of the same name takes its default from the file too.
+PROJECT = {name: one for name, one in SETTINGS.items() if one.project}
 
 
-def option(setting: Setting, **given: Any) -> Callable[[Function], Function]:
+def settings_of(command: str) -> dict[str, tuple[Setting, ...]]:
+    """The settings of a command, by what they are about, in the order of its help."""
+    groups = _TABLE["commands"].get(command, {})
+    return {
+        about: tuple(SETTINGS[name] for name in names.split()) for about, names in groups.items()
+    }
+
+
+def option(name: str, **given: Any) -> Callable[[Function], Function]:
     """A setting as an option of its own, ``--name``; ``dpaudit.toml`` may state its default."""
-    return click.option(
-        f"--{setting.name.replace('_', '-')}",
-        **{"type": setting.type, "default": setting.default, "help": setting.help} | given,
-    )
+    own = SETTINGS[name]
+    usual = {"type": own.type, "default": own.default, "help": own.help}
+    return click.option(f"--{name.replace('_', '-')}", **usual | given)
 
 
 class Command(click.Command):
     """A command with settings and an example.
 
-    ``settings``: they and their headings, in the order of the help; a function takes each as an
-    argument.  ``further``: other names of ``--set`` are free parameters of mechanisms, which the
-    function takes as texts ``values``.
+    ``settings``: the command's name in ``settings.toml`` where it is below a group, or the settings
+    themselves; a function takes each as an argument.  ``further``: other names of ``--set`` are
+    free parameters of mechanisms, which the function takes as texts ``values``.
     """
 
     def __init__(
         self,
         *args: Any,
         example: str,
-        settings: Mapping[str, Sequence[Setting]] | None = None,
+        settings: str | Mapping[str, Sequence[Setting]] = "",
         further: bool = False,
         **given: Any,
     ) -> None:
         super().__init__(*args, **given)
-        self.example, self.groups, self.further = example, settings or {}, further
+        self.example, self.further = example, further
+        named = isinstance(settings, str)
+        self.groups = settings_of(settings or str(self.name)) if named else settings
         self.settings = {one.name: one for some in self.groups.values() for one in some}
         if self.settings or further:
             self.params.append(
@@ -211,12 +177,12 @@ class Command(click.Command):
             elif setting.project and name in stated:
                 ctx.params[name] = _value(setting, stated[name], f"{file}: [settings] {name}")
             else:
-                ctx.params[name] = () if setting.several else setting.default
+                ctx.params[name] = setting.none
         options = {one.name: one for one in self.params if one.name in stated}
         for name, option in options.items():
             if ctx.get_parameter_source(name) is ParameterSource.DEFAULT:
-                own = replace(PROJECT[name], type=option.type)
-                ctx.params[name] = _value(own, stated[name], f"{file}: [settings] {name}")
+                place = f"{file}: [settings] {name}"
+                ctx.params[name] = _value(PROJECT[name], stated[name], place, option.type)
         ctx.meta[ON_LINE] = set(given)
 
     def _given(self, texts: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -300,12 +266,15 @@ def _each_with_option(args: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _value(setting: Setting, given: Any, place: str) -> Any:
-    """A setting's value: of texts from the line, or of what a file states."""
+def _value(setting: Setting, given: Any, place: str, kind: Any = None) -> Any:
+    """A setting's value: of texts from the line, or of what a file states.
+
+    ``kind``: what reads a text, if an option has another type than the setting.
+    """
     several = given if isinstance(given, list) else [given]
     if not setting.several and len(several) != 1:
         raise InvalidParameter(f"{place}: given {len(several)} times; give it one value")
-    read = tuple(setting.read(one if one is None else str(one), place) for one in several)
+    read = tuple(setting.read(str(one), place, kind) for one in several)
     return read if setting.several else read[0]
 
 
@@ -314,4 +283,5 @@ MOVED_OPTIONS = {
     "label": "label_column",
     "unit": "unit_column",
     "column": "score_column",
+    "method": "composition",
 }

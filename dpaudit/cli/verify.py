@@ -14,14 +14,11 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.cli.compliance_commands import (
-    PLAN,
-    SIGNERS,
-    THRESHOLD,
     key_option,
     known_signers,
     signed_row,
 )
-from dpaudit.cli.settings import Command, Setting
+from dpaudit.cli.settings import Command
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 if TYPE_CHECKING:
@@ -52,34 +49,9 @@ EXIT_CODES = {
 }
 
 
-MAX_DELTA = Setting(
-    "max_delta", "The largest delta at which --max-epsilon accepts.", "NUMBER", default="0.001"
-)
-REQUIRE_AUDIT = Setting(
-    "require_audit",
-    "Every claim must have an audit with enough trials to refute it.",
-    "true",
-    click.BOOL,
-    default=False,
-)
-CONFIRMED = Setting(
-    "confirmed",
-    "No step may rest on a bound that only the accountant computed.",
-    "true",
-    click.BOOL,
-    default=False,
-)
-SECONDS = Setting("seconds", "Time for one file.", "NUMBER", click.FloatRange(1, 3600), 20.0)
-
-
 @click.command(
     cls=Command,
     example="dpaudit verify reports/noisy_mean.json --max-epsilon 2",
-    settings={
-        "signers": (*SIGNERS, THRESHOLD),
-        "required": (MAX_DELTA, REQUIRE_AUDIT, CONFIRMED),
-        "other": (PLAN, SECONDS),
-    },
     epilog="Exit status: 0 verified and as required; 10 not a certificate, or changed bytes; 11 "
     "limit of time or memory; 12 wrong derivation; 13 signature missing; 6 a bound that only the "
     "accountant computed; 14 requirement not met; 1 a rule of the policy fails.",

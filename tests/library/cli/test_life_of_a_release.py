@@ -56,7 +56,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     given = ("--set", "entity=person", "adjacency=add_remove")
     done("ledger", "init", "residents", *given, "--budget", "rho=0.75")
     for plan, name in (("plan.toml", "people"), ("next.toml", "people of 2027")):
-        cap = ("--budget", "epsilon=4 delta=1e-5", "--set", "population=residents")
+        cap = ("--budget", "epsilon=4 delta=1e-5", "--set", "populations=residents")
         done("ledger", "init", name, "--plan", plan, *cap)
     return tmp_path
 

@@ -9,17 +9,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dpaudit.cli.settings import JOBS, PROJECT, UNIT_COLUMN, Command, Setting, on_line, option
+from dpaudit.cli.main import main
+from dpaudit.cli.settings import PROJECT, SETTINGS, Command, Setting, on_line, option
+from dpaudit.errors import InvalidParameter
+from tests.library.cli.test_command_line_size import walked
 
-TAGS = Setting("tags", "Some words.", "WORD", several=True)
-SHARE = Setting("share", "A share.", "SHARE", click.FloatRange(0, 1), 0.5)
+TAGS = Setting("tags", "WORD+", "Some words.")
+SHARE = Setting("share", "0.0..1.0", "A share.", 0.5)
+UNIT_COLUMN = SETTINGS["unit_column"]
 
 
 @click.command(
     cls=Command, example="tried one --jobs 2", settings={"one": (UNIT_COLUMN, TAGS, SHARE)}
 )
 @click.argument("word", required=False)
-@option(JOBS)
+@option("jobs")
 def tried(**given: Any) -> None:
     """Show what is given."""
     click.echo(f"{dict(sorted(given.items()))} {on_line('unit_column')}")
@@ -65,10 +69,10 @@ def test_several_may_follow_and_a_word_that_is_none_ends_them() -> None:
     [
         (("--set", "unit_colum=x"), "nothing is called 'unit_colum'; did you mean 'unit_column'"),
         (("--set", "quite=other"), "known are share, tags, unit_column"),
-        (("--set", "share"), r"such as share=SHARE: A share\."),
+        (("--set", "share"), r"such as share=0.0..1.0: A share\."),
         (("--set", "share=2"), r"--set share: 2.*in the range.*A share\."),
         (("--set", "share=1", "share=0"), "--set share: given 2 times"),
-        (("--share", "1"), "--share is no option: write --set share=SHARE"),
+        (("--share", "1"), "--share is no option: write --set share=0.0..1.0"),
         (("--unit", "1"), "--unit is no option: write --set unit_column=NAME"),
         (("--other", "1"), "No such option"),
     ],
@@ -98,11 +102,46 @@ def test_a_file_is_refused_by_its_place(here: Path, text: str, said: str) -> Non
 
 def test_help_lists_every_setting_and_shells_complete_them() -> None:
     said = CliRunner().invoke(tried, ["--help"]).output
-    assert "unit_column=NAME*, tags=WORD, share=SHARE" in said
+    assert "unit_column=NAME*, tags=WORD+, share=0.0..1.0" in said
     assert said.endswith("Example: tried one --jobs 2\n")
     option = next(one for one in tried.params if "--set" in one.opts)
     context = click.Context(tried)
     assert [item.value for item in option.shell_complete(context, "sh")] == ["share="]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "read"),
+    [
+        ("NUMBER", "1e-5", "1e-5"),
+        ("1..", "12", 12),
+        ("1..", "0", None),
+        ("1..3", "4", None),
+        ("1..3", "1.5", None),
+        ("0.0..1.0", "0.25", 0.25),
+        ("0.0..1.0", "nan", None),
+        ("a|b", "b", "b"),
+        ("a|b", "c", None),
+        ("a|FILE", "c", "c"),
+        ("true", "yes", True),
+        ("true", "2", None),
+        ("FILE", "none.csv", None),
+        ("FOLDER", "none", Path("none")),
+        ("DAY", "2026-02-30", None),
+    ],
+)
+def test_a_value_is_of_the_kind_that_help_shows(value: str, text: str, read: Any) -> None:
+    setting = Setting("it", value, "What it is.")
+    if read is None:
+        with pytest.raises(InvalidParameter, match=r"here: .*What it is\."):
+            setting.read(text, "here")
+    else:
+        assert setting.read(text, "here") == read
+
+
+def test_every_setting_is_of_some_command_or_option() -> None:
+    used = {name for _, command in walked(main) for name in command.settings}
+    options = {option.name for _, command in walked(main) for option in command.params}
+    assert set(SETTINGS) == {one for one in SETTINGS if one in used | options}
 
 
 def test_only_what_a_project_decides_is_read_from_its_file() -> None:
