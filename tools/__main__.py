@@ -33,6 +33,15 @@ def rules(*, markdown: bool, as_json: bool) -> None:
 
 
 @main.command()
+def commands() -> None:
+    """Write docs/commands.md: every setting, and the help of every command."""
+    from dpaudit.cli.main import main as users
+    from tools.commands_page import page
+
+    Path("docs/commands.md").write_text(page(users), "utf-8")
+
+
+@main.command()
 def proofs() -> None:
     """Let Coq read the catalogue's claims; writes docs/proofs.json and docs/proofs.md; resumes."""
     from tools import proofs_page as page

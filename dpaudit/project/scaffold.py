@@ -56,6 +56,11 @@ def fields_to_fill() -> str:
             "[fields]",
             *lines,
             "",
+            "# Defaults of the command line: what `dpaudit COMMAND --help` marks with a star.",
+            "[settings]",
+            "# jobs = 2",
+            '# ledger = "ledger.sqlite"',
+            "",
         ]
     )
 

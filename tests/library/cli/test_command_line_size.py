@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from dpaudit.cli.commands import MOVED
 from dpaudit.cli.main import main
+from tools.commands_page import page
 
 MOST_COMMANDS, MOST_OPTIONS = 16, 90
 MOST_LINES = 40  # of help: a screen
@@ -60,7 +61,13 @@ def test_the_example_is_read(path: tuple[str, ...], tmp_path: Path, monkeypatch:
     command = COMMANDS[path]
     program, *words = shlex.split(command.example)
     assert (program, *words[: len(path)]) == ("dpaudit", *path)
-    command.make_context(path[-1], words[len(path) :])
+    parent = click.Context(main, **main.context_settings)
+    command.make_context(path[-1], words[len(path) :], parent)
+
+
+def test_the_page_of_commands_is_current(checkout: Path) -> None:
+    """`python -m tools commands` writes it."""
+    assert (checkout / "docs" / "commands.md").read_text("utf-8") == page(main)
 
 
 @pytest.mark.parametrize("name", MOVED)
