@@ -139,7 +139,7 @@ def on_users(
         if count is None or len(row) != 2 or row[1] < 2:
             raise InvalidParameter(
                 f"{name}: records of shape {row}; expected users of items, (items, features and a "
-                "target): --unit names the column of the user, --rows how many items of each count"
+                "target): unit_column= names the column of the user, rows= how many items count"
             )
         items, features = row[0], row[1] - 1
         bound = lipschitz_of(features)
