@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dpaudit.certificate.certify import Certified
     from dpaudit.certificate.order import Options, Order, Run
     from dpaudit.certificate.publish import Failed, Finished
+    from dpaudit.curator.mechanism import Mechanism
+    from dpaudit.project.project import Project
+    from dpaudit.storage.fields import ProjectFields
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -280,15 +283,8 @@ def order_of(
     ``stated``: fields that replace those of dpaudit.toml.  ``own_data``: it runs on data of whoever
     asks, for whom the catalogue's file does not speak.
     """
-    from dpaudit.certificate.order import Order
-    from dpaudit.project.project import (
-        catalogue_root,
-        implementation,
-        place,
-        suite_file,
-        suite_of,
-    )
-    from dpaudit.storage.fields import merged, stated_above, stated_in
+    from dpaudit.project.project import catalogue_root, suite_of
+    from dpaudit.storage.fields import stated_above, stated_in
 
     if target.endswith(".toml"):
         # A release plan, attacked on generated tables.
@@ -297,19 +293,31 @@ def order_of(
 
         return attacked.order_of(load_plan(Path(target), stated or {}).plan())
     resolved = resolve_target(target)
-    if resolved.suite is None:
-        suite_of(resolved.project, resolved.mechanism)
-    root = "catalogue" if resolved.project.root == catalogue_root() else "project"
-    files = implementation(resolved.project, resolved.mechanism, resolved.suite)
-    if own_data and root == "catalogue":
+    project = resolved.project
+    if own_data and project.root == catalogue_root():
         found = stated_above(Path.cwd())
     else:
-        found = stated_in(resolved.project.root, resolved.project.mechanisms, Path.cwd())
-    fields = merged(found.of(resolved.mechanism.name), stated or {})
-    definition = place(resolved.project, resolved.mechanism)
-    suite = suite_file(resolved.project, resolved.suite)
+        found = stated_in(project.root, project.mechanisms, Path.cwd())
+    suite = resolved.suite or suite_of(project, resolved.mechanism)
+    return _ordered(project, resolved.mechanism, suite, found, stated)
+
+
+def _ordered(
+    project: Project, mechanism: Mechanism, suite: Any, found: ProjectFields, stated: Any
+) -> Order:
+    """The order for a mechanism; the fields ``stated`` replace those of its file, ``found``."""
+    from dpaudit.certificate.order import Order
+    from dpaudit.project.project import catalogue_root, implementation, place, suite_file
+    from dpaudit.storage.fields import merged
+
     return Order(
-        resolved.mechanism, resolved.suite, root, files, fields, definition, suite_file=suite
+        mechanism,
+        suite,
+        "catalogue" if project.root == catalogue_root() else "project",
+        implementation(project, mechanism, suite),
+        merged(found.of(mechanism.name), stated or {}),
+        place(project, mechanism),
+        suite_file=suite_file(project, suite),
     )
 
 
@@ -383,43 +391,22 @@ def _every_order(
 
     Errors: UnknownTarget for a project without mechanisms.
     """
-    from dpaudit.certificate.order import Order
     from dpaudit.certificate.publish import Failed
-    from dpaudit.project.project import (
-        catalogue_root,
-        find_root,
-        implementation,
-        load,
-        place,
-        suite_file,
-        suite_of,
-    )
-    from dpaudit.storage.fields import merged, stated_in
+    from dpaudit.project.project import find_root, load, suite_of
+    from dpaudit.storage.fields import stated_in
 
     project = load(find_root(Path.cwd()))
-    root = "catalogue" if project.root == catalogue_root() else "project"
     refused = [Failed(where, UnknownTarget(why)) for where, why in project.refused.items()]
     if not project.mechanisms and not refused:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
-    pairs = []
+    found, orders = stated_in(project.root, project.mechanisms, Path.cwd()), []
     for _, mechanism in sorted(project.mechanisms.items()):
         try:
-            pairs.append((mechanism, suite_of(project, mechanism)))
+            suite = suite_of(project, mechanism)
         except UnknownTarget as error:
             refused.append(Failed(mechanism.name, error))
-    stated = stated_in(project.root, project.mechanisms, Path.cwd())
-    orders = [
-        Order(
-            one,
-            suite,
-            root,
-            implementation(project, one, suite),
-            merged(stated.of(one.name), given or {}),
-            place(project, one),
-            suite_file=suite_file(project, suite),
-        )
-        for one, suite in pairs
-    ]
+            continue
+        orders.append(_ordered(project, mechanism, suite, found, given))
     return orders, refused
 
 

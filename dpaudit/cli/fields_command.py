@@ -12,32 +12,6 @@ import click
 from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.cli.settings import Command
 
-ASKED = {
-    "purpose": "What is the result used for?",
-    "legal_basis": "On which legal basis are the data processed?",
-    "data_source": "Where do the data come from?",
-    "data_period": "Which time do the data span?",
-    "changes": "What changed since the release before?",
-    "publication_date": "When is the result published (YYYY-MM-DD)?",
-    "release_type": "Is this 'one release', or one of 'many releases'?",
-    "controller": "Who answers for the data?",
-    "processor": "Who processes the data for them?",
-    "contact": "Who answers questions, at which address?",
-    "approver": "Who approved the release?",
-    "review_date": "When is it reviewed again (YYYY-MM-DD)?",
-    "expires": "After which day should nobody rely on it (YYYY-MM-DD)?",
-    "licence": "Under which licence may the result be used?",
-    "retention": "How long are data and result kept?",
-    "tuning": "Which numbers were chosen by looking at the data?",
-    "exploratory_accesses": "Who looked at the data otherwise, and why?",
-    "post_processing": "What is done to the result after the noise?",
-    "justification": "Why is this epsilon acceptable?",
-    "sbom": "Which file lists the software (a path)?",
-    "product_type": "Which kind of product is it?",
-    "region": "Where do the people live?",
-    "sector": "Which sector is it for?",
-}
-
 
 @click.command("fields", cls=Command, example="dpaudit fields")
 @click.argument(
@@ -52,7 +26,7 @@ def fields(folder: Path, *, as_json: bool) -> None:
     asked or written: each field is listed with its question and what the file states.
     """
     from dpaudit.errors import InvalidParameter
-    from dpaudit.storage.fields import FIELDS, FILE, OPTIONAL, fields_of, read_fields
+    from dpaudit.storage.fields import FILE, OPTIONAL, QUESTIONS, fields_of, read_fields
     from dpaudit.storage.files import write_atomically
 
     stated = read_fields(folder).of("")
@@ -60,18 +34,18 @@ def fields(folder: Path, *, as_json: bool) -> None:
         rows = [
             {
                 "name": name,
-                "question": ASKED[name],
+                "question": QUESTIONS[name],
                 "required": name not in OPTIONAL,
                 "stated": stated.get(name, []),
             }
-            for name in FIELDS
+            for name in QUESTIONS
         ]
         echo_json(rows)
         return
     answers: dict[str, str] = {}
-    for name in (name for name in FIELDS if name not in stated):
+    for name in (name for name in QUESTIONS if name not in stated):
         while True:
-            question = f"{name}: {ASKED[name]}" + " (optional)" * (name in OPTIONAL)
+            question = f"{name}: {QUESTIONS[name]}" + " (optional)" * (name in OPTIONAL)
             answer = click.prompt(question, default="", show_default=False, err=True).strip()
             try:
                 if answer:

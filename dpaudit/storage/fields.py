@@ -28,32 +28,33 @@ LONGEST_TEXT = 4_000  # characters of one text
 MOST_LINES = 100  # texts in one field
 
 RELEASE_TYPES = ("one release", "many releases")
-# In the order in which a report lists them.
-FIELDS = (
-    "purpose",
-    "legal_basis",
-    "data_source",
-    "data_period",
-    "changes",
-    "publication_date",
-    "release_type",
-    "controller",
-    "processor",
-    "contact",
-    "approver",
-    "review_date",
-    "expires",
-    "licence",
-    "retention",
-    "tuning",
-    "exploratory_accesses",
-    "post_processing",
-    "justification",
-    "sbom",
-    "product_type",
-    "region",
-    "sector",
-)
+# In the order in which a report lists them, with what `dpaudit fields` asks.
+QUESTIONS = {
+    "purpose": "What is the result used for?",
+    "legal_basis": "On which legal basis are the data processed?",
+    "data_source": "Where do the data come from?",
+    "data_period": "Which time do the data span?",
+    "changes": "What changed since the release before?",
+    "publication_date": "When is the result published (YYYY-MM-DD)?",
+    "release_type": "Is this 'one release', or one of 'many releases'?",
+    "controller": "Who answers for the data?",
+    "processor": "Who processes the data for them?",
+    "contact": "Who answers questions, at which address?",
+    "approver": "Who approved the release?",
+    "review_date": "When is it reviewed again (YYYY-MM-DD)?",
+    "expires": "After which day should nobody rely on it (YYYY-MM-DD)?",
+    "licence": "Under which licence may the result be used?",
+    "retention": "How long are data and result kept?",
+    "tuning": "Which numbers were chosen by looking at the data?",
+    "exploratory_accesses": "Who looked at the data otherwise, and why?",
+    "post_processing": "What is done to the result after the noise?",
+    "justification": "Why is this epsilon acceptable?",
+    "sbom": "Which file lists the software (a path)?",
+    "product_type": "Which kind of product is it?",
+    "region": "Where do the people live?",
+    "sector": "Which sector is it for?",
+}
+FIELDS = tuple(QUESTIONS)
 DATES = frozenset({"publication_date", "review_date", "expires"})
 OPTIONAL = frozenset({"changes", "expires", "licence", "sbom", "product_type", "region", "sector"})
 

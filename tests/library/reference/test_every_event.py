@@ -170,7 +170,7 @@ def test_a_file_of_events_says_neither_adjacency_nor_unit(named: str, tmp_path: 
     file.write_text(json.dumps(GAUSSIAN.to_named_tuple()))
     said = {"adjacency": "add_remove", "unit": "record"}
     del said[named]
-    with pytest.raises(InvalidParameter, match=f"{named}: not in the file; state --{named}"):
+    with pytest.raises(InvalidParameter, match=f"{named}: not in the file; state {named}="):
         read_history(file, "dp_accounting", Stated.of(**said))
 
 
