@@ -243,8 +243,10 @@ def account(
         )
     given = {one: asked.pop(one) for one in ("library", "batches", *FACTS)}
     if budget is not None:
-        if target is None:
-            raise click.UsageError("--budget: give a declaration's JSON file as TARGET")
+        if target is None or delta or any(asked.values()):
+            raise click.UsageError(
+                "--budget: give a declaration's JSON file as TARGET, and adjacency="
+            )
         calibrate(Path(target), given["adjacency"], budget, as_json=as_json)
         return
     if history is None and (others := [name for name in given if on_line(name)]):

@@ -146,8 +146,12 @@ class Command(click.Command):
                     ["--set", "set_to"],
                     multiple=True,
                     metavar="NAME=VALUE",
-                    help="A setting, listed below"
-                    + (", or a free parameter (`dpaudit show TARGET`)" if further else "")
+                    help=" or ".join(
+                        ["A setting, listed below,"] * bool(self.settings)
+                        + ["A free parameter (`dpaudit show TARGET`)"] * further
+                    )
+                    .replace("or A", "or a")
+                    .rstrip(",")
                     + "; several may follow.",
                     shell_complete=self._completed,
                 )
@@ -210,11 +214,11 @@ class Command(click.Command):
     def _refuse_moved(self, error: click.NoSuchOption, ctx: click.Context) -> None:
         """Errors: UsageError for what was an option once, with what to write now."""
         name = error.option_name.lstrip("-").replace("-", "_")
-        now = MOVED_OPTIONS.get(name, name)
-        if now in self.settings:
-            now = f"--set {now}={self.settings[now].value}"
-        if now != name:
-            raise click.UsageError(f"{error.option_name} is no option: write {now}", ctx)
+        ways = {one: f"--set {one}={setting.value}" for one, setting in self.settings.items()}
+        ways |= {one: one for option in self.params for one in option.opts}
+        for now in (name, *MOVED_OPTIONS.get(name, "").split()):
+            if now in ways:
+                raise click.UsageError(f"{error.option_name} is no option: write {ways[now]}", ctx)
 
     def _completed(self, _ctx: Any, _param: Any, begun: str) -> list[CompletionItem]:
         return [
@@ -278,10 +282,14 @@ def _value(setting: Setting, given: Any, place: str, kind: Any = None) -> Any:
     return read if setting.several else read[0]
 
 
-# What was an option once, where its name changed: what to write now.
+# What was an option once, where its name changed: what it is now, the first that a command has.
 MOVED_OPTIONS = {
     "label": "label_column",
     "unit": "unit_column",
     "column": "score_column",
     "method": "composition",
+    "population": "populations",
+    "no_unconfirmed": "confirmed",
+    "delta": "charge_delta --budget",
+    **dict.fromkeys(("epsilon", "rho", "mu", "renyi"), "--budget"),
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from dpaudit.cli.commands import free_values
 from dpaudit.cli.main import main
 from dpaudit.cli.settings import PROJECT, SETTINGS, Command, Setting, on_line, option
+from dpaudit.curator.parameters import Cost, Free
 from dpaudit.errors import InvalidParameter
 from tests.library.cli.test_command_line_size import walked
 
@@ -136,6 +139,34 @@ def test_a_value_is_of_the_kind_that_help_shows(value: str, text: str, read: Any
             setting.read(text, "here")
     else:
         assert setting.read(text, "here") == read
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ledger", "init", "--rho", "1"), "--rho is no option: write --budget"),
+        (("ledger", "init", "--delta", "1"), "--delta is no option: write --budget"),
+        (("ledger", "charge", "--delta", "1"), "write --set charge_delta=NUMBER"),
+        (("ledger", "init", "--method", "rdp"), "write --set composition=NAME"),
+        (("verify", "--no-unconfirmed"), "write --set confirmed=true"),
+        (("show", "--rho", "1"), "No such option"),
+    ],
+)
+def test_an_option_that_there_was_says_what_to_write(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, list(words))
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_free_parameter_that_is_called_as_a_setting_is_refused() -> None:
+    def of_shape(*, rows: Annotated[int, Free("rows", Cost.NOTHING)] = 3) -> None: ...
+
+    mechanism: Any = SimpleNamespace(name="mine", for_shape=of_shape)
+    with (
+        click.Context(main.commands["run"]),
+        pytest.raises(InvalidParameter, match="its parameter rows has the name of a setting"),
+    ):
+        free_values(mechanism, ())
 
 
 def test_every_setting_is_of_some_command_or_option() -> None:
