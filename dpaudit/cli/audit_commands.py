@@ -23,12 +23,7 @@ from dpaudit.cli.commands import (
     quiet,
     resolve_target,
 )
-from dpaudit.cli.membership import (
-    OWN,
-    audit_membership,
-    membership_options,
-    refuse_others,
-)
+from dpaudit.cli.membership import OWN, audit_membership, membership_options, refuse_others
 from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described, exit_code
 
 if TYPE_CHECKING:

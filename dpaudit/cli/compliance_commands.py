@@ -224,10 +224,7 @@ def _write_verifier(folder: Path, files: Sequence[Path], *, as_json: bool) -> No
     echo_json({"files": [page], "faults": []}) if as_json else click.echo(page)
 
 
-@click.command(
-    cls=Command,
-    example="dpaudit report reports/*.json --format html,md --language de",
-)
+@click.command(cls=Command, example="dpaudit report reports/*.json --format html,md --language de")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--out",
@@ -403,10 +400,7 @@ def _timelines(found: Sequence[Total], folder: Path) -> None:
             write_made({folder / f"budget-{number}.svg": svg.encode()})
 
 
-@click.command(
-    cls=Command,
-    example="dpaudit check reports --set allow=missing",
-)
+@click.command(cls=Command, example="dpaudit check reports --set allow=missing")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")
 @as_json_option

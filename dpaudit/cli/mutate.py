@@ -29,11 +29,7 @@ class _Progress:
             click.echo(f"mutants of {name}: {done} of {total}", err=True)
 
 
-@click.command(
-    "mutate",
-    cls=Command,
-    example="dpaudit mutate noisy_mean --jobs 2",
-)
+@click.command("mutate", cls=Command, example="dpaudit mutate noisy_mean --jobs 2")
 @click.argument("target")
 @option("seed", default=1, show_default=True)
 @option("jobs")

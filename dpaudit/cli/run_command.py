@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, field_option, free_values, quiet
-from dpaudit.cli.settings import (
-    Command,
-    on_line,
-    option,
-)
+from dpaudit.cli.settings import Command, on_line, option
 from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
-from dpaudit.cli.compliance_commands import (
-    key_option,
-    known_signers,
-    signed_row,
-)
+from dpaudit.cli.compliance_commands import key_option, known_signers, signed_row
 from dpaudit.cli.settings import Command
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 

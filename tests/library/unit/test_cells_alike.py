@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.cli import release_commands
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import rational
+from dpaudit.releases import cost
 from dpaudit.releases.plan import release_of
 from dpaudit.tabular import (
     ROWS,
@@ -317,4 +317,4 @@ def test_a_number_that_no_float_holds_would_end_in_an_overflow(
     monkeypatch.setitem(PLAN, "items", PLAN["items"][:1])
     plan = planned(("table", "columns", "x", "upper"), "1e400", step="1e390")
     with pytest.raises(OverflowError):
-        release_commands._parts(plan)
+        cost.cost_table(plan)
