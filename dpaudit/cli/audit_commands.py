@@ -350,7 +350,7 @@ def _certify_all(
     from dpaudit.certificate.order import plan
     from dpaudit.cli.terminal import progress
 
-    with progress() as report_progress, quiet():
+    with progress(ends=False) as report_progress, quiet():
         orders, refused = _every_order(stated)
         publish.places_for([order.mechanism.name for order in orders], out)
         given = {**given, "keep": publish.keeper(out)}

@@ -326,10 +326,13 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
-    """Progress on standard error: bars on a terminal, otherwise a line from time to time."""
+def progress(*, ends: bool = True) -> Iterator[Report]:
+    """Progress on standard error: bars on a terminal, otherwise a line from time to time.
+
+    ``ends``: whether a line says that a mechanism is finished; else the command says so.
+    """
     console = Console(stderr=True)
-    with _bars(console) if console.is_terminal else _lines(console) as report:
+    with _bars(console) if console.is_terminal else _lines(console, ends=ends) as report:
         yield report
 
 
@@ -351,7 +354,7 @@ def _bars(console: Console) -> Iterator[Report]:
 
 
 @contextmanager
-def _lines(console: Console) -> Iterator[Report]:
+def _lines(console: Console, *, ends: bool) -> Iterator[Report]:
     """A line when a mechanism is finished, and one from time to time before."""
     started: dict[str, float] = {}
     batches: dict[tuple[str, int], int] = {}
@@ -365,7 +368,9 @@ def _lines(console: Console) -> Iterator[Report]:
     def end(name: str) -> None:
         seconds = time.monotonic() - started.pop(name)
         done = sum(count for (whose, _), count in batches.items() if whose == name)
-        say(f"attacked {name}: {done} batches in {_duration(seconds)}")
+        last[0] = time.monotonic()
+        if ends:
+            say(f"attacked {name}: {done} batches in {_duration(seconds)}")
 
     def report(name: str, done: int, total: int) -> None:
         if name not in started:

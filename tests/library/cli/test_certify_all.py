@@ -87,6 +87,7 @@ def test_every_mechanism_gets_a_certificate_a_page_and_rows_of_the_index(
     assert all(f'href="./{name}.html"' in index for name in NAMES)
     assert "5 reports, 6 claims" in index
     assert result.stdout.splitlines()[-1] == "reports/index.html"
+    assert len(result.stderr.splitlines()) == len(NAMES)  # a line of progress each
     for name in NAMES:
         certificate = load(calm / "reports" / f"{name}.json")["predicate"]
         command = "dpaudit certify --all --seed 1 --trials 400"
