@@ -114,8 +114,6 @@ SIGNED_FOR = (
     "metrics and outputs of the run",
     "the fields of dpaudit.toml",
 )
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_PRESENT = click.Path(exists=True, dir_okay=False, path_type=Path)
 key_option = click.option(
     "--key",
     "keys",
@@ -300,9 +298,6 @@ def report(
     elif written:
         click.echo("\n".join(written))
     sys.exit(rendered.exit_code)
-
-
-DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.command(

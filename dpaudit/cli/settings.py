@@ -25,8 +25,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.storage.fields import refuse_unknown, settings_above
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# Keys in click's context: the settings given on the line, and the values of free parameters.
-ON_LINE, VALUES = "dpaudit.on_line", "dpaudit.values"
+ON_LINE = "dpaudit.on_line"  # key in click's context: the names of the settings on the line
 LONGEST_NAME = 40  # characters of a name that an error repeats
 PAIR = re.compile(r"[A-Za-z_]\w*=")  # how a further NAME=VALUE after --set begins
 # Of click's help: types, and what it adds of ranges.
@@ -169,9 +168,9 @@ class Command(click.Command):
 
     def _read(self, ctx: click.Context, texts: Sequence[str]) -> None:
         """Add each setting's value to the context's arguments."""
-        given, ctx.meta[VALUES] = self._given(texts)
+        given, values = self._given(texts)
         if self.further:
-            ctx.params["values"] = tuple(ctx.meta[VALUES])
+            ctx.params["values"] = tuple(values)
         names = PROJECT.keys() & (self.settings.keys() | ctx.params.keys())
         file, stated = settings_above(Path.cwd()) if names else (Path(), {})
         refuse_unknown(stated, PROJECT, f"{file}: [settings]")
