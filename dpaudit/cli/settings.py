@@ -95,7 +95,7 @@ KINDS: dict[str, click.ParamType[Any]] = {
 RANGE = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)?")
 _TABLE = tomllib.loads((Path(__file__).parent / "settings.toml").read_text("utf-8"))
 SETTINGS = {
-    name: Setting(name, *row, project=section == "project")
+    name: Setting(name, *(*row, None)[:3], section == "project")
     for section in ("project", "line")
     for name, row in _TABLE[section].items()
 }
@@ -136,8 +136,9 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*args, **given)
         self.example, self.further = example, further
-        named = isinstance(settings, str)
-        self.groups = settings_of(settings or str(self.name)) if named else settings
+        if isinstance(settings, str):
+            settings = settings_of(settings or str(self.name))
+        self.groups = settings
         self.settings = {one.name: one for some in self.groups.values() for one in some}
         if self.settings or further:
             self.params.append(

@@ -106,6 +106,14 @@ def test_another_ledger_than_the_plans_is_refused(command, tmp_path: Path) -> No
     assert "is charged in" not in same.output
 
 
+def test_a_plan_s_ledger_goes_before_the_project_s(tmp_path: Path) -> None:
+    path = planned(tmp_path)
+    assert run("ledger", "init", "people", "--plan", path, *CAP).exit_code == 0
+    Path("dpaudit.toml").write_text('[settings]\nledger = "other.sqlite"\nentity = "dog"\n')
+    assert "ours.sqlite" in run("release", path).output
+    assert run("ledger", "show").exit_code != 0  # of the project's, which nobody made
+
+
 def test_a_plans_ledger_cannot_be_left_out(tmp_path: Path) -> None:
     path = planned(tmp_path)
     found = run("release", path, "--data", "none.csv", "--out", "out", "--no-ledger")

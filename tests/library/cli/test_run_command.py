@@ -100,6 +100,19 @@ def test_what_is_refused_before_anything_is_read(dpaudit: Invoke, project: Path)
     assert not list(project.glob("*m.npz")) + list(project.glob(".m.*"))
 
 
+def test_a_projects_ledger_is_charged_by_every_run_unless_the_line_says_not(
+    dpaudit: Invoke, project: Path
+) -> None:
+    """A run that names no account of the project's ledger is refused before it reads data."""
+    (project / "dpaudit.toml").write_text('[settings]\nledger = "l.sqlite"\nentity = "row"\n')
+    given = ("run", "held", "--data", "none.csv", "--out", "m.npz")
+    assert "give all of ledger, dataset" in dpaudit(*given, code=2).stderr
+    named = dpaudit(*given, "--set", "dataset=rows", code=2).stderr
+    left_out = dpaudit(*given, "--set", "ledger=", code=2).stderr
+    assert "none.csv" in named
+    assert "none.csv" in left_out
+
+
 def test_a_shape_is_for_mechanisms_that_have_one(dpaudit: Invoke, project: Path) -> None:
     said = dpaudit("certify", "held", "--shape", "5,2", code=2).stderr
     assert "no for_shape" in said
