@@ -116,10 +116,7 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
 @_out("Folder for certificates and pages; keeps finished batches.")
 @click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
 @click.option("--uncovered", is_flag=True, help="Also print metrics outside the guarantee, marked.")
-@click.option(
-    "--shape",
-    help="For records of this shape, such as 500,11, without data.",
-)
+@click.option("--shape", help="For records of this shape, such as 500,11, without data.")
 @field_option
 @as_json_option
 def certify(
@@ -379,9 +376,7 @@ def orders_of(targets: Sequence[str]) -> list[Order]:
     return list(map(order_of, targets)) if targets else _every_order()[0]
 
 
-def _every_order(
-    given: Mapping[str, list[str]] | None = None,
-) -> tuple[list[Order], list[Failed]]:
+def _every_order(given: Mapping[str, list[str]] | None = None) -> tuple[list[Order], list[Failed]]:
     """An order for each mechanism of the project, and the files and suites not loaded.
 
     Errors: UnknownTarget for a project without mechanisms.

@@ -188,8 +188,7 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
 
 
 @main.command(
-    cls=Command,
-    example="dpaudit account --dp-sgd 'n=6000 batch=60 epochs=9 sigma=1' --points 3",
+    cls=Command, example="dpaudit account --dp-sgd 'n=6000 batch=60 epochs=9 sigma=1' --points 3"
 )
 @click.argument("target", required=False)
 @click.option("--delta", type=str, help="Also epsilon at this delta.")

@@ -39,9 +39,7 @@ OPTIONS = (
         "--command", metavar="PROGRAM", help="A program that draws, as in 'node draw.js'."
     ),
     click.option(
-        "--reproduce",
-        metavar="NAME",
-        help="Repeat a published audit, such as annamalai-2024.",
+        "--reproduce", metavar="NAME", help="Repeat a published audit, such as annamalai-2024."
     ),
     click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=, or mu=."),
     click.option(

@@ -13,7 +13,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ class Setting:
     value: str
     help: str
     default: Any = None
-    project: bool = False
+    project: bool = field(default=False, kw_only=True)
 
     @property
     def several(self) -> bool:
@@ -95,7 +95,7 @@ KINDS: dict[str, click.ParamType[Any]] = {
 RANGE = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)?")
 _TABLE = tomllib.loads((Path(__file__).parent / "settings.toml").read_text("utf-8"))
 SETTINGS = {
-    name: Setting(name, *(*row, None)[:3], section == "project")
+    name: Setting(name, *row, project=section == "project")
     for section in ("project", "line")
     for name, row in _TABLE[section].items()
 }

@@ -161,12 +161,7 @@ def _archive(path: Path, unpacked: ExitStack) -> Archive | None:
 
 
 def _of_archive(
-    row: Mapping[str, Any],
-    archive: Archive,
-    one: Verified,
-    signers: Signers,
-    *,
-    compared: bool,
+    row: Mapping[str, Any], archive: Archive, one: Verified, signers: Signers, *, compared: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """The row with what an archive's other files are worth, and the files that it lacks.
 
