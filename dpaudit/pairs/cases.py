@@ -54,7 +54,7 @@ def has_closed_cases(pair: Any, most: int = MOST) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """A case in balls; ``ratio`` is q / p, None where q = 0."""
+    """A case in balls; ``ratio`` is q / p, None where q = 0, or p may be: then p adds up to p."""
 
     p: Ball
     ratio: Ball | None
@@ -65,16 +65,14 @@ class _Known:
 @lru_cache(maxsize=64)
 def _known(pair: Any, precision: int) -> tuple[_Known, ...]:
     """The cases that P takes, at the precision of the context."""
-    return tuple(
-        _Known(
-            number(case.p),
-            None if case.q == 0 else number(case.q) / number(case.p),
-            number(case.square).sqrt(),
-            number(case.epsilon),
-        )
-        for case in pair.cases
-        if case.p != 0
-    )
+    found = []
+    for case in pair.cases:
+        p, noise = number(case.p), (number(case.square).sqrt(), number(case.epsilon))
+        if not p > 0:
+            found.append(_Known(number(0).union(p), None, *noise))
+        else:
+            found.append(_Known(p, None if case.q == 0 else number(case.q) / p, *noise))
+    return tuple(found)
 
 
 def delta_of_cases(pair: Any, x: Ball) -> Ball:

@@ -53,7 +53,7 @@ def _others(listed: Outcomes, times: int) -> int:
     More than m have P mass at most (n r)^(m + 1) / (m + 1)!, r what the others have.
     """
     kinds = len(listed) - 1
-    if math.comb(times + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in listed):
+    if math.comb(min(times, MOST) + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in listed):
         return times
     place = _likeliest(listed)
     rest = sum((enclose(p) for k, (p, _) in enumerate(listed) if k != place), enclose(0))

@@ -9,9 +9,8 @@ With x = exp(epsilon) and (u)+ = max(0, u); formulas of one line are the pairs' 
                         (1 - q) N(0) + q N(mu) and (1 - q) N(0) + q N(-mu), whose ratio grows with z
     Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
                         and m reports at r, k the first number of ones with a ratio of at least x
-    Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``;
-                        of rare ones that are left out, between 0 and all that P lacks without them
-    Product with branches: see profile_mixtures
+    Product             the pairs' own: over all outcomes of atoms, or over all cases of branches,
+                        or of normal with Laplace noise
     Thresholded: see profile_branches
 """
 
@@ -22,12 +21,11 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from math import comb, isqrt, prod
+from math import comb, isqrt
 from typing import Any
 
 from dpaudit.check.profile.branches import thresholded
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
-from dpaudit.check.profile.mixtures import delta_of_cases, has_cases
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     Number,
@@ -39,10 +37,12 @@ from dpaudit.pairs import (
     Pair,
     largest_loss,
 )
-from dpaudit.pairs.core import Lattice, Opposition, Outcomes, Tally
+from dpaudit.pairs.cases import MOST, delta_of_cases, has_closed_cases
+from dpaudit.pairs.core import Lattice, Opposition, Tally
+from dpaudit.pairs.enumerated import is_enumerable
 
 PRECISIONS = (128, 400, 1200, 4000)
-OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
+INTEGERS = 10**4
 REPORTS = 2**50
 Ends = tuple[Number, Number]
 # delta of a pair of which only bounds are known; None for any other pair.
@@ -52,37 +52,23 @@ Bound = Callable[[Pair, Ball], Ball | None]
 def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
     if pair.is_product:
-        return _has_few_outcomes(pair) or has_cases(pair)
+        return is_enumerable(pair.factors) or has_cases(pair)
     if pair.lattice is not None:
         return _is_moderate(pair.lattice)
     return type(pair).delta is not Pair.delta
 
 
-def _has_few_outcomes(pair: Pair) -> bool:
-    kinds = []
-    for factor, times in pair.factors:
-        if factor.listed is None or times != int(times) or times < 0:
-            return False
-        kinds.append((len(factor.listed) - 1, _rare(factor.listed, int(times))))
-    return prod(comb(min(n, OUTCOMES) + k, k) for k, n in kinds) <= OUTCOMES
+def has_cases(pair: Pair, most: int = MOST) -> bool:
+    """Whether this is a product of at most ``most`` cases, each factor once.
 
-
-@lru_cache(maxsize=64)
-def _rare(listed: Outcomes, times: int) -> int:
-    """How many draws may be other than the main outcome; more have a tiny mass.
-
-    By the union bound, j of ``times`` draws are others with P mass at most (times r)^j / j!, r the
-    mass of all others.
+    It has branches, or is normal noise with Laplace noise.
     """
-    if comb(min(times, OUTCOMES) + len(listed) - 1, min(times, OUTCOMES)) <= OUTCOMES:
-        return times
-    masses = sorted((ball(p) for p, _ in listed), key=lambda p: float(p.mid()))
-    size, term = times * sum(masses[:-1], ball(0)), ball(1)
-    for j in range(1, min(times, OUTCOMES) + 1):
-        term = term * size / j
-        if term < TINY:
-            return j - 1
-    return times
+    if not pair.is_product or not has_closed_cases(pair, most):
+        return False
+    if any(factor.seen for factor, _ in pair.factors):
+        return True
+    first = next(iter(pair.cases))
+    return pair.case_count == 1 and first.square != 0 and first.laplaces > 0
 
 
 def has_closed(pair: Pair) -> bool:
@@ -195,55 +181,12 @@ def context_bits() -> int:
 
 
 def _product(pair: Pair, x: Ball) -> Ball:
-    """One draw after another; outcomes met equally often are one outcome."""
+    """The pair's own: over its cases, or over all outcomes of atoms."""
     if has_cases(pair):
         return delta_of_cases(pair, x)
-    if not _has_few_outcomes(pair):
+    if not is_enumerable(pair.factors):
         raise NotConfirmed("Product")
-    found, whole = [(ball(1), ball(1))], True
-    for factor, times in pair.factors:
-        listed = factor.listed or ()
-        rare = _rare(listed, int(times))
-        whole = whole and rare == times
-        met = _met(listed, int(times)) if rare == times else _mostly(listed, int(times), rare)
-        found = [(p * a, q * b) for p, q in found for a, b in met.values()]
-    known = sum((_positive(p - x * q) for p, q in found), ball(0))
-    if whole:
-        return known
-    lacking = _positive(1 - sum((p for p, _ in found), ball(0)))
-    return known + ball(0).union(lacking)
-
-
-def _mostly(listed: Outcomes, times: int, rare: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
-    """(P, Q) masses by how often each rarer outcome was met, ``rare`` times in all at most."""
-    masses = [(ball(p), ball(q)) for p, q in listed]
-    (p, q), *others = sorted(masses, key=lambda mass: -float(mass[0].mid()))
-    counts: list[tuple[int, ...]] = [()]
-    for _ in others:
-        counts = [(*met, n) for met in counts for n in range(rare + 1 - sum(met))]
-    found = {}
-    for met in counts:
-        left, p_mass, q_mass = times, ball(1), ball(1)
-        for n, (a, b) in zip(met, others, strict=True):
-            ways = comb(left, n)
-            p_mass, q_mass, left = p_mass * ways * a**n, q_mass * ways * b**n, left - n
-        found[met] = p_mass * p**left, q_mass * q**left
-    return found
-
-
-def _met(listed: Outcomes, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
-    """(P, Q) masses by how often each outcome of the factor was met."""
-    masses = [(ball(p), ball(q)) for p, q in listed]
-    found = {(0,) * len(masses): (ball(1), ball(1))}
-    for _ in range(times):
-        following: dict[tuple[int, ...], tuple[Ball, Ball]] = {}
-        for met, (p, q) in found.items():
-            for i, (a, b) in enumerate(masses):
-                key = (*met[:i], met[i] + 1, *met[i + 1 :])
-                before = following.get(key, (ball(0), ball(0)))
-                following[key] = before[0] + p * a, before[1] + q * b
-        found = following
-    return found
+    return pair.delta(x)
 
 
 def _of_a_group(pair: Pair, x: Ball) -> Ball:

@@ -20,8 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpaudit.check.profile.cells import UNIT, Ball, Grid, NotConfirmed, ball, up
-from dpaudit.check.profile.closed import delta_by, is_form
-from dpaudit.check.profile.mixtures import has_cases
+from dpaudit.check.profile.closed import delta_by, has_cases, is_form
 from dpaudit.check.profile.nodes import ROUNDING, Nodes, convex
 from dpaudit.exact import Number
 from dpaudit.exact.arrays import Floats, np

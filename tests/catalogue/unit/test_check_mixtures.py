@@ -20,10 +20,9 @@ import pytest
 from dpaudit.accountant.account import Account
 from dpaudit.check.profile import noise as profile_noise
 from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
-from dpaudit.check.profile.closed import delta_by
+from dpaudit.check.profile.closed import delta_by, has_cases
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_upper
 from dpaudit.check.profile.fourier import delta_bound
-from dpaudit.check.profile.mixtures import has_cases
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.values import has_values
@@ -285,7 +284,7 @@ def by_quadrature(pair: Pair, epsilon: Fraction) -> Any:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_with_branches_are_sums_of_integrals(name: str) -> None:
-    """Quadrature in 30 digits at two epsilons; accountant and checker have the form each."""
+    """Quadrature in 30 digits at two epsilons, of the form that accountant and checker share."""
     pair = PRODUCTS[name]
     assert has_cases(pair)
     for epsilon in (F(0), F(9, 10)):
