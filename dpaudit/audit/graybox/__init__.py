@@ -1,6 +1,6 @@
 """Gray-box checks: what a declared program does beside what it says, each naming the line."""
 
-from dpaudit.audit.graybox.checks import Inspection, Located, first_problem, inspect_program
+from dpaudit.audit.graybox.checks import Inspection, Located, inspect_program
 from dpaudit.audit.graybox.frequencies import Frequencies, check_frequencies
 from dpaudit.audit.graybox.hostile import HOSTILE, Probe, probe
 from dpaudit.audit.graybox.watch import Asked, Watched
@@ -14,7 +14,6 @@ __all__ = [
     "Probe",
     "Watched",
     "check_frequencies",
-    "first_problem",
     "inspect_program",
     "probe",
 ]

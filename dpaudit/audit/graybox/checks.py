@@ -80,43 +80,14 @@ def inspect_program(
     queries that hold their bound on some domain only.
     Errors: InvalidParameter for fewer than 2 trials, or an error rate outside (0, 1).
     """
-    _check_input(trials, error)
+    if trials < 2 or not 0 < error < 1:
+        raise InvalidParameter(f"trials = {trials}, error = {error}: expected >= 2, and in (0, 1)")
     inspector = _Inspector(mechanism, suite, seed, trials, hostile)
     with contextlib.redirect_stdout(sys.stderr):
         for side in (0, 1):
             inspector.sample(side)
             inspector.replay(side)
     return inspector.inspection(error)
-
-
-def first_problem(
-    mechanism: Mechanism,
-    suite: Suite,
-    *,
-    seed: int,
-    trials: int = TRIALS,
-    error: float = DEFAULT_ERROR,
-    hostile: Mapping[str, Make] = HOSTILE,
-) -> Inspection:
-    """The same checks on one data set's run, stopped as soon as one finds something.
-
-    Cheaper than :func:`inspect_program`: the replay, which walks both data sets, comes last.
-    ``error``: the rate of the statistical checks together.  Errors: as there.
-    """
-    _check_input(trials, error)
-    inspector = _Inspector(mechanism, suite, seed, trials, hostile)
-    with contextlib.redirect_stdout(sys.stderr):
-        inspector.sample(0)
-        found = inspector.inspection(error)
-        if not found.broken:
-            inspector.replay(0)
-            found = inspector.inspection(error)
-    return found
-
-
-def _check_input(trials: int, error: float) -> None:
-    if trials < 2 or not 0 < error < 1:
-        raise InvalidParameter(f"trials = {trials}, error = {error}: expected >= 2, and in (0, 1)")
 
 
 class _Inspector:
