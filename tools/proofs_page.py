@@ -35,6 +35,7 @@ Coq read one.  A *hypothesis* is a theorem of the literature that the proofs tak
 its own name; everything else ends in `Qed`.
 """
 Row = dict[str, Any]
+_IMPORT = re.compile(r"^From DPAudit Require Import ([^.]*)\.", re.MULTILINE)
 _CITED = re.compile(
     r"\(\*(?P<text>[^*]*?\b(?:19|20)\d\d\b[^*]*?)\*\)\s+"
     r"(?P<kind>Axiom|Theorem|Lemma|Definition) (?P<name>\w+)"
@@ -83,10 +84,20 @@ def _measured(name: str, mechanism: Mechanism, known: Row) -> Row:
     except Unsupported as error:
         reason = str(error)
         return {"name": name, "proved": {}, "left_out": dict.fromkeys(texts, reason), "seconds": 0}
-    digest = hashlib.sha256("".join([proof.text, *library().values()]).encode()).hexdigest()
+    digest = hashlib.sha256("".join([proof.text, *_read_with(proof.text)]).encode()).hexdigest()
     if known.get("digest") == digest:
         return known
     return {"name": name, "digest": digest, **_asked(proof, texts)}
+
+
+def _read_with(text: str) -> list[str]:
+    """The library's files that a Coq file needs, in their order."""
+    files, needed, new = library(), set[str](), {text}
+    while new:
+        names = {name for one in new for line in _IMPORT.findall(one) for name in line.split()}
+        needed |= (found := names - needed)
+        new = {files[f"{name}.v"] for name in found}
+    return [files[f"{name}.v"] for name in FILES if name in needed]
 
 
 def _asked(proof: Exported, texts: list[str]) -> Row:

@@ -48,6 +48,16 @@ Inductive leaf : Type :=
   | AboveThreshold (threshold query : R)
   | CorrelatedGaussian (noise_multiplier : R) (rounds : Z) (strategy : list rows).
 
+(* How far two releases that pass a test are apart, by the scores of their data sets: what a path of
+   as many steps allows, or a diameter. *)
+Inductive distance : Type := Path | Diameter.
+
+Definition units (far : distance) (s t : nat) : R :=
+  match far with Path => IZR (Z.of_nat s + Z.of_nat t + 2) | Diameter => 2 end.
+
+(* The order of two neighbours: the second without a record of the first, or the first without. *)
+Inductive order : Type := Removed | Added.
+
 Inductive node : Type :=
   | Leaf (release : leaf)
   | PureDP (epsilon : R)
@@ -63,7 +73,9 @@ Inductive node : Type :=
   | EventSlack (probability : R) (child : node)
   | ProposeTestRelease (false_pass : R) (test release : node)
   | Group (size : nat) (child : node)
-  | Filter (charge : nat -> R -> R) (release : nat -> R -> node) (cap : R).
+  | Filter (charge : nat -> R -> R) (release : nat -> R -> node) (cap : R)
+  | StableRelease (epsilon : R) (kappa : nat) (noise_multiplier : R) (far : distance)
+  | PoissonSampled (neighbours : order) (rate : R) (child : node).
 
 (* The pairs of laws of a release, for all queries of the declared sensitivity, all data sets and
    neighbours in either order.  Hypotheses speak of these. *)
@@ -108,6 +120,40 @@ Fixpoint spend (kinds : nat -> R -> measure) (charge : nat -> R -> R) (most : na
       sequence (kinds kind noise) (spend kinds charge fewer (left - charge kind noise)) Z R R'
   end.
 
+(* A threshold r in 0..2 kappa has a weight of exp(- epsilon |r - kappa|): one threshold's, that of
+   the n highest together, and the probability of a threshold of at least s. *)
+Definition weight (epsilon : R) (kappa r : nat) : R :=
+  exp (- epsilon * IZR (Z.abs (Z.of_nat r - Z.of_nat kappa))).
+
+Fixpoint highest (epsilon : R) (kappa n : nat) : R :=
+  match n with
+  | O => 0
+  | S m => highest epsilon kappa m + weight epsilon kappa (2 * kappa - m)
+  end.
+
+Definition passes (epsilon : R) (kappa s : nat) : R :=
+  highest epsilon kappa (2 * kappa + 1 - s) / highest epsilon kappa (2 * kappa + 1).
+
+(* Scores s and t of neighbours, one apart at most: a release where the threshold is at least the
+   score, else bottom. *)
+Definition scored (epsilon : R) (kappa : nat) (release : nat -> nat -> measure) : measure :=
+  fun X P Q => exists (s t : nat) (bottom : X) (L K : law X), (s <= S t)%nat /\ (t <= S s)%nat /\
+    release s t X L K /\ forall f, test X f ->
+      P f = (1 - passes epsilon kappa s) * f bottom + passes epsilon kappa s * L f /\
+      Q f = (1 - passes epsilon kappa t) * f bottom + passes epsilon kappa t * K f.
+
+(* Given which others are drawn (w), one record is drawn with probability q, or is not there. *)
+Definition drawn (q : R) (M : measure) (X : space) (mixed plain : law X) (swap : order) : Prop :=
+  exists (W : space) (others : law W) (K K' : W -> law X),
+    (forall w, match swap with Removed => M X (K' w) (K w) | Added => M X (K w) (K' w) end) /\
+    forall f, test X f ->
+      test W (fun w => K w f) /\ test W (fun w => q * K' w f + (1 - q) * K w f) /\
+      mixed f = others (fun w => q * K' w f + (1 - q) * K w f) /\
+      plain f = others (fun w => K w f).
+
+Definition sampled (o : order) (q : R) (M : measure) : measure := fun X P Q =>
+  match o with Removed => drawn q M X P Q Removed | Added => drawn q M X Q P Added end.
+
 Fixpoint realises (n : node) : measure :=
   match n with
   | Leaf release => runs release
@@ -131,6 +177,9 @@ Fixpoint realises (n : node) : measure :=
   | Group size child => chain (realises child) size
   | Filter charge release cap => fun Z R R' =>
       exists most, spend (fun kind noise => realises (release kind noise)) charge most cap Z R R'
+  | StableRelease epsilon kappa noise far =>
+      scored epsilon kappa (fun s t => runs (Gaussian (noise / units far s t)))
+  | PoissonSampled neighbours rate child => sampled neighbours rate (realises child)
   end.
 
 (* The rounds of a Repeat, one by one. *)

@@ -256,25 +256,18 @@ Proof.
   rewrite sqrt_square in R; [exact R|lra].
 Qed.
 
-Theorem gdp_to_approx_at s e d k n : 0 < s -> 0 < k -> e / sqrt s - sqrt s / 2 <= k ->
-  (RInt (normal_loss (sqrt s) e) (e / sqrt s - sqrt s / 2) k + exp (- (k * k) / 2) / k)
-    / sqrt (2 * PI) <= d ->
+Theorem gdp_to_approx_at s e d n : 0 < s -> normal_profile (sqrt s) e d ->
   private (of_gdp s 0) n -> private (approx e d) n.
-Proof.
-  intros Hs Hk Ha Hd H X P Q R. apply H, gdp_of_square in R; [|assumption].
-  apply (R e d), (normal_profile_by_integral _ _ _ k); auto. apply sqrt_lt_R0, Hs.
-Qed.
+Proof. intros Hs Hd H X P Q R. apply H, gdp_of_square in R; [|assumption]. apply (R e d Hd). Qed.
 
-Theorem within_gdp_to_approx_at s p e d k n : 0 < s -> 0 < k -> e / sqrt s - sqrt s / 2 <= k ->
-  (RInt (normal_loss (sqrt s) e) (e / sqrt s - sqrt s / 2) k + exp (- (k * k) / 2) / k)
-    / sqrt (2 * PI) <= d - p * (1 + exp e) ->
+Theorem within_gdp_to_approx_at s p e d n : 0 < s ->
+  normal_profile (sqrt s) e (d - p * (1 + exp e)) ->
   private (within of_gdp s p) n -> private (approx e d) n.
 Proof.
-  intros Hs Hk Ha Hd H X P Q R. apply H in R.
+  intros Hs Hd H X P Q R. apply H in R.
   replace d with (d - p * (1 + exp e) + p * (1 + exp e)) by ring.
   apply slack_approx. destruct R as (L & K & HL & HK & R). exists L, K. split; [exact HL|].
-  split; [exact HK|]. apply gdp_of_square in R; [|assumption].
-  apply (R e), (normal_profile_by_integral _ _ _ k); auto. apply sqrt_lt_R0, Hs.
+  split; [exact HK|]. apply gdp_of_square in R; [|assumption]. apply (R e), Hd.
 Qed.
 
 Theorem zcdp_to_approx_at rho a e d n : 1 < a -> 0 < d ->

@@ -16,9 +16,11 @@ from typing import Any
 
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.profile.closed import delta_by
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.exact import (
     canonical,
+    decimal_upper,
     enclose,
     exp,
     is_infinite,
@@ -26,6 +28,7 @@ from dpaudit.exact import (
     replaced,
     sympify,
     unknowns,
+    working_precision,
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, postorder
@@ -41,16 +44,19 @@ HEADER = """\
 Require Import Reals Lra ZArith String.
 From Coquelicot Require Import Coquelicot.
 From Interval Require Import Tactic.
-From DPAudit Require Import Laws Composition Normal Nodes Theorems Tactics.
+From DPAudit Require Import {}.
 Require Import List.
 Import ListNotations.
 Open Scope R_scope.
 """
-# Bits of the integral beyond those of the margin, and of its working precision beyond those.
-SPARE_BITS, GUARD_BITS = 4, 25
-# The tail of the normal law beyond the integral is exp(-TAIL) of delta.
-TAIL = 50
+# What every file needs; releases that need more name it.
+NEEDED = ("Laws", "Composition", "Normal", "Nodes", "Theorems", "Tactics", "Balls")
+# Bits of a profile beyond those of its margin, and of its working precision beyond those.
+SPARE_BITS, GUARD_BITS = 6, 30
+# Where delta is divided among releases, each share is rounded up to so many digits.
+SHARE_DIGITS = 8
 LONGEST_COMMENT = 200
+CONVOLVED = "convolution of profiles: no Coq export yet; it needs grids of their losses"
 MOST_ROUNDS = 200  # of a Repeat whose rounds differ: each is a theorem of its own
 
 
@@ -76,6 +82,14 @@ def _renyi(order: Any) -> Calculus:
     a = term(order)
     above = f"(ltac:(number) : 1 < {a})"
     return Calculus(f"(of_renyi {a})", f"(renyi_adds {a} {above})", f"(renyi_weakens {a} {above})")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A profile at one epsilon, from above: what a step proves of it there."""
+
+    epsilon: Any
+    delta: Any
 
 
 # Profiles of one normal pair, within delta in total variation: what the library knows of profiles.
@@ -146,6 +160,7 @@ class _Writer:
     theorems: list[str] = field(default_factory=list)
     written: dict[tuple[int, Any, tuple[Any, ...]], str] = field(default_factory=dict)
     rounds: dict[Any, int] = field(default_factory=dict)
+    needed: set[str] = field(default_factory=lambda: set(NEEDED))
 
     def text(
         self,
@@ -174,7 +189,8 @@ class _Writer:
         if hypotheses:
             body = ["Section Assumed.", "", *body, "End Assumed.", ""]
         asked = [f"Print Assumptions {name}." for name in claims]
-        return "\n".join(["\n".join(about), HEADER, *body, *asked, ""])
+        header = HEADER.format(" ".join(name for name in FILES if name in self.needed))
+        return "\n".join(["\n".join(about), header, *body, *asked, ""])
 
     # --- declarations -------------------------------------------------------------------------
 
@@ -226,7 +242,8 @@ class _Writer:
     def step(self, number: int, order: Any = None) -> str:
         """The name of a step's theorem, written where it is new.
 
-        A Renyi step's is at one order, and one inside a Repeat with an index is of one round.
+        A Renyi step's is at one order, a profile's that is no normal pair's at one point, and one
+        inside a Repeat with an index is of one round.
         """
         key = number, order, tuple(self.rounds.values())
         if key not in self.written:
@@ -234,7 +251,7 @@ class _Writer:
             node = self.node(value.node)
             calculus, target = self.calculus(value, order), self.pair(value, order)
             rule = row["rule"]
-            make = _rule(rule, type(value.node).__name__)
+            make = _rule(rule, type(value.node).__name__, order)
             script = self.fit(calculus, node, make(self, number, order), target)
             at = "" if key[1:] == (None, ()) else f"_at_{len(self.written)}"
             name = f"step_{number}{at}"
@@ -246,6 +263,8 @@ class _Writer:
         """The family of measures of a step's calculus."""
         if value.calculus == "rdp" and order is not None:
             return _renyi(order)
+        if isinstance(order, Point):
+            return CALCULI["approx"]
         if _normal(value) is not None:
             return NORMAL
         if value.calculus not in CALCULI:
@@ -258,6 +277,8 @@ class _Writer:
 
     def pair(self, value: Value, order: Any) -> Pair:
         """A step's bound: the number that adds up, and delta."""
+        if isinstance(order, Point):
+            return order.epsilon, order.delta
         if (normal := _normal(value)) is not None:
             return square(normal), value.upper.slack
         upper = value.upper(order) if value.calculus == "rdp" else value.upper
@@ -268,6 +289,13 @@ class _Writer:
         if unknowns(number) or unknowns(delta):
             raise Unsupported(f"{value.node.head[:60]}: depends on a symbol that has no value")
         return (square(number) if value.calculus == "gdp" else number), delta
+
+    def is_pointed(self, number: int) -> bool:
+        """Whether a step converts a profile that is no normal pair's: it holds at a point."""
+        row = self.steps[number]
+        if not row["rule"].endswith(".profile_to_approx"):
+            return False
+        return _normal(self.value(row["premises"][0])) is None
 
     def premises(self, number: int, order: Any) -> list[tuple[str, str, Pair]]:
         """Node, theorem and bound of each premise."""
@@ -322,8 +350,13 @@ class _Writer:
 
     def _claim(self, name: str, row: Json) -> None:
         number, value = row["step"], self.value(row["step"])
-        theorem, claimed = self.step(number), decode_number(row["exact"])
+        claimed = decode_number(row["exact"])
         calculus, own = self.calculus(value, None), self.pair(value, None)
+        if self.is_pointed(number):
+            own = claimed, own[1]
+            theorem = self.step(number, Point(*own))
+        else:
+            theorem = self.step(number)
         node = self.node(self.root)
         wanted = (square(claimed) if value.calculus == "gdp" else claimed), own[1]
         script = self.fit(calculus, node, Made(own, f"exact {theorem}."), wanted)
@@ -448,6 +481,11 @@ def _assuming(writer: _Writer, node: Any) -> str:
     return f"Assuming {_string(node.assumption.id)} {writer.node(node.base)}"
 
 
+def _stable_release(writer: _Writer, node: Any) -> str:
+    numbers = f"{_number(node.epsilon)} {node.kappa} {_number(node.noise_multiplier)}"
+    return f"StableRelease {numbers} {str(node.distance).capitalize()}"
+
+
 CHARGES = {"zcdp": "1 / (2 * (noise * noise))", "gdp": "1 / (noise * noise)"}
 # The factor from a filter's charge (a rho or a squared mu) to a claim's, by (claim, filter).
 WORTH = {("zcdp", "zcdp"): ONE, ("zcdp", "gdp"): Fraction(1, 2)}
@@ -494,6 +532,7 @@ NODES: dict[str, Body] = {
     "Repeat": _repeat,
     "Assuming": _assuming,
     "Filter": _filter,
+    "StableRelease": _stable_release,
 }
 
 
@@ -502,8 +541,10 @@ NODES: dict[str, Body] = {
 Rule = Callable[[_Writer, int, Any], Made]
 
 
-def _rule(name: str, kind: str) -> Rule:
+def _rule(name: str, kind: str, order: Any) -> Rule:
     calculus, _, theorem = name.partition(".")
+    if isinstance(order, Point) and calculus == "profile":
+        return _pointed(theorem, kind)
     found = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
     if calculus == "profile":
         # Of these alone, since a profile that is no normal pair has no theorem here.
@@ -763,41 +804,133 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
     epsilon, delta = writer.value(number).upper
     if squared == 0 or epsilon is None or is_infinite(epsilon):
         raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
-    cut = math.isqrt(math.ceil(2 * (TAIL - _log(delta)))) + 1
     left = delta - slack * (1 + exp(epsilon)) if slack else delta
-    bits = _margin_bits(epsilon, left, squared)
-    options = (
-        f"i_prec {bits + GUARD_BITS}, i_width (-{bits}), i_degree {max(10, bits // 4)}, i_fuel 60"
-    )
-    middle = f"{term(slack)} " if slack else ""
-    known = f"{term(squared)} {middle}{term(epsilon)} {term(delta)} {cut}"
-    e, root = term(epsilon), f"sqrt {term(squared)}"
-    start = f"{e} / {root} - {root} / 2"
-    tail = f"exp (- ({cut} * {cut}) / 2) / {cut}"
-    begins = writer.number(f"{number}_start", f"{start} <= {cut}", "number.")
+    margin = enclose(left) - gaussian_delta(epsilon, enclose(squared).sqrt())
+    e, d = term(epsilon), term(delta)
+    if slack:
+        d = f"({d} - {term(slack)} * (1 + exp {e}))"
     shown = writer.number(
         f"{number}",
-        f"(RInt (normal_loss ({root}) {e}) ({start}) {cut} + {tail}) / sqrt (2 * PI) "
-        f"<= {term(delta)}" + (f" - {term(slack)} * (1 + exp {e})" if slack else ""),
-        f"unfold normal_loss. integral with ({options}).",
+        f"normal_profile (sqrt {term(squared)}) {e} {d}",
+        f"profile {_effort(margin, epsilon)}.",
     )
-    ends = f"[number | number | exact {begins} | exact {shown} | exact {name}]"
     lemma = "within_gdp_to_approx_at" if slack else "gdp_to_approx_at"
-    return Made((epsilon, delta), f"apply ({lemma} {known}); {ends}.")
+    known = f"{term(squared)} {f'{term(slack)} ' if slack else ''}{e} {term(delta)}"
+    return Made(
+        (epsilon, delta), f"apply ({lemma} {known}); [number | exact {shown} | exact {name}]."
+    )
 
 
 def _from_profile(writer: _Writer, number: int, order: Any) -> Made:
     """Of a normal pair: as of Gaussian differential privacy, with the slack on both sides."""
-    (premise,) = writer.steps[number]["premises"]
-    if _normal(writer.value(premise)) is None:
-        raise Unsupported(
-            f"{_profiled(writer.value(premise).node)}: no Coq export yet; it needs pairs of laws, "
-            "and the numerics of their profiles"
-        )
+    if isinstance(order, Point):
+        ((_, name, pair),) = writer.premises(number, order)
+        return Made(pair, f"exact {name}.")
     ((_, _, (_, slack)),) = writer.premises(number, order)
     if not slack:
         raise Unsupported("the profile of a normal pair: no Coq export yet; claim it in GDP")
     return _from_gdp(writer, number, order)
+
+
+# --- profiles at a point -------------------------------------------------------------------------
+
+
+def _pointed(theorem: str, kind: str) -> Rule:
+    """The rule of a profile at a point."""
+    rules: dict[str, Rule] = {
+        "stable_release": _stable,
+        "unchanged": _unchanged,
+        "disjoint": _largest("disjoint_all", adds=True),
+        "repetition": _shared,
+        "composition": _shared,
+    }
+    if theorem not in rules:
+        raise Unsupported(
+            f"{kind}: no Coq export yet; it needs pairs of laws, and the numerics of their profiles"
+        )
+    return rules[theorem]
+
+
+def _stable(writer: _Writer, number: int, point: Point) -> Made:
+    """By the profiles of all pairs of scores."""
+    writer.needed.add("Stable")
+    margin = enclose(point.delta) - _delta(writer.value(number), point.epsilon)
+    effort = _effort(margin, point.epsilon)
+    return Made((point.epsilon, point.delta), f"stable {effort}.")
+
+
+def _delta(value: Value, epsilon: Any) -> Any:
+    """Ball around a step's own profile."""
+    (pair,) = {*value.upper.remove, *value.upper.add}
+    with working_precision():
+        return delta_by(pair, enclose(epsilon).exp())
+
+
+def _shared(writer: _Writer, number: int, point: Point) -> Made:
+    """Epsilon is divided among what adds up, delta as each part then needs."""
+    needed = _needed(writer, number, point.epsilon)
+    if needed > point.delta:
+        raise Unsupported(f"{CONVOLVED}, as shares of epsilon and delta do not suffice")
+    if rounds := _rounds(writer, number):
+        return _repetition(
+            writer, number, Point(canonical(point.epsilon / rounds), needed / rounds)
+        )
+    premises = []
+    for child, epsilon in _shares_of(writer, number, point.epsilon):
+        at = Point(epsilon, _needed(writer, child, epsilon))
+        node = writer.node(writer.value(child).node)
+        premises.append((node, writer.step(child, at), (at.epsilon, at.delta)))
+    return _in_turn(writer, number, point, premises, "composed_all {}")
+
+
+def _rounds(writer: _Writer, number: int) -> Any:
+    """How many rounds a repetition has that are alike; 0 of any other step."""
+    node: Any = writer.value(number).node
+    if not writer.steps[number]["rule"].endswith(".repetition"):
+        return 0
+    if _varies(node):
+        raise Unsupported("rounds that differ: no Coq export yet of their profile")
+    return node.times
+
+
+def _shares_of(writer: _Writer, number: int, epsilon: Any) -> list[tuple[int, Any]]:
+    """The premises of a composition, each with its share of epsilon: as their thresholds cost."""
+    children = writer.steps[number]["premises"]
+    costs = [_cost(writer, child) for child in children]
+    return [
+        (child, canonical(epsilon * cost / sum(costs)))
+        for child, cost in zip(children, costs, strict=True)
+    ]
+
+
+def _cost(writer: _Writer, number: int) -> Any:
+    """Epsilon of the thresholds behind a step."""
+    inside = [_cost(writer, child) for child in writer.steps[number]["premises"]]
+    if not inside:
+        node: Any = writer.value(number).node
+        if type(node).__name__ != "StableRelease":
+            raise Unsupported(f"{CONVOLVED}, also that of {node.row()['type']}")
+        return node.epsilon
+    if rounds := _rounds(writer, number):
+        return rounds * inside[0]
+    return sum(inside) if _adds_up(writer, number) else max(inside)
+
+
+def _adds_up(writer: _Writer, number: int) -> bool:
+    return bool(writer.steps[number]["rule"].endswith(".composition"))
+
+
+def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
+    """A delta at which a step holds, by sharing epsilon."""
+    if rounds := _rounds(writer, number):
+        (child,) = writer.steps[number]["premises"]
+        return int(rounds) * _needed(writer, child, canonical(epsilon / rounds))
+    if _adds_up(writer, number):
+        shares = _shares_of(writer, number, epsilon)
+        return sum((_needed(writer, child, share) for child, share in shares), ZERO)
+    if premises := writer.steps[number]["premises"]:
+        return max(_needed(writer, child, epsilon) for child in premises)
+    return Fraction(decimal_upper(_delta(writer.value(number), epsilon), SHARE_DIGITS))
 
 
 def _profiled(node: Node) -> str:
@@ -808,17 +941,22 @@ def _profiled(node: Node) -> str:
     return type(leaves[0] if leaves else node).__name__
 
 
-def _log(number: Any) -> float:
-    return float(enclose(number).log().mid())
+def _effort(margin: Any, epsilon: Any) -> str:
+    """Bits, terms and the end of the integral that tell a profile from a delta above it.
 
-
-def _margin_bits(epsilon: Any, delta: Any, squared: Any) -> int:
-    """How fine the integral has to be to tell the profile at epsilon from delta."""
-    mu = enclose(squared).sqrt()
-    margin = enclose(delta) - gaussian_delta(epsilon, mu)
+    exp(epsilon) of an error counts.
+    Errors: CertificateRejected without a margin.
+    """
     if not margin > 0:
-        raise CertificateRejected(f"the profile of mu does not reach {delta} at {epsilon}")
-    return math.ceil(-float(margin.log().mid()) / math.log(2)) + SPARE_BITS
+        raise CertificateRejected(f"the profile does not reach delta at {epsilon}: {margin}")
+    grown = max(float(enclose(epsilon).mid()), 0.0) - float(margin.log().mid())
+    bits = SPARE_BITS + math.ceil(grown / math.log(2))
+    last = math.ceil(math.sqrt(2 * bits * math.log(2)))
+    size, terms = math.log(last), 0
+    while size > -bits * math.log(2):
+        terms += 1
+        size += math.log(last**2 / (2 * terms + 1))
+    return f"{bits + GUARD_BITS}%Z {terms}%nat {last}%Z"
 
 
 def _from_curve(writer: _Writer, number: int, order: Any) -> Made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import sympy
+from scipy import special
 
 import dpaudit as dp
 from dpaudit.certificate import rendering
@@ -19,6 +21,7 @@ from dpaudit.check import derivation
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.families.adaptive.node import Select
 from dpaudit.families.events.node import EventSlack, ProposeTestRelease
+from dpaudit.families.stability.node import StableRelease
 from dpaudit.measures.convert import to_approx
 from dpaudit.nodes.core import Status
 from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
@@ -116,6 +119,54 @@ def test_events_tests_and_groups_rest_on_their_leaves_alone(
     assert old in proof.text
     with pytest.raises(CertificateRejected, match="the kernel refuses it"):
         accepted(proof.text.replace(old, new, 1), proof.claims)
+
+
+STABLE = StableRelease("release", epsilon="0.3", kappa=3, noise_multiplier="10.977902")
+ANOTHER = StableRelease("other", epsilon="0.5", kappa=4, noise_multiplier=9, distance="diameter")
+SEVERAL = dp.Compose(STABLE, dp.Repeat(ANOTHER, 2))
+
+
+@needs_coq
+@pytest.mark.quality
+def test_stable_releases_rest_on_the_gaussian_alone() -> None:
+    """Thresholds, all pairs of scores and their profiles are computed by the kernel."""
+    proof = exported(made(STABLE, dp.ApproxDP(1, "0.1"), adjacency="replace_one"))
+    assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
+    for old, new in (("(1 / 10)", "(9 / 100)"), ("(5488951 ", "(4940056 "), (" 3 (", " 2 (")):
+        assert old in proof.text
+        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+            accepted(proof.text.replace(old, new), proof.claims)
+    proof = exported(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one"))
+    assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
+
+
+def test_releases_behind_thresholds_share_epsilon_as_these_cost() -> None:
+    """Three of 0.3 and 0.5 twice: shares of 3 and 5 in 13, and deltas that leave some to spare."""
+    text = exported(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one")).text
+    assert re.search(r"private \(approx \(3 / 5\) .*\) node_1", text)
+    assert re.search(r"private \(approx 1 .*\) node_2", text)
+    close = made(SEVERAL, dp.ApproxDP("2.6", "0.2"), adjacency="replace_one")
+    with pytest.raises(Unsupported, match="convolution of profiles: no Coq export yet"):
+        exported(close)
+
+
+@needs_coq
+@pytest.mark.quality
+def test_the_profile_of_gaussian_noise_is_told_from_a_ten_thousandth_less() -> None:
+    """Against SciPy's tails: small, large and negative starts of the integral."""
+    lines = ["Require Import Reals ZArith.", "From DPAudit Require Import Laws Normal Balls."]
+    lines += ["Open Scope R_scope."]
+    points = ("1", 4.3772), ("(1 / 50)", 0.05), ("3", 6.0), ("9", 1.0), ("(7 / 2)", -2.0)
+    for place, (mu, epsilon) in enumerate(points):
+        size = float(sympy.sympify(mu))
+        near = special.ndtr(size / 2 - epsilon / size)
+        delta = near - math.exp(epsilon) * special.ndtr(-size / 2 - epsilon / size)
+        above, below = math.ceil(delta * 10**10), math.floor(delta * 0.9999 * 10**10)
+        for name, whole, end in (("a", above, "Qed."), ("b", below, "Fail Qed. Abort.")):
+            point = f"{mu} ({round(epsilon * 10000)} / 10000) ({whole} / 10000000000)"
+            lines += [f"Theorem {name}{place} : normal_profile {point}."]
+            lines += [f"Proof. profile 90%Z 150%nat 9%Z. {end}"]
+    accepted("\n".join([*lines, ""]), ())
 
 
 @needs_coq
