@@ -14,8 +14,6 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.batches import Arrays, AuditStore, Key, leading
 
 MAXIMUM_BATCHES = 10**6
-SMALLEST_TASK, LARGEST_TASK = 10**4, 10**6
-TASKS = 32
 _WORD = 2**32
 _SEED_BITS = 128
 
@@ -62,16 +60,6 @@ def plan(audit_index: int, side: int, part: int, trials: int, batch_trials: int)
         Batch((audit_index, side, part, index), min(batch_trials, trials - start))
         for index, start in enumerate(starts)
     ]
-
-
-def task_trials(trials: int) -> int:
-    """Trials a batch that keep workers busy: ``trials`` / 32 within [10^4, 10^6].
-
-    It depends on ``trials`` alone, never on the workers: the batches are part of the result.
-    Errors: InvalidParameter for trials < 1.
-    """
-    _check_integer(trials, "trials", 1)
-    return min(LARGEST_TASK, max(SMALLEST_TASK, -(-trials // TASKS)))
 
 
 def generator(root_seed: int, key: Key) -> np.random.Generator:

@@ -29,10 +29,9 @@ Dulce-Rubio, Ramdas and Ribero (2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -470,27 +469,3 @@ def refused_after(
     wealth = np.cumsum(np.take(by_count, guessed(scores, included)))
     reached = np.flatnonzero(wealth >= -math.log(error))
     return int(reached[0]) + 1 if reached.size else None
-
-
-def multiplied_lower(
-    runs: Sequence[tuple[int, int, int]],
-    epsilons: Sequence[float],
-    *,
-    delta: float,
-    error: float,
-    expected: float,
-) -> float:
-    """The largest epsilon of an increasing list that is refuted together with all before it.
-
-    ``runs``: (correct, guesses, canaries) of each run; later runs may depend on earlier ones.  The
-    bound is wrong only if the product against a true claim reaches 1 / error; by Ville (1939) this
-    has probability at most ``error``.
-    """
-    if not epsilons or any(b <= a for a, b in pairwise(epsilons)):
-        raise InvalidParameter("epsilons: expected an increasing list")
-
-    def refuted(epsilon: float) -> bool:
-        log = math.fsum(run_log_e_value(*run, epsilon, delta, expected) for run in runs)
-        return log >= -math.log(error)
-
-    return max(takewhile(refuted, epsilons), default=0.0)

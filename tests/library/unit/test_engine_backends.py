@@ -13,12 +13,9 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.engine import (
-    LARGEST_TASK,
-    SMALLEST_TASK,
     Batch,
     plan,
     run_batches,
-    task_trials,
 )
 from dpaudit.audit.workers import WorkersLost
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
@@ -28,7 +25,7 @@ from tests.support.membership import looked_up, numbered, remembering
 
 SEED = 77
 TRIALS = 40_000
-BATCHES = [batch for side in (0, 1) for batch in plan(0, side, 1, TRIALS, task_trials(TRIALS))]
+BATCHES = [batch for side in (0, 1) for batch in plan(0, side, 1, TRIALS, 10_000)]
 Task = Callable[[Batch, np.random.Generator], Arrays]
 
 
@@ -203,20 +200,3 @@ def test_a_study_of_training_outlives_a_worker_that_is_killed(backend: str, tmp_
     )
     assert died.exists()
     assert killed.bounds == calm.bounds
-
-
-@pytest.mark.parametrize(
-    ("trials", "size"),
-    [
-        (1, SMALLEST_TASK), (10_000, SMALLEST_TASK), (320_000, SMALLEST_TASK), (320_001, 10_001),
-        (10**7, 312_500), (32 * 10**6, LARGEST_TASK), (10**9, LARGEST_TASK),
-    ],
-)  # fmt: skip
-def test_tasks_are_neither_small_nor_large(trials: int, size: int) -> None:
-    assert task_trials(trials) == size
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1.5, True])
-def test_task_trials_refuses(bad: Any) -> None:
-    with pytest.raises(InvalidParameter):
-        task_trials(bad)

@@ -29,7 +29,6 @@ from dpaudit.membership.bounds import (
     choose_guessing,
     coins_needed,
     count_guesses,
-    multiplied_lower,
     refused_after,
     run_log_e_value,
     strongest,
@@ -222,18 +221,16 @@ def test_a_forest_and_probes_see_what_a_score_alone_hides() -> None:
 def test_runs_multiply_and_are_valid_against_true_claims() -> None:
     """200 sequences of 5 runs at epsilon 1, error 5%: 21 or more have probability below 1e-3."""
     rng = np.random.default_rng(4)
-    grid = [0.25 * k for k in range(1, 13)]
-    wrong, bounds = 0, []
+    refuted = {0.25: 0, 1.0: 0}
     for _ in range(200):
-        runs = [(int(rng.binomial(20, expit(1.0))), 20, 50) for _ in range(5)]
-        bounds.append(multiplied_lower(runs, grid, delta=0.0, error=ERROR, expected=0.75))
-        wrong += bounds[-1] > 1.0
-    assert wrong <= 20
-    assert np.mean(bounds) > 0.25
+        correct = [int(rng.binomial(20, expit(1.0))) for _ in range(5)]
+        for epsilon in refuted:
+            log = sum(run_log_e_value(right, 20, 50, epsilon, 0.0, 0.75) for right in correct)
+            refuted[epsilon] += log >= -math.log(ERROR)
+    assert refuted[1.0] <= 20
+    assert refuted[0.25] > 100
     with pytest.raises(InvalidParameter):
         run_log_e_value(1, 2, 3, 1.0, 0.0, 1.0)
-    with pytest.raises(InvalidParameter):
-        multiplied_lower([(1, 2, 3)], [1.0, 1.0], delta=0.0, error=ERROR, expected=0.7)
 
 
 @pytest.mark.parametrize("audits", [200, pytest.param(4_000, marks=pytest.mark.quality)])
