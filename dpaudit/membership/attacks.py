@@ -317,7 +317,7 @@ ATTACKS: dict[str, Attack] = {
             ("fit", "query_0"),
             lambda view: _forest(view),
             references=True,
-            fewest=64,
+            fewest=256,
         ),
         Attack(
             "rmia",

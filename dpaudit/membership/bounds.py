@@ -373,6 +373,19 @@ def telling(known: Known) -> FloatArray:
     return np.asarray(np.mean(log_expit(np.where(known.included, odds, -odds)), axis=0))
 
 
+def of_one_side(known: Known) -> int:
+    """How many scores of a unit, at either end of them, are all of members or all of others."""
+    most = 0
+    for scores, included in zip(known.scores.T, known.included.T, strict=True):
+        for side in (True, False):
+            other = scores[included != side]
+            if other.size:
+                own = scores[included == side]
+                ends = np.count_nonzero(own > other.max()), np.count_nonzero(own < other.min())
+                most = max(most, *map(int, ends))
+    return most
+
+
 def promised(known: Known, targets: int, target: ScoreTest, error: float) -> float:
     """The bound of :func:`bound_of` for so many target models, judged on ``known`` alone."""
     trial = choose_trial(known, targets, error) if target.measure == "mu" else None

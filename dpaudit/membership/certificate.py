@@ -34,6 +34,10 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 DIGITS = 6
 LISTED = 50
 _CURVE_ROWS = 120
+_ADVICE = (
+    "--step checks one step, --background 0.01 trains canaries beside few records, and released "
+    "parameters show more"
+)
 
 Json = dict[str, Any]
 
@@ -87,8 +91,10 @@ class MembershipAudit:
         more = by_control[0] if by_control else f"at most {self.achievable:.4g} could have been"
         found = judged(claimed, self.decisive.value, self.achievable, f"; {more}", refuted=refuted)
         shown = 0.0 if self.bound is None else self.bound.value
-        if refuted or found["underpowered"] or not shown > claimed:
+        if refuted or found["underpowered"]:
             return found
+        if not shown > claimed:
+            return {**found, "reason": f"{found['reason']}; {_ADVICE}"}
         undecided = (
             f"{self.decisive.measure} >= {shown:.4g} is above the claim at "
             f"{self.terms.confidence:.0%} confidence, and not at the error of a refutation, "
@@ -129,7 +135,8 @@ class MembershipAudit:
         exposed = int(self.exposure.exposed.sum())
         lines.append(
             f"{exposed:,} of {self.records:,} records exposed, at most "
-            f"{self.exposure.false_discoveries:.0%} of them expected to be listed wrongly"
+            f"{self.exposure.false_discoveries:.0%} of them expected to be listed wrongly: models "
+            "fit them differently with and without, which a guarantee limits and does not exclude"
         )
         lines += [f"{finding.name}: {finding.words}" for finding in self.findings]
         return "\n".join(lines)

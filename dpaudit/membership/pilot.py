@@ -19,7 +19,14 @@ import numpy as np
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.beside import BESIDE, trained_beside
-from dpaudit.membership.bounds import Known, coins_needed, promised, strongest, telling
+from dpaudit.membership.bounds import (
+    Known,
+    coins_needed,
+    of_one_side,
+    promised,
+    strongest,
+    telling,
+)
 from dpaudit.membership.crafted import KINDS, Canaries, Table, crafted, outside, probes_of
 from dpaudit.membership.data import Data, without_duplicates
 from dpaudit.membership.results import Finding
@@ -29,7 +36,8 @@ from dpaudit.storage.files import write_new
 FEW, MANY = 8, 32  # canaries in a model
 FIRST_MODELS, LAST_MODELS = 8, 24  # of several canaries: each choice's, and those of the best
 ALONE_MODELS, MOST_ALONE = 32, 128  # of a single canary: a model has one coin
-FINALISTS, ALONE = 3, 8  # choices of several canaries, and of one, that are tried on more models
+FINALISTS, ALONE = 3, 6  # choices of several canaries, and of one, that are tried on more models
+RARE = 4  # choices of one canary that seldom tell, and then all
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
 GROWTH = (4, 4, 4, 2)  # times as many models, one after the other, while these are cheap
 MOST_COINS = 2**16  # of more models than planned: attacks on more take longer than training
@@ -77,12 +85,13 @@ class Choice:
 
 
 class Tried(NamedTuple):
-    """Models of a choice: their scores by the most telling attack, how much these tell, in nats a
-    coin, and the seconds that a model takes alone.
+    """Models of a choice: their scores by the best attack, how much the most telling tells, in nats
+    a coin, how many scores at an end are of one side alone, and the seconds a model takes alone.
     """
 
     known: Known
     telling: float
+    at_ends: int
     seconds: float
 
 
@@ -165,8 +174,9 @@ class Pilot:
 
     def _control(self, kept: Kept) -> tuple[Finding, ...]:
         """The bound that the chosen study would show for the same training without noise."""
+        models = MOST_ALONE if kept.choice.count == 1 else LAST_MODELS
         try:
-            tried = self._tried(kept.choice, FIRST_MODELS, kept.seed, silent=True)
+            tried = self._tried(kept.choice, models, kept.seed, silent=True)
         except IgnoredRecords:
             dropped = (
                 "without the noise of its generator all models of this study score the same: "
@@ -185,7 +195,7 @@ class Pilot:
             Finding(
                 "positive control",
                 f"this study of the same training without the noise of its generator would show "
-                f"about {shown}, judged by {FIRST_MODELS} models",
+                f"about {shown}, judged by {models} models",
                 False,
             ),
         )
@@ -214,6 +224,8 @@ class Pilot:
         if self._reach(sizes[-1], 1) > self.terms.target.claimed:
             single = self._all(1, ALONE_MODELS, 0, made_from, refused)
             telling = sorted(single, key=lambda choice: -single[choice].telling)[:ALONE]
+            rare = sorted(single, key=lambda choice: -single[choice].at_ends)[:RARE]
+            telling = list(dict.fromkeys([*telling, *rare]))
             last |= {
                 choice: tried
                 for choice in telling
@@ -253,6 +265,8 @@ class Pilot:
     def _climb(self, tried: dict[Choice, Tried], models: int, made_from: int) -> int:
         """Add what lies next to the best single canaries, while none of them is likely to decide.
 
+        Where none is found, only the best are kept, and tried on so many models that chance does
+        not choose among them.
         How many models were trained.
         """
         trained = 0
@@ -276,10 +290,12 @@ class Pilot:
                     tried[choice] = one
                     trained += MOST_ALONE
         else:
-            for choice in best:
-                if (one := self._tried(choice, SURE_MODELS, made_from)) is not None:
-                    tried[choice] = one
-                    trained += SURE_MODELS
+            several = {c: self._promise(t, models) for c, t in tried.items() if c.count > 1}
+            best += sorted(several, key=lambda choice: -several[choice])[:1]
+            sure = {choice: self._tried(choice, SURE_MODELS, made_from) for choice in best}
+            trained += SURE_MODELS * len(sure)
+            tried.clear()
+            tried |= {choice: one for choice, one in sure.items() if one is not None}
         return trained
 
     def _most(self) -> int:
@@ -327,8 +343,12 @@ class Pilot:
         return planned if models <= self.models else max(2 * planned, models // 8)
 
     def _best(self, tried: Mapping[Choice, Tried], sizes: Sequence[int]) -> Choice:
-        """The choice of the fewest models that are likely to decide, else the best promise."""
+        """The choice of the models after the fewest that are likely to decide, or of the most.
+
+        The fewest are chosen because they promise the most, and so keep less than they promise.
+        """
         best: list[Choice] = []
+        likely = False
         for size in sizes:
             shown = {
                 choice: self._promise(each, size)
@@ -337,10 +357,12 @@ class Pilot:
             }
             if not shown:
                 break
-            choice = max(shown, key=lambda each: shown[each])
+            # Where nothing promises anything, what could show the most.
+            choice = max(shown, key=lambda each: (shown[each], self._reach(size, each.count)))
             best.append(replace(choice, models=size))
-            if shown[choice] > _WORTH * self.terms.target.claimed:
+            if likely:
                 break
+            likely = shown[choice] > _WORTH * self.terms.target.claimed
         return best[-1]
 
     def _tried(
@@ -353,9 +375,13 @@ class Pilot:
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
         told = [float(np.sort(telling(known))[-FEW:].mean()) for known in by_attack]
         best = int(np.argmax(told))
-        if models >= SURE_MODELS:  # enough for what rare draws promise, which tell little a coin
-            best = int(np.argmax([self._promised(known, models) for known in by_attack]))
-        return Tried(by_attack[best], told[best], seconds)
+        if choice.count == 1 and models >= MOST_ALONE:
+            # What seldom tells all promises more than what always tells a little.
+            largest = self.models * math.prod(GROWTH if self.grows else ())
+            promises = [self._promised(known, largest) for known in by_attack]
+            best = max(range(len(told)), key=lambda place: (promises[place], told[place]))
+        at_ends = max(of_one_side(known) for known in by_attack)
+        return Tried(by_attack[best], max(told), at_ends, seconds)
 
     def _promise(self, tried: Tried, models: int) -> float:
         """The bound that a study of so many models would show."""
