@@ -76,7 +76,7 @@ bench: $(READY)  ## time the audits, clipped gradients, the adaptive filter, a m
 	$(BIN)/python -m benchmarks.user_level
 	$(BIN)/python -m benchmarks.million
 
-PROOFS := Laws Composition Normal Nodes Theorems Tactics Balls Stable Finite
+PROOFS := Laws Composition Normal Nodes Theorems Tactics Balls Stable Losses Sampled Finite
 
 # Coq 8.16 with its Interval library: apt-get install coq libcoq-interval.
 proofs: $(READY)  ## let Coq read the library of proofs, and what an exported certificate adds to it

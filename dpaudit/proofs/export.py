@@ -34,6 +34,7 @@ from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.core import free_unknowns
 from dpaudit.nodes.tables import from_table
+from dpaudit.proofs.grids import STEPS, UNIT, fine_enough
 from dpaudit.proofs.kernel import FILES
 from dpaudit.proofs.numbers import square, term, times
 
@@ -56,6 +57,10 @@ SPARE_BITS, GUARD_BITS = 6, 30
 # Where delta is divided among releases, each share is rounded up to so many digits.
 SHARE_DIGITS = 8
 LONGEST_COMMENT = 200
+LAWS = "no Coq export yet; it needs pairs of laws, and the numerics of their profiles"
+# The orders of neighbours of the library, and a normal profile in Gaussian differential privacy.
+ORDERS = ("Removed", "Added")
+SQUARED = "squared mu"
 CONVOLVED = "convolution of profiles: no Coq export yet; it needs grids of their losses"
 MOST_ROUNDS = 200  # of a Repeat whose rounds differ: each is a theorem of its own
 
@@ -120,7 +125,8 @@ def exported(certificate: Json) -> Exported:
         )
     root = from_table(predicate["mechanism"]["declaration"], strangers=True)
     values = rederive(predicate, root)
-    writer = _Writer(predicate["derivation"]["steps"], values, root)
+    adjacency = predicate["scope"]["adjacency"]
+    writer = _Writer(predicate["derivation"]["steps"], values, root, adjacency)
     left_out: list[tuple[str, str]] = []
     claims: list[str] = []
     for place, row in enumerate(predicate["claims"]):
@@ -154,11 +160,13 @@ class _Writer:
     steps: Sequence[Json]
     values: Sequence[Value]
     root: Node
-    nodes: dict[str, str] = field(default_factory=dict)
+    adjacency: str
+    neighbours: str = ORDERS[0]
+    nodes: dict[tuple[str, str], str] = field(default_factory=dict)
     assumptions: dict[str, str] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
     theorems: list[str] = field(default_factory=list)
-    written: dict[tuple[int, Any, tuple[Any, ...]], str] = field(default_factory=dict)
+    written: dict[tuple[int, Any, tuple[Any, ...], str], str] = field(default_factory=dict)
     rounds: dict[Any, int] = field(default_factory=dict)
     needed: set[str] = field(default_factory=lambda: set(NEEDED))
 
@@ -199,14 +207,21 @@ class _Writer:
 
         Errors: Unsupported for a node without a constructor in the library.
         """
-        if node.digest not in self.nodes:
+        key = node.digest, self.order_of(node)
+        if key not in self.nodes:
             body = self._body(node)
             name = "declaration" if node == self.root else f"node_{len(self.nodes) + 1}"
-            self.nodes[node.digest] = name
+            if node == self.root and key[1]:
+                name += f"_{key[1].lower()}"
+            self.nodes[key] = name
             label = _comment(str(getattr(node, "label", "")))
             note = f"  (* {label} *)" if label else ""
             self.definitions.append(f"Definition {name} : node := {body}.{note}")
-        return self.nodes[node.digest]
+        return self.nodes[key]
+
+    def order_of(self, node: Node) -> str:
+        """The order of the neighbours that is being written, where a node depends on it."""
+        return self.neighbours if _samples(node) else ""
 
     def _body(self, node: Node) -> str:
         kind = type(node).__name__
@@ -245,15 +260,15 @@ class _Writer:
         A Renyi step's is at one order, a profile's that is no normal pair's at one point, and one
         inside a Repeat with an index is of one round.
         """
-        key = number, order, tuple(self.rounds.values())
+        row, value = self.steps[number], self.value(number)
+        key = number, order, tuple(self.rounds.values()), self.order_of(value.node)
         if key not in self.written:
-            row, value = self.steps[number], self.value(number)
             node = self.node(value.node)
             calculus, target = self.calculus(value, order), self.pair(value, order)
             rule = row["rule"]
             make = _rule(rule, type(value.node).__name__, order)
             script = self.fit(calculus, node, make(self, number, order), target)
-            at = "" if key[1:] == (None, ()) else f"_at_{len(self.written)}"
+            at = "" if key[1:] == (None, (), "") else f"_at_{len(self.written)}"
             name = f"step_{number}{at}"
             self.theorem(name, f"private {_measured(calculus, target)} {node}", script, row["cite"])
             self.written[key] = name
@@ -265,6 +280,8 @@ class _Writer:
             return _renyi(order)
         if isinstance(order, Point):
             return CALCULI["approx"]
+        if order == SQUARED:
+            return CALCULI["gdp"]
         if _normal(value) is not None:
             return NORMAL
         if value.calculus not in CALCULI:
@@ -281,6 +298,8 @@ class _Writer:
             return order.epsilon, order.delta
         if (normal := _normal(value)) is not None:
             return square(normal), value.upper.slack
+        if order == SQUARED:
+            raise Unsupported(f"the profile of {type(value.node).__name__} under sampling: {LAWS}")
         upper = value.upper(order) if value.calculus == "rdp" else value.upper
         pair = upper if isinstance(upper, tuple) else (upper, ZERO)
         number, delta = (replaced(v, self.rounds) if is_symbolic(v) else v for v in pair)
@@ -354,7 +373,12 @@ class _Writer:
         calculus, own = self.calculus(value, None), self.pair(value, None)
         if self.is_pointed(number):
             own = claimed, own[1]
+            if _samples(self.root):
+                self._claim_of_orders(name, number, Point(*own), row["stated_text"])
+                return
             theorem = self.step(number, Point(*own))
+        elif _samples(self.root):
+            raise Unsupported(f"PoissonSampled in {value.calculus}: {LAWS}")
         else:
             theorem = self.step(number)
         node = self.node(self.root)
@@ -370,6 +394,22 @@ class _Writer:
             shown = _measured(calculus, wanted)
             script = f"change (private {shown} {node}).\n{script}"
         self.theorem(name, f"private {measure} {node}", script, row["stated_text"])
+
+    def _claim_of_orders(self, name: str, number: int, point: Point, text: str) -> None:
+        """Neighbours in both orders, each a theorem of its own."""
+        shown = []
+        for self.neighbours in ORDERS:
+            theorem = self.step(number, point)
+            measure = _measured(CALCULI["approx"], (point.epsilon, point.delta))
+            shown.append((f"private {measure} {self.node(self.root)}", theorem))
+        (one, first), (other, second) = shown
+        script = f"split; [exact {first} | exact {second}]."
+        self.theorem(name, f"({one}) /\\ ({other})", script, text)
+
+
+def _samples(node: Node) -> bool:
+    """Whether neighbours in one order have other laws than in the other."""
+    return any(type(one).__name__ == "PoissonSampled" for one in postorder(node))
 
 
 # --- nodes ---------------------------------------------------------------------------------------
@@ -486,6 +526,20 @@ def _stable_release(writer: _Writer, node: Any) -> str:
     return f"StableRelease {numbers} {str(node.distance).capitalize()}"
 
 
+def _poisson(writer: _Writer, node: Any) -> str:
+    if writer.adjacency != "add_remove" or node.undrawn is not None:
+        raise Unsupported(
+            f"PoissonSampled under {writer.adjacency}: no Coq export yet; it needs the pairs of "
+            "laws of one record that another replaces"
+        )
+    rate = _number(node.rate)
+    if not 0 < float(enclose(node.rate).mid()) < 1:
+        raise Unsupported(
+            f"PoissonSampled of rate {rate}: no Coq export yet; it needs one in (0, 1)"
+        )
+    return f"PoissonSampled {writer.neighbours} {rate} {writer.node(node.child)}"
+
+
 CHARGES = {"zcdp": "1 / (2 * (noise * noise))", "gdp": "1 / (noise * noise)"}
 # The factor from a filter's charge (a rho or a squared mu) to a claim's, by (claim, filter).
 WORTH = {("zcdp", "zcdp"): ONE, ("zcdp", "gdp"): Fraction(1, 2)}
@@ -533,6 +587,7 @@ NODES: dict[str, Body] = {
     "Assuming": _assuming,
     "Filter": _filter,
     "StableRelease": _stable_release,
+    "PoissonSampled": _poisson,
 }
 
 
@@ -545,8 +600,10 @@ def _rule(name: str, kind: str, order: Any) -> Rule:
     calculus, _, theorem = name.partition(".")
     if isinstance(order, Point) and calculus == "profile":
         return _pointed(theorem, kind)
+    if order == SQUARED:
+        name = f"gdp.{theorem}"
     found = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
-    if calculus == "profile":
+    if calculus == "profile" and order != SQUARED:
         # Of these alone, since a profile that is no normal pair has no theorem here.
         found = {"event_slack": _rare_event, "unchanged": _unchanged}.get(theorem, _by_gdp)
     if found is None:
@@ -841,14 +898,45 @@ def _pointed(theorem: str, kind: str) -> Rule:
         "stable_release": _stable,
         "unchanged": _unchanged,
         "disjoint": _largest("disjoint_all", adds=True),
-        "repetition": _shared,
+        "repetition": _repeated,
         "composition": _shared,
     }
     if theorem not in rules:
-        raise Unsupported(
-            f"{kind}: no Coq export yet; it needs pairs of laws, and the numerics of their profiles"
-        )
+        raise Unsupported(f"{kind}: {LAWS}")
     return rules[theorem]
+
+
+def _repeated(writer: _Writer, number: int, point: Point) -> Made:
+    (child,) = writer.steps[number]["premises"]
+    by_samples = type(writer.value(child).node).__name__ == "PoissonSampled"
+    return (_sampled if by_samples else _shared)(writer, number, point)
+
+
+def _sampled(writer: _Writer, number: int, point: Point) -> Made:
+    """Rounds on secret samples, by the convolution of their losses on a grid."""
+    times = _rounds(writer, number)
+    (child,) = writer.steps[number]["premises"]
+    (inside,) = writer.steps[child]["premises"]
+    name = writer.step(inside, SQUARED)
+    node: Any = writer.value(child).node
+    losses = writer.value(child).upper
+    (pair,) = losses.remove if writer.neighbours == ORDERS[0] else losses.add
+    grid = fine_enough(lambda x: delta_by(pair, x), int(times), point.epsilon, point.delta)
+    if grid is None:
+        raise Unsupported(
+            f"{times} rounds of PoissonSampled: no Coq export yet; it needs a grid finer than "
+            f"{min(STEPS)}, of more nodes, or for more rounds"
+        )
+    writer.needed |= {"Losses", "Sampled"}
+    highest = grid.step * (grid.lowest + len(grid.counts))
+    grown = enclose(highest) - enclose(node.rate).log()
+    effort = _effort(enclose(Fraction(1, 2**UNIT)), Fraction(decimal_upper(grown, SHARE_DIGITS)))
+    counts = "; ".join(map(str, grid.counts))
+    script = (
+        f"sampled {effort} {UNIT}%Z {grid.most}%Z {term(grid.step)} ({grid.lowest})%Z\n"
+        f"  [{counts}]%Z {grid.lost}%Z {name}."
+    )
+    return Made((point.epsilon, point.delta), script)
 
 
 def _stable(writer: _Writer, number: int, point: Point) -> Made:

@@ -16,7 +16,18 @@ from pathlib import Path
 from dpaudit.errors import CertificateRejected, Unsupported
 
 # In the order in which they compile: each needs those before it.  Finite is needed by no export.
-FILES = ("Laws", "Composition", "Normal", "Nodes", "Theorems", "Tactics", "Balls", "Stable")
+FILES = (
+    "Laws",
+    "Composition",
+    "Normal",
+    "Nodes",
+    "Theorems",
+    "Tactics",
+    "Balls",
+    "Stable",
+    "Losses",
+    "Sampled",
+)
 EXAMPLES = ("Finite",)
 SECONDS = 300
 FLAGS = ("-w", "-ambiguous-paths")
