@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import PurePath
 from types import CodeType, FrameType
 
-LIBRARIES = frozenset({"dpaudit", "numpy", "scipy", "joblib"})
+LIBRARIES = frozenset({"dpaudit", "numpy", "scipy", "joblib", "pandas", "polars"})
 # Modules of dpaudit that hold programs: what runs one of them is no line of a program's.
 OWN = frozenset({"dpaudit.releases.program"})
 INSTALLED = {"site-packages", "dist-packages"}

@@ -6,12 +6,16 @@ and how.  What such a number is compared with (``==``, ``<``, ``isin``, bins, th
 types) is solved backwards for the entry, so that rows can be made which meet a condition that no
 row would by chance: a code among thousands, the 29th of February as yyyymmdd, a long list read from
 a file.  Several conditions are met one after another; inverses keep what they can of an entry, so
-that meeting the month keeps the day.
+that meeting the month keeps the day.  Of a pandas series only the values are seen: one that goes up
+or down with one column is solved between the rows that were tried.
+Source: Aschermann et al. 2019, "Redqueen" (operands of comparisons are found among the inputs).
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -315,6 +319,71 @@ def traced(values: Array, log: Log) -> Records:
     found.log, found.width = log, int(np.prod(values.shape[1:]))
     found.ids, found.steps = np.arange(values.size).reshape(values.shape), ()
     return Records(values).traced(found)
+
+
+@contextlib.contextmanager
+def frames_traced(values: Array, log: Log) -> Iterator[None]:
+    """In this block comparisons of pandas series are noted too, where pandas is in use.
+
+    ``values``: of the records whose rows a series numbers by its index.
+    """
+    kind: Any = getattr(sys.modules.get("pandas"), "Series", None)
+    if kind is None:
+        yield
+        return
+    names = ("_cmp_method", "isin")
+    plain = {name: getattr(kind, name) for name in names}
+
+    def noted(name: str) -> Callable[..., Any]:
+        def compare(series: Any, others: Any, *how: Any) -> Any:
+            found = plain[name](series, others, *how)
+            # What is no number, or of no rows, is compared as ever.
+            with contextlib.suppress(Exception):
+                even = name == "isin" or how[0].__name__ in ("eq", "ne")
+                _noted(series, others, values, log, even=even)
+                log.asked(found)
+            return found
+
+        return compare
+
+    for name in names:
+        setattr(kind, name, noted(name))
+    try:
+        yield
+    finally:
+        for name in names:
+            setattr(kind, name, plain[name])
+
+
+def _noted(series: Any, others: Any, values: Array, log: Log, *, even: bool) -> None:
+    """The condition on each column of the rows that a series goes up or down with."""
+    wanted = list(others) if np.iterable(others) and not isinstance(others, str) else [others]
+    if type(others) is type(series) or len(log.conditions) >= MOST_CONDITIONS:
+        return
+    if len(series) < 5:
+        return  # so few go one way by chance
+    wanted = wanted[:: max(1, len(wanted) // MOST_CONSTANTS)][:MOST_CONSTANTS]
+    targets = _as_numbers(type(series)(wanted).astype(series.dtype))
+    numbers, table = _as_numbers(series), values.reshape(len(values), -1)[series.index]
+    for column, entries in enumerate(table.T):
+        order = np.argsort(entries, kind="stable")
+        for sign in (1, -1):
+            height, first = np.unique(sign * numbers[order], return_index=True)
+            if len(height) < 2 or (np.diff(sign * numbers[order]) < 0).any():
+                continue
+            there, at = entries[order][first], np.searchsorted(height[1:-1], sign * targets)
+            slope = np.diff(there)[at] / np.diff(height)[at]
+            found = there[at] + slope * (sign * targets - height[at])
+            if not np.array_equal(numbers, entries):
+                found = np.concatenate([np.round(found), found])
+            constants = tuple(np.unique(found[np.isfinite(found)]).tolist())
+            if constants:
+                log.conditions[Condition(program_line(), column, (), constants, even)] = None
+
+
+def _as_numbers(series: Any) -> Array:
+    found = series.to_numpy()
+    return np.asarray(found.astype(np.int64) if found.dtype.kind in "mM" else found, np.float64)
 
 
 def rows_that_meet(conditions: Sequence[Condition], bases: Mapping[str, Array]) -> dict[str, Array]:

@@ -20,7 +20,7 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
-from dpaudit.audit.examine.conditions import Log, rows_that_meet, traced
+from dpaudit.audit.examine.conditions import Log, frames_traced, rows_that_meet, traced
 from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
 from dpaudit.audit.examine.held import KEPT, held_by
 from dpaudit.audit.examine.lines import (
@@ -59,7 +59,7 @@ from dpaudit.storage.opened import at_import, opened
 STREAM = 0x657861
 SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
-STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
+STUDY, WORLD, OTHERS, WALK = 0.5, 0.35, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
 # Of them, those that even a slow program is tried in, on a few rows, for so many releases.
 SHORTLY, BRIEF = (2, 3), 40
@@ -420,7 +420,11 @@ class _Examiner:
             meter=self.meter,
         )
         # What fails here fails on records without traces too, or is no finding.
-        with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
+        with (
+            contextlib.suppress(Exception, Enough, TooLong),
+            np.errstate(all="ignore"),
+            frames_traced(values, self.log),
+        ):
             run(walks.own_copy(self.program), sampler)
         walks.restore(self.shared)
 

@@ -14,7 +14,7 @@ from dpaudit.audit.examine.running import TooLong
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
 PATIENCE = 4.0
-LIMIT = 300_000_000  # numbers read: a second or two of NumPy
+LIMIT = 600_000_000  # numbers read: a few seconds of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
 OWN = 0.65  # of the seconds, after which nothing more is begun but the search for a pair
 
@@ -24,7 +24,7 @@ class Meter:
     """Numbers read by the queries that an examination asked.
 
     ``seconds``: of a processor, the last resort: queries can be slow in ways that no count tells.
-    After ``PATIENCE`` of them the share of a part ``own`` of the seconds counts where it is more
+    From ``PATIENCE`` of them on the share of a part ``own`` of the seconds counts where it is more
     than that of the work.  ``timed``: whether it came to that, and what was tried depends on the
     machine.  With the last of the seconds what is under way ends, too.
     ``sets``, ``rows``: on which queries were asked, and the rows of these data sets; ``mutations``:
@@ -84,7 +84,8 @@ class Meter:
         elapsed = time.process_time() - self.started
         if elapsed < PATIENCE or math.isinf(self.seconds):
             return self.spent
-        return max(self.spent, self.limit * elapsed / max(self.own * self.seconds, 1e-9))
+        allowed = max(self.own * self.seconds - PATIENCE, 1e-9)
+        return max(self.spent, self.limit * (elapsed - PATIENCE) / allowed)
 
     def beyond(self, most: float) -> bool:
         """Whether so much work is done, or as much of the time is over."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -72,17 +72,24 @@ def run(program: Program, curator: Any) -> Any:
     ends here.  Errors: Exited; TooLong; whatever it raises.
     """
     global _inside
-    process, folder, around = os.getpid(), Path.cwd(), dict(os.environ)
+    process, folder, around, leave = os.getpid(), Path.cwd(), dict(os.environ), os._exit
     drawn, plain, before = np.random.get_state(), random.getstate(), _inside  # noqa: NPY002
     _inside = True
+
+    def stays(code: int) -> NoReturn:
+        if os.getpid() != process:
+            leave(code)
+        raise Exited
+
+    os._exit = stays
     try:
         return program.run(curator)
     except SystemExit:
         raise Exited from None
     finally:
-        _inside = before
+        _inside, os._exit = before, leave
         if os.getpid() != process:
-            os._exit(0)
+            leave(0)
         np.random.set_state(drawn)  # noqa: NPY002
         random.setstate(plain)
         os.chdir(folder)

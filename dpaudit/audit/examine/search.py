@@ -13,6 +13,7 @@ Source: Rechenberg 1973, steps whose size follows their success; Zalewski 2014, 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -35,13 +36,14 @@ SEVERAL = 0.1  # the share of steps of two kinds at once
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 LARGEST = 1e9  # an entry, beyond which rounding hides what moves
 NUMBERS = 400_000  # of a data set with more rows than there were
-RUNGS, UNITS, COLUMNS = 9, 6, 6  # rows at equal distances; distances and columns that are tried
+RUNGS, UNITS, COLUMNS = 33, 6, 6  # rows at equal distances; distances and columns that are tried
 FIRST, COUNTED, DOUBLED = (
     9,
     48,
     17,
 )  # numbers of rows one by one, and powers of two, at whose ends one wraps
 RATIO, POWERS = 1.5, 18  # numbers of rows against which one turns
+MANY, COUNTABLE = (64, 512), 4_096  # those among as many as code names; the largest of these
 SHRINKING = 200  # smaller data sets that are tried of a pair that is shown
 EACH, RARE, MOST_KINDS = 64, 4, 16  # rows of each other kind, where one of the first is rare
 
@@ -106,6 +108,10 @@ class Search:
         self.replaced = self.objective.adjacency is Adjacency.REPLACE_ONE
         self.more = self.objective.adjacency is Adjacency.ADD_REMOVE
         self.rows = [row for row in self.pool.values() if np.isfinite(row).all()]
+        # Numbers that code names are met by rows of them; those that are whole may be of records.
+        self.filled = {abs(float(r.flat[0])): np.abs(r) for r in self.rows if np.ptp(r) == 0}
+        whole = [int(n) for n in sorted(self.filled) if 1 < n < COUNTABLE and n == int(n)][:UNITS]
+        self.named = [count for n in whole for count in (n - 1, n, n + 1)]
         self.sweep = min(2 * self.world.shape[-1], self.sweep)
         self._turn = itertools.count()
         of_rows = [
@@ -114,8 +120,8 @@ class Search:
             self._crossed, self._anew,
         ]  # fmt: skip
         of_others = [
-            self._number, self._block, self._between, self._gaps, self._scaled, self._order,
-            self._columns, self._rounded, self._elsewhere,
+            self._number, self._block, self._groups, self._gaps, self._scaled, self._order,
+            self._columns, self._rounded, self._elsewhere, self._joined,
         ]  # fmt: skip
         self._kinds: list[Callable[[Point], Point]] = [*of_rows, *([] if self.alone else of_others)]
         self._better, self._tried = np.ones(len(self._kinds)), np.full(len(self._kinds), 4.0)
@@ -157,14 +163,17 @@ class Search:
         return int(self.rng.integers(len(self.corpus)))
 
     def _add(self, point: Point) -> bool:
-        """Keep a point that is better than all, in the place of the worst where there are many."""
+        """Keep a point that is as good as all, in the place of the worst where there are many.
+
+        Returns whether it is better.
+        """
         found = self.objective(point)
-        if self.corpus and found <= self.corpus[self._best][0]:
-            return False
-        self.corpus.append((found, point))
+        best = self.corpus[self._best][0] if self.corpus else -math.inf
+        if found >= best:
+            self.corpus.append((found, point))
         if len(self.corpus) > KEPT:
             self.corpus.remove(min(self.corpus, key=lambda kept: kept[0]))
-        return True
+        return found > best
 
     def _step(self, parent: int, kind: int) -> bool:
         """A step from one that is kept, which takes its place if it is as good; whether better."""
@@ -209,31 +218,54 @@ class Search:
                 yield Point(others, others[row], two, row, text)
             before = drawn
 
-    def plans(self, kinds: Mapping[str, Array]) -> Iterator[Point]:
+    def plans(self, kinds: Mapping[str, Array], few: Mapping[str, Array]) -> Iterator[Point]:
         """Numbers of equal rows: and one more, or one that turns against them, or others beside.
 
-        One of each series in turn, so that no series takes the time of the others.
+        Of ``few`` only small numbers and one more.  One of each series in turn, so that no series
+        takes the time of the others.
         """
         world = np.unique(self.world.reshape(len(self.world), -1), axis=0)
         rare = [row.reshape(self.world.shape[1:]) for row in world if np.isfinite(row).all()]
         series = [self._rare(rare, number) for number in range(min(len(rare), RARE))]
+        series += [self._numbered(column) for column in (None, *self._columns_tried)]
+        small = [*range(FIRST), *self.named]
+        series += [self._one_more(name, row, small) for name, row in few.items()]
         for name, row in kinds.items():
-            series.append(self._one_more(name, row))
+            size, ends = len(self.world), [2**power - 1 for power in range(6, DOUBLED)]
+            counts = [*small, *ends, size // 2, size - 1, *range(COUNTED)]
+            series.append(self._one_more(name, row, counts))
             series += [self._against(name, row, *other) for other in others_than(row).items()]
         for together in itertools.zip_longest(*series):
             yield from (point for point in together if point is not None)
 
-    def _one_more(self, name: str, row: Array) -> Iterator[Point]:
+    def _one_more(self, name: str, row: Array, counts: Sequence[int]) -> Iterator[Point]:
         """So many rows and one more, and no others."""
-        size = len(self.world)
-        ends = [2**power - 1 for power in range(6, DOUBLED)]
-        for count in self._counts([*range(FIRST), *ends, size // 2, size - 1, *range(COUNTED)]):
+        for count in self._counts(counts):
             yield self._of(row, row, count, f"{count} and {count + 1} rows {name!r}, no others")
 
     def _against(self, name: str, row: Array, how: str, other: Array) -> Iterator[Point]:
-        """So many rows and one that turns against them; steps find the numbers between these."""
-        for count in self._counts([int(RATIO**power) for power in range(POWERS)]):
-            yield self._of(other, row, count, f"{count} rows {name!r}, and {how} or none")
+        """So many rows and one that turns against them; steps find the numbers between these.
+
+        Of those that turn there are as many before as code names, too.
+        """
+        plain = [(int(RATIO**power), 0) for power in range(POWERS)]
+        for count, before in (*plain, *itertools.product(MANY, self.named)):
+            if self._counts([count + before]):
+                text = f"{count} rows {name!r}, and {how} or none after {before} like it"
+                yield self._of(other, row, count, text, before)
+
+    def _numbered(self, column: int | None) -> Iterator[Point]:
+        """So many rows, no two alike in a column, or in any of them, and one more."""
+        where = slice(None) if column is None else column
+        for count in self._counts([int(RATIO**power) for power in range(1, POWERS)]):
+            others = np.ones((count + 1 if self.more else len(self.world), self.world[0].size))
+            others[:, where] = np.arange(len(others)).reshape(-1, *[1] * (column is None))
+            others = others.reshape(-1, *self.world.shape[1:])
+            for beyond in (0, count, 3 * count):
+                one = np.where(others[-1] == len(others) - 1, len(others) + beyond, others[-1])
+                text = f"{count} rows with numbers in column {column}, and one more"
+                there = np.arange(len(others)) <= count
+                yield Point(others, one, np.zeros(one.shape), count, text, there)
 
     def _rare(self, kinds: Sequence[Array], number: int) -> Iterator[Point]:
         """So many of one kind and one more, among as many of each other as there is place for."""
@@ -254,10 +286,9 @@ class Search:
 
         All else is one, or the largest number that is made up.  One of either kind in turn.
         """
-        filled = {abs(float(row.flat[0])): np.abs(row) for row in self.rows if np.ptp(row) == 0}
         # Those that code names lie between one and the largest that is made up.
-        smallest, *others = sorted(unit for unit in filled if unit > 0)
-        rows = [filled[base] for base in dict.fromkeys((smallest, *others[-1:]))]
+        smallest, *others = sorted(unit for unit in self.filled if unit > 0)
+        rows = [self.filled[base] for base in dict.fromkeys((smallest, *others[-1:]))]
         units = [smallest, *others[:-1]][:UNITS]
         for both in itertools.zip_longest(self._ladders(rows, units), self._apart(rows, units)):
             yield from (point for point in both if point is not None)
@@ -296,12 +327,13 @@ class Search:
         most = NUMBERS // self.world[0].size if self.more else len(self.world) - 1
         return [count for count in dict.fromkeys(wanted) if self.more <= count <= most]
 
-    def _of(self, one: Array, row: Array, count: int, text: str) -> Point:
-        """So many equal rows before another; the others are zero, absent, or not there."""
-        size = count + 1 if self.more else len(self.world)
+    def _of(self, one: Array, row: Array, count: int, text: str, before: int = 0) -> Point:
+        """So many rows, then some like another, and that; the rest is zero, or not there."""
+        place = count + before
+        size = place + 1 if self.more else len(self.world)
         others = np.zeros((size, *row.shape))
-        others[:count] = row
-        return Point(others, one, np.zeros(row.shape), count, text, np.arange(size) < count)
+        others[:count], others[count:place] = row, one
+        return Point(others, one, np.zeros(row.shape), place, text, np.arange(size) < place)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -401,12 +433,17 @@ class Search:
         return slice(int(first), max(int(last), int(first) + 1))
 
     def _number(self, point: Point) -> Point:
-        """Another number of rows, by a fifth at most or one; present ones under zero_out."""
+        """Another number of rows; present ones under zero_out."""
         size = len(point.others)
-        wanted = int(size * self.rng.uniform(0.8, 1.25)) + int(self.rng.integers(-1, 2))
+        bold = self.rng.choice([0.5, 1.0, 1.0, 2.0, 4.0])
+        wanted = int(size * bold * self.rng.uniform(0.8, 1.25)) + int(self.rng.integers(-1, 2))
         wanted = min(max(wanted, 2), NUMBERS // point.one.size + 2)
         if self.more:
             others = point.others[np.arange(wanted) % size]
+            if self.rng.random() < 0.5 and wanted > size:
+                # The new ones are like no other in a column.
+                column = others.reshape(wanted, -1)[:, int(self.rng.integers(point.one.size))]
+                column[size:] = np.nan_to_num(column[:size]).max() + np.arange(1, wanted - size + 1)
             return replace(point, others=others, place=min(point.place, wanted - 1))
         there = np.ones(size, bool) if point.there is None else point.there
         return self._with(point, point.others, np.roll(there, wanted - size) | there)
@@ -425,13 +462,20 @@ class Search:
         others[run] = kinds[int(self.rng.integers(len(kinds)))]
         return replace(point, others=others)
 
-    def _between(self, point: Point) -> Point:
-        """Two groups of others, and a row half way between them."""
+    def _groups(self, point: Point) -> Point:
+        """Two groups of others in all columns or some, and a row half way, or one that decides.
+
+        Groups differ by one row at most: the row ends a tie, or makes one.
+        """
         row = self._picked() * self.rng.choice([1.0, 1.5, 1.5 * point.one.size**-0.5])
-        others = np.zeros(point.others.shape)
-        others[len(others) // 2 + 1 :] = row
-        middle = min(len(others) // 2, len(others) - 1)
-        return replace(point, others=others, one=row / 2, two=np.zeros(row.shape), place=middle)
+        mask = self.rng.random(row.shape) < self.rng.choice([0.5, 1.0])
+        others = np.where(mask, 0.0, point.others)
+        middle = max((len(others) - int(self.rng.integers(2))) // 2, 0)
+        others[middle + 1 :] += np.where(mask, row, 0.0)
+        one = np.where(mask, row * self.rng.choice([0.0, 0.5, 1.0]), point.one)
+        two = np.where(mask, 0.0, point.one)
+        middle = min(middle, len(others) - 1)
+        return replace(point, others=_bounded(others), one=_bounded(one), two=two, place=middle)
 
     def _gaps(self, point: Point) -> Point:
         """No numbers in a run of others: in one column, or in all."""
@@ -463,6 +507,24 @@ class Search:
         if self.rng.random() < 0.5 or other.shape != point.others.shape:
             other = np.broadcast_to(self._picked(), point.others.shape)
         return replace(point, others=np.where(self.rng.random(width) < 0.5, other, point.others))
+
+    def _joined(self, point: Point) -> Point:
+        """The rows up to a point's place, then those of another that is kept, and its row.
+
+        What either moves by itself, in groups or counts of its own, both may move together.
+        """
+        other = self.corpus[int(self.rng.integers(len(self.corpus)))][1]
+        size, kept = len(point.others), np.arange(len(other.others)) != other.place
+        most = NUMBERS // point.one.size if self.more else size
+        others = np.concatenate([point.others[: point.place + 1], other.others[kept]])[:most]
+        if self.more:
+            return replace(point, others=others, there=None)
+        if len(other.others) != size:
+            return point
+        both = (np.ones(size, bool) if one.there is None else one.there for one in (point, other))
+        first, last = both
+        there = np.concatenate([first[: point.place + 1], last[kept]])[:size]
+        return replace(point, others=others, two=other.one, there=there)
 
     def _rounded(self, point: Point) -> Point:
         """Whole numbers, in the others and in both rows."""

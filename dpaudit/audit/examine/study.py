@@ -45,7 +45,7 @@ WHOLE_SETS = 0.6  # of the work that is left, for a search over whole data sets
 # Rows of which a search plans numbers, beside those that meet the program's conditions.
 COUNTED = ("all one", "all a million", "a unit row", "a thousand times a row labelled 1", "zero")
 DRAWN = 0.3  # of the work that is left, for data sets of the hook
-FEW_ROWS = 0.1  # of the work that is left, for few rows of numbers that the code names
+FEW_ROWS = 0.3  # of the work that is left, for few rows of numbers that the code names
 ALIKE = 12  # rows of the hook for a query that it is late for
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
@@ -479,12 +479,15 @@ class Studied(Louder):
         objective.until = self.meter.used + FEW_ROWS * left
         search.try_all(search.few_rows())
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
+        met = {name: row for name, row in finite.items() if MEETS in name}
         # Sums of the rows with the largest and the smallest entry are the first to overflow.
-        met = sorted((n for n in finite if MEETS in n), key=lambda n: finite[n].max())
-        met = [*met[-1:], *sorted(met, key=lambda n: finite[n].min())[:1]]
-        kinds = {name: finite[name] for name in (*COUNTED, *met) if name in finite}
+        ends = [
+            *sorted(met, key=lambda n: met[n].max())[-1:],
+            *sorted(met, key=lambda n: met[n].min())[:1],
+        ]
+        kinds = {name: finite[name] for name in (*COUNTED, *ends) if name in finite}
         objective.until = self.meter.used + WHOLE_SETS * left
-        search.run(self._points(records.values, row), math.inf, search.plans(kinds))
+        search.run(self._points(records.values, row), math.inf, search.plans(kinds, met))
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]

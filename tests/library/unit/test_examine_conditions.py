@@ -13,7 +13,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import conditions, examination, examine
-from dpaudit.audit.examine.conditions import Condition, Log, rows_that_meet, traced
+from dpaudit.audit.examine.conditions import Condition, Log, frames_traced, rows_that_meet, traced
 from dpaudit.audit.examine.examination import MOVED
 from dpaudit.certificate.evidence import evidence_caveats
 from dpaudit.kernels.query import Array
@@ -198,3 +198,19 @@ def test_a_number_is_solved_for_its_entry(compute: Callable[[Any], Any], entry: 
     row = condition.met(np.array([5.0, 0.3]), 8.0)
     assert row is not None
     assert row.tolist() == [5.0, pytest.approx(entry)]
+
+
+def test_a_condition_of_a_frame_is_solved_where_a_series_goes_with_a_column() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = np.array([[3.0, 9.0], [500.0, 1.0], [10.0, 2.0], [0.0, 7.0], [90.0, 8.0]])
+    frame, log = pandas.DataFrame(table, columns=["day", "other"]), Log()
+    with frames_traced(table, log):
+        dates = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(frame["day"], unit="D")
+        _ = (dates > pandas.Timestamp("2024-03-01")) & frame["other"].isin([40.0, 2.0])
+        _ = frame["day"].head(2) > 77
+    assert [(one.column, one.even) for one in log.conditions] == [(0, False), (1, True)]
+    first, second = (one.constants for one in log.conditions)
+    assert first == (60.0,)
+    assert second == (2.0, 40.0)
+    _ = frame["day"] > 5
+    assert len(log.conditions) == 2

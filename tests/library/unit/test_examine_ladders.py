@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
-from dpaudit.audit.examine.search import Search
+from dpaudit.audit.examine.search import Point, Search, sets
+from dpaudit.scope import Adjacency
 from tests.support.examined import mechanism
 
 Array = Any
@@ -52,6 +54,18 @@ class Answers:
 
     def declaration(self, scope: dp.Scope) -> dp.Node:
         return dp.Laplace("answer", noise_multiplier=2)
+
+
+def most_frequent(rows: Array) -> float:
+    """The sum of what stands beside the most frequent key, of at most 1 each."""
+    keys, counts = np.unique(rows[:, 0], return_counts=True)
+    best = keys[np.argmax(counts)] if len(keys) else 0.0
+    return float(np.clip(rows[rows[:, 0] == best, 1], 0, 1).sum())
+
+
+class Favourite(Answers):
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("answer", dp.Statistic(most_frequent, sensitivity=1, norm="l1"))
 
 
 class Isolated(Answers):
@@ -126,3 +140,42 @@ def test_a_query_that_names_its_columns_is_run_on_so_many() -> None:
     examined = examine(mechanism("answers", FourNames(), "add_remove"), seed=1)
     assert not examined.not_examined
     assert not examined.broken
+
+
+def test_a_majority_of_one_is_found() -> None:
+    assert found(Favourite())
+
+
+class Anything:
+    """An objective that likes some data sets better than others, whatever they are."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self.adjacency, self.tied = adjacency, 0
+
+    def __call__(self, point: Point) -> float:
+        with np.errstate(all="ignore"):
+            first, second = sets(point, self.adjacency, dp.Records(point.others))
+        assert len(first) - len(second) == (self.adjacency is Adjacency.ADD_REMOVE)
+        assert np.isfinite(point.place)
+        keys, counts = np.unique(first.values[..., 0], return_counts=True)
+        self.tied += len(keys) > 1 and counts.max() - np.sort(counts)[-2] <= 1
+        return len(first) % 7
+
+    def over(self) -> bool:
+        return False
+
+    def lead(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("shape", [(3, 1), (8, 3), (5, 2, 3)])
+def test_every_step_gives_neighbours(adjacency: Adjacency, shape: tuple[int, ...]) -> None:
+    rng, objective = np.random.default_rng(1), Anything(adjacency)
+    world = rng.standard_normal(shape)
+    pool = {"one": np.ones(shape[1:]), "seven": np.full(shape[1:], 7.0), "own": world[0]}
+    search = Search(objective, world, pool, rng, patience=10**9)
+    plans = itertools.islice(search.plans(pool, pool), 400)
+    search.run([Point(world, world[0], -world[0], 1, "a pair")], 1500, plans)
+    assert search.steps >= 1500
+    assert objective.tied > 50

@@ -88,6 +88,10 @@ def test_a_program_that_never_ends_is_ended_and_said_not_examined(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_program_that_ends_its_process_at_once_ends_itself() -> None:
+    assert "Exited" in examined(lambda: os._exit(7), seconds=0.3).not_examined
+
+
 def test_a_program_that_only_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "IDLE", 2.0)
     began = time.monotonic()
