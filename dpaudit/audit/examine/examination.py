@@ -8,6 +8,7 @@ flagged, whatever was tried.  What was found holds; what was not found was not p
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from dpaudit.audit.examine.lines import (
     takes_apart,
 )
 from dpaudit.audit.examine.losses import Loss, search_pair
-from dpaudit.audit.examine.made import World, rows_of, worlds_of
+from dpaudit.audit.examine.made import HUGE, World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import OWN, Meter
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
@@ -59,13 +60,14 @@ from dpaudit.storage.opened import at_import, opened
 STREAM = 0x657861
 SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
-STUDY, WORLD, OTHERS, WALK = 0.5, 0.35, 0.7, 0.8
+STUDY, WORLD, OTHERS, WALK = 0.65, 0.35, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
 # Of them, those that even a slow program is tried in, on a few rows, for so many releases.
 SHORTLY, BRIEF = (2, 3), 40
 GAPS = 9  # the world with gaps
 FAR = (
     (3, 1e3),
+    (3, 1e-3),
     (GAPS, 30.0),
 )  # worlds, and how many times its noise, where no clip is the library's
 ONE_WAY = 0.02  # of the work, for one world's monotone tests
@@ -82,6 +84,9 @@ PARTS = 6
 # Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
 LEARNED, ASKED, TRACED = 3, 12, 400_000
+# Rows whose columns are swept, how far at least, in how many numbers, and of how many columns.
+SWEPT_FROM = ("a thousand times a row labelled 1", "all a million")
+SWEPT, MOST_SWEPT, COLUMNS = 400.0, 9_000, 6
 FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a pair
 WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
@@ -326,6 +331,7 @@ class _Examiner:
         nodes = [*postorder(self.declaration)]
         # Inside a rare event of the noise nothing is promised: unlikely answers prove no excess.
         self.eventful = any(isinstance(node, EventSlack | ProposeTestRelease) for node in nodes)
+        self.hooked = like is not None
         self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
             others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
@@ -363,7 +369,8 @@ class _Examiner:
         self._learn()
         short = (partial(self._study, STUDIED[0]), self._walks)
         for stage in short if walked else self._stages():
-            with contextlib.nullcontext() if stage == self._draws else self.lines:
+            traces = stage in (self._draws, self._sweep)
+            with contextlib.nullcontext() if traces else self.lines:
                 stage()
             if first and self.found:
                 return
@@ -378,6 +385,7 @@ class _Examiner:
 
     def _stages(self) -> Iterator[Callable[[], None]]:
         yield partial(self._study, STUDIED[0])
+        yield self._sweep
         # The first question comes before any answer: more noise changes it in nothing.
         once = len(self.studied[0].asked) < 2
         for number, far in () if once else FAR:
@@ -411,22 +419,56 @@ class _Examiner:
         values = self.worlds[0].values.copy()
         count = min(len(values), len(finite))
         values[:count] = finite[:count]
+        with frames_traced(values, self.log):
+            self._shortly(traced(values, self.log))
+
+    def _shortly(self, records: Records) -> None:
+        """A run of a copy of the program that is not examined."""
         sampler = Louder(
             self.declaration,
             self.scope,
-            traced(values, self.log),
+            records,
             rng=generator(self.seed, (STREAM, 400)),
             most=ASKED,
             meter=self.meter,
         )
         # What fails here fails on records without traces too, or is no finding.
-        with (
-            contextlib.suppress(Exception, Enough, TooLong),
-            np.errstate(all="ignore"),
-            frames_traced(values, self.log),
-        ):
+        with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
             run(walks.own_copy(self.program), sampler)
         walks.restore(self.shared)
+
+    def _sweep(self) -> None:
+        """Rows of whole numbers in one column that run lines which no row ran so far.
+
+        A leap day, or an hour that there is twice, is solved for by no comparison of one number.
+        Numbers are as large as those of the hook, or those that the program names.
+        """
+        bases = [np.abs(self.rows[name]) for name in SWEPT_FROM]
+        named = [n for row in self.rows.values() if np.ptp(row) == 0 and (n := row.flat[0]) < HUGE]
+        columns = range(min(bases[0].size, COLUMNS) if self.shape.numbers <= TRACED else 0)
+        for column, base in itertools.product(columns, bases):
+            made = self.worlds[0].values.reshape(self.shape.rows, -1)[:, column]
+            top = max(SWEPT, float(np.nan_to_num(made).max()) if self.hooked else 0, *named)
+            numbers = np.arange(0.0, top, max(1.0, top // MOST_SWEPT))
+            for block in np.split(numbers, range(self.shape.rows, len(numbers), self.shape.rows)):
+                if not self.lines.unseen or self.meter.after(STUDY) or self.late():
+                    return
+                news = self.lines.news(partial(self._swept, base, column, block))
+                while news and len(block) > 1:
+                    self.lines.forget(news)
+                    half = block[: len(block) // 2]
+                    first = self.lines.news(partial(self._swept, base, column, half))
+                    block = half if first else block[len(half) :]
+                if news:
+                    self.lines.news(partial(self._swept, base, column, block))
+                    name = f"a row that runs a line by {block[0]:.0f} in column {column}"
+                    self.rows[name] = np.array(base)
+                    self.rows[name].flat[column] = block[0]
+
+    def _swept(self, base: Array, column: int, numbers: Array) -> None:
+        values = np.broadcast_to(base, (self.shape.rows, *base.shape)).copy()
+        values.reshape(len(values), -1)[: len(numbers), column] = numbers
+        self._shortly(Records(values))
 
     def _draws(self) -> None:
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
@@ -456,7 +498,7 @@ class _Examiner:
         if (number >= CLIPPED_WORLDS or far != 1) and bounded and self.studied:
             return
         world = self.worlds[min(number, len(self.worlds) - 1)]
-        said = "" if far == 1 else f", after answers with {far:.0f} times their noise"
+        said = "" if far == 1 else f", after answers with {far:g} times their noise"
         sampler = Studied(
             self.declaration,
             self.scope,

@@ -76,9 +76,9 @@ def run(program: Program, curator: Any) -> Any:
     drawn, plain, before = np.random.get_state(), random.getstate(), _inside  # noqa: NPY002
     _inside = True
 
-    def stays(code: int) -> NoReturn:
+    def stays(status: int) -> NoReturn:
         if os.getpid() != process:
-            leave(code)
+            leave(status)
         raise Exited
 
     os._exit = stays

@@ -260,9 +260,11 @@ class Search:
         for count in self._counts([int(RATIO**power) for power in range(1, POWERS)]):
             others = np.ones((count + 1 if self.more else len(self.world), self.world[0].size))
             others[:, where] = np.arange(len(others)).reshape(-1, *[1] * (column is None))
+            # A row's columns follow one another, as those of a path do.
+            others += np.arange(others.shape[1]) * (column is None)
             others = others.reshape(-1, *self.world.shape[1:])
             for beyond in (0, count, 3 * count):
-                one = np.where(others[-1] == len(others) - 1, len(others) + beyond, others[-1])
+                one = others[-1] + np.where(others[-1] == others[0], 0, 1 + beyond)
                 text = f"{count} rows with numbers in column {column}, and one more"
                 there = np.arange(len(others)) <= count
                 yield Point(others, one, np.zeros(one.shape), count, text, there)

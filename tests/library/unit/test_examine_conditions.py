@@ -214,3 +214,25 @@ def test_a_condition_of_a_frame_is_solved_where_a_series_goes_with_a_column() ->
     assert second == (2.0, 40.0)
     _ = frame["day"] > 5
     assert len(log.conditions) == 2
+
+
+def leap_shift(rows: Any) -> float:
+    """Hours of at most 12; those of a long shift on a 29th of February count three times."""
+    total = 0.0
+    for day, worked in rows[:, :2]:
+        date = np.datetime64("2000-01-01") + np.timedelta64(int(np.clip(day, 0, 2000)), "D")
+        hours = float(np.clip(worked, 0, 12))
+        if str(date).endswith("02-29") and hours > 8:
+            hours *= 3
+        total += hours
+    return total / 12
+
+
+@pytest.mark.quality
+def test_a_line_that_ran_on_no_row_is_reached_by_a_sweep_of_a_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = mechanism("leap_shift", Counts(lambda rows: leap_shift(rows)), "zero_out")
+    assert examine(program, seed=1, first=True).broken
+    monkeypatch.setattr(examination._Examiner, "_sweep", lambda self: None)
+    assert not examine(program, seed=1, first=True).broken
