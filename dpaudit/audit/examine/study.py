@@ -210,7 +210,6 @@ class Studied(Louder):
         self._exact = True  # whether noise is added to values as the query gives them
         self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
         self._random: dict[int | None, int] = {}
-        self._kept_beside: tuple[Records, Mask, Records] | None = None
         super().__init__(*arguments, **options)
         self._begun = self.meter.used
         self._given = self._rng
@@ -255,7 +254,6 @@ class Studied(Louder):
             if number in WHOLE or number % SELDOM == 0 or not self.meter.beyond(self.until):
                 self._again(asking, moved, request, before)
             if asking.batched and number in WHOLE:
-                self._beside(asking, moved, request, before)
                 self._without(asking, moved, request)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             if self.far != 1:
@@ -612,19 +610,6 @@ class Studied(Louder):
                 "saw of others"
             ] = None
 
-    def _beside(self, asking: Asking, moved: Moved, request: Request, before: Array) -> None:
-        """On the batch that was drawn, rows beside it change nothing: it may be another's."""
-        drawn = request.first_draw
-        if drawn is None or drawn[0].all():
-            return
-        beside = self._value(request, drawn, self._turned(request.records, drawn[0]))
-        with np.errstate(all="ignore"):
-            distance = asking.session.apart(before, beside, request.sensitivity)
-            size = np.abs(before).max(-1, initial=0.0)
-            same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
-        if not bool((same | ~np.isfinite(distance))[request.mask].all()):
-            moved.problems["a record outside the secret batch moves the query"] = None
-
     def _without(self, asking: Asking, moved: Moved, request: Request) -> None:
         """In a sample of neutral records, one in the batch or none moves half a sensitivity.
 
@@ -650,12 +635,3 @@ class Studied(Louder):
                 if bool((distance > allowed)[request.mask].any()):
                     moved.problems[UNDRAWN] = None
                     return
-
-    def _turned(self, records: Records, drawn: Mask) -> Records:
-        """The rows beside a batch turned around; kept, as several releases are of one batch."""
-        known = self._kept_beside
-        if known is None or known[0] is not records or not np.array_equal(known[1], drawn):
-            values = records.values.copy()
-            values[~drawn] *= -1.0
-            self._kept_beside = known = records, drawn, Records(values, records.present)
-        return known[2]

@@ -448,7 +448,6 @@ class Batch:
 def test_a_batch_that_is_used_again_is_found(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "a record outside the secret batch moves the query"
     assert any(said in text for text in told(Batches(wrong), "replace_one")) == wrong
-    monkeypatch.setattr(study.Studied, "_beside", lambda *_: None)
     monkeypatch.setattr(displacement, "OUTSIDE", 1)
     assert not any(said in text for text in told(Batches(wrong), "replace_one"))
 

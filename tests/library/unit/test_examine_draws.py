@@ -259,6 +259,5 @@ def test_a_query_of_other_records_than_its_secret_batch_s_is_found(
     found = said()
     assert found
     assert all("a record outside the secret batch moves the query" in detail for detail in found)
-    monkeypatch.setattr("dpaudit.audit.examine.study.Studied._beside", lambda *_: None)
     monkeypatch.setattr(displacement, "OUTSIDE", 0)
     assert not said()
