@@ -424,14 +424,7 @@ class _Examiner:
 
     def _shortly(self, records: Records) -> None:
         """A run of a copy of the program that is not examined."""
-        sampler = Louder(
-            self.declaration,
-            self.scope,
-            records,
-            rng=generator(self.seed, (STREAM, 400)),
-            most=ASKED,
-            meter=self.meter,
-        )
+        sampler = self._louder(records, 1.0, 400, ASKED)
         # What fails here fails on records without traces too, or is no finding.
         with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
             run(walks.own_copy(self.program), sampler)
@@ -726,7 +719,7 @@ class _Examiner:
                 return
             if k > 0 and self.meter.spent - began > SHORT * self.meter.limit:
                 return
-            sampler = self._louder(world, LOUD, 200 + k)
+            sampler = self._louder(world.records(), LOUD, 200 + k)
             try:
                 with np.errstate(all="ignore"), contextlib.suppress(Enough):
                     run(self.program, sampler)
@@ -861,18 +854,18 @@ class _Examiner:
         return Walker(*made, self.unsteady)
 
     def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
-        sampler = self._louder(world, quiet, 100 + k)
+        sampler = self._louder(world.records(), quiet, 100 + k)
         return sampler.transcript if self._run(sampler, world.name) else None
 
-    def _louder(self, world: World, times: float, key: int) -> Louder:
+    def _louder(self, records: Records, times: float, key: int, most: float = WALKED) -> Louder:
         """A run with so many times its noise, to be walked."""
         return Louder(
             self.declaration,
             self.scope,
-            world.records(),
+            records,
             rng=generator(self.seed, (STREAM, key)),
             far=times,
-            most=WALKED,
+            most=most,
             meter=self.meter,
         )
 

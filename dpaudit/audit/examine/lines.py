@@ -169,14 +169,19 @@ def _lines(code: CodeType) -> set[int]:
 
 
 @cache
+def _nodes(name: str) -> tuple[ast.AST, ...]:
+    """What a file is parsed into; nothing where it is no Python."""
+    try:
+        return tuple(ast.walk(ast.parse("".join(linecache.getlines(name)))))
+    except SyntaxError:
+        return ()
+
+
+@cache
 def _refusals(name: str) -> frozenset[int]:
     """Lines of a file that refuse something or only define it: they run on no right data."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(name)))
-    except SyntaxError:
-        return frozenset()
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in _nodes(name):
         if isinstance(node, ast.ExceptHandler) and isinstance(node.body[-1], ast.Raise):
             found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.Raise):
@@ -189,13 +194,9 @@ def _refusals(name: str) -> frozenset[int]:
 @cache
 def _asking(name: str) -> tuple[range, ...]:
     """The lines of every call in a file that asks a curator for something."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(name)))
-    except SyntaxError:
-        return ()
     return tuple(
         range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        for node in ast.walk(tree)
+        for node in _nodes(name)
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ASKS
     )
 
@@ -243,13 +244,9 @@ def takes_apart(program: Any) -> bool:
 
 @cache
 def _reshapes(name: str) -> tuple[ast.Call, ...]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(name)))
-    except SyntaxError:
-        return ()
     return tuple(
         node
-        for node in ast.walk(tree)
+        for node in _nodes(name)
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape"
     )
 
@@ -348,11 +345,7 @@ def count_beyond(program: Any, rows: int) -> int:
 
 @cache
 def _numbers_in(name: str) -> tuple[Any, ...]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(name)))
-    except SyntaxError:
-        return ()
-    return tuple(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return tuple(node.value for node in _nodes(name) if isinstance(node, ast.Constant))
 
 
 def _function(value: Any) -> FunctionType | None:
