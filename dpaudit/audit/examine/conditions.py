@@ -31,7 +31,7 @@ MOST_CONDITIONS = 32  # of a program; more are not solved
 MEETS = " that meets "  # in the names of the rows
 # Rows for each condition alone; conditions met at once, on so many sides of each; rows of one
 # program.
-ALONE_EACH, TOGETHER, SIDES, MOST_ROWS = 4, 3, 3, 91
+ALONE_EACH, TOGETHER, SIDES, MOST_ROWS = 4, 5, 3, 91
 Inverse = Callable[[Any, Any, Any], Any]  # of target, operand and what stood there before
 
 COMPARED = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal})
@@ -238,6 +238,9 @@ class Traced(np.ndarray[Any, Any]):
     def round(self, decimals: Any = 0, out: Any = None) -> Any:
         return self._after(self.view(np.ndarray).round(decimals), np.positive, None, -1)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return self.round(digits or 0)
+
     def _after(self, values: Any, function: Any, operand: Any, place: int) -> Any:
         """Numbers that were computed from these."""
         found = np.asarray(values).view(Traced)
@@ -258,6 +261,8 @@ class Traced(np.ndarray[Any, Any]):
         own = cast("Traced", inputs[traced])
         if ufunc in COMPARED:
             other = plain[1 - traced]
+            if isinstance(inputs[1 - traced], Traced) and not np.ndim(other):
+                return own._after(found, None, None, -1)._untraced()  # of the row itself
             self.log.compared(own, other, even=ufunc in (np.equal, np.not_equal))
         if ufunc in COMPARED or ufunc in JOINED:
             self.log.asked(found)

@@ -83,7 +83,7 @@ WORK = 100_000_000
 PARTS = 6
 # Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
-LEARNED, ASKED, TRACED = 3, 12, 400_000
+LEARNED, ASKED, TRACED = 6, 12, 400_000
 # Rows whose columns are swept, how far at least, in how many numbers, and of how many columns.
 SWEPT_FROM = ("a thousand times a row labelled 1", "all a million")
 SWEPT, MOST_SWEPT, COLUMNS = 400.0, 9_000, 6

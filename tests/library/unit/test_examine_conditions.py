@@ -188,6 +188,7 @@ def test_inverses_keep_what_they_can_of_an_entry() -> None:
         (lambda x: np.exp(x), np.log(8)),
         (lambda x: np.nan_to_num(-x).reshape(-1)[:1], -8.0),
         (lambda x: np.abs(x).astype(np.float32), 8.0),
+        (lambda x: round(x[0]), 8.0),
     ],
 )
 def test_a_number_is_solved_for_its_entry(compute: Callable[[Any], Any], entry: float) -> None:
