@@ -64,6 +64,22 @@ def differing(a: Records, b: Records) -> int:
     return int(np.count_nonzero((rows & (a.present | b.present)) | (a.present != b.present)))
 
 
+def extra_last(a: Records, b: Records) -> tuple[Records, Records] | None:
+    """Two data sets of which one has a record more, with that record moved to the end.
+
+    The longer one is first.  None where no single record makes the difference.
+    """
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    if len(longer) != len(shorter) + 1 or not (longer.present.all() and shorter.present.all()):
+        return None
+    same = (_bits(longer)[:-1] == _bits(shorter)).all(axis=1)
+    place = len(shorter) if same.all() else int(same.argmin())
+    if (np.delete(_bits(longer), place, axis=0) != _bits(shorter)).any():
+        return None
+    extra = longer.values[place : place + 1]
+    return Records(np.concatenate([shorter.values, extra])), shorter
+
+
 def _bits(records: Records) -> NDArray[np.int64]:
     return np.ascontiguousarray(records.values).view(np.int64).reshape(len(records), -1)
 

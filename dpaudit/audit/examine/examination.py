@@ -43,7 +43,7 @@ from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, sh
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.likelihood import MU_DELTA, Wanted
-from dpaudit.audit.neighbours import Neighbours, differing
+from dpaudit.audit.neighbours import Neighbours, differing, extra_last
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Event, Sampler
@@ -1005,14 +1005,16 @@ class _Examiner:
             text = f"row {row} {first!r} against {second!r}, {world.name}"
             last = pairing.records[-1] if second == ABSENT else pairing.records[1]
             yield (pairing.records[0], last), text
-        size = self.shape.rows
-        for moved in self.moved.values():
-            # Under add_remove a record that is not the last moves the places of the others.
-            whole = self.scope.adjacency is not Adjacency.ADD_REMOVE and not self.batched
-            pair = moved.pair if whole else None
+        size, adds = self.shape.rows, self.scope.adjacency is Adjacency.ADD_REMOVE
+        for moved in () if self.batched else self.moved.values():
             # A query that keeps what it saw tells equal data sets apart, which are no pair.
-            if pair is not None and len(pair[0]) == size and differing(*pair) == 1:
-                yield pair, moved.text
+            if moved.pair is None:
+                continue
+            if adds:
+                if (pair := extra_last(*moved.pair)) is not None:
+                    yield pair, moved.text
+            elif len(moved.pair[0]) == size and differing(*moved.pair) == 1:
+                yield moved.pair, moved.text
 
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.neighbours import Neighbours, extra_last
 from dpaudit.audit.suite import Suite
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive import Gaussian
@@ -100,3 +100,20 @@ def test_a_suite_refuses_what_it_cannot_run(options: dict[str, Any], message: st
     assert Suite("name", Releases(Gaussian("a", 1), ()), pair).threshold == 0
     with pytest.raises(InvalidParameter, match=message):
         Suite("name", Releases(Gaussian("a", 1), ()), pair, **options)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_the_extra_record_is_moved_to_the_end(place: int) -> None:
+    """In either order, at any place; the pair is then neighbours under add_remove."""
+    shorter = Records(np.delete(ROWS, place, axis=0))
+    for given in ((ALL, shorter), (shorter, ALL)):
+        pair = extra_last(*given)
+        assert pair is not None
+        assert np.array_equal(pair[0].values[-1], ROWS[place], equal_nan=True)
+        assert Neighbours(*pair, Adjacency.ADD_REMOVE, "one record").pair == pair
+
+
+def test_data_sets_that_differ_in_more_have_no_extra_record() -> None:
+    other = Records(ROWS[:2] + 1)
+    for pair in ((ALL, other), (ALL, ALL), (ALL, Records(ROWS[:1])), (without(0), other)):
+        assert extra_last(*pair) is None

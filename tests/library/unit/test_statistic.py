@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examine
+from dpaudit.audit.examine import examination, examine
 from dpaudit.audit.examine.examination import MOVED
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
@@ -143,6 +143,21 @@ def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> 
     right = examine(mechanism("twice", Releases(dp.Statistic(twice, 2)), adjacency), seed=1)
     assert not right.broken
     assert right.reached[0].displacement == pytest.approx(1)
+
+
+def test_a_statistic_is_attacked_where_records_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the pair that moves it most, with the extra record last; without that there is none."""
+    asks = mechanism("twice", Releases(dp.Statistic(clipped_sum, 2)), "add_remove")
+    pair = examine(asks, seed=1).pair
+    assert pair is not None
+    values = [dp.Statistic(clipped_sum, 2).value(records) for records in pair.pair]
+    assert abs(np.subtract(*values)).sum() == pytest.approx(2)
+    monkeypatch.setattr(examination, "extra_last", lambda *pair: None)
+    assert examine(asks, seed=1).pair is None
+
+
+def clipped_sum(rows: Any) -> Any:
+    return (2 * np.clip(rows[:, 0], 0, 1)).sum()
 
 
 @pytest.mark.first_case
