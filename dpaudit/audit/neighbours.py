@@ -80,6 +80,23 @@ def extra_last(a: Records, b: Records) -> tuple[Records, Records] | None:
     return Records(np.concatenate([shorter.values, extra])), shorter
 
 
+def alone(a: Records, b: Records, fill: float) -> tuple[Records, Records]:
+    """Two data sets that differ in one record, with that record last; all others hold ``fill``."""
+    longest = max(len(a), len(b))
+    place = longest - 1
+    if len(a) == len(b):
+        same = (_bits(a) == _bits(b)).all(axis=1) & (a.present == b.present)
+        place = int(same.argmin())
+
+    def silenced(records: Records) -> Records:
+        values, present = np.full_like(records.values, fill), np.ones(len(records), dtype=bool)
+        if len(records) == longest:
+            values[-1], present[-1] = records.values[place], records.present[place]
+        return Records(values, present)
+
+    return silenced(a), silenced(b)
+
+
 def _bits(records: Records) -> NDArray[np.int64]:
     return np.ascontiguousarray(records.values).view(np.int64).reshape(len(records), -1)
 

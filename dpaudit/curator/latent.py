@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.kernels.batches import Generator, Mask, Places, batches_of
-from dpaudit.kernels.query import ClippedMean, Query, Records
+from dpaudit.kernels.query import Query, Records
 from dpaudit.nodes import Node
 
 MOST_OUTCOMES = 64
@@ -53,14 +53,21 @@ def enumerated(
     """
     queries = [] if asked is None else list(asked)
     public = batches_of(sampling).public
-    alike = public or all(getattr(query, "exchangeable", False) for query, _ in queries)
+    kinds = 2 * records.distinct()[1] + records.present
+    # In blocks, a batch's rows in their order follow from how many of each kind it has.
+    blocks = np.count_nonzero(np.diff(kinds)) + 1 == len(np.unique(kinds))
+    by_counts = ("exchangeable", "of_rows_in_order") if blocks else ("exchangeable",)
+    alike = public or all(
+        any(getattr(query, name, False) for name in by_counts) for query, _ in queries
+    )
     silent = np.full(len(records), bool(queries))
     for query, on in queries:
-        silent &= query.silent(records, on) if isinstance(query, ClippedMean) else False
+        told = getattr(query, "silent", None)
+        silent &= False if told is None else told(records, on)
     if not (alike or silent.any()):
         return None
     # Records of one kind are equal in values and in presence.
-    kind = 2 * records.distinct()[1] + records.present if alike else np.arange(len(records))
+    kind = kinds if alike else np.arange(len(records))
     return _ways(sampling, np.where(silent, -1, kind).astype(np.int64).tobytes())
 
 

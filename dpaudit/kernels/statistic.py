@@ -70,13 +70,26 @@ class Statistic:
         self.given = None if given is None else np.asarray(given)
         self._stated = stated
 
+    # The value depends on the rows of a batch alone, in their order: not on their places.
+    of_rows_in_order = True
+
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The function's value in each trial, (trials, d), or (1, d) where all trials agree."""
-        usable = records.present & np.isfinite(records.values.reshape(len(records), -1)).all(1)
+        usable = ~self.silent(records)
         masks = [usable] if chosen is None else [usable & batch for batch in chosen]
         trials = max(len(masks), 1 if self.given is None else len(self.given))
         masks = masks * trials if len(masks) == 1 else masks
-        return np.stack([self._of(records.values[mask], trial) for trial, mask in enumerate(masks)])
+        if self.given is not None:
+            values = (self._of(records.values[mask], k) for k, mask in enumerate(masks))
+            return np.stack([*values])
+        known = {mask.tobytes(): mask for mask in masks}
+        found = {key: self._of(records.values[mask], 0) for key, mask in known.items()}
+        return np.stack([found[mask.tobytes()] for mask in masks])
+
+    def silent(self, records: Records, on: Any = None) -> NDArray[np.bool_]:
+        """Which records are left out, (n,), in all trials."""
+        finite = np.isfinite(records.values.reshape(len(records), -1)).all(axis=1)
+        return ~(records.present & finite)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The stated sensitivity, for every adjacency and number of rows."""

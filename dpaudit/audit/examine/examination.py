@@ -43,7 +43,7 @@ from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, sh
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.likelihood import MU_DELTA, Wanted
-from dpaudit.audit.neighbours import Neighbours, differing, extra_last
+from dpaudit.audit.neighbours import Neighbours, alone, differing, extra_last
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Event, Sampler
@@ -1006,15 +1006,19 @@ class _Examiner:
             last = pairing.records[-1] if second == ABSENT else pairing.records[1]
             yield (pairing.records[0], last), text
         size, adds = self.shape.rows, self.scope.adjacency is Adjacency.ADD_REMOVE
-        for moved in () if self.batched else self.moved.values():
+        for moved in self.moved.values():
+            pair = moved.pair
+            if pair is not None and adds:
+                pair = extra_last(*pair)
+            elif pair is not None and len(pair[0]) != size:
+                pair = None
             # A query that keeps what it saw tells equal data sets apart, which are no pair.
-            if moved.pair is None:
+            if pair is None or not (adds or differing(*pair) == 1):
                 continue
-            if adds:
-                if (pair := extra_last(*moved.pair)) is not None:
-                    yield pair, moved.text
-            elif len(moved.pair[0]) == size and differing(*moved.pair) == 1:
-                yield moved.pair, moved.text
+            yield pair, moved.text
+            # An exact likelihood adds up few batches: of records that are equal, or left out.
+            for fill, others in ((np.nan, "gaps"), (0.0, "zero")) if self.batched else ():
+                yield alone(*pair, fill), f"{moved.text}; all other records are {others}"
 
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""
