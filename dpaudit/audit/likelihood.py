@@ -40,13 +40,16 @@ from dpaudit.scope import Scope
 
 RUNS, FEWEST_RUNS = 1_000, 50
 PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
-PILOTS = 12  # in a search, about: together they take as long as the runs that are counted
+PILOTS = 12  # in a search, about, and 29 of secret batches: as long as the runs that are counted
 ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
 TOGETHER = 500  # runs that are made at once
 COMPARED = 12  # runs that two walks read again
 MU_DELTA = 1e-6  # where mu is sought
 LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
-START, MOST_SHIFT, INCLUDE = 1.0, 500.0, (0.3, 0.1, 0.6)
+START, MOST_SHIFT = 1.0, 500.0
+# Where batches are secret: chances that one holds the record that differs, first shifts of each,
+# and how many of the pilots get as many runs more, twice.
+INCLUDE, STARTS, KEPT = (0.3, 0.1, 0.03, 0.9), (1.0, 2.5), (6, 3)
 NEARER, FARTHER = 0.6, 1.6  # of a shift
 ORDERS = (2.0, 4.0, 8.0, 16.0)
 LOWERED = 1 - 1e-9  # of a bound, more than floating point is off
@@ -263,6 +266,15 @@ def likelihood_audit(
         return replace(nothing, why_not=f"{said}{where}")
 
 
+def _ranked(tried: Sequence[Tried]) -> list[Tried]:
+    """Pilots, the best last."""
+    return sorted(tried, key=lambda one: one.rank)
+
+
+def _best(tried: Sequence[Tried]) -> Tried:
+    return max(tried, key=lambda one: one.rank)
+
+
 class Search:
     """A proposal chosen on pilots, and bounds from fresh runs; a subclass draws the runs.
 
@@ -314,36 +326,35 @@ class Search:
         return self._tried(tried.side, tried.proposal, PilotLosses(*both))
 
     def search(self) -> Tried:
-        """The best of a few pilots: the shift on either data set, then the batches.
+        """The best of a few pilots on either data set.
 
         Pilots are ranked by what their own runs would bound: an estimate that rests on one heavy
-        run was lucky, and one that met no rare event is low.
+        run was lucky, and one that met no rare event is low.  The best go on with more runs each.
         """
-        sampled = self.sampled
-        start = Proposal(START, INCLUDE[0] if sampled else 0.0)
-
-        def best(tried: list[Tried]) -> Tried:
-            return max(tried, key=lambda one: one.rank)
-
-        either = []
+        starts = [Proposal(START)]
+        if self.sampled:
+            shifts = STARTS if self.pilot >= PILOT else STARTS[:1]
+            starts = [Proposal(shift, share) for share in INCLUDE for shift in shifts]
+        tried: list[Tried] = []
         for side in (FIRST, SECOND):
-            tried = [self._try(side, start)]
-            while not tried[-1].estimate > 0 and tried[-1].proposal.shift < MOST_SHIFT:
+            here = [self._try(side, start) for start in starts]
+            while not _best(here).estimate > 0 and here[-1].proposal.shift < MOST_SHIFT:
                 # No rare event was met: a rare choice among others needs a longer shift.
-                tried.append(self._try(side, tried[-1].farther()))
-            for _ in range(2):
-                tried.append(self._try(side, best(tried).centred()))
-            either.append(tried)
-        tried = max(either, key=lambda tried: best(tried).rank)
-        side = best(tried).side
-        for share in INCLUDE[1:] if sampled else ():
-            tried.append(self._try(side, replace(best(tried).proposal, include=share)))
-        for factor in (FARTHER, NEARER):
-            known = best(tried).proposal
-            moved = float(f"{factor * known.shift:.4g}")
-            tried.append(self._try(side, replace(known, shift=moved)))
-        finalists = sorted(tried, key=lambda one: one.rank)[-2:]
-        return best([*map(self._again, finalists)])
+                here.append(self._try(side, here[-1].farther()))
+            for _ in range(0 if self.sampled else 2):
+                here.append(self._try(side, _best(here).centred()))
+            tried += here
+        for kept in KEPT if self.sampled else ():
+            tried = [*map(self._again, _ranked(tried)[-kept:])]
+        side = _best(tried).side
+        if self.sampled:
+            tried.append(self._again(self._try(side, _best(tried).centred())))
+        else:
+            for factor in (FARTHER, NEARER):
+                known = _best(tried).proposal
+                moved = float(f"{factor * known.shift:.4g}")
+                tried.append(self._try(side, replace(known, shift=moved)))
+        return _best([*map(self._again, _ranked(tried)[-2:])])
 
     def bound(self, wanted: Wanted, best: Tried, counted: CountedLosses) -> LikelyLower:
         """A bound on one number, of whose tests the pilot chooses the one that promises most."""
