@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -335,21 +336,24 @@ class Search:
         if self.sampled:
             shifts = STARTS if self.pilot >= PILOT else STARTS[:1]
             starts = [Proposal(shift, share) for share in INCLUDE for shift in shifts]
-        tried: list[Tried] = []
+        either: list[list[Tried]] = []
         for side in (FIRST, SECOND):
-            here = [self._try(side, start) for start in starts]
-            while not _best(here).estimate > 0 and here[-1].proposal.shift < MOST_SHIFT:
+            tried = [self._try(side, start) for start in starts]
+            while not _best(tried).estimate > 0 and tried[-1].proposal.shift < MOST_SHIFT:
                 # No rare event was met: a rare choice among others needs a longer shift.
-                here.append(self._try(side, here[-1].farther()))
+                tried.append(self._try(side, tried[-1].farther()))
             for _ in range(0 if self.sampled else 2):
-                here.append(self._try(side, _best(here).centred()))
-            tried += here
-        for kept in KEPT if self.sampled else ():
-            tried = [*map(self._again, _ranked(tried)[-kept:])]
-        side = _best(tried).side
+                tried.append(self._try(side, _best(tried).centred()))
+            either.append(tried)
         if self.sampled:
-            tried.append(self._again(self._try(side, _best(tried).centred())))
+            tried = [*chain.from_iterable(either)]
+            for kept in KEPT:
+                tried = [*map(self._again, _ranked(tried)[-kept:])]
+            leading = _best(tried)
+            tried.append(self._again(self._try(leading.side, leading.centred())))
         else:
+            tried = max(either, key=lambda tried: _best(tried).rank)
+            side = _best(tried).side
             for factor in (FARTHER, NEARER):
                 known = _best(tried).proposal
                 moved = float(f"{factor * known.shift:.4g}")
