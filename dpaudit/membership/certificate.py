@@ -35,8 +35,8 @@ DIGITS = 6
 LISTED = 50
 _CURVE_ROWS = 120
 _ADVICE = (
-    "--step checks one step, --background 0.01 trains canaries beside few records, and released "
-    "parameters show more"
+    "--step checks one step, and --set background=0.01 trains canaries beside few records, where a "
+    "claim holds for any number of them"
 )
 
 Json = dict[str, Any]
