@@ -1008,7 +1008,7 @@ class _Examiner:
         size, adds = self.shape.rows, self.scope.adjacency is Adjacency.ADD_REMOVE
         for moved in self.moved.values():
             pair = moved.pair
-            # An attack runs on the pair thousands of times: it has no more records than were made up.
+            # An attack reads the pair thousands of times: it is no larger than the made-up records.
             if pair is not None and len(pair[0]) > size:
                 pair = None
             if pair is not None and adds:
