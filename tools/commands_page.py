@@ -12,7 +12,7 @@ from dpaudit.cli.settings import SETTINGS
 COLUMNS = 100  # of the help on the page
 INTRODUCTION = """# Commands and settings
 
-What is given nearly every time is an option, the rest is a setting: `--set NAME=VALUE`. Several
+An option is what most calls need; all else is a setting: `--set NAME=VALUE`. Several
 may follow, as in `--set models=8 canaries=none`. The first of three that states it counts:
 
 1. the command line;
@@ -28,8 +28,8 @@ label_column = "outcome"
 ```
 
 An unknown name is refused, with the nearest that there is. `--set NAME` alone explains a setting.
-What would weaken a check is read from the line alone: a `dpaudit.toml` of somebody else changes no
-verification.
+Settings that could weaken a check are read from the line alone: a `dpaudit.toml` of somebody else
+changes no verification.
 
 `eval "$(_DPAUDIT_COMPLETE=bash_source dpaudit)"` (or `zsh_source`, `fish_source`) completes
 commands, options and the names of settings.
@@ -43,7 +43,7 @@ def page(main: click.Group) -> str:
 
 
 def _settings() -> Iterator[str]:
-    for title, project in (("What dpaudit.toml may state", True), ("For one call", False)):
+    for title, project in (("Settings of dpaudit.toml", True), ("For one call", False)):
         yield from (f"## {title}", "", *HEAD)
         for name, one in sorted(SETTINGS.items()):
             if one.project is project:

@@ -1,6 +1,6 @@
 """The examiner: a mechanism's own program, on records that the tool makes, with no suite.
 
-What is tried on a given program, in this order, until the seconds are over:
+An examination tries, in this order, until the seconds are over:
 
 1. Records are made.  Their shape comes from the mechanism's hook, from the data, or from what the
    program's fields, its queries and its refusals say (``shapes``).  Rows are extreme, opposite,

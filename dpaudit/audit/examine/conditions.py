@@ -342,7 +342,7 @@ def frames_traced(values: Array, log: Log) -> Iterator[None]:
     def noted(name: str) -> Callable[..., Any]:
         def compare(series: Any, others: Any, *how: Any) -> Any:
             found = plain[name](series, others, *how)
-            # What is no number, or of no rows, is compared as ever.
+            # Values that are no numbers, or of no rows, are compared without a trace.
             with contextlib.suppress(Exception):
                 even = name == "isin" or how[0].__name__ in ("eq", "ne")
                 _noted(series, others, values, log, even=even)

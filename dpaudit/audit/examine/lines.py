@@ -170,7 +170,7 @@ def _lines(code: CodeType) -> set[int]:
 
 @cache
 def _nodes(name: str) -> tuple[ast.AST, ...]:
-    """What a file is parsed into; nothing where it is no Python."""
+    """The nodes of a file's syntax tree; none where the file is no Python."""
     try:
         return tuple(ast.walk(ast.parse("".join(linecache.getlines(name)))))
     except SyntaxError:

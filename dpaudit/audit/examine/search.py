@@ -227,7 +227,7 @@ class Search:
     def plans(self, kinds: Mapping[str, Array], few: Mapping[str, Array]) -> Iterator[Point]:
         """Numbers of equal rows: and one more, or one that turns against them, or others beside.
 
-        Of ``few`` only small numbers and one more.  One of each series in turn, so that no series
+        Rows of ``few`` come in small numbers, with one more.  The series take turns, so that none
         takes the time of the others.
         """
         world = np.unique(self.world.reshape(len(self.world), -1), axis=0)
@@ -252,7 +252,7 @@ class Search:
     def _against(self, name: str, row: Array, how: str, other: Array) -> Iterator[Point]:
         """So many rows and one that turns against them; steps find the numbers between these.
 
-        Of those that turn there are as many before as code names, too.
+        The numbers that code names are also tried as numbers of rows before one that turns.
         """
         plain = [(int(RATIO**power), 0) for power in range(POWERS)]
         for count, before in (*plain, *itertools.product(MANY, self.named)):
@@ -519,7 +519,7 @@ class Search:
     def _joined(self, point: Point) -> Point:
         """The rows up to a point's place, then those of another that is kept, and its row.
 
-        What either moves by itself, in groups or counts of its own, both may move together.
+        Two data sets that move a query through different groups may move it further together.
         """
         other = self.corpus[int(self.rng.integers(len(self.corpus)))][1]
         size, kept = len(point.others), np.arange(len(other.others)) != other.place
