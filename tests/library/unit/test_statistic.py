@@ -156,6 +156,15 @@ def test_a_statistic_is_attacked_where_records_come_and_go(monkeypatch: pytest.M
     assert examine(asks, seed=1).pair is None
 
 
+def test_a_pair_to_attack_is_no_larger_than_the_records_that_were_made() -> None:
+    """A square of the count moves most among hundreds of rows: an attack would read all of them."""
+    query = dp.Statistic(lambda rows: min(len(rows), 500) ** 2 / 1_000, 1)
+    found = examine(mechanism("squared", Releases(query), "add_remove"), seed=1)
+    assert found.reached[0].displacement > 0.9
+    assert found.shape is not None
+    assert found.pair is None or len(found.pair.first) <= found.shape.rows
+
+
 def clipped_sum(rows: Any) -> Any:
     return (2 * np.clip(rows[:, 0], 0, 1)).sum()
 
