@@ -95,13 +95,3 @@ def _catalogue_modules() -> list[str]:
         for name in sys.modules
         if name.partition(".")[0] in packages and not f"{name}.".startswith(f"{laboratory}.")
     ]
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """The headless browser's path; a test that needs one fails without, and make leaves it out."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.fail("no Chromium on this machine: install it, or run with -m 'not browser'")
-    return found

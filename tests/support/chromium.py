@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -25,7 +26,8 @@ class Chromium:
     """One page of one browser, whose profile is in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        program = next(filter(None, map(shutil.which, NAMES)))
+        program = next(filter(None, map(shutil.which, NAMES)), None)
+        assert program, "no Chromium on this machine: install it, or run with -m 'not browser'"
         theirs_in, self.out = os.pipe()
         self.into, theirs_out = os.pipe()
 
@@ -86,13 +88,23 @@ class Chromium:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def open(self, address: str) -> None:
+    def open(self, address: str, seconds: float = 60.0) -> None:
+        """Load a page; its scripts that run at once have run."""
         self.send("Page.navigate", url=address)
+        self.until("document.readyState === 'complete'", seconds)
 
     def value(self, expression: str) -> Any:
-        """The value of an expression in the page, as JSON has it."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of an expression in the page, as JSON has it; of a promise, its result."""
+        answer = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def pdf(self) -> bytes:
+        """The page on paper of the size that its own style asks for."""
+        printed = self.send("Page.printToPDF", preferCSSPageSize=True)
+        return base64.b64decode(printed["data"])
 
     def until(self, expression: str, seconds: float) -> None:
         """Wait until an expression in the page is true."""

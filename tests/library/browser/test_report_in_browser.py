@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -18,28 +16,14 @@ from click.testing import CliRunner
 from dpaudit.cli.main import main
 from dpaudit.report import render_html, render_index, render_project
 from dpaudit.report.pdf import unfolded
+from tests.support.chromium import Chromium
 
 pytestmark = pytest.mark.browser
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "example_certificate.json"
-QUIET = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
 LONGEST = "x" * 2_000
 FIXED = {"_type", "predicateType", "status", "check", "verdict", "measure", "type", "sha256"}
 FIXED |= {"adjacency", "model"}
-
-
-def chromium(folder: Path, *arguments: str) -> str:
-    """Run the browser once, without network names, and return what it prints."""
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    assert program, "these tests need chromium on the path"
-    profile = f"--user-data-dir={folder / 'profile'}"
-    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
-    command = [program, *QUIET, profile, offline, *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    return answer.stdout
 
 
 @pytest.fixture(scope="module")
@@ -54,34 +38,40 @@ def page(certificate: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def dom(page: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("dom")
-    return chromium(folder, "--dump-dom", written(folder, page))
+def dom(browser: Chromium, page: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return shown(browser, tmp_path_factory.mktemp("dom"), page)
 
 
-def written(folder: Path, text: str) -> str:
+def opened(browser: Chromium, folder: Path, page: str) -> Chromium:
+    """The browser, with the page open; its own scripts, if it may run any, have run."""
     target = folder / "page.html"
-    target.write_text(text, "utf-8")
-    return target.as_uri()
+    target.write_text(page, "utf-8")
+    browser.open(target.as_uri())
+    return browser
 
 
-def measured(folder: Path, page: str, width: int) -> tuple[int, int]:
-    """The page's client and scroll width in a frame ``width`` pixels wide.
+def shown(browser: Chromium, folder: Path, page: str) -> str:
+    """The document that the browser has made of a page."""
+    made: str = opened(browser, folder, page).value("document.documentElement.outerHTML")
+    return made
 
-    The page itself may run no script; the frame's owner may, and shares its origin.
-    """
+
+def in_frame(browser: Chromium, folder: Path, page: str, width: int, expression: str) -> Any:
+    """The value of an expression in which ``page`` is the document in a frame of this width."""
     wrapper = f"""<!DOCTYPE html><body><iframe style="width:{width}px;height:600px;border:0"
-    srcdoc="{html.escape(page)}"></iframe><p id="answer"></p><script>
-    const frame = document.querySelector("iframe");
-    frame.onload = () => {{
-      const root = frame.contentDocument.documentElement;
-      document.getElementById("answer").textContent = root.clientWidth + "/" + root.scrollWidth;
-    }};
-    </script></body>"""
-    shown = chromium(folder, "--virtual-time-budget=5000", "--dump-dom", written(folder, wrapper))
-    found = re.search(r'id="answer">(\d+)/(\d+)<', shown)
-    assert found, "the frame was never measured"
-    return int(found.group(1)), int(found.group(2))
+    srcdoc="{html.escape(page)}"></iframe></body>"""
+    opened(browser, folder, wrapper)
+    document = "const page = document.querySelector('iframe').contentDocument"
+    return browser.value(f"{{{document}; {expression}}}")
+
+
+def measured(browser: Chromium, folder: Path, page: str, width: int) -> tuple[int, int]:
+    """The page's client and scroll width in a frame ``width`` pixels wide."""
+    root = "page.documentElement"
+    client, scroll = in_frame(
+        browser, folder, page, width, f"[{root}.clientWidth, {root}.scrollWidth]"
+    )
+    return client, scroll
 
 
 class Resources(HTMLParser):
@@ -125,20 +115,14 @@ def test_the_browser_finds_no_script_and_nothing_to_load(dom: str) -> None:
     assert "http" not in re.sub(r'http-equiv="Content-Security-Policy"', "", dom)
 
 
-def violations(folder: Path, page: str) -> list[str]:
-    """The rules of WCAG 2.1 A and AA that axe finds broken; the page's own policy is lifted."""
-    axe = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
-    policy = r'<meta http-equiv="Content-Security-Policy"[^>]*>'
-    script = """axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
-    .then(found => { document.title = "axe " + JSON.stringify(found.violations.map(
-      one => one.id + ": " + one.nodes.slice(0, 3).map(node => node.html).join(" | ")))});"""
-    opened = re.sub(policy, "", page)
-    assert opened != page
-    tested = opened.replace("</body>", f"<script>{axe}</script><script>{script}</script></body>")
-    shown = chromium(folder, "--virtual-time-budget=20000", "--dump-dom", written(folder, tested))
-    found = re.search(r"<title>axe (.*?)</title>", shown, re.DOTALL)
-    assert found, "axe gave no answer"
-    return list(map(str, json.loads(html.unescape(found.group(1)))))
+def violations(browser: Chromium, folder: Path, page: str) -> list[str]:
+    """The rules of WCAG 2.1 A and AA that axe finds broken."""
+    opened(browser, folder, page)
+    browser.value(files("axe_core_python").joinpath("axe.min.js").read_text("utf-8") + "; 1")
+    broken = browser.value("""axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a",
+    "wcag21aa"]}).then(result => result.violations.map(
+      rule => rule.id + ": " + rule.nodes.slice(0, 3).map(node => node.html).join(" | ")))""")
+    return list(map(str, broken))
 
 
 def dark(page: str) -> str:
@@ -148,41 +132,45 @@ def dark(page: str) -> str:
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_meets_wcag_aa(page: str, tmp_path: Path, scheme: str) -> None:
-    assert violations(tmp_path, dark(page) if scheme == "dark" else page) == []
+def test_the_page_meets_wcag_aa(browser: Chromium, page: str, tmp_path: Path, scheme: str) -> None:
+    assert violations(browser, tmp_path, dark(page) if scheme == "dark" else page) == []
 
 
 @pytest.mark.quality
 def test_the_index_and_a_german_page_meet_wcag_aa(
-    certificate: dict[str, Any], tmp_path: Path
+    browser: Chromium, certificate: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert violations(tmp_path, render_index({"diff2_gd.html": certificate})) == []
-    assert violations(tmp_path, render_html(certificate, spoken="de")) == []
-    assert violations(tmp_path, render_project({"diff2_gd.html": certificate})) == []
+    assert violations(browser, tmp_path, render_index({"diff2_gd.html": certificate})) == []
+    assert violations(browser, tmp_path, render_html(certificate, spoken="de")) == []
+    assert violations(browser, tmp_path, render_project({"diff2_gd.html": certificate})) == []
 
 
 @pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_membership_page_meets_wcag_aa(checkout: Path, tmp_path: Path, scheme: str) -> None:
+def test_a_membership_page_meets_wcag_aa(
+    browser: Chromium, checkout: Path, tmp_path: Path, scheme: str
+) -> None:
     page = (checkout / "reports" / "membership" / "digits_logistic.html").read_text("utf-8")
-    assert violations(tmp_path, dark(page) if scheme == "dark" else page) == []
+    assert violations(browser, tmp_path, dark(page) if scheme == "dark" else page) == []
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("width", [375, 1100])
 def test_a_membership_page_never_scrolls_sideways(
-    checkout: Path, tmp_path: Path, width: int
+    browser: Chromium, checkout: Path, tmp_path: Path, width: int
 ) -> None:
     page = (checkout / "reports" / "membership" / "digits_logistic.html").read_text("utf-8")
-    client, scroll = measured(tmp_path, page, width)
+    client, scroll = measured(browser, tmp_path, page, width)
     assert scroll <= client
 
 
 @pytest.mark.quality
-def test_axe_sees_pale_text_and_a_page_without_language(page: str, tmp_path: Path) -> None:
+def test_axe_sees_pale_text_and_a_page_without_language(
+    browser: Chromium, page: str, tmp_path: Path
+) -> None:
     pale = page.replace("--soft: #57606a", "--soft: #b0b0b0").replace('lang="en"', "")
-    assert {one.split(":")[0] for one in violations(tmp_path, pale)} == {
+    assert {one.split(":")[0] for one in violations(browser, tmp_path, pale)} == {
         "color-contrast",
         "html-has-lang",
     }
@@ -190,8 +178,10 @@ def test_axe_sees_pale_text_and_a_page_without_language(page: str, tmp_path: Pat
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("width", [375, 800, 1100])
-def test_the_page_never_scrolls_sideways(page: str, tmp_path: Path, width: int) -> None:
-    client, scroll = measured(tmp_path, page, width)
+def test_the_page_never_scrolls_sideways(
+    browser: Chromium, page: str, tmp_path: Path, width: int
+) -> None:
+    client, scroll = measured(browser, tmp_path, page, width)
     assert width - 20 <= client <= width
     assert scroll <= client
 
@@ -209,37 +199,33 @@ def poisoned(value: Any, text: str, key: str = "") -> Any:
 @pytest.mark.first_case
 @pytest.mark.parametrize("width", [480, 1100])
 def test_a_hostile_certificate_runs_nothing_and_fits(
-    certificate: dict[str, Any], tmp_path: Path, width: int
+    browser: Chromium, certificate: dict[str, Any], tmp_path: Path, width: int
 ) -> None:
     attack = f"\"'></style><script>document.title='run'</script>\u202e{LONGEST}"
     hostile = poisoned(certificate, attack)
     hostile["predicate"]["claims"][1].update(stated=None, stated_text=LONGEST)
     hostile["predicate"]["claims"][2]["stated"]["mu"] = "0." + "7" * 2_000
     page = render_html(hostile)
-    shown = chromium(tmp_path, "--dump-dom", written(tmp_path, page))
-    assert "<title>run</title>" not in shown
-    assert "script" not in Resources(shown).tags
-    client, scroll = measured(tmp_path, page, width)
+    made = shown(browser, tmp_path, page)
+    assert "<title>run</title>" not in made
+    assert "script" not in Resources(made).tags
+    client, scroll = measured(browser, tmp_path, page, width)
     assert scroll <= client
 
 
-def test_the_measurement_sees_a_page_that_is_too_wide(page: str, tmp_path: Path) -> None:
+def test_the_measurement_sees_a_page_that_is_too_wide(
+    browser: Chromium, page: str, tmp_path: Path
+) -> None:
     wide = page.replace("<main>", '<main><div style="width:900px">wide</div>')
-    client, scroll = measured(tmp_path, wide, 480)
+    client, scroll = measured(browser, tmp_path, wide, 480)
     assert scroll > client
 
 
-def test_the_page_prints_on_a4(page: str, tmp_path: Path) -> None:
+def test_the_page_prints_on_a4(browser: Chromium, page: str, tmp_path: Path) -> None:
     """The first part alone, on two sheets; the PDF format has the evidence too."""
     for printed, sheets in ((page, range(1, 3)), (unfolded(page), range(4, 12))):
-        target = tmp_path / "page.pdf"
-        chromium(
-            tmp_path,
-            "--no-pdf-header-footer",
-            f"--print-to-pdf={target}",
-            written(tmp_path, printed),
-        )
-        boxes = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", target.read_bytes())
+        paper = opened(browser, tmp_path, printed).pdf()
+        boxes = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", paper)
         assert len(boxes) in sheets
         sizes = {(round(float(width)), round(float(height))) for width, height in boxes}
         assert sizes == {(595, 842)}
@@ -249,31 +235,26 @@ def test_the_page_prints_on_a4(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("spoken", ["en", "de", "fr"])
 @pytest.mark.parametrize(("width", "height"), [(400, 800), (1400, 900)])
 def test_epsilon_and_delta_are_on_the_first_screen(
-    certificate: dict[str, Any], tmp_path: Path, spoken: str, width: int, height: int
+    browser: Chromium,
+    certificate: dict[str, Any],
+    tmp_path: Path,
+    spoken: str,
+    width: int,
+    height: int,
 ) -> None:
     """The headline ends above the fold, of a phone and of a desk, in every language."""
     page = render_html(certificate, spoken=spoken)
-    client, scroll = measured(tmp_path, page, width)
+    client, scroll = measured(browser, tmp_path, page, width)
     assert scroll <= client
-    assert headline_ends(tmp_path, page, width) <= height
+    assert headline_ends(browser, tmp_path, page, width) <= height
     later = page.replace("<main>", '<main><div style="height:1000px"></div>')
-    assert headline_ends(tmp_path, later, width) > height
+    assert headline_ends(browser, tmp_path, later, width) > height
 
 
-def headline_ends(folder: Path, page: str, width: int) -> float:
+def headline_ends(browser: Chromium, folder: Path, page: str, width: int) -> float:
     """How many pixels below the page's top the line with epsilon and delta ends."""
-    wrapper = f"""<!DOCTYPE html><body><iframe style="width:{width}px;height:600px;border:0"
-    srcdoc="{html.escape(page)}"></iframe><p id="answer"></p><script>
-    const frame = document.querySelector("iframe");
-    frame.onload = () => {{
-      const line = frame.contentDocument.querySelector(".headline");
-      document.getElementById("answer").textContent = line.getBoundingClientRect().bottom;
-    }};
-    </script></body>"""
-    shown = chromium(folder, "--virtual-time-budget=5000", "--dump-dom", written(folder, wrapper))
-    found = re.search(r'id="answer">([0-9.]+)<', shown)
-    assert found, "the frame was never measured"
-    return float(found.group(1))
+    line = "page.querySelector('.headline').getBoundingClientRect().bottom"
+    return float(in_frame(browser, folder, page, width, line))
 
 
 @pytest.mark.quality
@@ -293,9 +274,11 @@ def test_the_report_command_prints_a_membership_audit(checkout: Path, tmp_path: 
 
 @pytest.mark.quality
 @pytest.mark.parametrize("width", [480, 1100])
-def test_the_index_fits_and_links(certificate: dict[str, Any], tmp_path: Path, width: int) -> None:
+def test_the_index_fits_and_links(
+    browser: Chromium, certificate: dict[str, Any], tmp_path: Path, width: int
+) -> None:
     index = render_index({"diff2_gd.html": certificate})
-    client, scroll = measured(tmp_path, index, width)
+    client, scroll = measured(browser, tmp_path, index, width)
     assert scroll <= client
-    shown = chromium(tmp_path, "--dump-dom", written(tmp_path, index))
-    assert Resources(shown).outside == ["./diff2_gd.html"] * 3
+    made = shown(browser, tmp_path, index)
+    assert Resources(made).outside == ["./diff2_gd.html"] * 3

@@ -74,15 +74,15 @@ def test_a_runtime_of_another_digest_is_refused(
         verifier.runtime()
 
 
-@pytest.fixture(scope="session")
-def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with Chromium(tmp_path_factory.mktemp("profile")) as made:
-        ready(made, page)
-        yield made
+@pytest.fixture(scope="module")
+def browser(browser: Chromium, page: Path) -> Chromium:
+    """The browser, with the page open."""
+    ready(browser, page)
+    return browser
 
 
 def ready(browser: Chromium, page: Path, query: str = "") -> None:
-    browser.open(f"{page.as_uri()}{query}")
+    browser.open(f"{page.as_uri()}{query}", START)
     browser.until("document.body && document.body.dataset.ready === 'yes'", START)
 
 
