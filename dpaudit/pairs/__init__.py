@@ -3,7 +3,8 @@
 Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`TruncatedLaplaceShift`,
 :class:`StudentShift`, :class:`DiscreteNormal`, :class:`Atoms`, :class:`Concentrated`,
 :class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`, :class:`Drawn`, :class:`DrawnMoves`,
-:class:`Opposed`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and :class:`Blanket`;
+:class:`NormalMixture`, :class:`Opposed`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and
+:class:`Blanket`;
 combinators are :class:`Mixed`, :class:`Spliced`, :class:`Replaced`, :class:`Branched`,
 :class:`Scored`, :class:`Thresholded`, :class:`Largest`, :class:`Product` and :class:`Swapped`.
 :class:`Losses` are the pairs of a declaration, by direction.
@@ -23,7 +24,7 @@ from dpaudit.pairs.core import (
     numbers_in,
 )
 from dpaudit.pairs.discrete_normal import DiscreteNormal
-from dpaudit.pairs.drawn import Drawn, DrawnMoves
+from dpaudit.pairs.drawn import Drawn, DrawnMoves, NormalMixture
 from dpaudit.pairs.laplace import LaplaceShift
 from dpaudit.pairs.losses import Losses, one, opaque, told_apart
 from dpaudit.pairs.mixed import Mixed
@@ -56,6 +57,7 @@ __all__ = [
     "Losses",
     "Mixed",
     "Normal",
+    "NormalMixture",
     "Opposed",
     "Pair",
     "Polled",

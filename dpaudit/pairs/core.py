@@ -93,14 +93,20 @@ class Slots(NamedTuple):
     others_move: bool
 
 
+class Binomial(NamedTuple):
+    """How many of ``size`` are drawn, each at a rate."""
+
+    rate: Number
+    size: Number
+
+
 class Draw(NamedTuple):
-    """A group of ``size`` of which each is drawn at a rate; how far the first 1, 2, ... move.
+    """How likely numbers 0, 1, 2, ... are drawn, and how far 1, 2, ... move.
 
     The last move is also that of any larger number.
     """
 
-    rate: Number
-    size: Number
+    chances: Binomial | tuple[Number, ...]
     moves: tuple[Number, ...]
 
 
@@ -242,7 +248,7 @@ class Pair:
 
     @property
     def draw(self) -> Draw | None:
-        """A group of records of which some are drawn; None for any other pair."""
+        """How far, decided by coins that are not seen; None for any other pair."""
         return None
 
     @property

@@ -1,13 +1,22 @@
-"""How often, or how many, decided by coins: N(m_J, 1) against N(0, 1), J binomial and not seen.
+"""How far, decided by coins that are not seen: N(m_J, 1) against N(0, 1).
 
-0 < m_1 <= m_2 <= ...: multiples of mu for records of a group, of which J are drawn.  With w_j the
-masses of J, the likelihood ratio at t is R(t) = w_0 + G(t), G(t) = sum over j >= 1 of
-w_j exp(m_j t - m_j^2 / 2), which grows with t from w_0 on; log G is convex and grows by m_1 at
-least, so that a loss l has its place t where log G(t) = log(e^l - w_0), by Newton's method.
+J is a mixture's component, or how many records of a group are drawn: binomial.  0 < m_1 <= m_2 <=
+..., in a group multiples of mu.  With w_j the masses of J, the likelihood ratio at t is
+R(t) = w_0 + G(t), G(t) = sum over j >= 1 of w_j exp(m_j t - m_j^2 / 2), which grows with t from w_0
+on; log G is convex and grows by m_1 at least, so that a loss l has its place t where
+log G(t) = log(e^l - w_0), by Newton's method.
 
     delta(x) = sum_j w_j Phi(m_j - t) - x Phi(-t),    R(t) = x > w_0;    1 - x at x <= w_0.
 
 At a place s next to t it is off by the integral of (R - x) times the normal density between them.
+
+The pair dominates releases with standard normal noise that a record moves by vectors u_J,
+|u_j| <= m_j, in both directions: for a set S let a be its mass under N(0, I).  By the lemma of
+Neyman and Pearson N(u_j, I)(S) <= Phi(Phi^-1(a) + m_j), and on the line the half-line of mass a
+reaches all of these at once.  So the largest mass under P of a set of mass a under Q is nowhere
+above the pair's, and for complements the smallest nowhere below.
+Source: Choquette-Choo, Ganesh, Steinke, Thakurta 2024, "Privacy amplification for matrix
+mechanisms", Corollary 4.7.
 """
 
 from __future__ import annotations
@@ -19,10 +28,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from dpaudit.exact import Number, enclose, infinity, log
+from dpaudit.exact import Number, infinity, log, total
 from dpaudit.exact.later import Later
-from dpaudit.pairs.balls import Ball, Delta, bits
+from dpaudit.pairs.balls import Ball, Delta, bits, number
 from dpaudit.pairs.core import (
+    Binomial,
     Comparisons,
     Draw,
     Extremes,
@@ -40,15 +50,16 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
+LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 100, 2**16
 NEAR = 2.0**-42
 
 
-class _Drawn(Pair):
-    """N(m_J, 1) against N(0, 1), J binomial(size, rate) and not seen, m_0 = 0."""
+class _Moved(Pair):
+    """N(m_J, 1) against N(0, 1), J not seen, m_0 = 0."""
 
-    rate: Number
-    size: Number
+    @abstractmethod
+    def masses(self) -> list[Ball]:
+        """The masses of J, each of which but the first is positive."""
 
     @abstractmethod
     def places(self) -> list[Ball]:
@@ -58,16 +69,66 @@ class _Drawn(Pair):
     def steps(self) -> grids.Floats:
         """m_1, m_2, ... as floats, as many."""
 
-    @property
-    def extremes(self) -> Extremes:
-        """The loss is log P(J = 0) at least."""
-        return -self.size * log(1 - self.rate), infinity()
-
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
         return _delta(self, x)
 
     def loss_masses(self, tail: float) -> grids.Closed | None:
         return _loss_masses(self, tail)
+
+
+@dataclass(frozen=True)
+class NormalMixture(_Moved):
+    """N(m_J, 1) against N(0, 1), where J = j has chance ``chances[j - 1]`` and is not seen.
+
+    m_j is ``moves[j - 1]``, positive and growing; with the chance that is left m is 0.
+    """
+
+    moves: tuple[Number, ...]
+    chances: tuple[Number, ...]
+
+    grows: ClassVar[Comparisons] = {"moves": each_at_least}
+
+    def masses(self) -> list[Ball]:
+        return [number(self.stays), *map(number, self.chances)]
+
+    def places(self) -> list[Ball]:
+        return [number(Fraction(0)), *map(number, self.moves)]
+
+    def steps(self) -> grids.Floats:
+        return np.array([grids.as_float(move, "moves") for move in self.moves])
+
+    @property
+    def stays(self) -> Number:
+        """The chance that nothing moves."""
+        return 1 - total(self.chances)
+
+    @property
+    def extremes(self) -> Extremes:
+        """The loss is log P(J = 0) at least."""
+        return infinity() if self.stays == 0 else -log(self.stays), infinity()
+
+    @property
+    def draw(self) -> Draw | None:
+        return Draw((self.stays, *self.chances), self.moves)
+
+
+class _Drawn(_Moved):
+    """N(m_J, 1) against N(0, 1), J binomial(size, rate) and not seen, m_0 = 0."""
+
+    rate: Number
+    size: Number
+
+    def masses(self) -> list[Ball]:
+        """Errors: TooFine for a group of more than LARGEST_SIZE records."""
+        q, k = number(self.rate), int(self.size)
+        if k > LARGEST_SIZE:
+            raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
+        return [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+
+    @property
+    def extremes(self) -> Extremes:
+        """The loss is log P(J = 0) at least."""
+        return -self.size * log(1 - self.rate), infinity()
 
 
 @dataclass(frozen=True)
@@ -81,7 +142,7 @@ class Drawn(_Drawn):
     grows: ClassVar[Comparisons] = {"mu": at_least, "rate": rate_at_least, "size": at_least}
 
     def places(self) -> list[Ball]:
-        mu = enclose(self.mu)
+        mu = number(self.mu)
         return [j * mu for j in range(int(self.size) + 1)]
 
     def steps(self) -> grids.Floats:
@@ -90,7 +151,7 @@ class Drawn(_Drawn):
     @property
     def draw(self) -> Draw | None:
         moves = tuple(j * self.mu for j in range(1, int(self.size) + 1))
-        return Draw(self.rate, self.size, moves)
+        return Draw(Binomial(self.rate, self.size), moves)
 
 
 @dataclass(frozen=True)
@@ -108,7 +169,7 @@ class DrawnMoves(_Drawn):
 
     def places(self) -> list[Ball]:
         moves = self.moves[: int(self.size)]
-        return [enclose(Fraction(0)), *map(enclose, moves)]
+        return [number(Fraction(0)), *map(number, moves)]
 
     def steps(self) -> grids.Floats:
         moves = self.moves[: int(self.size)]
@@ -116,28 +177,21 @@ class DrawnMoves(_Drawn):
 
     @property
     def draw(self) -> Draw | None:
-        return Draw(self.rate, self.size, self.moves)
+        return Draw(Binomial(self.rate, self.size), self.moves)
 
 
 # --- at one point, in balls ----------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def _balls(pair: _Drawn, bits: int) -> tuple[list[Ball], list[Ball]]:
-    """The masses of J, and m_J; those from the last move on are one.
-
-    Errors: TooFine for a group of more than LARGEST_SIZE records.
-    """
-    q, k = enclose(pair.rate), int(pair.size)
-    if k > LARGEST_SIZE:
-        raise grids.TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
-    weights = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    moves = pair.places()
+def _balls(pair: _Moved, bits: int) -> tuple[list[Ball], list[Ball]]:
+    """The masses of J, and m_J; those from the last move on are one."""
+    weights, moves = pair.masses(), pair.places()
     last = len(moves) - 1
     return [*weights[:last], sum(weights[last:])], moves
 
 
-def _delta(pair: _Drawn, x: Ball) -> Ball:
+def _delta(pair: _Moved, x: Ball) -> Ball:
     """delta at x, at the precision of the context."""
     import flint
 
@@ -176,12 +230,13 @@ def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
 
 
 @lru_cache(maxsize=256)
-def _floats(pair: _Drawn) -> tuple[grids.Floats, grids.Floats, float]:
+def _floats(pair: _Moved) -> tuple[grids.Floats, grids.Floats, float]:
     """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
-    k = int(pair.size)
     weights, _ = _balls(pair, 0)
-    logs = [float(weight.log().mid()) for weight in weights[1:]]
-    return pair.steps(), np.array(logs), float((k * (1 - enclose(pair.rate)).log()).mid())
+    log_none, *logs = (
+        -math.inf if weight == 0 else float(weight.log().mid()) for weight in weights
+    )
+    return pair.steps(), np.array(logs), log_none
 
 
 def _log_g(
@@ -203,33 +258,42 @@ def _log_g(
 
 
 def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals) -> grids.Reals:
-    """t with log G(t) = y, by a table and Newton's method."""
+    """t with log G(t) = y, by a table and Newton's method, or halves where that leaves the ends.
+
+    A term of log G is rounded as often as it is large: by units of G'(t) t / G(t), and of y.
+    """
     moves, logs, _ = parameters
     if not len(y):
         return y
     near, far = float(moves[0]), float(moves[-1])
     least = (float(y.min()) - logs[0]) / near + near / 2
     high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
-    low = (float(y.min()) - float(np.logaddexp.reduce(logs))) / near - far
+    low = min(float(y.min()) - float(np.logaddexp.reduce(logs)), 0.0) / near - far
     table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
     t: grids.Reals = np.interp(y, _log_g(parameters, table)[0], table)
-    allowed = NEAR * (1 + np.max(np.abs(y))) + 8 * grids.UNIT * far * np.max(np.abs(t))
+    left, right = np.full(len(y), low), np.full(len(y), high)
     for _ in range(NEWTONS):
         value, slope = _log_g(parameters, t)
-        if np.max(np.abs(value - y)) <= allowed:
+        allowed = NEAR * (1 + np.abs(y)) + 8 * grids.UNIT * slope * np.abs(t)
+        wrong = np.abs(value - y) > allowed
+        if not wrong.any():
             return t
+        left = np.where(wrong & (value < y), t, left)
+        right = np.where(wrong & (value > y), t, right)
         t = t - (value - y) / slope
+        t = np.where(wrong & ~((left < t) & (t < right)), (left + right) / 2, t)
     raise grids.TooFine("a group's losses are not told apart in floats")
 
 
-def _start(pair: _Drawn, y: float) -> float:
+def _start(pair: _Moved, y: float) -> float:
     return float(_places(_floats(pair), np.array([y]))[0])
 
 
-def _loss_masses(pair: _Drawn, tail: float) -> grids.Closed:
+def _loss_masses(pair: _Moved, tail: float) -> grids.Closed:
     """Masses by loss."""
     parameters = _floats(pair)
     moves, logs, log_none = parameters
+    stays = log_none > -math.inf
     z, most = grids.quantile(tail), float(moves[-1])
     farthest = z + most
     ends = _log_g(parameters, np.array([-z, farthest]))[0]
@@ -238,7 +302,7 @@ def _loss_masses(pair: _Drawn, tail: float) -> grids.Closed:
     def masses(edges: grids.Reals) -> tuple[grids.Reals, grids.Reals]:
         # log(e^l - w_0), where a difference of logarithms is all that is rounded.
         with np.errstate(divide="ignore"):
-            y = edges + np.log(-np.expm1(np.minimum(log_none - edges, 0.0)))
+            y = edges + np.log(-np.expm1(np.minimum(log_none - edges, 0.0))) if stays else edges
         t = np.where(y > 0, np.inf, -np.inf)
         known = np.isfinite(y)
         t[known] = _places(parameters, y[known])
@@ -249,6 +313,7 @@ def _loss_masses(pair: _Drawn, tail: float) -> grids.Closed:
         return p, q
 
     largest = float(np.max(np.abs(logs))) + most * farthest
-    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 24 * grids.UNIT * (largest - log_none)
+    rounded = 24 * grids.UNIT * (largest - (log_none if stays else 0.0))
+    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + rounded
     relative = grids.NORMAL_FACTOR + 4 * grids.UNIT * (farthest * farthest + largest + len(logs))
     return grids.Closed(masses, grids.NO_OUTCOMES, (span[0], span[1]), error, relative)

@@ -150,9 +150,15 @@ def opposed(mu: float, rate: float) -> Cells:
 
 def drawn(mu: float, rate: float, size: int) -> Cells:
     """N(J mu, 1) against N(0, 1), J binomial(size, rate)."""
-    edges = np.linspace(-12.0, 12.0 + size * mu, CELLS - 1)
     weights = [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
-    parts = [w * _masses(edges, j * mu) for j, w in enumerate(weights)]
+    return mixture([(j * mu, weight) for j, weight in enumerate(weights)])
+
+
+def mixture(moves: Sequence[tuple[float, float]]) -> Cells:
+    """N(m, 1) against N(0, 1), m one of these moves, each with its chance; else 0."""
+    edges = np.linspace(-12.0, 12.0 + max(m for m, _ in moves), CELLS - 1)
+    still = max(1 - sum(w for _, w in moves), 0.0)
+    parts = [w * _masses(edges, m) for m, w in [(0.0, still), *moves]]
     return Cells(np.sum(parts, axis=0), _masses(edges, 0.0))
 
 

@@ -48,6 +48,7 @@ from dpaudit.families.opaque import (
     ZCDP,
     ApproxDP,
     Laws,
+    MixtureOfGaussians,
     ProfilePoints,
     PureDP,
     RenyiCurve,
@@ -86,6 +87,7 @@ from tests.support.coarse import (
     epsilon_lower,
     exceeds,
     laplace,
+    mixture,
     normal,
     one_of,
     opposed,
@@ -295,8 +297,15 @@ def _stated(rng: Draws) -> Tree:
 
 
 def _points(rng: Draws) -> Tree:
-    """Some of a mechanism's own points; or all of its outcomes."""
-    if rng.random() < 0.3:
+    """Some of a mechanism's own points; or all of its outcomes, or a mixture of Gaussians."""
+    kind = rng.random()
+    if kind < 0.1:
+        moves = [(rng.decimal(0, 3), rng.decimal(0, 0.3)) for _ in range(rng.randint(1, 3))]
+        noise = rng.decimal(0.3, 5)
+        return MixtureOfGaussians(noise, tuple(moves)), mixture(
+            [(float(move / noise), float(chance)) for move, chance in moves]
+        )
+    if kind < 0.3:
         _, cells = rng.choice((_response, _truncated_laplace))(rng)
         p, q = ([Fraction(float(mass)) for mass in law] for law in (cells.p, cells.q))
         outcomes = [(a / sum(p), b / sum(q)) for a, b in zip(p, q, strict=True)]

@@ -257,6 +257,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "RenyiCurve": "",
         "ProfilePoints": "",
         "Laws": "",
+        "MixtureOfGaussians": "noise_multiplier +",
         "NonPrivate": "",
         "CorrelatedGaussian": "noise_multiplier + rounds n1",
         "CyclicPoisson": "groups n1 rate (0,1]",
@@ -622,6 +623,13 @@ def _laws(p: Any, group: int) -> Truth:
     return of_cells(Cells(masses[:, 0], masses[:, 1]), INFINITE)
 
 
+def _mixture(p: Any, group: int) -> Truth:
+    """Of one record of the group, at least."""
+    noise = _between(p["noise_multiplier"], 1e-2, 1e3)
+    moves = [(float(move) / noise, float(chance)) for move, chance in p["moves"]]
+    return of_cells(coarse.mixture(moves), INFINITE)
+
+
 def _discrete_gaussian(p: Any, group: int) -> Truth:
     move = int(min(p["sensitivity"] * group, 20))
     return of_cells(coarse.summed(_between(p["variance"], 1e-2, 1e3), 1, False, move), INFINITE)
@@ -708,6 +716,7 @@ LEAVES: dict[str, Callable[[Any, int], Truth]] = {
     "ApproxDP": _approx_dp,
     "ProfilePoints": _points,
     "Laws": _laws,
+    "MixtureOfGaussians": _mixture,
     "NonPrivate": lambda p, k: of_cells(ALL, INFINITE),
     "DiscreteGaussian": _discrete_gaussian,
     "DiscreteLaplace": _discrete_laplace,

@@ -5,6 +5,7 @@ With x = exp(epsilon) and (u)+ = max(0, u); formulas of one line are the pairs' 
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     DrawnMoves(m, q, k) the same with m_j for j mu, m_0 = 0 and the last move from there on
+    NormalMixture(m, w) the same with the w_j of a declaration
     Opposed(mu, q)      P(z > t) - x Q(z > t) with the largest of these by t: P and Q are
                         (1 - q) N(0) + q N(mu) and (1 - q) N(0) + q N(-mu), whose ratio grows with z
     Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
@@ -38,7 +39,7 @@ from dpaudit.pairs import (
     largest_loss,
 )
 from dpaudit.pairs.cases import MOST, delta_of_cases, has_closed_cases
-from dpaudit.pairs.core import Lattice, Opposition, Tally
+from dpaudit.pairs.core import Binomial, Lattice, Opposition, Tally
 from dpaudit.pairs.enumerated import is_enumerable
 
 PRECISIONS = (128, 400, 1200, 4000)
@@ -190,7 +191,11 @@ def _product(pair: Pair, x: Ball) -> Ball:
 
 
 def _of_a_group(pair: Pair, x: Ball) -> Ball:
-    """The best test is {z > t}; from any t below to any above the best, by what lies between."""
+    """The best test is {z > t}; from any t below to any above the best, by what lies between.
+
+    Where the best is far out, so may either be: all is above the lower one then, or nothing is
+    gained but what P has above it.
+    """
     chances, steps = _chances(pair)
     if x <= chances[0]:
         return 1 - x
@@ -205,20 +210,25 @@ def _of_a_group(pair: Pair, x: Ball) -> Ball:
     middle, width = _threshold(pair, float(x.log().mid())), 2.0**-44
     while True:
         low, high = (ball(Fraction(middle)) + side * ball(width) for side in (-1, 1))
-        lowest, largest = ratio(low), ratio(high)
-        if lowest < x < largest:
-            break
+        is_below, is_above = ratio(low) < x, ratio(high) > x
         width *= 16
-        if width > 1:
-            raise NotConfirmed(f"{type(pair).__name__}: a threshold that is not found")
+        if (is_below and is_above) or width > 1:
+            break
     root = ball(2).sqrt()
 
     def beyond(t: Ball) -> Ball:
         return (t / root).erfc() / 2
 
-    known = sum((c * beyond(high - s) for c, s in zip(chances, steps, strict=True)), ball(0))
-    known = known - x * beyond(high)
-    return known.union(known + (largest - x) * (beyond(low) - beyond(high)))
+    def moved_beyond(t: Ball) -> Ball:
+        return sum((c * beyond(t - s) for c, s in zip(chances, steps, strict=True)), ball(0))
+
+    if not is_above:
+        if not is_below:
+            raise NotConfirmed(f"{type(pair).__name__}: a threshold that is not found")
+        return ball(0).union(moved_beyond(low))
+    known = moved_beyond(high) - x * beyond(high)
+    between = (beyond(low) if is_below else 1) - beyond(high)
+    return known.union(known + (ratio(high) - x) * between)
 
 
 @lru_cache(maxsize=64)
@@ -227,18 +237,24 @@ def _chances(pair: Pair) -> tuple[list[Ball], list[Ball]]:
     draw = pair.draw
     if draw is None:
         raise NotConfirmed(type(pair).__name__)
-    q, k = ball(draw.rate), int(draw.size)
-    masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    if isinstance(draw.chances, Binomial):
+        q, k = ball(draw.chances.rate), int(draw.chances.size)
+        masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    else:
+        masses = [ball(chance) for chance in draw.chances]
+        if not all(mass >= 0 for mass in masses) or len(masses) != len(draw.moves) + 1:
+            raise NotConfirmed(f"{type(pair).__name__}: chances that are none")
     known = [ball(0), *(ball(move) for move in draw.moves)]
     if not known[1:] or not all(b >= a or b.overlaps(a) for a, b in pairwise(known)):
         raise NotConfirmed(f"{type(pair).__name__}: moves that do not grow")
-    return masses, [known[min(j, len(known) - 1)] for j in range(k + 1)]
+    return masses, [known[min(j, len(known) - 1)] for j in range(len(masses))]
 
 
 @lru_cache(maxsize=64)
 def _logs_and_steps(pair: Pair) -> list[tuple[float, float]]:
     chances, steps = _chances(pair)
-    return [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
+    known = zip(chances, steps, strict=True)
+    return [(float(c.log().mid()), float(s.mid())) for c, s in known if c != 0]
 
 
 def _threshold(pair: Pair, loss: float) -> float:

@@ -30,8 +30,6 @@ NO_NOISE = NonPrivate("noise of scale 0")
 OBSTACLES = {
     "UnsupportedDpEvent": "an operation that nobody described; declare it",
     "MixtureOfGaussiansDpEvent, replaced": "a mixture is not defined under replace_one",
-    "MixtureOfGaussiansDpEvent": "of more than one move beside 0, which is all that a "
-    "PoissonSampled Gaussian has; declare its guarantee as ProfilePoints",
     "RandomizedResponseDpEvent": "is read under replace_one; the event does not say what an absent "
     "record answers: declare its guarantee as PureDP",
 }

@@ -32,7 +32,7 @@ from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import SINGLE, CorrelatedGaussian, Factorisation
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
-from dpaudit.families.opaque import ZCDP, RenyiCurve
+from dpaudit.families.opaque import ZCDP, MixtureOfGaussians, RenyiCurve
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Node
@@ -241,7 +241,7 @@ def truncated_event(node: TruncatedPoisson, children: list[Any], writer: Writer)
 
 
 def mixture(event: Any, reader: Reader) -> Node:
-    """N(0, s^2) against a mixture of N(c_i, s^2): a node where the c_i are 0 and one other."""
+    """N(0, s^2) against a mixture of N(c_i, s^2): sampled where the c_i are 0 and one other."""
     if reader.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported(f"{reader.path}: {OBSTACLES['MixtureOfGaussiansDpEvent, replaced']}")
     noise = foreign(event.standard_deviation, f"{reader.path}.standard_deviation")
@@ -250,10 +250,40 @@ def mixture(event: Any, reader: Reader) -> Node:
     if not moved or noise == 0:
         return NO_NOISE if moved else NOTHING
     if len(moved) > 1:
-        raise Unsupported(f"{reader.path}.sensitivities: {OBSTACLES['MixtureOfGaussiansDpEvent']}")
+        # Where rounded shares add up to more than 1, the shortest moves give way.
+        left, moves = Fraction(1), list[tuple[Fraction, Fraction]]()
+        for c in sorted(moved, reverse=True):
+            moves.append((c, min(shares[c], left)))
+            left -= moves[-1][1]
+        missing = max(left - shares.get(Fraction(0), Fraction(0)), Fraction(0))
+        moves[0] = moves[0][0], moves[0][1] + missing
+        return MixtureOfGaussians(noise, tuple(moves), source="a MixtureOfGaussiansDpEvent")
     rate = max(shares[moved[0]], 1 - shares.get(Fraction(0), Fraction(0)))
     child = Gaussian("gaussian", noise / moved[0])
     return child if rate >= 1 else PoissonSampled(child, rate)
+
+
+def mixture_event(node: MixtureOfGaussians, children: list[Any], writer: Writer) -> Any:
+    """What stays has what the other chances, rounded up, leave."""
+    if writer.adjacency is Adjacency.REPLACE_ONE:
+        raise Unsupported(OBSTACLES["MixtureOfGaussiansDpEvent, replaced"])
+    moves = [
+        tuple(to_float(value, "moves", Rounding.UP) for value in move)
+        for move in node.moves
+        if move[0] != 0 and move[1] != 0
+    ]
+    if not moves:
+        return writer.make("NoOpDpEvent")
+    moves.sort()
+    stays = 1 - sum((Fraction(repr(chance)) for _, chance in moves), Fraction(0))
+    if stays > 0:
+        moves.insert(0, (0.0, to_float(stays, "moves", Rounding.DOWN)))
+    return writer.make(
+        "MixtureOfGaussiansDpEvent",
+        standard_deviation=to_float(node.noise_multiplier, "noise_multiplier", Rounding.DOWN),
+        sensitivities=[length for length, _ in moves],
+        sampling_probs=[chance for _, chance in moves],
+    )
 
 
 def _shares(event: Any, reader: Reader) -> dict[Fraction, Fraction]:

@@ -16,7 +16,7 @@ from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
-from dpaudit.families.opaque import ZCDP, NonPrivate, RenyiCurve
+from dpaudit.families.opaque import ZCDP, MixtureOfGaussians, NonPrivate, RenyiCurve
 from dpaudit.families.sampling import (
     PoissonSampled,
     SampledWithoutReplacement,
@@ -184,6 +184,7 @@ ROWS = (
         "MixtureOfGaussiansDpEvent",
         ("standard_deviation", "sensitivities", "sampling_probs"),
         readings.mixture,
+        ((MixtureOfGaussians, readings.mixture_event),),
     ),
     Row(
         "DiscreteLaplaceDpEvent",

@@ -16,6 +16,7 @@ from dpaudit.exact.domains import (
     checked,
     non_negative,
     number,
+    positive,
     probability,
 )
 from dpaudit.nodes.core import Leaf
@@ -170,6 +171,35 @@ class Laws(Leaf):
         object.__setattr__(self, "outcomes", _pairs(self.outcomes, "Laws.outcomes", _share, _share))
         if any(sum(masses) != 1 for masses in zip(*self.outcomes, strict=True)):
             raise InvalidParameter("Laws.outcomes: expected probabilities of sum 1 in each column")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixtureOfGaussians(Leaf):
+    """A release with Gaussian noise that one record moves by a secret, random length.
+
+    Noise of ``noise_multiplier`` D in every coordinate; ``moves``: ((length, chance), ...), how far
+    the record moves the release, at most, in units of D.  With the chance that is left it does not
+    move it.  A record that takes part several times is so, or one that is in one of some groups.
+    Numbers of ``moves`` are rational.  Under replace_one the length is that from the one record to
+    the other, which are drawn alike.  Which length was drawn is not shown.
+
+    >>> import dpaudit as dp
+    >>> step = MixtureOfGaussians(1, [(1, "0.18"), (2, "0.01")], source="two draws a round")
+    >>> print(dp.account(dp.Repeat(step, 100), "add_remove").epsilon("1e-5").upper < 20)
+    True
+    """
+
+    noise_multiplier: Number = number(positive)
+    moves: tuple[tuple[Number, Number], ...] = ()
+    label: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        place = "MixtureOfGaussians.moves"
+        object.__setattr__(self, "moves", _pairs(self.moves, place, non_negative, _share))
+        if sum(chance for _, chance in self.moves) > 1:
+            raise InvalidParameter(f"{place}: expected chances of sum 1 at most")
 
 
 def _share(value: Number, place: str) -> None:

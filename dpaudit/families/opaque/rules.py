@@ -12,6 +12,7 @@ from dpaudit.families.opaque import (
     ZCDP,
     ApproxDP,
     Laws,
+    MixtureOfGaussians,
     ProfilePoints,
     PureDP,
     RenyiCurve,
@@ -24,7 +25,18 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED, FROM_PURE
-from dpaudit.pairs import Atoms, Concentrated, Losses, Normal, Renyi, opaque
+from dpaudit.pairs import (
+    Atoms,
+    Branched,
+    Concentrated,
+    Losses,
+    Normal,
+    NormalMixture,
+    Renyi,
+    one,
+    opaque,
+)
+from dpaudit.pairs import Pair as DominatingPair
 from dpaudit.scope import Adjacency
 
 Pair = tuple[Number, Number]
@@ -35,6 +47,10 @@ FROM_GDP = Source("Dong, Roth, Su", 2022, "Corollary B.6 (Renyi divergences of m
 EXTREMAL = Source("Kairouz, Oh, Viswanath", 2017, "Theorem 3.3 (the extremal pair)")
 GAUSSIAN_CURVE = Source("Dong, Roth, Su", 2022, "Definition 2.6")
 CONVEX = Source("Zhu, Dong, Wang", 2022, "Lemma 9 (profiles are convex, and mirrored at x = 1)")
+MIXTURE = Source(
+    "Choquette-Choo, Ganesh, Steinke, Thakurta", 2024, "Corollary 4.7 (proof in pairs.drawn)"
+)
+UNREPLACED, REPLACED = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT), (Adjacency.REPLACE_ONE,)
 RENYI_CURVE = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
 
 
@@ -46,6 +62,7 @@ def puredp_pure(node: PureDP) -> Number:
 
 PURE.absent(
     GDP,
+    MixtureOfGaussians,
     ZCDP,
     reason="an unbounded loss: no epsilon holds at delta 0",
 )
@@ -77,6 +94,7 @@ APPROX.absent(
     GDP,
     ZCDP,
     Laws,
+    MixtureOfGaussians,
     ProfilePoints,
     RenyiDP,
     RenyiCurve,
@@ -94,6 +112,12 @@ def puredp_gaussian_dp(node: PureDP) -> Number:
 def gdp_gaussian_dp(node: GDP) -> Number:
     """The guarantee that the node's source proves."""
     return node.mu
+
+
+@GAUSSIAN.rule(MixtureOfGaussians, "longest_move", cite=MIXTURE)
+def mixtureofgaussians_gaussian_dp(node: MixtureOfGaussians) -> Number:
+    """That of the longest move, which dominates the mixture: see pairs.drawn."""
+    return max(length for length, _ in node.moves) / node.noise_multiplier
 
 
 GAUSSIAN.absent(
@@ -119,6 +143,12 @@ def puredp_concentrated(node: PureDP) -> Number:
 def gdp_concentrated(node: GDP) -> Number:
     """mu^2 / 2: mu-GDP dominates the Renyi divergences of N(0,1) against N(mu,1)."""
     return node.mu**2 / 2
+
+
+@CONCENTRATED.rule(MixtureOfGaussians, "longest_move_divergence", cite=MIXTURE)
+def mixtureofgaussians_concentrated(node: MixtureOfGaussians) -> Number:
+    """Half the square of the longest move over the noise: it dominates the mixture."""
+    return mixtureofgaussians_gaussian_dp(node) ** 2 / 2
 
 
 @CONCENTRATED.rule(ZCDP, "opaque", cite=DECLARED)
@@ -150,6 +180,12 @@ def puredp_renyi(node: PureDP) -> Number:
 def gdp_renyi(node: GDP) -> Number:
     """alpha mu^2 / 2."""
     return order() * node.mu**2 / 2
+
+
+@RENYI.rule(MixtureOfGaussians, "longest_move_curve", cite=MIXTURE)
+def mixtureofgaussians_renyi(node: MixtureOfGaussians) -> Number:
+    """alpha times half that square."""
+    return order() * mixtureofgaussians_concentrated(node)
 
 
 @RENYI.rule(RenyiCurve, "opaque_curve", cite=DECLARED)
@@ -224,17 +260,55 @@ def profilepoints_profile(node: ProfilePoints) -> Losses:
     return opaque(Atoms((*told, *inside)))
 
 
-@PROFILE.rule(Laws, "laws", cite=DECLARED, adjacency=(Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT))
+@PROFILE.rule(Laws, "laws", cite=DECLARED, adjacency=UNREPLACED)
 def laws_profile(node: Laws) -> Losses:
     """The laws with the record and without it."""
     return opaque(Atoms(node.outcomes))
 
 
-@PROFILE.rule(Laws, "laws_either_way", cite=DECLARED, adjacency=(Adjacency.REPLACE_ONE,))
+@PROFILE.rule(Laws, "laws_either_way", cite=DECLARED, adjacency=REPLACED)
 def laws_of_either_order(node: Laws) -> Losses:
     """Either data set may be the first: the larger of both profiles, in both directions."""
     pair = Atoms(node.outcomes)
     return Losses((pair, pair.swapped), (pair.swapped, pair))
+
+
+def sorted_moves(node: MixtureOfGaussians) -> dict[Number, Number]:
+    """The chance of every length that has one, 0 among them, from the shortest on."""
+    chances: dict[Number, Number] = {Fraction(0): 1 - sum(chance for _, chance in node.moves)}
+    for length, chance in node.moves:
+        chances[length] = chances.get(length, 0) + chance
+    return {length: chances[length] for length in sorted(chances) if chances[length] != 0}
+
+
+def mixture(node: MixtureOfGaussians) -> DominatingPair:
+    """Its pair: normal noise alone where there is one length."""
+    chances = sorted_moves(node)
+    stays = chances.pop(Fraction(0), Fraction(0))
+    lengths = tuple(length / node.noise_multiplier for length in chances)
+    if not lengths or (stays == 0 and len(lengths) == 1):
+        return Normal(max(lengths, default=Fraction(0)))
+    return NormalMixture(lengths, tuple(chances.values()))
+
+
+@PROFILE.rule(MixtureOfGaussians, "mixture", cite=MIXTURE, adjacency=UNREPLACED)
+def mixtureofgaussians_profile(node: MixtureOfGaussians) -> Losses:
+    """The mixture against no move dominates vectors of any directions, and is reached by one."""
+    return one(mixture(node))
+
+
+@PROFILE.rule(MixtureOfGaussians, "mixture_replaced", cite=MIXTURE, adjacency=REPLACED)
+def mixtureofgaussians_replaced(node: MixtureOfGaussians) -> Losses:
+    """With each chance a normal pair of that length, which is seen; the mixture is reached.
+
+    From above: records that are drawn alike; given the length, the noise is moved by it, and
+    divergences are jointly convex.  From below: the record that comes never moves the release.
+    """
+    reached = mixture(node)
+    told = Branched(
+        tuple((p, p, Normal(m / node.noise_multiplier)) for m, p in sorted_moves(node).items())
+    )
+    return Losses((told,), (told.swapped,), (reached,), (reached.swapped,))
 
 
 PROFILE.absent(

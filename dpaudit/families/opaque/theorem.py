@@ -6,10 +6,17 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from dpaudit.check.theorem import Table, Theorem, at_order, dominating, pure_to_gdp, register
+from dpaudit.check.theorem import (
+    Table,
+    Theorem,
+    at_order,
+    dominating,
+    pure_to_gdp,
+    register,
+)
 from dpaudit.exact import canonical, exp, sympify
 from dpaudit.exact.domains import known_sign
-from dpaudit.pairs import Atoms, Concentrated, Losses, Normal, Renyi
+from dpaudit.pairs import Atoms, Branched, Concentrated, Losses, Normal, NormalMixture, Pair, Renyi
 
 ZERO, ONE = Fraction(0), Fraction(1)
 
@@ -73,6 +80,40 @@ def _in_either_order(node: Any) -> Losses:
     return Losses(both, both[::-1])
 
 
+def _most(node: Any) -> Any:
+    return max(length for length, _ in node.moves) / node.noise_multiplier
+
+
+def _chances(node: Any) -> list[tuple[Any, Any]]:
+    """Lengths that grow, 0 the first, and their chances."""
+    lengths = sorted({ZERO, *(length for length, _ in node.moves)})
+    found = {m: sum((p for length, p in node.moves if length == m), ZERO) for m in lengths}
+    found[ZERO] += 1 - sum(found.values())
+    return list(found.items())
+
+
+def _mixture(node: Any) -> Pair:
+    """Gaussian noise alone where the length is certain."""
+    known = [(m / node.noise_multiplier, p) for m, p in _chances(node) if p != 0]
+    if len(known) == 1:
+        return Normal(known[0][0])
+    moved = [(mu, p) for mu, p in known if mu != 0]
+    return NormalMixture(tuple(mu for mu, _ in moved), tuple(p for _, p in moved))
+
+
+def _mixture_once(node: Any) -> Losses:
+    """One direction of all moves dominates, and is reached."""
+    forth = _mixture(node)
+    return Losses((forth,), (forth.swapped,), (forth,), (forth.swapped,))
+
+
+def _mixture_replaced(node: Any) -> Losses:
+    """The length is told; a record that comes and moves nothing reaches the mixture."""
+    below, z = _mixture(node), node.noise_multiplier
+    told = Branched(tuple((p, p, Normal(m / z)) for m, p in _chances(node) if p != 0))
+    return Losses((told,), (told.swapped,), (below,), (below.swapped,))
+
+
 OPAQUE: Table = {
     ("pure", "PureDP"): Theorem("opaque", lambda n: n.epsilon),
     ("approx", "ApproxDP"): Theorem("opaque", lambda n: (n.epsilon, n.delta)),
@@ -96,6 +137,17 @@ OPAQUE: Table = {
         lambda n: dominating(Atoms(n.outcomes)),
         frozenset({"add_remove", "zero_out"}),
         also=Theorem("laws_either_way", _in_either_order, frozenset({"replace_one"})),
+    ),
+    ("zcdp", "MixtureOfGaussians"): Theorem("longest_move_divergence", lambda n: _most(n) ** 2 / 2),
+    ("gdp", "MixtureOfGaussians"): Theorem("longest_move", _most),
+    ("rdp", "MixtureOfGaussians"): Theorem(
+        "longest_move_curve", lambda n: lambda a: a * _most(n) ** 2 / 2
+    ),
+    ("profile", "MixtureOfGaussians"): Theorem(
+        "mixture",
+        _mixture_once,
+        frozenset({"add_remove", "zero_out"}),
+        also=Theorem("mixture_replaced", _mixture_replaced, frozenset({"replace_one"})),
     ),
     ("profile", "GDP"): Theorem("gaussian_curve", lambda n: dominating(Normal(n.mu))),
 }

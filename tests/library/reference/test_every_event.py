@@ -50,7 +50,7 @@ EVENTS: list[tuple[Any, float]] = [
     (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, 2.5), ORDERS),
     (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, math.inf), ORDERS),
     (d.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.9, 0.1]), GRID),
-    (d.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]), 0),
+    (d.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]), GRID),
     (d.ZCDpEvent(0.05, 0.01), ORDERS),
     (d.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 120, 1.0), LOOSE),
 ]

@@ -277,7 +277,6 @@ Hostile = namedtuple("Hostile", ["module_name", "class_name", "noise_multiplier"
     "event",
     [
         d.UnsupportedDpEvent(),
-        d.MixtureOfGaussiansDpEvent(1.0, [1.0, 2.0], [0.5, 0.5]),
         d.RandomizedResponseDpEvent(0.5, 2),
         d.DpEvent(),
         GaussianDpEvent(1.0),

@@ -154,7 +154,7 @@ def test_every_new_node_is_drawn() -> None:
     more += "ExponentialMechanism IntegerExponentialMechanism ReportNoisyMax NoisyComparisons "
     more += "CoupledGaussian StableRelease DiscreteGaussianVector ThresholdedDiscreteLaplace "
     more += "TruncatedDiscreteLaplace TunedPoisson SampledWithReplacement ProfilePoints RenyiDP "
-    more += "RenyiCurve ZCDP Staircase Tulap StudentT TruncatedLaplace Laws"
+    more += "RenyiCurve ZCDP Staircase Tulap StudentT TruncatedLaplace Laws MixtureOfGaussians"
     drawn = [trees.draw(rng, "replace_one")[0] for _ in range(200)]
     names |= {type(part).__name__ for node in drawn for part in postorder(node)}
     assert set(f"{new} {more}".split()) <= names
