@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -154,8 +155,14 @@ def environment() -> Json:
         "dpaudit": __version__,
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: _installed(name) for name in PACKAGES},
     }
+
+
+@cache
+def _installed(package: str) -> str:
+    """The version of a package; its metadata takes milliseconds to read."""
+    return metadata.version(package)
 
 
 def revision(order: Order) -> Json | None:

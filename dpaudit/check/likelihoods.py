@@ -159,9 +159,9 @@ def _share(row: Json, total: int, place: str) -> Fraction:
 
 
 class _Score(NamedTuple):
-    """A run's loss L, exactly; then as balls L, its weight w, and e^-L."""
+    """A run's loss L as an exact fraction of FLINT; then as balls L, its weight w, and e^-L."""
 
-    exact: Fraction
+    exact: Any
     loss: Any
     weight: Any
     falling: Any
@@ -172,7 +172,15 @@ def _score(loss: str, log_weight: str, place: str) -> _Score:
     require(exact > 0, f"{place}: a loss that is not positive")
     with working_precision():
         weight = enclose(_signed(log_weight, place)).exp()
-        return _Score(exact, enclose(exact), weight, enclose(-exact).exp())
+        ball = enclose(exact)
+        return _Score(_comparable(exact), ball, weight, (-ball).exp())
+
+
+def _comparable(number: Fraction) -> Any:
+    """The same number as FLINT compares it, in a thirtieth of the time that Python takes."""
+    import flint
+
+    return flint.fmpq(number.numerator, number.denominator)
 
 
 def _signed(text: str, place: str) -> Fraction:
@@ -241,8 +249,8 @@ def _ratios(scores: Sequence[_Score], kind: str, at: Fraction, number: Fraction)
         order, least = enclose(at - 1), enclose(number)
         return [one.weight * (order * (one.loss - least)).exp() for one in scores]
     epsilon, mean = (number, at) if kind == "epsilon" else (at, number)
-    risen, least = enclose(epsilon).exp(), enclose(mean)
-    return [one.weight * (1 - risen * one.falling) / least for one in scores if one.exact > epsilon]
+    risen, least, above = enclose(epsilon).exp(), enclose(mean), _comparable(epsilon)
+    return [one.weight * (1 - risen * one.falling) / least for one in scores if one.exact > above]
 
 
 def decisive_numbers(bounds: Sequence[LikelyBound], measure: str, delta: str) -> list[Fraction]:

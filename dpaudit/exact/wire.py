@@ -30,6 +30,7 @@ from dpaudit.exact import (
 )
 
 MAXIMUM_DEPTH = 200
+LARGEST_INTEGER = 2**53 - 1  # the largest that RFC 8785 writes: a float holds all up to it
 _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
 _CONSTANTS = ("Infinity", "Pi", "Exp1")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -67,13 +68,15 @@ def _rfc_8785(value: Any) -> bytes:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether Python's own encoder writes a value as RFC 8785 does: no numbers, keys in ASCII."""
+    """Whether Python's own encoder writes a value as RFC 8785 does: no floats, keys in ASCII."""
     kind = type(value)
     if kind is dict:
         for key in value:
             if type(key) is not str or not key.isascii():
                 return False
         value = value.values()
+    elif kind is int:
+        return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
     elif kind is not list:
         return kind is str or kind is bool or value is None
     for item in value:  # noqa: SIM110  (this is asked of every node)

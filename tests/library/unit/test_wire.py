@@ -251,6 +251,7 @@ PLAIN: list[Any] = [
     {"b": [True, False, None, []], "a": {}, "C": 'quotes " and \\ and / \b \n \x1f \x7f'},
     ["\u20ac", "\U0001f600", {"text": "\u2028"}],
     {"\u20ac": "a key beyond ASCII", "\U0001f600": "is sorted by UTF-16"},
+    {"whole": [0, -1, 10**15, 2**53 - 1, 1 - 2**53], "not": [0.5, 1e21, -0.0], "flags": [True, 1]},
 ]
 
 
