@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from dpaudit.cli.main import main
 from dpaudit.project import project as project_of
+from dpaudit.releases.plan import Release
 
 EPOCH = "1700000000"
 Invoke = Callable[..., Result]
@@ -60,6 +62,31 @@ def dpaudit(
 
     monkeypatch.setattr(project_of, "_asked", once)
     return invoker(main)
+
+
+@pytest.fixture(scope="session")
+def plans() -> dict[tuple[str, ...], Any]:
+    """Plans that were made, by their release."""
+    return {}
+
+
+@pytest.fixture
+def planned_once(plans: dict[tuple[str, ...], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release is planned once, however many commands read the plan.
+
+    For tests of what commands do with a plan; how noise is found for it has its own tests.
+    """
+    for name in ("plan", "searched"):
+        made = getattr(Release, name)
+
+        def once(release: Release, made: Any = made, **how: Any) -> Any:
+            anywhere = replace(release, folder=Path(), ledger=None)
+            key = (made.__name__, repr(anywhere), repr(how))
+            if key not in plans:
+                plans[key] = made(release, **how)
+            return replace(plans[key], release=release)
+
+        monkeypatch.setattr(Release, name, once)
 
 
 @pytest.fixture

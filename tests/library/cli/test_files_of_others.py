@@ -52,7 +52,7 @@ PROOF = pytest.param(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(verified_here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save(statement({**pure()["predicate"], "fields": REGISTERED}), tmp_path / "pure.json")
     make_keys(tmp_path / "key.pem")
     (tmp_path / "figures").mkdir()

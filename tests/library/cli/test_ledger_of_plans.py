@@ -15,6 +15,7 @@ from dpaudit.ledger import open_ledger
 from tests.library.cli.test_release_commands import PLAN
 
 pytest.importorskip("sqlalchemy")
+pytestmark = pytest.mark.usefixtures("planned_once")
 CAP = ("--budget", "epsilon=3 delta=1e-5")
 LARGE = ("--budget", "epsilon=20 delta=1e-5")
 BUDGETS = {

@@ -19,6 +19,7 @@ from dpaudit.releases.plan import load_plan
 from tests.library.cli.test_release_commands import PLAN
 
 pytest.importorskip("sqlalchemy")
+pytestmark = pytest.mark.usefixtures("planned_once")
 NEXT = """
 like = "plan.toml"
 title = "People, 2027"

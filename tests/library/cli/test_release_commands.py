@@ -23,6 +23,7 @@ from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import load_plan
 from dpaudit.tabular import source
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 PLAN = """
 title = "People, 2026"
 adjacency = "add_remove"
