@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -26,6 +25,7 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled, spelled_sql, trimmed_sql
 from dpaudit.tabular.dates import YEAR
 from dpaudit.tabular.joins import MOST_JOINED, joined_sql, size_sql, with_joins
+from dpaudit.tabular.part import KEPT, Part
 from dpaudit.tabular.schema import (
     COUNT,
     CUT,
@@ -54,7 +54,7 @@ MOST_PLACES = 10_000_000  # groups that only those with rows take memory for
 OFF_GRID, ROUNDING = 1e-6, 1e-15  # of a step, and of a quotient of two floats
 MOST_PACKED = 2**40  # the other bits of 64 are of a hash
 MOST_COUNTED = 2**20  # so few codes have 32 bits with their hash, and 32 are left for a unit
-KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
+UNIT, CODE = "dpaudit_unit", "dpaudit_code"
 COUNTED, BEFORE = "dpaudit_counted", "dpaudit_before"
 KEYS, KEY, KEY_CODE = "dpaudit_keys", "dpaudit_key", "dpaudit_key_code"
 EDGES, EDGE, BIN = "dpaudit_edges", "dpaudit_edge", "dpaudit_bin"
@@ -255,7 +255,7 @@ class _Work:
     types: Mapping[str, str] | None
     key: str
 
-    def refused(self, part: Any) -> dict[str, int]:
+    def refused(self, part: Part) -> dict[str, int]:
         """How many rows hold what the schema declares an error, in words."""
         if size := size_sql(self.schema):
             ((joined,),) = part.execute(size).fetchall()
@@ -268,13 +268,13 @@ class _Work:
         counts = {} if self.schema.excess == CUT else self._excess(part)
         return counts | self._tested(part, lambda test: test.does == ERROR)
 
-    def changed(self, part: Any) -> dict[str, int]:
+    def changed(self, part: Part) -> dict[str, int]:
         """How many rows are left out, or count with another value, in words."""
         cut = self._excess(part) if self.schema.excess == CUT else {}
         counts = {f"{text} (the others are left out)": count for text, count in cut.items()}
         return counts | self._tested(part, lambda test: test.does != ERROR)
 
-    def _tested(self, part: Any, wanted: Callable[[_Test], bool]) -> dict[str, int]:
+    def _tested(self, part: Part, wanted: Callable[[_Test], bool]) -> dict[str, int]:
         """How many rows meet the wanted tests, without those that none meets."""
         types = self.types or _types(self.schema, part)
         tests = list(filter(wanted, _tests(self.schema, types)))
@@ -286,12 +286,12 @@ class _Work:
             for test in tests
         )
         asked = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
-        with _registered(part, _keys(self.schema)):
+        with part.tables(_keys(self.schema)):
             view = _coded(self.schema, types)
             (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
         return {test.text: int(n) for test, n in zip(tests, found, strict=True) if n}
 
-    def _excess(self, part: Any) -> dict[str, int]:
+    def _excess(self, part: Part) -> dict[str, int]:
         """How many rows of units lie beyond the schema's limit."""
         schema = self.schema
         if schema.unit is None:
@@ -299,27 +299,37 @@ class _Work:
         view = _counted_rows(schema, self.types or _types(schema, part))
         sizes = f"SELECT count(*) AS n FROM {view} GROUP BY {_unit(schema)}"
         more = f"SELECT sum(n - {schema.rows}) FROM ({sizes}) WHERE n > {schema.rows}"
-        with _registered(part, _keys(schema)):
+        with part.tables(_keys(schema)):
             ((rows,),) = part.execute(more).fetchall()
         text = f"a {schema.entity} has more rows than {schema.rows}"
         return {text: int(rows)} if rows else {}
 
-    def sums(self, part: Any, asked: Sequence[Total]) -> list[Any]:
+    def sums(self, part: Part, asked: Sequence[Total]) -> list[Any]:
         """The rows (group, total of each term) of every total; two arrays for a sparse one."""
         limited = any(total.by_unit for total in asked)
         cells = self._cells()
         counted = not limited and cells is not None and prod(cells) <= MOST_COUNTED
         weight = self._bound(part, cells, counted=counted)
-        found = []
+        plain = [total for total in asked if not self._alone(total)]
+        queries = [(self._query(total, weight), len(total.terms)) for total in plain]
+        known: dict[int, Any] = dict(zip(map(id, plain), part.rows(queries), strict=True))
         for total in asked:
-            with _registered(part, _edges(total) | (_keys(self.schema) if total.cuts else {})):
+            if id(total) in known:
+                continue
+            with part.tables(_edges(total) | (_keys(self.schema) if total.cuts else {})):
                 cuts = total.cuts
                 query = self._cuts(part, cuts) if cuts else self._query(total, weight)
                 answer = part.execute(query)
-                found.append(_arrays(answer) if total.sparse else answer.fetchall())
-        return found
+                known[id(total)] = _arrays(answer) if total.sparse else answer.fetchall()
+        return [known[id(total)] for total in asked]
 
-    def rows(self, part: Any, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _alone(self, total: Total) -> bool:
+        """Whether a total needs tables of its own, or has groups that are texts or arrays."""
+        return bool(
+            total.cuts or total.sparse or _edges(total) or sizes_of(self.schema, total) is None
+        )
+
+    def rows(self, part: Part, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """As :meth:`OpenTable.rows`."""
         places = [_place(list(self.schema.columns).index(name)) for name in columns]
         unit = "NULL" if self.schema.unit is None else UNIT
@@ -341,7 +351,7 @@ class _Work:
                 cells.append(len(column.domain) + 1)
         return cells if prod(cells) <= MOST_PACKED else None
 
-    def _bound(self, part: Any, cells: list[int] | None, *, counted: bool) -> str:
+    def _bound(self, part: Part, cells: list[int] | None, *, counted: bool) -> str:
         """Make the table of rows with codes; of a unit with too many, those of the smallest hashes.
 
         In the order of units, and of keyed hashes within a unit, a row is kept where the row
@@ -374,13 +384,12 @@ class _Work:
         else:
             rows, kept = self._packed(part, rows, cells, counted=counted)
         named = [*([] if unit is None or counted else [UNIT]), *kept, *([COUNTED] * counted)]
-        with _registered(part, _keys(schema)):
-            made = f"CREATE OR REPLACE TABLE {KEPT} AS SELECT {', '.join(named)} FROM ({rows})"
-            part.execute(made).fetchall()
+        with part.tables(_keys(schema)):
+            part.keep(f"SELECT {', '.join(named)} FROM ({rows})")
         return COUNTED if counted else ""
 
     def _packed(
-        self, part: Any, rows: str, cells: list[int], *, counted: bool
+        self, part: Part, rows: str, cells: list[int], *, counted: bool
     ) -> tuple[str, list[str]]:
         """Rows whose codes are one number, and the codes as they are read off it again."""
         packed, reads = "0", []
@@ -417,7 +426,7 @@ class _Work:
         rows = f"SELECT {named}, {before} AS {BEFORE} FROM ({rows})"
         return f"SELECT {named} FROM ({rows}) WHERE {BEFORE} IS DISTINCT FROM {UNIT}"
 
-    def _least_unit(self, part: Any) -> int | None:
+    def _least_unit(self, part: Part) -> int | None:
         """The smallest unit, where units are whole numbers and 32 bits tell them apart."""
         types = self.types or _types(self.schema, part)
         if types[str(self.schema.unit)] not in WHOLE:
@@ -479,7 +488,7 @@ class _Work:
             return f"SELECT g, sum(least(greatest(s, {low}), {high})) FROM ({units}) GROUP BY g"
         return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
 
-    def _cuts(self, part: Any, cuts: Sequence[Cut]) -> str:
+    def _cuts(self, part: Part, cuts: Sequence[Cut]) -> str:
         """How many units each limit changes, in one row."""
         schema, types = self.schema, self.types or _types(self.schema, part)
         names, view = list(schema.columns), _counted_rows(schema, types)
@@ -671,7 +680,7 @@ def _keys(schema: Schema) -> dict[str, Any]:
     }
 
 
-def _types(schema: Schema, part: Any) -> dict[str, str]:
+def _types(schema: Schema, part: Part) -> dict[str, str]:
     """The type of each column that is read."""
     described = part.execute(f"DESCRIBE SELECT * FROM {joined_sql(schema)}").fetchall()
     return {name: str(row[1]).upper() for name, row in zip(schema.read, described, strict=True)}
@@ -872,18 +881,6 @@ def _edges(total: Total) -> dict[str, Any]:
         for number, key in enumerate(total.by)
         if isinstance(key, Bins)
     }
-
-
-@contextmanager
-def _registered(part: Any, tables: Mapping[str, Any]) -> Iterator[None]:
-    """Public tables that a query joins."""
-    for name, table in tables.items():
-        part.register(name, table)
-    try:
-        yield
-    finally:
-        for name in tables:
-            part.unregister(name)
 
 
 def _within(column: Column, place: str, codes: tuple[int, ...]) -> str:

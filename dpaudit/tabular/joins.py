@@ -20,8 +20,9 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.tabular.cells import spelled_sql, trimmed_sql
+from dpaudit.tabular.part import VIEW, Part
 from dpaudit.tabular.schema import Join, Schema, Text
-from dpaudit.tabular.source import VIEW, Ask, Source, cell, open_source, readable
+from dpaudit.tabular.source import Ask, Source, cell, open_source, readable
 
 JOIN, JOIN_KEY = "dpaudit_join", "dpaudit_join_key"
 MOST_JOINED = 10**9  # rows that private joins make, of 10 to 100 bytes each
@@ -44,14 +45,9 @@ def with_joins(source: Source, schema: Schema) -> Source:
     )
 
 
-def _asked(tables: Mapping[str, Any], ask: Ask, part: Any) -> Any:
-    for name, table in tables.items():
-        part.register(name, table)
-    try:
+def _asked(tables: Mapping[str, Any], ask: Ask, part: Part) -> Any:
+    with part.tables(tables):
         return ask(part)
-    finally:
-        for name in tables:
-            part.unregister(name)
 
 
 def _columns(schema: Schema, name: str) -> list[str]:
@@ -85,7 +81,7 @@ def _read(schema: Schema, name: str) -> Any:
     asked = f"SELECT {read} FROM {VIEW}"
     with readable(place):
         source = open_source(join.data, own)
-        parts = list(source.each(lambda part: part.sql(asked).to_arrow_table()))
+        parts = list(source.each(lambda part: part.table(asked)))
     table = pa.concat_tables(parts)
     if schema.unit is None:
         named = [f"{JOIN_KEY}{number}" for number in range(len(keys))]

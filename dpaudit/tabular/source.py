@@ -10,14 +10,11 @@ name of a table: a column is taken by its place in the table's own list of names
 
 from __future__ import annotations
 
-import atexit
 import csv
 import io
 import itertools
 import os
 import pickle
-import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,12 +25,11 @@ from typing import Any, TypeAlias
 from dpaudit.errors import DpauditError, InvalidParameter, missing_extra
 from dpaudit.storage.data import PACKED, name_of, open_data, readable_text
 from dpaudit.tabular.cells import TAKEN_AWAY
+from dpaudit.tabular.part import VIEW, Part, connection, shown
 from dpaudit.tabular.schema import Schema
 
 Ask: TypeAlias = Callable[[Any], Any]
-VIEW = "dpaudit_source"
 SEPARATORS = (",", ";", "\t")
-SMALL = 100_000  # rows
 # All that DuckDB may otherwise guess from the rows, where one person's row would decide it for all.
 DIALECT = (
     "auto_detect = false, header = true, skip = 0, quote = '\"', escape = '\"', comment = '', "
@@ -41,7 +37,6 @@ DIALECT = (
     "encoding = 'utf-8', compression = 'none'"
 )
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
-_KEPT = threading.local()
 
 
 @dataclass(frozen=True)
@@ -302,7 +297,7 @@ def _dask(frame: Any, schema: Schema) -> Source:
         import pyarrow as pa
 
         table = pa.Table.from_pandas(partition, preserve_index=False)
-        (found,) = (ask(opened) for opened in _opened(table, places))
+        (found,) = (ask(part) for part in _opened(table, places))
         return found
 
     def first(ask: Ask) -> Any:
@@ -329,7 +324,7 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
         grouped = named.repartition(regexp_replace(unit, TAKEN_AWAY, ""))
 
     def first(ask: Ask) -> Any:
-        (found,) = (ask(opened) for opened in _opened(named.limit(1).toArrow(), places))
+        (found,) = (ask(part) for part in _opened(named.limit(1).toArrow(), places))
         return found
 
     def each(ask: Ask) -> Iterator[Any]:
@@ -339,7 +334,7 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
             held = list(batches)
             if held:
                 table = pa.Table.from_batches(held)
-                (found,) = (ask(opened) for opened in _opened(table, places))
+                (found,) = (ask(part) for part in _opened(table, places))
                 yield pa.record_batch({"found": pa.array([pickle.dumps(found)], pa.binary())})
 
         for row in grouped.mapInArrow(asked, "found binary").collect():
@@ -349,65 +344,8 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
     return Source(first, each)
 
 
-def _opened(table: Any, places: Sequence[int]) -> Iterator[Any]:
+def _opened(table: Any, places: Sequence[int]) -> Iterator[Part]:
     """Columns of an Arrow table, by their places, as ``VIEW``."""
     table = table.select(places).rename_columns([cell(k) for k in range(len(places))])
-    if len(table) <= SMALL:
-        yield from _reopened(table)
-        return
-    with connection() as opened:
-        opened.register(VIEW, table)
-        yield opened
-
-
-def _reopened(table: Any) -> Iterator[Any]:
-    """A small table in a connection of this thread that is used again: opening one takes longer."""
-    known = _KEPT.__dict__
-    if known.get("process") != os.getpid():
-        known.update(process=os.getpid(), connection=None)
-    # One that is in use, inside another table's totals, is left alone.
-    opened, known["connection"] = known.get("connection"), None
-    if opened is None:
-        opened = _connected()
-    opened.register(VIEW, table)
-    try:
-        yield opened
-    finally:
-        opened.execute("DROP TABLE IF EXISTS dpaudit_kept")
-        opened.unregister(VIEW)
-        known["connection"] = opened
-
-
-@atexit.register
-def _close() -> None:
-    """DuckDB complains of a connection that outlives the interpreter."""
-    opened = _KEPT.__dict__.pop("connection", None)
-    if opened is not None and _KEPT.__dict__.get("process") == os.getpid():
-        opened.close()
-
-
-@contextmanager
-def connection() -> Iterator[Any]:
-    """A DuckDB connection of its own, in memory.
-
-    What does not fit into memory goes to a folder that its user alone can read, below ``TMPDIR``,
-    and is gone afterwards.
-    """
-    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
-        opened = _connected()
-        try:
-            opened.execute("SET temp_directory = $folder", {"folder": folder})
-            yield opened
-        finally:
-            opened.close()
-
-
-def _connected() -> Any:
-    import duckdb
-
-    opened = duckdb.connect(":memory:")
-    opened.execute("SET preserve_insertion_order = false")
-    opened.execute("SET enable_progress_bar = false")  # it would be printed among our own lines
-    # Least and largest values that a Parquet file states leave out NaN: by them none would be one.
-    opened.execute("SET disabled_optimizers = 'statistics_propagation'")
-    return opened
+    with shown(table) as part:
+        yield part

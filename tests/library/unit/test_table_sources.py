@@ -24,6 +24,7 @@ from dpaudit.tabular import (
     ROWS,
     Bins,
     Category,
+    Cut,
     DataRefused,
     Number,
     Schema,
@@ -33,6 +34,7 @@ from dpaudit.tabular import (
     Total,
     source,
 )
+from dpaudit.tabular import part as parts
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
@@ -270,3 +272,80 @@ def test_pyspark_gives_the_same_sums(spark: Any, known: dict[str, Any]) -> None:
     """Executors bound and sum; the driver never sees a row."""
     frame = spark.createDataFrame(people())
     assert sums(frame) == known
+
+
+KEYED = Schema(
+    "keyed",
+    {"age": Number(0, 9, missing="drop"), "sex": Category(("f", "m")), "town": Text("drop")},
+    unit="person",
+    entity="person",
+    rows=2,
+)
+
+
+def small_tables(rng: np.random.Generator) -> Iterator[tuple[Schema, Any]]:
+    """Tables of two schemas in turn, with ages out of bounds or none, other keys, and no rows."""
+    pa = pytest.importorskip("pyarrow")
+    others = replace(KEYED, columns={**KEYED.columns, "sex": Category(("m", "f", "x"))}, rows=1)
+    for count in (5, 0, 12, 1, 300, 7, 0, 40):
+        ages = rng.integers(-3, 14, count).astype(float)
+        columns = {
+            "age": pa.array([None if age < -1 else age for age in ages], pa.float64()),
+            "sex": pa.array(rng.choice(["f", "m", "x"], count).tolist(), pa.string()),
+            "town": pa.array(rng.choice(["a", "b"], count).tolist(), pa.string()),
+            "person": pa.array(rng.integers(0, 1 + count // 2, count) - 3, pa.int64()),
+        }
+        yield KEYED if count % 2 else others, pa.table(columns)
+
+
+def asked_of_all() -> list[Total]:
+    """Counts and sums by each kind of group, with every limit that a total knows."""
+    age = (("age", 1, 0),)
+    return [
+        Total("rows", (ROWS,)),
+        Total("by sex", (Term(age), ROWS), by=("sex",), needed=("age",)),
+        Total("by town", (ROWS,), by=("town",)),
+        Total("bins", (ROWS,), by=(Bins("age", (3, 6)),)),
+        Total("others", (ROWS,), by=(Bins("age", (5,)), "sex")),
+        Total("units", (ROWS,), by=("sex",), groups=1, per_group=1),
+        Total("totals", (Term(age),), ends=(0, 7)),
+        Total("values", (ROWS,), by=("age",), sparse=True),
+        Total("cut", (), cuts=(Cut(), Cut("age"))),
+    ]
+
+
+def plain(found: list[list[Any]]) -> list[Any]:
+    return [
+        [t if isinstance(t, tuple | dict) else (t.places.tolist(), t.counts.tolist()) for t in row]
+        for row in found
+    ]
+
+
+def test_plans_that_are_kept_give_what_a_connection_of_its_own_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One after another, with other keys, edges and no rows between; nothing stays of a table."""
+    pairs = list(small_tables(np.random.default_rng(5)))
+    kept = [plain(Table(s, t).opened("key").totals(asked_of_all())) for s, t in pairs]
+    part = parts._THREADS.part
+    assert part._rows.table.num_rows == 0
+    assert part._opened.table(parts.KEPT).fetchall() == []
+    monkeypatch.setattr(parts, "SMALL", -1)
+    own = [plain(Table(s, t).opened("key").totals(asked_of_all())) for s, t in pairs]
+    assert kept == own
+    assert len({str(row) for row in own}) > 5
+
+
+def test_a_kept_table_is_made_anew_after_many_rows_were_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "MOST_GONE", 50)
+    monkeypatch.setattr(parts, "MOST_PLANNED", 3)
+    for schema, table in small_tables(np.random.default_rng(6)):
+        mended = replace(schema, columns={**KEYED.columns}, rows=3)
+        found = Table(mended, table).opened("key").totals([Total("rows", (ROWS,), by=("sex",))])
+        inside = [s for s, p in zip(table["sex"].to_pylist(), table["person"], strict=True) if p]
+        (counts,) = found[0]
+        assert isinstance(counts, tuple)
+        assert sum(counts) <= sum(sex != "x" for sex in inside)
+        assert parts._THREADS.part._gone <= 50 + len(table)
