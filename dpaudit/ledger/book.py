@@ -33,10 +33,11 @@ from dpaudit.accountant.filters.charges import Amounts, read_amounts, refuse_ref
 from dpaudit.errors import DpauditError, InvalidParameter, optional
 from dpaudit.exact.domains import real
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
+from dpaudit.families.events import Group
 from dpaudit.ledger.journal import SplitLedger, refuse_split
 from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, name_key, refuse_disguise
+from dpaudit.scope import Adjacency, Scope, name_key, refuse_disguise
 
 FIRST = "0" * 64
 WAIT = 60.0
@@ -230,32 +231,46 @@ class Ledger:
         """
         return self._added_up(name)[0]
 
-    def accounts(self, name: str) -> list[State]:
+    def accounts(self, name: str, joined: Sequence[str] = ()) -> list[State]:
         """The account of a data set, and those of the populations that it belongs to.
 
-        Errors: as :meth:`state`.
+        Then the same of data sets that are joined to it.  Errors: as :meth:`state`.
         """
         found, waiting = dict[str, State](), [name]
-        while waiting:
-            one = waiting.pop(0)
-            if one not in found:
-                found[one] = self.state(one)
-                waiting += found[one].terms.populations
+        for more in ((), joined):
+            waiting += more
+            while waiting:
+                one = waiting.pop(0)
+                if one not in found:
+                    found[one] = self.state(one)
+                    waiting += found[one].terms.populations
         return list(found.values())
 
     def costs(
-        self, name: str, declaration: Node, delta: object = None, *, asked: bool = True
+        self,
+        name: str,
+        declaration: Node,
+        delta: object = None,
+        *,
+        asked: bool = True,
+        joined: Sequence[str] = (),
     ) -> Costs:
         """The cost of a declaration to a data set and its populations, each in its own sums.
 
         ``delta``: of the charge, where deltas add up; with ``asked`` one that nothing adds is
-        refused.  Errors: as :meth:`Terms.cost`.
+        refused.  ``joined``: data sets of the same units of which rows were joined; they and
+        populations of theirs are charged too.  Where a unit's joined rows come or go and its own
+        rows stay, it does not leave: it leaves and comes back with others, which is a group of two.
+        Errors: as :meth:`Terms.cost`.
         """
-        accounts = self.accounts(name)
+        accounts, own = self.accounts(name, joined), {one.name for one in self.accounts(name)}
         adds = any(state.terms.adds_deltas for state in accounts)
         return {
             state.name: state.terms.cost(
-                declaration, delta if state.terms.adds_deltas or (asked and not adds) else None
+                declaration
+                if state.name in own or state.terms.scope.adjacency is Adjacency.REPLACE_ONE
+                else Group(declaration, 2),
+                delta if state.terms.adds_deltas or (asked and not adds) else None,
             )
             for state in accounts
         }
@@ -274,7 +289,7 @@ class Ledger:
         Errors: as :meth:`charge`.
         """
         with self._reading() as connection:
-            rows = self._family(connection, name)
+            rows = self._family(connection, name, cost)
             after = self._after(connection, rows, cost, (entity, scope), release, title)
             return after[name].spent
 
@@ -292,7 +307,8 @@ class Ledger:
     ) -> Receipt:
         """Charge a release, durably, before its data are touched.
 
-        ``cost``: of :meth:`costs`, or of a data set without populations its own.
+        ``cost``: of :meth:`costs`, or of a data set without populations its own; every account
+        that it names is charged.
         ``release``: what names it for good, such as a digest of its plan; it is charged once.
         ``schema``: the digest of its public schema, noted with the charge.  Every schema of a data
         set shares its account, because a charge bounds what all rows of a unit can change.
@@ -305,7 +321,7 @@ class Ledger:
         then.
         """
         with self._writing() as connection:
-            rows = self._family(connection, name, locked=True)
+            rows = self._family(connection, name, cost, locked=True)
             after = self._after(connection, rows, cost, (entity, scope), release, title)
             shared = {"kind": CHARGED, "at": _now(), "by": self._who(connection), "title": title}
             shared |= {"declaration": declaration}
@@ -421,12 +437,14 @@ class Ledger:
         self._walked[name] = balance
         return balance
 
-    def _family(self, connection: Any, name: str, *, locked: bool = False) -> dict[str, Any]:
-        """The rows of a data set and its populations, itself first.
+    def _family(
+        self, connection: Any, name: str, cost: Amounts | Costs, *, locked: bool = False
+    ) -> dict[str, Any]:
+        """The rows of a data set and its populations, itself first, then of others with a cost.
 
         They are locked in the order of their names, so that two charges never wait for each other.
         """
-        found, waiting = dict[str, Any](), [name]
+        found, waiting = dict[str, Any](), [name, *(cost if isinstance(cost, Mapping) else ())]
         while waiting:
             one = waiting.pop(0)
             if one not in found:
@@ -453,8 +471,8 @@ class Ledger:
         for account, row in rows.items():
             if account not in costs:
                 raise LedgerRefused(
-                    f"{name}: it belongs to the population {account!r}, which is charged too; "
-                    "take the cost from Ledger.costs"
+                    f"{name}: it belongs to the population {account!r}, or is joined to it, and "
+                    "that is charged too; take the cost from Ledger.costs"
                 )
             own = costs[account]
             refuse_refunds(f"{account}: {title}", own)

@@ -75,15 +75,16 @@ def ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
 
     costs, row = costs_of(ledger, planned), {"place": ledger.place}
     admitted(ledger, planned)
-    first, *populations = ledger.accounts(planned.release.schema.name)
+    schema = planned.release.schema
+    first, *others = ledger.accounts(schema.name, schema.charged)
     return (
         row
         | _costs_row(first, costs)
         | {
-            f"population {state.name}": [
+            f"{'data set' if state.name in schema.charged else 'population'} {state.name}": [
                 f"{name} {', '.join(values)}" for name, values in _costs_row(state, costs).items()
             ]
-            for state in populations
+            for state in others
         }
     )
 

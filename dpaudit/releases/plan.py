@@ -159,7 +159,8 @@ class Release:
     @property
     def uncharged(self) -> str:
         """The private tables that it joins, whose own accounts it does not charge; "" for none."""
-        names = [repr(name) for name, join in self.schema.joins.items() if join.unit]
+        joins = self.schema.joins.items()
+        names = [repr(name) for name, join in joins if join.unit and not join.dataset]
         if not names:
             return ""
         return (

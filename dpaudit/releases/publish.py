@@ -713,7 +713,10 @@ def charge(ledger: Ledger, plan: Plan) -> None:
 
 def costs_of(ledger: Ledger, plan: Plan) -> Costs:
     """The cost of a plan to its data set and populations; errors: LedgerRefused, Unsupported."""
-    return ledger.costs(plan.release.schema.name, plan.declaration, plan.delta, asked=False)
+    schema = plan.release.schema
+    return ledger.costs(
+        schema.name, plan.declaration, plan.delta, asked=False, joined=schema.charged
+    )
 
 
 def targets_of(out: Path, name: str) -> dict[str, Path]:

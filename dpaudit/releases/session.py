@@ -376,7 +376,7 @@ def open(
         _refuse_published(place)
     charged = None
     if book is not None:
-        costs = book.costs(made.name, guarantee, asked=False)
+        costs = book.costs(made.name, guarantee, asked=False, joined=made.charged)
         charged = (made.name, made.entity, release.scope, costs, key, title)
         book.admit(*charged)
     table = Table(made, data).opened(key)
@@ -437,5 +437,5 @@ def _charge_row(ledger: Ledger | None, release: Release) -> dict[str, Any]:
     if ledger is None:
         return {}
     name = release.schema.name
-    costs = ledger.costs(name, release.budget, asked=False)
+    costs = ledger.costs(name, release.budget, asked=False, joined=release.schema.charged)
     return {"ledger": publishing.account_row(ledger, name, costs)}

@@ -360,14 +360,16 @@ class Join:
     ``data``: a path, frame or relation, as of a table.  ``on``: columns of the table, each with
     that of the joined one that it is equal to, compared as texts.  ``unit``: of a private table,
     its column of units, which are joined to their own rows alone; "" for a public table.
-    ``encoding``: as of a schema.
-    Errors: InvalidParameter for a join on nothing.
+    ``encoding``: as of a schema.  ``dataset``: of a private table, what a ledger calls its data
+    set, whose account is charged too; "" to charge none.
+    Errors: InvalidParameter for a join on nothing, and for a data set of a public table.
     """
 
     data: Any = field(repr=False, compare=False)
     on: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
     encoding: str = UTF8
+    dataset: str = ""
 
     def __post_init__(self) -> None:
         given: Any = self.on
@@ -380,12 +382,19 @@ class Join:
                 "Join: expected on = {column = column of the joined table}, or the unit of a "
                 "private table"
             )
+        named: Any = self.dataset
+        if not isinstance(named, str) or (named and not (named.strip() and self.unit)):
+            raise InvalidParameter(
+                "Join.dataset: expected the name that a ledger has for a private table, which has "
+                "a unit"
+            )
         object.__setattr__(self, "on", dict(self.on))
         object.__setattr__(self, "encoding", _encoding(self.encoding))
 
     def row(self) -> dict[str, Any]:
         """Everything but the data, as JSON."""
-        return {"on": dict(self.on), **({"unit": self.unit} if self.unit else {})}
+        more = {"unit": self.unit, "dataset": self.dataset}
+        return {"on": dict(self.on), **{name: text for name, text in more.items() if text}}
 
 
 @dataclass(frozen=True)
@@ -474,6 +483,12 @@ class Schema:
             raise InvalidParameter("Schema.where: expected a table of columns")
         object.__setattr__(self, "where", dict(given))
         object.__setattr__(self, "conditions", self.within(self.where, "Schema.where"))
+
+    @property
+    def charged(self) -> tuple[str, ...]:
+        """The data sets of joined private tables whose accounts are charged too, each once."""
+        named = (join.dataset for join in self.joins.values())
+        return tuple(dict.fromkeys(name for name in named if name and name != self.name))
 
     @property
     def read(self) -> tuple[str, ...]:

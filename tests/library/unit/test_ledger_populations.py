@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpaudit.accountant.filters.charges import Amounts
@@ -26,6 +27,13 @@ from dpaudit.ledger import (
 )
 from dpaudit.ledger import book as books
 from dpaudit.ledger.terms import Terms, read_terms
+from dpaudit.releases import publish as publishing
+from dpaudit.releases.cost import ledger_row
+from dpaudit.releases.items.counts import Count
+from dpaudit.releases.plan import Plan, Release
+from dpaudit.releases.program import exact_values
+from dpaudit.scope import Adjacency
+from dpaudit.tabular import Category, Join, Schema, Table
 from tests.library.unit.test_ledger import needs_postgres
 from tests.support.ledger import SCOPE, postgres
 
@@ -100,7 +108,9 @@ def test_a_charge_that_names_no_cost_for_the_population_is_refused(office: Offic
 
 def test_without_the_population_the_cap_would_be_passed(office: Office, monkeypatch) -> None:
     """Taken away: the same charges go through where only the data set's account is held."""
-    only = lambda self, c, name, *, locked=False: {name: self._known(c, name, locked=locked)}  # noqa: E731
+    only = lambda self, c, name, cost, *, locked=False: {  # noqa: E731
+        name: self._known(c, name, locked=locked)
+    }
     monkeypatch.setattr(Ledger, "_family", only)
     for number in range(4):
         office.charge(office.census, f"release {number}")
@@ -244,3 +254,79 @@ def test_a_role_that_may_only_insert_charges_and_changes_nothing(server: str) ->
     with pytest.raises(LedgerUnavailable, match="permission denied"):
         analyst.create("other", within())
     assert owner.verify("team").count == 1
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> tuple[Ledger, Plan]:
+    """A plan on people and their visits, and a ledger in which each has an account of its own."""
+    pa = pytest.importorskip("pyarrow")
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    for name in ("people", "visits"):
+        ledger.create(name, terms_of("person", SCOPE, ZCDP(1)))
+    visits = pa.table({"patient": [1, 1, 2], "ward": ["a", "a", "b"]})
+    schema = Schema(
+        "people",
+        {"ward": Category(("a", "b"), missing="count", of="visits.ward")},
+        unit="person",
+        entity="person",
+        joins={"visits": Join(visits, unit="patient", dataset="visits")},
+    )
+    items = (Count(name="wards", by="ward"),)
+    return ledger, Release("t", schema, "add_remove", ZCDP(Fraction(1, 50)), items).plan()
+
+
+def test_a_private_join_is_charged_to_both_accounts(joined) -> None:
+    """To the joined one as two steps: four times rho; under replace_one once."""
+    ledger, plan = joined
+    publishing.charge(ledger, plan)
+    cost = ledger.state("people").spent[0]
+    assert 0 < cost <= Fraction(1, 50)
+    assert ledger.state("visits").spent == (4 * cost,)
+    (life,) = ledger.state("visits").releases
+    assert (life.dataset, life.text.count("for people")) == ("people", 1)
+    assert ledger.state("visits").unfinished == ()
+    row = ledger_row(ledger, replace_title(plan, "next"))
+    assert row["data set visits"][0].startswith("cost ")
+    replaced = replace(plan.release, adjacency=Adjacency.REPLACE_ONE).plan()
+    scope = replace(SCOPE, adjacency=Adjacency.REPLACE_ONE)
+    other = open_ledger(Path(ledger.place).with_name("other.sqlite"))
+    for name in ("people", "visits"):
+        other.create(name, terms_of("person", scope, ZCDP(1)))
+    publishing.charge(other, replaced)
+    assert other.state("visits").spent == other.state("people").spent
+
+
+def replace_title(plan: Plan, title: str) -> Plan:
+    return replace(plan.release, title=title).plan()
+
+
+def test_rows_of_the_joined_table_alone_are_two_steps(joined) -> None:
+    """One person's visits come and go, and two counts move, where a person moves one."""
+    pa = pytest.importorskip("pyarrow")
+    _, plan = joined
+    release, people = plan.release, pa.table({"person": [1, 2]})
+    (join,) = release.schema.joins.values()
+    without = replace(join, data=join.data.slice(0, 2))
+    found = []
+    for one in (join, without):
+        made = replace(release, schema=replace(release.schema, joins={"visits": one}))
+        (row,) = exact_values(made, Table(made.schema, people).opened("key")).values()
+        found.append(np.array(row))
+    assert np.abs(found[0] - found[1]).sum() == 2
+    assert plan.parts["wards"].moves(Adjacency.ADD_REMOVE).absolute == 1
+
+
+def test_a_joined_account_that_is_full_stops_the_charge(joined) -> None:
+    ledger, plan = joined
+    publishing.charge(ledger, plan)
+    large = replace(plan.release, title="large", budget=ZCDP(Fraction(1, 4))).plan()
+    with pytest.raises(BudgetExceeded, match="visits"):
+        publishing.charge(ledger, large)
+    assert ledger.state("people").count == ledger.state("visits").count == 1
+    with pytest.raises(NoAccount, match="wards"):
+        ledger.costs("people", NOISE, joined=("wards",))
+
+
+def test_a_public_table_has_no_account() -> None:
+    with pytest.raises(InvalidParameter, match="a private table, which has a unit"):
+        Join("towns.csv", {"town": "id"}, dataset="towns")
