@@ -22,16 +22,20 @@ from dpaudit.report.verifier import SECONDS, write_verifier
 from tests.support.altered import altered_files
 from tests.support.chromium import Chromium
 from tests.support.engine import Engine, children, judged, spent
+from tests.support.verify_page import differing, hostile_files, ready, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 CERTIFICATES = ROOT / "build" / "browser"
 ALTERED, SHARDS = 500, 5
 START, COLD, REPORT, ENTRY, SHARD = "start", "cold", "report ", "entry ", "altered "
+IN_PAGE, HOSTILE = "page: altered ", "page: hostile"
 LONGEST_START = 600.0  # seconds of a busy machine
+BUSY = 3600  # seconds of a busy machine's clock that the page may take here; a reader's has SECONDS
 SHOWN = 12  # entries of the catalogue that take the engine longest
 UNEXAMINED = Examination(not_examined="a measurement of the checker alone")
 SLOW = 10.0  # seconds above which a warm check is long
 _warm: list[Engine] = []
+_open: list[Chromium] = []
 
 
 class Judged(NamedTuple):
@@ -58,6 +62,17 @@ def engine() -> Engine:
     return _warm[-1]
 
 
+def page() -> Chromium:
+    """One Chromium with the page open, for all parts."""
+    if not _open:
+        folder = tempfile.TemporaryDirectory()
+        _open.append(Chromium(Path(folder.name) / "profile"))
+        atexit.register(folder.cleanup)
+        atexit.register(_open[0].process.kill)
+        ready(_open[0], write_verifier(Path(folder.name)), f"?seconds={BUSY}")
+    return _open[0]
+
+
 def reports() -> list[Path]:
     """The committed certificates: of mechanisms, then of membership audits."""
     return [*sorted((ROOT / "reports").glob("*.json")), *sorted(ROOT.glob("reports/*/*.json"))]
@@ -69,7 +84,8 @@ def parts() -> list[str]:
         START,
         COLD,
         *(f"{REPORT}{path.relative_to(ROOT / 'reports')}" for path in reports()),
-        *(f"{SHARD}{shard + 1} of {SHARDS}" for shard in range(SHARDS)),
+        HOSTILE,
+        *(f"{kind}{shard + 1} of {SHARDS}" for kind in (SHARD, IN_PAGE) for shard in range(SHARDS)),
         *(f"{ENTRY}{name}" for name in load(ROOT).mechanisms),
     ]
 
@@ -82,10 +98,14 @@ def measured(part: str) -> Judged | list[float] | float:
         return cold()
     if part.startswith(REPORT):
         return compared([ROOT / "reports" / part.removeprefix(REPORT)])
-    if part.startswith(SHARD):
-        shard = int(part.split()[1]) - 1
+    if part == HOSTILE:
         with tempfile.TemporaryDirectory() as folder:
-            return compared(altered_files(reports(), Path(folder), ALTERED)[shard::SHARDS])
+            return in_page(hostile_files(ROOT / "reports" / "dp_gd.json", Path(folder)))
+    if part.startswith((SHARD, IN_PAGE)):
+        shard = int(part.split()[-3]) - 1
+        with tempfile.TemporaryDirectory() as folder:
+            files = altered_files(reports(), Path(folder), ALTERED)[shard::SHARDS]
+            return in_page(sorted(files)) if part.startswith(IN_PAGE) else compared(files)
     try:
         return compared([certificate(part.removeprefix(ENTRY))])
     except DpauditError as error:
@@ -98,13 +118,16 @@ def cold() -> list[float]:
         page = write_verifier(Path(folder))
         load = os.getloadavg()[0]
         with Chromium(Path(folder) / "profile") as browser:
-            family = [browser.process.pid, *children(browser.process.pid)]
-            before, begun = sum(map(spent, family)), time.monotonic()
+            before, begun = _taken(browser), time.monotonic()
             browser.open(page.as_uri())
             browser.until("document.body && document.body.dataset.ready === 'yes'", LONGEST_START)
             clock = time.monotonic() - begun
-            family = [browser.process.pid, *children(browser.process.pid)]
-            return [round(s, 2) for s in (sum(map(spent, family)) - before, clock, load)]
+            return [round(s, 2) for s in (_taken(browser) - before, clock, load)]
+
+
+def _taken(browser: Chromium) -> float:
+    """The processor's seconds of a browser and all its processes."""
+    return sum(map(spent, [browser.process.pid, *children(browser.process.pid)]))
 
 
 def certificate(name: str) -> Path:
@@ -143,11 +166,27 @@ def compared(files: list[Path], limit: float = SECONDS) -> Judged:
     return Judged(len(files), sum(same), sum(verified), *seconds, *filter(None, ["; ".join(why)]))
 
 
+def in_page(files: list[Path]) -> Judged:
+    """As :func:`compared`, by the page in Chromium, which is given one file after another."""
+    natively, before, verified, why = 0.0, _taken(page()), 0, []
+    for file in files:
+        begun = time.process_time()
+        row = verify_file(file)
+        natively += time.process_time() - begun
+        verified += row["verified"]
+        (section,) = shown(page(), file, each=BUSY)
+        if difference := differing(row, section):
+            why.append(f"{file.name}: {difference}")
+    seconds = round(natively, 2), round(_taken(page()) - before, 2)
+    same = len(files) - len(why)
+    return Judged(len(files), same, verified, *seconds, *filter(None, ["; ".join(why)]))
+
+
 def lines(held: dict[str, Any]) -> Iterator[str]:
     """Lines of the page."""
     kinds = {
         kind: {n: Judged(*row) for n, row in held.items() if n.startswith(kind)}
-        for kind in (REPORT, ENTRY, SHARD)
+        for kind in (REPORT, ENTRY, SHARD, IN_PAGE, HOSTILE)
     }
     yield (
         "`verify.html` re-derives certificates in a browser, by the checker's own modules in "
@@ -171,6 +210,8 @@ def lines(held: dict[str, Any]) -> Iterator[str]:
         REPORT: "of `reports/`",
         ENTRY: "of the catalogue, by their declarations",
         SHARD: "altered",
+        IN_PAGE: "altered, given to `verify.html` in a headless Chromium",
+        HOSTILE: "hostile files, given to `verify.html` in a headless Chromium",
     }
     for kind, title in titles.items():
         if rows := list(kinds[kind].values()):
@@ -193,7 +234,7 @@ def lines(held: dict[str, Any]) -> Iterator[str]:
             f"natively; {long} take it longer than {SLOW:g} s.\n"
         )
     for row in (row for rows in kinds.values() for row in rows.values() if row.why):
-        yield f"- without an answer there: {row.why}"
+        yield f"- without the same answer there: {row.why}"
     yield ""
     yield "Committed reports, and the entries that take the engine longest:\n"
     yield "| certificate | native s | browser s |"

@@ -19,7 +19,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, reduce
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, compress, pairwise
+from itertools import repeat as repeated
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
@@ -108,9 +109,11 @@ class Array:
             if isinstance(index, (int, slice)):
                 part = self.data[index]
                 return Array(part) if isinstance(index, slice) else part
+            if _is_mask(index):
+                return Array([*compress(self.data, index.data)])
             return Array([self.data[k] for k in _places(index)])
         if isinstance(index, Array) and len(index.shape) == 2:
-            return Array([v for v, held in zip(self.data, index.data, strict=True) if held])
+            return Array([*compress(self.data, index.data)])
         return self._table((index, slice(None)))
 
     def _table(self, index: tuple[Any, ...]) -> Any:
@@ -169,10 +172,10 @@ class Array:
         return self._kept(self * other)
 
     def __truediv__(self, other: Any) -> Any:
-        return _both(_divided, self, other)
+        return _quotient(self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _both(_divided, other, self)
+        return _quotient(other, self)
 
     def __itruediv__(self, other: Any) -> Any:
         return self._kept(self / other)
@@ -184,6 +187,8 @@ class Array:
         return _both(operator.mod, self, other)
 
     def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and other == 2:
+            return self * self
         return _both(_power, self, other)
 
     def __rpow__(self, other: Any) -> Any:
@@ -267,6 +272,10 @@ def _whole(value: Number) -> int:
     return int(value) if cmath.isfinite(value) else SMALLEST_INTEGER
 
 
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Array) and bool(index.data) and isinstance(index.data[0], bool)
+
+
 def _places(index: Any) -> list[int]:
     """The indices that an array of them, or one of yes and no, names."""
     held = index.data if isinstance(index, Array) else list(index)
@@ -315,7 +324,9 @@ def _both(operation: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     if isinstance(other, Array) and isinstance(one, Array) and one.shape == other.shape:
         return Array([*map(operation, one.data, other.data)], one.shape)
     if isinstance(one, Array) and not isinstance(other, Array):
-        return Array([operation(v, other) for v in one.data], one.shape)
+        return Array([*map(operation, one.data, repeated(other))], one.shape)
+    if isinstance(other, Array) and not isinstance(one, Array):
+        return Array([*map(operation, repeated(one), other.data)], other.shape)
     if not isinstance(one, Array) and not isinstance(other, Array):
         return operation(one, other)
     shape = _common(v.shape for v in (one, other) if isinstance(v, Array))
@@ -325,6 +336,13 @@ def _both(operation: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
 
 def _as_operand(value: Any) -> Any:
     return array(value) if isinstance(value, (list, tuple)) else value
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    try:
+        return _both(operator.truediv, one, other)
+    except ZeroDivisionError:
+        return _both(_divided, one, other)
 
 
 def _divided(a: Number, b: Number) -> Number:
@@ -338,7 +356,7 @@ def _divided(a: Number, b: Number) -> Number:
 
 def _power(a: Number, b: Number) -> Number:
     try:
-        return a * a if b == 2 and not isinstance(a, int) else a**b
+        return a**b
     except OverflowError:
         return inf
     except ZeroDivisionError:
@@ -458,6 +476,19 @@ def _mapped(
     return mapped
 
 
+def _to_whole(function: Callable[[float], int]) -> Callable[[Any], Any]:
+    """A rounding to whole numbers, as floats; infinities and NaN stay what they are."""
+    one_by_one = _mapped(lambda value: float(function(value)), float)
+
+    def mapped(values: Any) -> Any:
+        try:
+            return Array([*map(float, map(function, values.data))], values.shape)
+        except (AttributeError, OverflowError, ValueError):
+            return one_by_one(values)
+
+    return mapped
+
+
 def _is_wrong(_value: float) -> float:
     return nan
 
@@ -480,9 +511,7 @@ sinh, cosh = _mapped(math.sinh, _with_sign), _mapped(math.cosh, _is_too_large)
 arcsinh, angle = _mapped(math.asinh, _is_wrong), _mapped(cmath.phase, _is_wrong)
 abs = _mapped(abs_of, _is_wrong)
 isfinite = _mapped(cmath.isfinite, _is_wrong)
-floor = _mapped(lambda value: float(math.floor(value)), float)
-ceil = _mapped(lambda value: float(math.ceil(value)), float)
-rint = _mapped(lambda value: float(round(value)), float)
+floor, ceil, rint = _to_whole(math.floor), _to_whole(math.ceil), _to_whole(round)
 erfc = _mapped(math.erfc, _is_wrong)
 arctan2 = Operation(math.atan2)
 

@@ -10,11 +10,17 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+# Arrays and objects inside each other; beyond it some machines' parsers run out of their stack.
+DEEPEST = 400
+_TEXT, _BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL), re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True)
@@ -64,22 +70,28 @@ def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
 
 
 def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = False) -> Any:
-    """Parse JSON that every program reads in the same way: no duplicate keys, finite numbers only.
+    """Parse JSON that every program reads in the same way: no duplicate keys, finite numbers only,
+    and no more than ``DEEPEST`` levels.
 
     ``infinite``: allow Infinity, which other libraries write.  ``nan``: allow also NaN, -Infinity
     and numbers that overflow a float; the reader of a table then names such cells itself.
     Errors: ValueError for anything else.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
-    try:
-        return json.loads(
-            text,
-            object_pairs_hook=_each_once,
-            parse_constant=float if nan else _infinite if infinite else _refused,
-            parse_float=float if nan else _finite,
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    if _levels(text) > DEEPEST:
+        raise ValueError("nested too deeply")
+    return json.loads(
+        text,
+        object_pairs_hook=_each_once,
+        parse_constant=float if nan else _infinite if infinite else _refused,
+        parse_float=float if nan else _finite,
+    )
+
+
+def _levels(text: str) -> int:
+    """How many arrays and objects are open at once, at most."""
+    brackets = _BRACKET.findall(_TEXT.sub("", text))
+    return max(accumulate(1 if one in "[{" else -1 for one in brackets), default=0)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -161,9 +161,9 @@ async function shown(certificate, others) {
   place.dataset.file = certificate.name;
   added(place, "h2", certificate.name);
   const answer = certificate.size > LARGEST
-    ? { failed: `larger than ${LARGEST} bytes, as no certificate is` }
+    ? { failed: `larger than ${LARGEST} bytes, as no certificate is`, failure: "bytes" }
     : await checked(certificate.name, certificate.content);
-  const row = answer.row ?? { verified: false, failure: "limits", reason: answer.failed, sha256: "" };
+  const row = answer.row ?? { verified: false, failure: answer.failure ?? "limits", reason: answer.failed, sha256: "" };
   place.dataset.verified = row.verified;
   place.dataset.failure = row.failure;
   place.dataset.verdict = row.verdict ?? "";

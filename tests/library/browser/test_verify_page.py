@@ -21,12 +21,12 @@ from dpaudit.sign.keys import make_keys, private_key
 from tests.support.altered import altered_files
 from tests.support.chromium import Chromium
 from tests.support.engine import Engine
+from tests.support.verify_page import bad_files, differing, hostile_files, ready, shown
 
 ROOT = Path(__file__).parents[3]
 REPORTS = ROOT / "reports"
 SMALL = REPORTS / "dp_gd.json"
 LARGEST_PAGE = 25_000_000  # bytes
-START, EACH = 120.0, 120.0  # seconds that a busy machine may take
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def engine(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    assert page
+    assert page.exists()
     with Engine(tmp_path_factory.mktemp("engine")) as made:
         yield made
 
@@ -81,36 +81,9 @@ def browser(browser: Chromium, page: Path) -> Chromium:
     return browser
 
 
-def ready(browser: Chromium, page: Path, query: str = "") -> None:
-    browser.open(f"{page.as_uri()}{query}", START)
-    browser.until("document.body && document.body.dataset.ready === 'yes'", START)
-
-
-def shown(browser: Chromium, *files: Path) -> list[dict[str, str]]:
-    """The page's sections on files: the data of each, and its text."""
-    browser.value("document.body.dataset.done = ''")
-    browser.give("#files", files)
-    browser.until("document.body.dataset.done === 'yes'", EACH * len(files))
-    found: list[dict[str, str]] = browser.value(
-        "[...document.querySelectorAll('section')].map(s => ({...s.dataset, text: s.innerText}))"
-    )
-    return found
-
-
-def bad_files(folder: Path) -> list[Path]:
-    """A certificate of a newer format, one in another encoding, and a file of 100 MB."""
-    newer, wide, huge = (folder / f"{name}.json" for name in ("newer", "wide", "huge"))
-    format_9 = {"predicateType": "https://dpaudit.dev/certificate/v9"}
-    newer.write_text(json.dumps(json.loads(SMALL.read_text("utf-8")) | format_9), "utf-8")
-    wide.write_text(SMALL.read_text("utf-8"), "utf-16")
-    with huge.open("wb") as stream:
-        stream.truncate(100 * 2**20)
-    return [newer, wide, huge]
-
-
 def test_the_command_refuses_what_the_page_refuses_and_judges_the_rest(tmp_path: Path) -> None:
     """Files of newer formats, of other encodings and of 100 MB, beside one that verifies."""
-    files = [*bad_files(tmp_path), SMALL]
+    files = [*bad_files(SMALL, tmp_path), SMALL]
     ran = CliRunner().invoke(main, ["verify", "--json", *map(str, files)])
     rows = {Path(row["file"]).name: row for row in json.loads(ran.stdout)}
     assert ran.exit_code == 10  # files that are no certificates
@@ -166,7 +139,7 @@ def test_the_page_verifies_offline_and_survives_hostile_files(
     signature[0] ^= 1
     signed["signatures"][0]["sig"] = base64.b64encode(signature).decode()
     envelope.write_text(json.dumps(signed), "utf-8")
-    newer, wide, huge = bad_files(tmp_path)
+    newer, wide, huge = bad_files(SMALL, tmp_path)
     sections = shown(browser, newer, wide, huge, SMALL, envelope, public)
     by_name = {one["file"]: one for one in sections}
     assert [by_name[f"{n}.json"]["verified"] for n in ("newer", "wide", "huge")] == ["false"] * 3
@@ -245,13 +218,56 @@ def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     ready(browser, page)
 
 
+@pytest.mark.quality
+@pytest.mark.browser
+def test_an_endless_loop_is_ended_and_the_file_beside_it_is_judged(
+    browser: Chromium, page: Path, tmp_path: Path
+) -> None:
+    """A worker that never comes back, on one of two files that are given at once."""
+    text, asked = page.read_text("utf-8"), "const made = answer(data.name"
+    assert text.count(asked) == 1
+    looping = tmp_path / "looping.html"
+    endless = "if (data.name === 'endless.json') for (;;);"
+    looping.write_text(text.replace(asked, f"{endless} {asked}"), "utf-8")
+    file = tmp_path / "endless.json"
+    file.write_bytes(SMALL.read_bytes())
+    ready(browser, looping, "?seconds=40")
+    ended, judged = shown(browser, file, SMALL)
+    assert "not verified within 40 s; the check was ended" in ended["text"]
+    assert judged["verified"] == "true"
+    ready(browser, page)
+
+
 @pytest.mark.browser
 @pytest.mark.quality
-def test_altered_certificates_are_judged_in_the_page_as_natively(
+def test_hostile_files_and_altered_certificates_are_judged_in_the_page_as_natively(
     browser: Chromium, tmp_path: Path
 ) -> None:
-    files = altered_files([SMALL, REPORTS / "kl_spider.json"], tmp_path, 40)
+    """All that are given at once; no text of a file is run.
+
+    ``python -m benchmarks.evidence browser`` gives the page 500 altered certificates.
+    """
+    files = hostile_files(SMALL, tmp_path)
+    files += altered_files([SMALL, REPORTS / "kl_spider.json"], tmp_path, 10)
+    title = browser.value("document.title")
     for file, section in zip(files, shown(browser, *files), strict=True):
-        row = verify_file(file)
-        here = str(row["verified"]).lower(), row["failure"], row["verdict"]
-        assert here == tuple(section[key] for key in ("verified", "failure", "verdict")), file.name
+        assert not differing(verify_file(file), section), file.name
+    assert browser.value("document.title") == title
+    (after,) = shown(browser, SMALL)
+    assert after["verified"] == "true"
+
+
+def test_a_page_that_judges_otherwise_is_told_from_one_that_judges_the_same() -> None:
+    """By the verdict, by a bound, and by what is taken on trust."""
+    row = verify_file(SMALL)
+    section = {"verified": "true", "failure": "", "verdict": row["verdict"]}
+    section["cells"] = [str(cell) for cells in row["epsilons"] for cell in cells]
+    section["trusted"] = row["on_trust"]
+    assert not differing(row, section)
+    for other in (
+        {"verified": "false"},
+        {"verdict": "refuted"},
+        {"cells": [*section["cells"][:-1], "0"]},
+        {"trusted": row["on_trust"][1:]},
+    ):
+        assert differing(row, section | other)

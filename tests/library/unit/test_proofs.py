@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,8 +19,11 @@ from scipy import special
 import dpaudit as dp
 from dpaudit.certificate import rendering
 from dpaudit.certificate.rendering import render_files
-from dpaudit.check import derivation
+from dpaudit.check import check, derivation
+from dpaudit.check.reading import at_least, decimal
 from dpaudit.errors import CertificateRejected, Unsupported
+from dpaudit.exact import decimal_upper
+from dpaudit.exact.wire import digest, encode_number
 from dpaudit.families.adaptive.node import Select
 from dpaudit.families.events.node import EventSlack, ProposeTestRelease
 from dpaudit.families.stability.node import StableRelease
@@ -281,6 +286,79 @@ def test_a_hypothesis_that_the_library_does_not_state_is_refused(added: str) -> 
     text = f"Require Import Reals.\nOpen Scope R_scope.\n{added}\nPrint Assumptions wish.\n"
     with pytest.raises(CertificateRejected, match="rests on wish"):
         accepted(text, ("wish",))
+
+
+# Fields of a conclusion that hold its numbers, by its calculus.
+NUMBERS = {"approx": ("epsilon", "delta"), "gdp": ("mu",), "zcdp": ("rho",), "pure": ("epsilon",)}
+
+
+def lowered(certificate: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The certificate with one number a thousandth below what is so, and its digest made again.
+
+    The first number of each step's conclusion, then each claim's.
+    """
+    steps = certificate["predicate"]["derivation"]["steps"]
+    changed = [("derivation", k) for k in range(len(steps))]
+    changed += [("claims", k) for k in range(len(certificate["predicate"]["claims"]))]
+    for part, place in changed:
+        forged = copy.deepcopy(certificate)
+        predicate = forged["predicate"]
+        number = place if part == "derivation" else predicate["claims"][place]["step"]
+        stated = predicate["derivation"]["steps"][number]["conclusion"]
+        field = NUMBERS[predicate["derivation"]["steps"][number]["calculus"]][0]
+        less = decimal(stated[field]) * Fraction(999, 1000)
+        if part == "derivation":
+            stated[field] = decimal_upper(less)
+        else:
+            predicate["claims"][place]["exact"] = encode_number(less)
+            predicate["claims"][place]["stated"][field] = decimal_upper(less)
+        forged["subject"][0]["digest"]["sha256"] = digest(predicate)
+        yield forged
+
+
+@pytest.fixture
+def believing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exporter that takes each number as the certificate states it, and refuses nothing."""
+
+    def as_stated(row: Any, value: Any, place: str) -> Any:
+        fields = NUMBERS[value.calculus]
+        own = value.upper if value.calculus == "approx" else (value.upper,)
+        stated = [decimal(row["conclusion"][field]) for field in fields]
+        upper = tuple(
+            number if exact is None or not at_least(row["conclusion"][field], exact) else exact
+            for field, number, exact in zip(fields, stated, own, strict=True)
+        )
+        return replace(value, upper=upper if len(upper) > 1 else upper[0])
+
+    effort = export._effort
+    monkeypatch.setattr(export, "_effort", lambda margin, at: effort(abs(margin), at))
+    monkeypatch.setattr(derivation, "require", lambda held, text: None)
+    monkeypatch.setattr(derivation, "require_possible", lambda *parts: None)
+    monkeypatch.setattr(derivation, "_concluded", as_stated)
+
+
+@needs_coq
+@pytest.mark.quality
+@pytest.mark.parametrize("name", ["dp_gd", "dp_gd_tight", "diff2_gd"])
+def test_every_number_that_was_lowered_is_refused_by_the_checker_and_by_the_kernel(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """Six to eight forgeries of a report; the kernel reads what an exporter without checks writes.
+
+    It accepts the honest certificate's file by the same exporter.
+    """
+    honest = report_of(name)
+    forgeries = [*lowered(honest)]
+    for forged in forgeries:
+        with pytest.raises(CertificateRejected):
+            check(forged)
+    request.getfixturevalue("believing")
+    assert exported(honest).claims == ("claim_1", "claim_2")
+    kernel_reads(exported(honest))
+    for forged in forgeries:
+        proof = exported(forged)
+        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+            accepted(proof.text, proof.claims)
 
 
 def test_an_altered_certificate_is_refused_before_anything_is_written() -> None:
