@@ -15,14 +15,17 @@ Rounding adds how far it can move a number, whatever the number is: less would t
 Where each unit was sampled with probability 1/w, independently, the estimate w times the sum has
 the variance (w - 1) sum y^2, at most (w - 1) c T, of a total T of numbers y from 0 to c.  With
 weights w_i instead, w is their largest.  The T with |T - estimate| <= z sqrt((w - 1) c T) are the
-interval; of a simple random sample of the same size it is the wider one.
+interval; of a simple random sample of the same size it is the wider one.  In a stratified sample
+each stratum h has its weight w_h.  Its estimates are those above; their sum has the sum of their
+variances, and of their noise, which is independent from cell to cell until steps mix it: then the
+margins of normal noise add up at most.
 Source: Dwork, Roth 2014, Proposition 2.1 (post-processing); Horvitz, Thompson 1952; Wilson 1927.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,7 +39,7 @@ from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.items.item import Floats, Item, Margins, Row, Vector, texts
 from dpaudit.releases.items.keys import Groups
 from dpaudit.scope import Adjacency
-from dpaudit.tabular import Schema
+from dpaudit.tabular import Category, Schema
 from dpaudit.tabular.schema import number, refuse_unknown
 
 CONSISTENT, NON_NEGATIVE, ROUND, EXPAND = "consistent", "non_negative", "round", "expand"
@@ -46,11 +49,17 @@ NORMAL_95 = 1.959964  # deviations of normal noise; that of consistent counts is
 
 @dataclass(frozen=True)
 class Step:
-    """One step of post-processing, on the items named."""
+    """One step of post-processing, on the items named.
+
+    ``strata``: of ``expand``, the column of a stratified sample's strata; ``weights``: how many
+    units one in the sample stands for, by its key, in the place of ``to``.
+    """
 
     kind: str
     items: tuple[str, ...]
     to: Fraction = Fraction(1)
+    strata: str = ""
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in ORDER:
@@ -63,17 +72,35 @@ class Step:
             raise InvalidParameter(f"post {self.kind}: items: expected names of items")
         if self.to <= 0:
             raise InvalidParameter(f"post {self.kind}: to = {self.to}: expected a positive number")
+        weights = {
+            name: number(weight, f"post {self.kind}: weights.{name}")
+            for name, weight in self.weights.items()
+        }
+        object.__setattr__(self, "weights", weights)
+        if bool(self.strata) != bool(weights) or (weights and self.kind != EXPAND):
+            raise InvalidParameter(
+                f"post {self.kind}: expected strata = a column and weights by its keys, both of "
+                f"{EXPAND}, or none"
+            )
+        if weights and (min(weights.values()) < 1 or self.to != 1):
+            raise InvalidParameter(
+                f"post {self.kind}: weights: expected 1 or more each, and no `to` beside them"
+            )
 
     def row(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"step": self.kind, "items": list(self.items), "to": str(self.to)}
+        weights = {name: str(weight) for name, weight in self.weights.items()}
+        strata = {"strata": self.strata, "weights": weights} if self.strata else {}
+        return {"step": self.kind, "items": list(self.items), "to": str(self.to), **strata}
 
     @property
     def text(self) -> str:
         """The step in words, for the certificate."""
         if self.kind == EXPAND:
             said = "a unit was sampled independently, and one in the sample stands for"
-            return f"expanded to the population: {', '.join(self.items)}; {said} {self.to}"
+            each = ", ".join(f"{weight} ({name})" for name, weight in self.weights.items())
+            whom = f"{each}, by stratum of {self.strata}" if each else str(self.to)
+            return f"expanded to the population: {', '.join(self.items)}; {said} {whom}"
         to = f" to {self.to}" if self.kind == ROUND else ""
         what = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
         return f"post-processing, of released numbers only: {what}"
@@ -164,26 +191,65 @@ def _largest(schema: Schema, item: Item, step: Step) -> tuple[Fraction, Fraction
     if added.low < 0:
         raise InvalidParameter(f"{place}: a unit may add a negative number; leave the step out")
     most = added.high * part.step
+    if step.strata:
+        _check_strata(schema, item, step, place)
     if not isinstance(item, Sum) or item.weights is None:
         return most, step.to
-    if step.to != 1:
-        raise InvalidParameter(f"{place} has weights of its own; leave to = {step.to} out")
+    if step.to != 1 or step.strata:
+        raise InvalidParameter(f"{place} has weights of its own; leave to and strata out")
     weight = schema.number(item.weights, place).upper
     return most / weight, weight
 
 
-def _expanded(schema: Schema, item: Item, step: Step, row: Row) -> Row:
-    """The estimate of the population's number, with the margin of noise and sampling."""
-    most, weight = _largest(schema, item, step)
-    assert row.value is not None and row.error is not None  # noqa: S101, PT018  (counts and sums)
-    value, noise = row.value * step.to, row.error * step.to
-    spread = NORMAL_95**2 * float((weight - 1) * most)
-    upper = float(max(value, Fraction(0)) + noise)
-    sampling = spread / 2 + (spread * upper + spread**2 / 4) ** 0.5
-    error = short_up(Fraction((float(noise) ** 2 + sampling**2) ** 0.5))
-    said = f"sampling alone: +- {sampling:.6g}; noise alone: +- {float(noise):.6g}"
-    statistic = f"{row.statistic} of the population"
-    return replace(row, statistic=statistic, value=value, error=error, note=said, sampled=True)
+def _check_strata(schema: Schema, item: Count | Sum, step: Step, place: str) -> None:
+    """Errors: InvalidParameter for an item without the strata's keys, and for other keys."""
+    column = schema.columns.get(step.strata)
+    if step.strata not in item.by or not isinstance(column, Category):
+        raise InvalidParameter(
+            f"{place}: strata = {step.strata!r}: each stratum has its own weight; give the item "
+            "this column of keys in `by`"
+        )
+    if set(step.weights) != set(column.domain):
+        raise InvalidParameter(
+            f"{place}: weights: expected one for each of {', '.join(map(str, column.domain))}"
+        )
+
+
+def _expanded(
+    schema: Schema, items: Mapping[str, Item], step: Step, rows: Sequence[Row]
+) -> list[Row]:
+    """Estimates of the population's numbers; of strata, their sums too."""
+    found, sums = list[Row](), dict[Any, list[tuple[Row, Fraction, float]]]()
+    for row in rows:
+        most, weight = _largest(schema, items[row.item], step)
+        times = step.weights[dict(row.keys)[step.strata]] if step.strata else step.to
+        weight = times if step.strata else weight
+        assert row.value is not None and row.error is not None  # noqa: S101, PT018  (of counts)
+        value, noise = row.value * times, row.error * times
+        spread = NORMAL_95**2 * float((weight - 1) * most)
+        upper = float(max(value, Fraction(0)) + noise)
+        sampling = spread / 2 + (spread * upper + spread**2 / 4) ** 0.5 if spread else 0.0
+        made = replace(row, statistic=f"{row.statistic} of the population", value=value)
+        found.append(_with_sampling(made, float(noise), sampling))
+        keys = tuple((name, key) for name, key in row.keys if name != step.strata)
+        sums.setdefault((row.item, row.statistic, keys), []).append((made, noise, sampling))
+    for (_, _, keys), parts in sums.items() if step.strata else ():
+        first = parts[0][0]
+        noises = [float(noise) for _, noise, _ in parts]
+        mixed = any(row.processed for row, _, _ in parts)
+        together = sum(noises) if mixed else float(np.hypot.reduce(noises))
+        whole = sum((row.value for row, _, _ in parts if row.value is not None), Fraction(0))
+        made = replace(first, keys=keys, value=whole)
+        sampled = float(np.hypot.reduce([sampling for _, _, sampling in parts]))
+        found.append(_with_sampling(made, together, sampled))
+    return found
+
+
+def _with_sampling(row: Row, noise: float, sampling: float) -> Row:
+    """An estimate with the margin of both, and each in its note."""
+    error = short_up(Fraction((noise**2 + sampling**2) ** 0.5))
+    said = f"sampling alone: +- {sampling:.6g}; noise alone: +- {noise:.6g}"
+    return replace(row, error=error, note=said, sampled=True)
 
 
 def _family(schema: Schema, items: Mapping[str, Item], step: Step) -> Family:
@@ -196,8 +262,14 @@ def steps_of(table: Any) -> tuple[Step, ...]:
         raise InvalidParameter("plan.post: expected [[post]]")
     steps = []
     for place, row in enumerate(table):
-        refuse_unknown(row, {"step", "items", "to"}, f"post[{place}]")
-        steps.append(Step(str(row.get("step")), row.get("items", ()), row.get("to", Fraction(1))))
+        known = {"items", "to", "strata", "weights"}
+        refuse_unknown(row, {"step", *known}, f"post[{place}]")
+        if not isinstance(row.get("weights", {}), Mapping) or not isinstance(
+            row.get("strata", ""), str
+        ):
+            raise InvalidParameter(f"post[{place}]: expected strata = a column, weights by its key")
+        given = {"items": (), **{name: row[name] for name in known & set(row)}}
+        steps.append(Step(str(row.get("step")), **given))
     return tuple(steps)
 
 
@@ -238,7 +310,7 @@ def processed(
     for step in steps:
         if step.kind == EXPAND:
             own = [row for row in found if row.item in step.items]
-            found += [_expanded(schema, items[row.item], step, row) for row in own]
+            found += _expanded(schema, items, step, own)
             continue
         if step.kind == CONSISTENT:
             (family,) = (family for family, made in families if made is step)
