@@ -25,7 +25,16 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.cells import spelled, spelled_sql, trimmed_sql
 from dpaudit.tabular.dates import YEAR
 from dpaudit.tabular.joins import MOST_JOINED, joined_sql, size_sql, with_joins
-from dpaudit.tabular.part import KEPT, Part
+from dpaudit.tabular.part import (
+    DATES,
+    INTEGERS,
+    KEPT,
+    NUMBERS,
+    TEXTS,
+    UNTYPED,
+    WHOLE,
+    Part,
+)
 from dpaudit.tabular.schema import (
     COUNT,
     CUT,
@@ -42,12 +51,6 @@ from dpaudit.tabular.schema import (
 )
 from dpaudit.tabular.source import Source, cell, open_source, readable
 
-WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
-INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
-UNTYPED = ("VARCHAR", '"NULL"')
-NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", *UNTYPED)
-DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
-TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")
 LARGEST_TERM = 2**62
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
 MOST_PLACES = 10_000_000  # groups that only those with rows take memory for

@@ -20,7 +20,7 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.tabular.cells import spelled_sql, trimmed_sql
-from dpaudit.tabular.part import VIEW, Part
+from dpaudit.tabular.part import TEXTS, VIEW, Part
 from dpaudit.tabular.schema import Join, Schema, Text
 from dpaudit.tabular.source import Ask, Source, cell, open_source, readable
 
@@ -31,11 +31,15 @@ MOST_JOINED = 10**9  # rows that private joins make, of 10 to 100 bytes each
 def with_joins(source: Source, schema: Schema) -> Source:
     """A source whose every part also holds the joined tables, which are read here, once.
 
-    Errors: InvalidParameter for a table that cannot be read, a column that it does not have, and a
-    key of a public table that occurs twice, where every row is a unit.
+    Errors: InvalidParameter for a table that cannot be read, a column that it does not have, keys
+    that are lists, times or bytes, and a key of a public table that occurs twice, where every
+    row is a unit.
     """
     if not schema.joins:
         return source
+    on = dict.fromkeys(name for join in schema.joins.values() for name in join.on)
+    held = {name: cell(schema.own.index(name)) for name in on}
+    source.first(lambda part: _refuse_kinds(part, schema.name, held))
     tables = {f"{JOIN}{n}": _read(schema, name) for n, name in enumerate(schema.joins)}
     asked = partial(_asked, tables)
     return Source(
@@ -79,8 +83,10 @@ def _read(schema: Schema, name: str) -> Any:
         ]
     )
     asked = f"SELECT {read} FROM {VIEW}"
+    compared = {key: held[key] for key, _ in keys}
     with readable(place):
         source = open_source(join.data, own)
+        source.first(lambda part: _refuse_kinds(part, place, compared))
         parts = list(source.each(lambda part: part.table(asked)))
     table = pa.concat_tables(parts)
     if schema.unit is None:
@@ -92,6 +98,19 @@ def _read(schema: Schema, name: str) -> Any:
                 "give each key one row, or the schema a unit"
             )
     return table
+
+
+def _refuse_kinds(part: Part, place: str, held: Mapping[str, str]) -> None:
+    """Errors: InvalidParameter for a key that libraries write in several ways, such as a list."""
+    read = ", ".join(held.values())
+    described = part.execute(f"DESCRIBE SELECT {read} FROM {VIEW}").fetchall() if held else []
+    for name, row in zip(held, described, strict=True):
+        kind = str(row[1]).upper()
+        if kind.partition("(")[0] not in TEXTS:
+            raise InvalidParameter(
+                f"{place}: column {name!r} holds {kind}, which is spelled in several ways, so that "
+                "no key would be found; convert it to texts, numbers or dates, one key a row"
+            )
 
 
 def size_sql(schema: Schema) -> str:

@@ -18,6 +18,13 @@ VIEW, KEPT = "dpaudit_source", "dpaudit_kept"
 SMALL = 10_000  # rows, of which a query takes less time than its plan
 MOST_PLANNED = 100  # queries whose plans are kept
 MOST_GONE = 100_000  # deleted rows of the kept table, which DuckDB goes on to read
+# DuckDB's types, by what a schema can read of them.
+WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
+INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
+UNTYPED = ("VARCHAR", '"NULL"')
+NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", *UNTYPED)
+DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")
 _THREADS = threading.local()
 
 

@@ -198,3 +198,33 @@ def test_a_table_without_the_joined_column_is_named() -> None:
     named = Schema("people", {"region": Category(REGIONS, of="towns.region")}, joins=made.joins)
     with pytest.raises(InvalidParameter, match="the table has no column 'town'"):
         Table(named, pa.table({"city": ["1"]})).opened("key")
+
+
+LISTS: list[tuple[Any, Any]] = [
+    (["x"], [["x"]]),
+    ([["x"]], ["x"]),
+    ([["x"]], [["x"]]),
+    (["x"], [{"a": "x"}]),
+    ([b"x"], ["x"]),
+]
+
+
+@pytest.mark.parametrize(("own", "other"), LISTS)
+def test_a_key_that_is_a_list_a_record_or_bytes_is_refused(own: Any, other: Any) -> None:
+    """Taken for a text, it would meet no key, and every row would lack a value in silence."""
+    pa = pytest.importorskip("pyarrow")
+    towns = pa.table({"id": other, "region": ["n"]})
+    region = Category(("n",), missing="count", of="towns.region")
+    schema = Schema("people", {"region": region}, joins={"towns": Join(towns, {"town": "id"})})
+    with pytest.raises(InvalidParameter, match=r"holds .*one key a row"):
+        Table(schema, pa.table({"town": own})).opened("key")
+
+
+def test_a_unit_that_is_a_list_is_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    visits = pa.table({"patient": [[1]], "ward": ["a"]})
+    ward = Category(("a",), missing="count", of="visits.ward")
+    joins = {"visits": Join(visits, unit="patient")}
+    schema = Schema("people", {"ward": ward}, unit="person", entity="person", joins=joins)
+    with pytest.raises(InvalidParameter, match="'patient' holds BIGINT"):
+        Table(schema, pa.table({"person": [1]})).opened("key")
