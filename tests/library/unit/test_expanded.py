@@ -146,8 +146,13 @@ def test_margins_of_strata_and_of_their_sum_hold(budget: Any) -> None:
 
 @pytest.mark.quality
 @pytest.mark.parametrize("budget", [PureDP("1/10"), ApproxDP(2, "1e-6")], ids=["pure", "delta"])
-def test_margins_of_strata_hold_in_94_of_100(budget: Any) -> None:
-    assert max(missed_of_strata(stratified(budget), 1000).values()) <= 60
+def test_margins_of_strata_hold_in_a_thousand_draws(budget: Any) -> None:
+    """A stratum that is sampled whole has the margin of its noise, missed in 5 of 100 draws: 1,000
+    miss more often than this with a probability of 1e-5.  All others have further margins.
+    """
+    found = missed_of_strata(stratified(budget), 1000)
+    assert max(found.values()) <= binom.isf(1e-5, 1000, 0.05)
+    assert max(missed for name, missed in found.items() if not name.endswith(" c")) <= 60
 
 
 def test_without_weights_by_stratum_the_sum_is_wrong() -> None:
