@@ -125,11 +125,11 @@ class Mean(Averaged):
             error = ratio_error(total, count, spread, widest)
             found = None if error is None else (value, error * float(unit))
             ends = column.lower, column.upper
-            rows.append(_of_ratio(self.name, keys, f"mean of {self.column}", found, ends))
+            rows.append(row_of_ratio(self.name, keys, f"mean of {self.column}", found, ends))
         return rows
 
 
-def _of_ratio(
+def row_of_ratio(
     item: str,
     keys: tuple[tuple[str, str], ...],
     statistic: str,
@@ -247,5 +247,5 @@ class Variance(Averaged):
                 scale = float(column.step**2) / 4
                 found = value, (widest * deviation / fewest + grid) * scale
             statistic, ends = f"variance of {self.column}", (Fraction(0), largest)
-            rows.append(_of_ratio(self.name, keys, statistic, found, ends))
+            rows.append(row_of_ratio(self.name, keys, statistic, found, ends))
         return rows

@@ -9,7 +9,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.releases.items.averages import Averaged, Mean, Variance
 from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
-from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Affected, Count, Sum
 from dpaudit.releases.items.item import Item
 from dpaudit.releases.items.keys import Groups
@@ -25,7 +25,7 @@ QUERIES: dict[str, type[Item]] = {
         *(Count, Sum, Mean, Variance, Affected),
         *(Quantiles, UnitRows, Top, Groups, Ranges, Regression, Program),
     )
-} | {"sum, bounds.share": ChosenSum}
+} | {"sum, bounds.share": ChosenSum, "mean, bounds.share": ChosenMean}
 
 
 def check_counts(schema: Schema, items: Mapping[str, Item]) -> None:

@@ -1,4 +1,4 @@
-"""Sums whose bound is chosen inside the release: a private quantile, then a sum in its units.
+"""Sums and means whose bound is chosen inside the release: a private quantile, a sum in its units.
 
 A bound c is one of a public list, chosen by the exponential mechanism among quantiles of the
 values' sizes.  Each value then counts as the nearest one from -c to c, rounded to a multiple of
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.items.averages import short_up
+from dpaudit.releases.items.averages import ratio_error, row_of_ratio, short_up
 from dpaudit.releases.items.counts import Grouped
 from dpaudit.releases.items.item import Choice, Exact, Found, Margins, Part, Row, Vector
 from dpaudit.releases.runs import Chosen, Runs, rank_scores
@@ -174,3 +174,47 @@ class ChosenSum(Grouped):
                 for keys, value in zip(self.domain(schema), released[label], strict=True)
             ),
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenMean(ChosenSum):
+    """The mean of values that count up to a chosen size: their sum over a count, in equal parts."""
+
+    query: ClassVar[str] = "mean"
+
+    @property
+    def _count(self) -> str:
+        return f"{self.name}/count"
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        chosen, sums = super().parts(schema)
+        assert isinstance(sums, Vector)  # noqa: S101  (what a sum is)
+        half = sums.share / 2
+        rows = Vector(self._count, self.noise, (self.added(schema),), share=half)
+        return chosen, replace(sums, share=half), rows
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+        counted = found[0][0]
+        assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
+        column, rows = schema.number(self.column, ""), [0] * prod(self.shape(schema))
+        cells = counted.places // (column.high - column.low + 1)
+        for cell, count in zip(cells.tolist(), counted.counts.tolist(), strict=True):
+            rows[cell] += count
+        return {**super().values(schema, found), self._count: tuple(rows)}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        column, (_, label) = schema.number(self.column, ""), self._labels
+        found = super().rows(schema, released, margins)[:1]
+        bound = found[0].value
+        assert bound is not None  # noqa: S101  (the first row is the bound's)
+        unit, labels = bound / UNITS, (label, self._count)
+        ends = max(column.lower, -bound), min(column.upper, bound)
+        spread = margins.deviation(label), margins.deviation(self._count)
+        widest = max(map(margins.deviations, labels))
+        numbers = (released[one] for one in labels)
+        for keys, total, count in zip(self.domain(schema), *numbers, strict=True):
+            value = min(max(Fraction(total, max(count, 1)) * unit, ends[0]), ends[1])
+            error = ratio_error(total, count, spread, widest)
+            ratio = None if error is None else (value, error * float(unit))
+            found.append(row_of_ratio(self.name, keys, f"mean of {self.column}", ratio, ends))
+        return found

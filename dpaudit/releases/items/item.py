@@ -330,7 +330,9 @@ class Margins(ABC):
 
     def deviations(self, label: str) -> float:
         """The 95% margin in standard deviations: 1.96 of Gaussian noise, more of Laplace noise."""
-        return self.half(label) / self.deviation(label)
+        deviation = self.deviation(label)
+        # A budget of thousands leaves noise that no float is small enough for.
+        return self.half(label) / deviation if deviation else 0.0
 
     @abstractmethod
     def draws(self, label: str, count: int, rng: np.random.Generator) -> Floats:

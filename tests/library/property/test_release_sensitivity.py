@@ -17,7 +17,7 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases.contributions import Contribution, Moves
 from dpaudit.releases.items.averages import Mean, Variance
 from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
-from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Affected, Count, Sum
 from dpaudit.releases.items.item import Choice, Item, Thresholded
 from dpaudit.releases.items.keys import Groups
@@ -65,6 +65,7 @@ ITEMS: list[Item] = [
     Mean(name="bounded mean", column="age", bounds={"from": 0}, by=("sex",)),
     Variance(name="bounded variance", column="age", bounds={"from": 0, "to": 1}),
     ChosenSum(name="chosen", column="age", by=("sex",), bounds={"share": "1/10"}),
+    ChosenMean(name="mean of chosen", column="age", by=("sex",), bounds={"share": "1/10"}),
     ChosenSum(name="chosen alone", column="age2", bounds={"share": "1/2"}),
     UnitRows(name="unit rows", at=("1/3", "9/10")),
     UnitRows(name="women's rows", at="1/2", where={"sex": "f"}),

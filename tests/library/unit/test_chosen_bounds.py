@@ -23,7 +23,7 @@ from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
 from dpaudit.releases.runs import Chosen
-from dpaudit.tabular import Number, Schema, Table
+from dpaudit.tabular import Category, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")
 
@@ -90,6 +90,45 @@ def test_a_plan_chooses_a_bound_for_a_share_and_the_margin_follows_it() -> None:
     assert 9000 < sorted(bounds)[100] < 12000
     low, high = plan.leaves["income/bound"], plan.leaves["income/sum"]
     assert {leaf.label for leaf in (low, high)} == {"income/bound", "income/sum"}
+
+
+def test_a_mean_of_chosen_bounds_is_near_and_its_margin_holds() -> None:
+    """200 draws: a margin at 95% misses 25 of them with a probability of 1e-4."""
+    schema = Schema("people", {"income": Number(-100, 10**6, 10)}, unit="person", rows=4)
+    asked = {"query": "mean", "name": "m", "column": "income"}
+    chosen = item_of({**asked, "bounds": {"share": "0.1", "at": "0.95"}}, "items[0]")
+    wide = item_of({**asked, "name": "wide"}, "items[1]")
+    plan = Release("t", schema, "add_remove", ApproxDP(4, "1e-6"), (chosen, wide)).plan()
+    exact = exact_values(plan.release, Table(schema, table()).opened("key"))
+    incomes = [Fraction(value) for value in table()["income"].to_pylist()]
+    assert exact["m/count"] == (len(incomes),)
+    missed = 0
+    for _ in range(200):
+        bound, mean, other = published_rows(plan, draw(plan, exact))
+        assert (bound.statistic, mean.statistic) == ("bound of income", "mean of income")
+        truth = sum(min(value, bound.value) for value in incomes) / len(incomes)
+        missed += abs(mean.value - truth) > mean.error + bound.value / 2**21
+        assert mean.error < other.error / 10
+        assert "beyond the chosen bound" in "".join(mean.not_covered)
+    assert missed < 25
+
+
+def test_means_of_chosen_bounds_by_key_count_rows_with_a_value() -> None:
+    """Cells in the order of keys; a row without a value is in no count."""
+    columns = {"income": Number(0, 100, missing="drop"), "sex": Category(("f", "m"))}
+    schema = Schema("people", columns)
+    asked = {"query": "mean", "name": "m", "column": "income", "by": "sex"}
+    item = item_of({**asked, "bounds": {"share": "0.5"}}, "t")
+    release = Release("t", schema, "add_remove", PureDP(10**6), (item,))
+    data = {"income": [10, 30, 50, None] * 500, "sex": ["f", "m", "m", "f"] * 500}
+    plan, opened_table = release.plan(), Table(schema, pa.table(data)).opened("key")
+    values = exact_values(release, opened_table)
+    assert values["m/count"] == (500, 1000)
+    _, women, men = published_rows(plan, draw(plan, values))
+    assert (dict(women.keys), dict(men.keys)) == ({"sex": "f"}, {"sex": "m"})
+    assert (abs(women.value - 10) < 1, abs(men.value - 40) < 1) == (True, True)
+    few = published_rows(plan, {"m/bound": [0], "m/sum": [0, 0], "m/count": [0, -3]})
+    assert [row.value for row in few[1:]] == [None, None]
 
 
 @pytest.mark.parametrize(

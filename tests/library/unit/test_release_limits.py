@@ -19,7 +19,7 @@ from dpaudit.releases import program
 from dpaudit.releases.items.averages import Mean, Variance
 from dpaudit.releases.items.by_name import QUERIES
 from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
-from dpaudit.releases.items.chosen import ChosenSum
+from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.items.item import Item
 from dpaudit.releases.items.ranges import Ranges
@@ -57,6 +57,10 @@ SIZED: dict[str, tuple[Callable[[int], tuple[Item, Schema]], int]] = {
     "sum": (lambda n: (Sum(**AT, **edges(n), column="y"), numbers(99)), CELLS),
     "sum, bounds.share": (
         lambda n: (ChosenSum(name="item", column="x", bounds={"share": "0.1"}), numbers(n - 1)),
+        PLACES,
+    ),
+    "mean, bounds.share": (
+        lambda n: (ChosenMean(name="item", column="x", bounds={"share": "0.1"}), numbers(n - 1)),
         PLACES,
     ),
     "mean": (lambda n: (Mean(**AT, **edges(n), column="y"), numbers(99)), CELLS // 2),
