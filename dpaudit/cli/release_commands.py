@@ -125,8 +125,8 @@ def _show_plan(table: dict[str, Any]) -> None:
             click.echo(f"{name}: error_95 covers noise only: {'; '.join(parts)}")
     for name, value in table["guarantee"].items():
         click.echo(f"{name}: {value}")
-    if table["uncharged"]:
-        click.echo(f"accounts: {table['uncharged']}")
+    if table["accounts"]:
+        click.echo(f"accounts: {table['accounts']}")
     if table["ledger"] is None:
         click.echo("no ledger: this release will not be charged anywhere")
         return

@@ -57,7 +57,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
             ),
             notes=(
                 *_prepared(schema),
-                *filter(None, [release.uncharged]),
+                *filter(None, [release.accounts]),
                 *(step.text for step in release.post),
                 *([] if release.synthetic is None else [release.synthetic.text]),
             ),

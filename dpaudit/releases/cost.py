@@ -36,7 +36,7 @@ def cost_table(planned: Plan) -> dict[str, Any]:
         "error_95_consistent": dict(planned.halves),
         "error_95_by_budget": _by_budget(planned),
         "guarantee": _guarantee(planned),
-        "uncharged": release.uncharged,
+        "accounts": release.accounts,
         "ledger": None,
     }
 

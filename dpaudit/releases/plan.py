@@ -157,17 +157,22 @@ class Release:
         return Scope(self.adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT)
 
     @property
-    def uncharged(self) -> str:
-        """The private tables that it joins, whose own accounts it does not charge; "" for none."""
-        joins = self.schema.joins.items()
-        names = [repr(name) for name, join in joins if join.unit and not join.dataset]
-        if not names:
-            return ""
-        return (
-            f"a ledger is charged for {self.schema.name!r} alone, and for its populations; joined "
-            f"private tables ({', '.join(names)}) hold rows of the same {self.schema.entity}: open "
-            "one population for all of these data sets, where their own releases add up with this"
-        )
+    def accounts(self) -> str:
+        """The accounts of private tables that it joins, charged or not, in words; "" for none."""
+        joins, said = self.schema.joins.items(), []
+        if self.schema.charged:
+            names = ", ".join(map(repr, self.schema.charged))
+            once = self.adjacency is Adjacency.REPLACE_ONE
+            steps = "" if once else ", as two steps: rows that come or go there change rows here"
+            said.append(f"a ledger is charged for joined private tables too ({names}){steps}")
+        if names := ", ".join(repr(n) for n, join in joins if join.unit and not join.dataset):
+            said.append(
+                f"a ledger is charged for {self.schema.name!r} alone, and for its populations; "
+                f"joined private tables ({names}) hold rows of the same {self.schema.entity}: name "
+                "the dataset of each, or open one population for all of these data sets, where "
+                "their own releases add up with this"
+            )
+        return "; ".join(said)
 
     def row(self) -> dict[str, Any]:
         """Everything but where it is charged and what is stated of it, as JSON."""

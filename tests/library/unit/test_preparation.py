@@ -220,6 +220,11 @@ def test_the_page_says_what_was_prepared_here_and_asks_of_what_was_made_elsewher
         "rows are those that meet conditions on status, age",
     ]
     assert "charged for 'people' alone" in uncharged
-    assert "('visits') hold rows of the same person: open one population" in uncharged
+    assert "('visits') hold rows of the same person: name the dataset of each" in uncharged
+    named = {"visits": replace(joins["visits"], dataset="visits")}
+    both = replace(release, schema=schema(2, joins=named))
+    (_, _, charged) = mechanism_of(both.plan()).setting.notes
+    assert charged.startswith("a ledger is charged for joined private tables too ('visits'), as")
+    assert "two steps" not in replace(both, adjacency=Adjacency.REPLACE_ONE).accounts
     public = replace(release, schema=schema(2, joins={"towns": joins["towns"]}))
     assert not any("charged" in note for note in mechanism_of(public.plan()).setting.notes)
