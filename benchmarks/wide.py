@@ -94,7 +94,7 @@ QUESTIONS = (
         "one record's guarantee, step by step", "one record of the group alone"),
     Question("a search over runs of noise 10, geometric with mean 100",
         epsilon(Tuned(Gaussian("g", 10), Fraction(1, 100))),
-        "Renyi bounds of the search", "one run"),
+        "how far ranks move, at every rank the most that one run's profile allows", "one run"),
     Question("10 slots of noise 2, a record replaced",
         epsilon(RandomAllocation(Gaussian("g", 2), 10), adjacency="replace_one"),
         "the attacker sees the slot, as where there is one record only",

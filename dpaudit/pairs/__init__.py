@@ -5,13 +5,15 @@ Elementary pairs are :class:`Normal`, :class:`LaplaceShift`, :class:`TruncatedLa
 :class:`Renyi`, :class:`Allocated`, :class:`Reshuffled`, :class:`Drawn`, :class:`DrawnMoves`,
 :class:`NormalMixture`, :class:`Opposed`, :class:`Tallied`, :class:`Clones`, :class:`Polled` and
 :class:`Blanket`;
-combinators are :class:`Mixed`, :class:`Spliced`, :class:`Replaced`, :class:`Branched`,
-:class:`Scored`, :class:`Thresholded`, :class:`Largest`, :class:`Product` and :class:`Swapped`.
+combinators are :class:`Best`, :class:`BestOfPoisson`, :class:`Mixed`, :class:`Spliced`,
+:class:`Replaced`, :class:`Branched`, :class:`Scored`, :class:`Thresholded`, :class:`Largest`,
+:class:`Product` and :class:`Swapped`.
 :class:`Losses` are the pairs of a declaration, by direction.
 """
 
 from dpaudit.pairs.allocated import Allocated
 from dpaudit.pairs.atoms import Atoms, staircase_shift, told
+from dpaudit.pairs.best import Best, BestOfPoisson
 from dpaudit.pairs.branched import Branched
 from dpaudit.pairs.clones import Blanket, Clones, Polled
 from dpaudit.pairs.core import (
@@ -44,6 +46,8 @@ from dpaudit.pairs.wire import from_wire
 __all__ = [
     "Allocated",
     "Atoms",
+    "Best",
+    "BestOfPoisson",
     "Blanket",
     "Branched",
     "Clones",

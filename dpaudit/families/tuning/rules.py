@@ -1,4 +1,4 @@
-"""The best of a random number of runs: pure and Renyi differential privacy.
+"""The best of a random number of runs: pure and Renyi differential privacy, and profiles.
 
 With Q the law of one run, ordered by its score, the outcome has density f'(q) dQ at the rank q,
 f the generating function of K; f' of the truncated negative binomial law is proportional to
@@ -20,6 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, is_infinite, log, tanh, unknowns
 from dpaudit.exact.arb import working_precision
 from dpaudit.exact.wire import encode_number
@@ -32,6 +33,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.pairs import Best, BestOfPoisson, Losses, Pair
 
 BEST = Source("Papernot, Steinke", 2022, "Theorem 2 (truncated negative binomial)")
 BEST_PURE = Source(
@@ -39,6 +41,9 @@ BEST_PURE = Source(
 )
 POISSON = Source(
     "Papernot, Steinke", 2022, "Theorem 6 (Poisson); proof, with no run at all, in tuning.rules"
+)
+PROFILES = Source(
+    "Koskela, Redberg, Wang", 2024, "profiles for private selection; sharper, proof in pairs.best"
 )
 TYPICAL = 6 * math.log(10)
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512))
@@ -48,7 +53,6 @@ APPROX.absent(
 )
 CONCENTRATED.absent(Tuned, TunedPoisson, reason="a constant is added at every order: use rdp")
 GAUSSIAN.absent(Tuned, TunedPoisson, reason="a constant is added at every order: use rdp")
-PROFILE.absent(Tuned, TunedPoisson, reason="no dominating pair is known: use rdp or pure")
 
 
 @PURE.rule(Tuned, "best_of_runs", cite=BEST_PURE)
@@ -105,6 +109,26 @@ def _ball_at(curve: Number, place: Fraction) -> Any:
     return enclose(curve, {order(): enclose(place)})
 
 
+def closed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    """The pairs, each of which has a delta of closed form.
+
+    Errors: Unsupported for another pair: the bound asks a hundred deltas of it for every one.
+    """
+    if not all(pair.has_delta for pair in pairs):
+        raise Unsupported("a search over runs without a closed profile: use rdp")
+    return pairs
+
+
+@PROFILE.rule(Tuned, "best_of_runs_profile", cite=PROFILES)
+def best_of_runs_profile(node: Tuned, base: Losses) -> Losses:
+    """The best of the runs that one run's pair dominates, each way; no lower end is known."""
+    remove, add = (
+        tuple(Best(pair, node.gamma, node.shape) for pair in closed(side))
+        for side in (base.remove, base.add)
+    )
+    return Losses(remove, add, slack=node.mean * base.slack)
+
+
 # --- a Poisson number of runs --------------------------------------------------------------------
 
 
@@ -112,6 +136,16 @@ def _ball_at(curve: Number, place: Fraction) -> Any:
 def best_of_poisson(node: TunedPoisson, epsilon: Number) -> Number:
     """epsilon + mean tanh(epsilon / 2)."""
     return epsilon + node.mean * tanh(epsilon / 2)
+
+
+@PROFILE.rule(TunedPoisson, "best_of_poisson_profile", cite=PROFILES)
+def best_of_poisson_profile(node: TunedPoisson, base: Losses) -> Losses:
+    """As of other numbers of runs; no run at all is as likely on both data sets."""
+    remove, add = (
+        tuple(BestOfPoisson(pair, node.mean) for pair in closed(side))
+        for side in (base.remove, base.add)
+    )
+    return Losses(remove, add, slack=node.mean * base.slack)
 
 
 def _failing(node: TunedPoisson, curve: Number) -> dict[str, Any]:

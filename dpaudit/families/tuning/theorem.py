@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ from dpaudit.check.reading import require
 from dpaudit.check.theorem import Row, Table, Theorem, register
 from dpaudit.exact import exp, infinity, is_infinite, log, tanh
 from dpaudit.exact.wire import decode_number
+from dpaudit.pairs import Best, BestOfPoisson, Losses, Pair
 
 
 def _runs(node: Any) -> Any:
@@ -48,7 +50,23 @@ def _poisson(node: Any, witness: Row, curve: Any) -> Any:
     return bound
 
 
+def _of_best(losses: Losses, best: Callable[[Pair], Pair], runs: Any) -> Losses:
+    """One run's pairs, each with a closed profile; every run may be off by the slack."""
+    known = all(pair.has_delta for pair in (*losses.remove, *losses.add))
+    require(known, "a search: expected pairs with closed profiles")
+    remove, add = (tuple(best(pair) for pair in side) for side in (losses.remove, losses.add))
+    return Losses(remove, add, slack=runs * losses.slack)
+
+
 TUNING: Table = {
+    ("profile", "Tuned"): Theorem(
+        "best_of_runs_profile",
+        lambda n, base: _of_best(base, lambda pair: Best(pair, n.gamma, n.shape), _runs(n)),
+    ),
+    ("profile", "TunedPoisson"): Theorem(
+        "best_of_poisson_profile",
+        lambda n, base: _of_best(base, lambda pair: BestOfPoisson(pair, n.mean), n.mean),
+    ),
     ("pure", "Tuned"): Theorem("best_of_runs", lambda n, e: e * 2 + e * n.shape),
     ("pure", "TunedPoisson"): Theorem("best_of_poisson", lambda n, e: tanh(e / 2) * n.mean + e),
     ("rdp", "TunedPoisson"): Theorem("best_of_poisson_curve", _poisson, reads=True),

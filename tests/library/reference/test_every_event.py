@@ -29,8 +29,9 @@ GAUSSIAN = d.GaussianDpEvent(2.0)
 SAMPLE = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.1, GAUSSIAN), 10)
 # Of each class, with how far below theirs ours may be, relative, and why: their grid of losses
 # rounds up by 1e-4 each; their orders are a list; their bound of cut batches is "slightly loose";
-# of batches of one size a profile is a third of their Renyi bound at large delta.
-GRID, ORDERS, LOOSE, RENYI = 1e-3, 1e-3, 0.03, 0.7
+# of batches of one size a profile is a third of their Renyi bound at large delta; of a search it is
+# up to 43% below theirs, which is by Renyi divergences.
+GRID, ORDERS, LOOSE, RENYI, SEARCH = 1e-3, 1e-3, 0.03, 0.7, 0.45
 EVENTS: list[tuple[Any, float]] = [
     (d.NoOpDpEvent(), 0),
     (d.NonPrivateDpEvent(), 0),
@@ -45,10 +46,10 @@ EVENTS: list[tuple[Any, float]] = [
     (d.SampledWithReplacementDpEvent(1000, 10, GAUSSIAN), ORDERS),
     (d.SampledWithoutReplacementDpEvent(1000, 10, GAUSSIAN), RENYI),
     (d.SingleEpochTreeAggregationDpEvent(3.0, [8, 3]), ORDERS),
-    (d.RepeatAndSelectDpEvent(d.LaplaceDpEvent(3.0), 3.0, 1.0), 0.02),
-    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, 0.0), ORDERS),
-    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, 2.5), ORDERS),
-    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, math.inf), ORDERS),
+    (d.RepeatAndSelectDpEvent(d.LaplaceDpEvent(3.0), 3.0, 1.0), SEARCH),
+    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, 0.0), SEARCH),
+    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, 2.5), SEARCH),
+    (d.RepeatAndSelectDpEvent(GAUSSIAN, 5.5, math.inf), SEARCH),
     (d.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.9, 0.1]), GRID),
     (d.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]), GRID),
     (d.ZCDpEvent(0.05, 0.01), ORDERS),

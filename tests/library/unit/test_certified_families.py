@@ -15,7 +15,7 @@ from dpaudit.families.additive import Gaussian
 from dpaudit.families.discrete import RandomizedResponse
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled
-from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.opaque import ZCDP, ApproxDP
 from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Node
 from dpaudit.pairs import Clones, Losses
@@ -43,6 +43,11 @@ CASES: dict[str, tuple[Node, tuple[str, str], Any]] = {
     ),
     "search": (
         Tuned(Gaussian("run", 5), Fraction(1, 10)),
+        ("profile", "Tuned"),
+        lambda node, base: base,
+    ),
+    "search by divergences": (
+        Tuned(ZCDP(Fraction(1, 50), source="one run"), Fraction(1, 10)),
         ("rdp", "Tuned"),
         lambda node, witness, curve: lambda a: curve(a) * 9,
     ),

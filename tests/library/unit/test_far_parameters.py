@@ -56,7 +56,9 @@ def test_the_largest_of_numbers_beyond_comparison_is_no_less_than_either() -> No
 @pytest.mark.parametrize(
     "node",
     [
-        TunedPoisson(DiscreteGaussian("a", F(1, 10**4), F(1000)), F(1, 1000)),
+        TunedPoisson(
+            Compose(DiscreteGaussian("a", F(1, 10**4), F(1000)), PureDP(F(1))), F(1, 1000)
+        ),
         TunedPoisson(ZCDP(10**6), F(1)),
     ],
     ids=["discrete", "concentrated"],
