@@ -51,7 +51,7 @@ class Data:
             object.__setattr__(self, name, column)
         for name in ("features", "labels"):
             column = getattr(self, name)
-            if column is None or column.dtype.kind != "f":
+            if column is None or column.dtype.kind != "f" or np.isfinite(column).all():
                 continue
             for record in np.argwhere(~np.isfinite(column))[:1, 0]:
                 raise InvalidParameter(
@@ -59,10 +59,11 @@ class Data:
                     "fill it in, or leave the record out"
                 )
         # Units are numbered by first appearance, so that any labels serve.
-        given = np.arange(len(features)) if self.units is None else self.units
-        _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        object.__setattr__(self, "units", rank[inverse])
+        numbers = np.arange(len(features))
+        if self.units is not None and not (self.units[1:] > self.units[:-1]).all():
+            _, first, inverse = np.unique(self.units, return_index=True, return_inverse=True)
+            numbers = np.argsort(np.argsort(first))[inverse]
+        object.__setattr__(self, "units", numbers)
 
     @classmethod
     def of(cls, data: Any, *, label: str | None = None, unit: str | None = None) -> Data:

@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Array, Data, FloatArray
@@ -146,7 +145,7 @@ def _of_score(score: FloatArray, records: Data, released: Released) -> dict[str,
     of_label = logs[rows, labels]
     others = logs.copy()
     others[rows, labels] = -np.inf
-    by_name = {"fit": of_label - logsumexp(others, axis=1), "loss": -of_label, "correct": correct}
+    by_name = {"fit": of_label - _log_sums(others), "loss": -of_label, "correct": correct}
     if released.shows(Released.LOGITS):
         by_name["margin"] = of_label - others.max(axis=1)
     return {name: np.where(broken, np.nan, values) for name, values in by_name.items()}
@@ -164,7 +163,16 @@ def _log_probabilities(score: FloatArray) -> FloatArray:
         and np.allclose(complete_rows.sum(axis=1), 1, atol=1e-4)
     ):
         return np.asarray(np.log(np.maximum(score, 1e-45)))
-    return np.asarray(log_softmax(np.clip(score, -1e6, 1e6), axis=1))
+    logits = np.clip(score, -1e6, 1e6)
+    return np.asarray(logits - _log_sums(logits)[:, None])
+
+
+def _log_sums(rows: FloatArray) -> FloatArray:
+    """The log of the sum of exponentials in each row; -inf where all are -inf."""
+    top = rows.max(axis=1)
+    base = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(base + np.log(np.exp(rows - base[:, None]).sum(axis=1)))
 
 
 def _agreement(target: Target, model: Any, records: Data, seed: int) -> FloatArray:

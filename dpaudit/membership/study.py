@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, overload
 
@@ -146,10 +146,7 @@ class Training:
             seed = self.root_seed % 2**32
             by_name = signals(self.target, fitted, audited, seed)
             arrays = {name: values[None] for name, values in by_name.items()}
-            for place, query in enumerate(self.queries):
-                arrays[f"query_{place}"] = fit_of(self.target, fitted, _copied(query))[None]
-            if self.probes is not None:
-                arrays["probes"] = fit_of(self.target, fitted, _copied(self.probes))[None]
+            arrays |= self._answers(fitted)
             if population is not None:
                 of_population = signals(self.target, fitted, population, seed)
                 arrays |= {
@@ -163,6 +160,17 @@ class Training:
                 alone = scores_single_records(self.target, fitted, _copied(self.audited))
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
+
+    def _answers(self, fitted: Any) -> Arrays:
+        """What a model says of the queries and probes, asked in one call: calls cost most."""
+        asked = {f"query_{place}": query for place, query in enumerate(self.queries)}
+        if self.probes is not None:
+            asked["probes"] = self.probes
+        if not asked:
+            return {}
+        said = fit_of(self.target, fitted, _copied(reduce(joined, asked.values())))[None]
+        ends = np.cumsum([len(each) for each in asked.values()])[:-1]
+        return dict(zip(asked, np.split(said, ends, axis=1), strict=True))
 
     def _members(self, model: int) -> Data:
         rows = self.included[model][self.audited.unit_of]

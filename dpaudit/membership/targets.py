@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -110,7 +111,7 @@ class FunctionTarget:
         given: tuple[Any, ...] = (records, rng) if self._takes_generator else (records,)
         return self.fitted(*given)
 
-    @property
+    @cached_property
     def _takes_generator(self) -> bool:
         try:
             inspect.signature(self.fitted).bind(None, None)
