@@ -39,7 +39,8 @@ ALONE_MODELS, MOST_ALONE = 32, 128  # of a single canary: a model has one coin
 FINALISTS, ALONE = 3, 6  # choices of several canaries, and of one, that are tried on more models
 RARE = 4  # choices of one canary that seldom tell, and then all
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
-GROWTH = (4, 4, 4, 2)  # times as many models, one after the other, while these are cheap
+LONGEST = 25.0  # seconds of training that a study of more models than planned may take
+GROWTH = (4, 4, 4, 2, 2)  # times as many models, one after the other, up to LONGEST
 MOST_COINS = 2**16  # of more models than planned: attacks on more take longer than training
 _STEP = 4.0  # times as far, of canaries or the records beside them, from a choice to the next
 CLIMBED, ROUNDS = 2, 2  # best choices whose neighbours are tried, and how often
@@ -332,7 +333,7 @@ class Pilot:
         """Numbers of models: as asked for, or more where that is cheap and nobody fixed it."""
         sizes = [self.models]
         for times in GROWTH if self.grows else ():
-            if times * sizes[-1] * seconds > CHEAP:
+            if times * sizes[-1] * seconds > LONGEST:
                 break
             sizes.append(times * sizes[-1])
         return sizes
