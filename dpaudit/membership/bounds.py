@@ -44,12 +44,14 @@ from dpaudit.audit.bounds.estimators import (
     TestScores,
     TrainingScores,
     count_errors,
+    epsilon_of_gaussian,
     mu_lower,
 )
 from dpaudit.audit.bounds.guessing import Sealed, _best_number, _fit
 from dpaudit.audit.bounds.one_run import one_run_epsilon_lower, one_run_p_value, one_run_price
 from dpaudit.audit.bounds.one_run_curves import one_run_mu_lower
 from dpaudit.audit.bounds.selection import Sizes, mu_needed
+from dpaudit.audit.bounds.weighted import mu_of_delta
 from dpaudit.audit.canaries.terms import ScoreTest
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.coins import best_number, coins_lower, strongest_coins
@@ -63,6 +65,8 @@ MOST_ODDS = 20_000  # scores used for fitting and choosing; more cost time and c
 _ALONE = 2  # units, the most telling ones, whose own coins are considered
 _LEAST_ALONE = 64  # reference models: with fewer the most telling of many units is so by chance
 _LEAST_A_SIDE = 4  # reference models with, and without, a unit before it is considered
+# Of an imagined study: scores of references, the largest mu over the claim's, and the precision.
+_SAMPLED, _MOST_TIMES, _PRECISION = 2**13, 10.0, 0.01
 # Coins; the search for the number needed ends here.  A bound on mu takes far longer for each.
 _SEARCHED = {"epsilon": 10**7, "mu": 10**4}
 
@@ -391,6 +395,36 @@ def promised(known: Known, targets: int, target: ScoreTest, error: float) -> flo
     trial = choose_trial(known, targets, error) if target.measure == "mu" else None
     pooled = choose_guessing(known, targets, target, error).promised
     return pooled if trial is None else max(pooled, trial.promised)
+
+
+def noticed(target: ScoreTest, targets: int, units: int, error: float) -> float | None:
+    """The least epsilon of Gaussian sums whose best attack promises a bound above the claim.
+
+    To 1%; ``units`` of equal parts in each model.  None where ten times the claim's mu is too
+    little, or the claim is of another measure or of delta 0.
+    """
+    least = mu_of_delta(target.claimed, target.delta) if target.measure == "epsilon" else 0.0
+    if not least > 0:
+        return None
+    models = max(_LEAST_ALONE, _SAMPLED // units)
+    included = np.arange(models * units) % 2 == 0
+    quantiles = ndtri((np.arange(included.sum()) + 0.5) / included.sum())
+    noise = np.empty(included.size)
+    noise[included], noise[~included] = quantiles, quantiles
+    order = np.random.default_rng(0).permutation(included.size)
+    included, noise = (each[order].reshape(models, units) for each in (included, noise))
+
+    def refuted(mu: float) -> bool:
+        known = Known(mu * included + noise, included)
+        return promised(known, targets, target, error) > target.claimed
+
+    low, high = 0.0, math.log(_MOST_TIMES)
+    if not refuted(least * _MOST_TIMES):
+        return None
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        low, high = (low, middle) if refuted(least * math.exp(middle)) else (middle, high)
+    return epsilon_of_gaussian(least * math.exp(high), target.delta)
 
 
 @lru_cache(maxsize=1_000)

@@ -134,9 +134,10 @@ class MembershipAudit:
             lines.append(f"{name}: AUC {found.auc}, true positive rate at 1% {rate}")
         exposed = int(self.exposure.exposed.sum())
         lines.append(
-            f"{exposed:,} of {self.records:,} records exposed, at most "
-            f"{self.exposure.false_discoveries:.0%} of them expected to be listed wrongly: models "
-            "fit them differently with and without, which a guarantee limits and does not exclude"
+            f"{exposed:,} of {self.records:,} records are fitted differently by models with and "
+            f"without them, by much or little (at most {self.exposure.false_discoveries:.0%} of "
+            "them expected to be listed wrongly): a guarantee limits such differences, and the "
+            "bound says how large they are at least"
         )
         lines += [f"{finding.name}: {finding.words}" for finding in self.findings]
         return "\n".join(lines)

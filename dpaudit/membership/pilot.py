@@ -170,11 +170,12 @@ class Pilot:
         study = self.study(kept.choice, models, kept.seed, references=share, **settings)
         if study is None:
             raise InvalidParameter(f"{_PLACE}: of a pilot on other data; choose another folder")
-        study.notes = (kept.finding, *self._control(kept))
+        study.notes = (kept.finding,)
+        self._control(kept, study)
         return study
 
-    def _control(self, kept: Kept) -> tuple[Finding, ...]:
-        """The bound that the chosen study would show for the same training without noise."""
+    def _control(self, kept: Kept, study: Study) -> None:
+        """Tell the chosen study what it would show of the same training without noise."""
         models = MOST_ALONE if kept.choice.count == 1 else LAST_MODELS
         try:
             tried = self._tried(kept.choice, models, kept.seed, silent=True)
@@ -185,21 +186,12 @@ class Pilot:
                 "leaves out what is short of a batch, or score hides them; choose others by "
                 "canaries="
             )
-            return (Finding("positive control", dropped, False),)
+            study.notes = (*study.notes, Finding("positive control", dropped, False))
+            return
         except InvalidParameter:  # the training needs its noise
-            return ()
-        if tried is None:
-            return ()
-        promise = max(self._promise(tried, kept.choice.models), 0.0)
-        shown = f"{self.terms.target.measure} >= {promise:.3g}"
-        return (
-            Finding(
-                "positive control",
-                f"this study of the same training without the noise of its generator would show "
-                f"about {shown}, judged by {models} models",
-                False,
-            ),
-        )
+            return
+        if tried is not None:
+            study.control = max(self._promise(tried, kept.choice.models), 0.0), models
 
     def run(self, made_from: int) -> tuple[Choice, Finding]:
         """The choice that promises the most, and what is said of it.

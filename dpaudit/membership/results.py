@@ -78,6 +78,32 @@ class Finding:
         )
 
     @classmethod
+    def control(cls, measure: str, promise: float, models: int, shown: float) -> Finding:
+        """What a study would show without noise: what ``models`` promise, or what is shown."""
+        judged = f"judged by {models} models"
+        if shown > promise:
+            judged = (
+                f"since it shows as much with its noise; {models} models without noise, fewer than "
+                f"the study has, promise {promise:.3g}"
+            )
+        return cls(
+            "positive control",
+            "this study of the same training without the noise of its generator would show about "
+            f"{measure} >= {max(promise, shown):.3g}, {judged}",
+            False,
+        )
+
+    @classmethod
+    def noticed(cls, epsilon: float, targets: int) -> Finding:
+        return cls(
+            "what would be noticed",
+            f"by the best attack on the {targets:,} models that are counted, sums under Gaussian "
+            f"noise would be refuted if they allowed epsilon {epsilon:.3g} or more; smaller "
+            "excesses over the claim stay unseen, whatever the canaries are",
+            False,
+        )
+
+    @classmethod
     def repeated(cls) -> Finding:
         return cls(
             "the same noise in every run",

@@ -32,6 +32,7 @@ from dpaudit.membership.bounds import (
     LowerBound,
     bound_of,
     coins_needed,
+    noticed,
     promised,
     refused_after,
     strongest,
@@ -319,6 +320,7 @@ class Study:
     last: bool = False
     notes: tuple[Finding, ...] = ()
     silent: bool = False
+    control: tuple[float, int] | None = None  # what so many models without noise promise
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -596,12 +598,13 @@ class Study:
             deciding = strongest_of(terms.refute_at, 1)
             best = max(deciding, key=lambda name: (deciding[name].value, bounds[name].value))
             decisive = deciding[best]
-        refuted = decisive is not None and decisive.value > target.claimed
-        if refuted and target.measure == "epsilon":  # beside a verdict: no error of its own
-            error = terms.refute_at * shares[best]
-            stopped = refused_after(known[best], scores[best], included, target, error)
-            if stopped is not None:
-                findings = [*findings, Finding.stopped(stopped, targets.size, terms.refute_at)]
+        if decisive is not None:
+            seen = known[best], scores[best], included
+            more = self._beside_verdict(terms, decisive, seen, terms.refute_at * shares[best])
+            findings = [*findings, *more]
+        if self.control is not None:
+            shown = bounds[best].value if best else 0.0
+            findings = [*findings, Finding.control(target.measure, *self.control, shown)]
         return MembershipAudit(
             target=self.target.words,
             released=str(self.target.released),
@@ -624,6 +627,23 @@ class Study:
             seconds=float(trained.seconds.sum()),
             data_digest=self.audited.digest(),
         )
+
+    def _beside_verdict(
+        self,
+        terms: CanaryTerms,
+        decisive: LowerBound,
+        seen: tuple[Known, FloatArray, BoolArray],
+        error: float,
+    ) -> list[Finding]:
+        """When a test would have stopped, or what would have been refuted; no error of its own."""
+        target, (targets, units) = terms.target, seen[2].shape
+        if not decisive.value > target.claimed:
+            least = noticed(target, targets, units, terms.refute_at / 2)
+            return [] if least is None else [Finding.noticed(least, targets)]
+        if target.measure != "epsilon":
+            return []
+        stopped = refused_after(*seen, target, error)
+        return [] if stopped is None else [Finding.stopped(stopped, targets, terms.refute_at)]
 
     def _crossed(self, trained: Trained, name: str, places: Any) -> FloatArray:
         """Scores of these models, each fold attacked with the other folds as references."""

@@ -131,10 +131,11 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
         "attacks": [_attack(row) for row in ordered],
         "figures": _figures(predicate, ordered, number),
         "exposed_said": say(
-            "{exposed} of {records} records are exposed: models trained with such a "
-            "record fit it differently from models trained without it. The expected "
-            "share of false discoveries among them is at most {share}. The {listed} "
-            "most exposed are below.",
+            "{exposed} of {records} records are fitted differently by models trained with and "
+            "without them, by much or little: a guarantee limits such differences and does not "
+            "exclude them, and the bound says how large they are at least. The expected share of "
+            "false discoveries among them is at most {share}. The {listed} most exposed are "
+            "below.",
             exposed=exposure["exposed"],
             records=exposure["records"],
             share=localised(exposure["false_discoveries"]),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.audit.bounds.weighted import mu_of_delta
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
@@ -17,11 +18,12 @@ from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.membership import Data, Study, audit_training
 from dpaudit.membership import pilot as pilot_module
 from dpaudit.membership.beside import BESIDE, trained_beside
-from dpaudit.membership.bounds import Known, bound_of, promised
+from dpaudit.membership.bounds import Known, bound_of, noticed, promised
 from dpaudit.membership.control import Silent
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
 from dpaudit.membership.pilot import Choice, Pilot
+from dpaudit.membership.results import Finding
 from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
 from tests.support import membership as nulls
@@ -228,6 +230,39 @@ def test_a_positive_control_says_what_training_without_noise_would_show() -> Non
     assert float(control.words.split(">= ")[1].split(",")[0]) > 1
     said = f"nothing above the claim was shown; {control.words}; --step checks one step, "
     assert found.reason.startswith(said)
+
+
+def test_a_positive_control_is_at_least_what_the_study_shows_with_its_noise() -> None:
+    """A control on few models promises less than a study of many shows."""
+    less, more = (Finding.control("epsilon", 3.0, 128, shown).words for shown in (2.5, 4.75))
+    assert less.endswith("would show about epsilon >= 3, judged by 128 models")
+    assert "epsilon >= 4.75, since it shows as much with its noise; 128 models without" in more
+    target = (lambda records, rng: remembered(records, rng), told)  # starts no process
+    study = Study(target, Data(TABLE[:8]), 16, Data(TABLE[8:]), seed=1)
+    study.control = 0.01, 24
+    found = study.run(claim=ApproxDP(1, 1e-5), attacks="loss", refute_at=0.05)
+    assert found.bound is not None
+    said = next(each.words for each in found.findings if each.name == "positive control")
+    assert f"epsilon >= {found.bound.value:.3g}, since" in said
+
+
+def test_an_audit_says_from_which_epsilon_on_it_would_have_refuted() -> None:
+    """Best attacks on Gaussian sums are likely to refute from there on, and not much below."""
+    asked = CanaryTerms.of(ApproxDP("2.76", "1e-5"), 0.95, 1e-4, 0).target
+    least = noticed(asked, 7168, 1, 5e-5)
+    assert least is not None
+    assert 6 < least < 8
+    rng = np.random.default_rng(1)
+    for times, refuted in ((1.15, True), (0.85, False)):
+        mu = times * mu_of_delta(least, 1e-5)
+        included = rng.random((15_000, 1)) < 0.5
+        scores = mu * included + rng.normal(size=included.shape)
+        known = Known(scores[7168:], included[7168:])
+        bound = bound_of(known, scores[:7168], included[:7168], asked, 5e-5, 0)
+        assert (bound.value > 2.76) == refuted
+    assert noticed(asked, 512, 1, 5e-5) > least  # type: ignore[operator]
+    assert noticed(asked, 16, 1, 5e-5) is None
+    assert noticed(CanaryTerms.of(PureDP(1), 0.95, 1e-4, 0).target, 512, 1, 5e-5) is None
 
 
 def without_outliers(records: Data, rng: Any) -> Any:
