@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import resource
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from dpaudit.nodes import Node
 from dpaudit.nodes.tables import to_table
 from dpaudit.project.project import load
 from dpaudit.proofs import Exported, accepted, cited, exported, library
-from dpaudit.proofs.kernel import EXAMPLES, FILES
+from dpaudit.proofs.kernel import EXAMPLES, FILES, spent
 from dpaudit.scope import Scope
 
 RESULTS = Path("docs/proofs.json")
@@ -106,7 +105,7 @@ def _asked(proof: Exported, texts: list[str]) -> Row:
     To list what a theorem rests on takes Coq seven seconds where interval arithmetic is below it;
     inequalities that are proved in the first reading are therefore assumed in the second.
     """
-    left_out, before = dict(proof.left_out), _seconds()
+    left_out, before = dict(proof.left_out), spent()
     asks = re.compile(r"^Print Assumptions .*$", re.MULTILINE)
     number = re.compile(
         r"^Theorem (number_\w+)( : .*?)\nProof\..*?^Qed\.$", re.MULTILINE | re.DOTALL
@@ -122,11 +121,7 @@ def _asked(proof: Exported, texts: list[str]) -> Row:
         return {"proved": {}, "left_out": left_out | refused, "seconds": 0}
     place = [int(claim.rpartition("_")[2]) - 1 for claim in proof.claims]
     proved = {texts[p]: list(names) for p, names in zip(place, found.values(), strict=True)}
-    return {"proved": proved, "left_out": left_out, "seconds": round(_seconds() - before, 1)}
-
-
-def _seconds() -> float:
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    return {"proved": proved, "left_out": left_out, "seconds": round(spent() - before, 1)}
 
 
 def statement_of(mechanism: Mechanism) -> Row:

@@ -466,6 +466,23 @@ def test_a_machine_without_coq_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.quality
+@pytest.mark.parametrize(("work", "ends"), [("while :; do :; done", True), ("sleep 2", False)])
+def test_the_kernel_is_limited_by_its_own_work_and_not_by_a_clock(
+    work: str, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a clock would take proofs for endless ones."""
+    program = tmp_path / "coqc"
+    program.write_text(f"#!/bin/sh\n{work}\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(kernel, "coqc", lambda: str(program))
+    if not ends:
+        assert kernel._run("certificate.v", tmp_path, tmp_path, 1) == ""
+        return
+    with pytest.raises(CertificateRejected, match="the kernel ran for 1 s without an end"):
+        kernel._run("certificate.v", tmp_path, tmp_path, 1)
+
+
+@pytest.mark.quality
 @needs_coq
 def test_finite_outcomes_meet_the_definitions() -> None:
     """A vector of probabilities is a law, and randomised response is pure, without a hypothesis."""
