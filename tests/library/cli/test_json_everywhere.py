@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,13 +16,13 @@ Invoke = Callable[..., Any]
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_it_is_taken_wherever_it_stands(dpaudit: Invoke, place: int) -> None:
-    words = ["show", "catalogue:noisy_count"]
+def test_it_is_taken_wherever_it_stands(dpaudit: Invoke, project: Path, place: int) -> None:
+    words = ["show", "held"]
     shown = dpaudit(*words[:place], "--json", *words[place:])
     assert json.loads(shown.output)["declaration"]
 
 
-def test_behind_two_dashes_it_is_a_name(dpaudit: Invoke) -> None:
+def test_behind_two_dashes_it_is_a_name(dpaudit: Invoke, project: Path) -> None:
     assert "--json" in dpaudit("show", "--", "--json", code=2).output
 
 
