@@ -76,7 +76,7 @@ def _is_plain(value: Any) -> bool:
                 return False
         value = value.values()
     elif kind is int:
-        return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
+        return bool(-LARGEST_INTEGER <= value <= LARGEST_INTEGER)
     elif kind is not list:
         return kind is str or kind is bool or value is None
     for item in value:  # noqa: SIM110  (this is asked of every node)

@@ -39,6 +39,8 @@ OF_COQ = re.compile(
     r"(ClassicalDedekindReals|FunctionalExtensionality|functional_extensionality|Classical_|"
     r"classic|PrimInt63|Uint63|Sint63|PrimFloat|FloatAxioms)"
 )
+# The files of the library that a text needs.
+REQUIRED = re.compile(r"^From DPAudit Require Import ([\w ]+)\.$", re.MULTILINE)
 # Parameters of the library, of which only the named hypotheses assume anything.
 PARAMETERS = ("runs", "holds")
 
@@ -75,13 +77,27 @@ def cited() -> dict[str, str]:
 
 
 @cache
-def _compiled() -> tempfile.TemporaryDirectory[str]:
-    """A folder that holds the compiled library, once a process."""
+def _sources() -> tempfile.TemporaryDirectory[str]:
+    """A folder that holds the library, and what of it is compiled, once a process."""
     folder = tempfile.TemporaryDirectory(prefix="dpaudit-proofs-")
     for name, text in library().items():
         (Path(folder.name) / name).write_text(text, "utf-8")
-        _run(name, Path(folder.name), Path(folder.name), SECONDS)
     return folder
+
+
+def _compile(text: str) -> Path:
+    """Compile the files of the library that a text requires; the library's folder."""
+    folder = Path(_sources().name)
+    for name in " ".join(REQUIRED.findall(text)).split():
+        if name in FILES:
+            _compile_file(name, folder)
+    return folder
+
+
+@cache
+def _compile_file(name: str, folder: Path) -> None:
+    _compile((folder / f"{name}.v").read_text("utf-8"))
+    _run(f"{name}.v", folder, folder, SECONDS)
 
 
 def accepted(
@@ -98,7 +114,7 @@ def accepted(
     Errors: CertificateRejected where the kernel refuses it, runs out of ``seconds``, or finds a
     hypothesis that the library does not state; Unsupported without Coq.
     """
-    library_folder = Path(_compiled().name)
+    library_folder = _compile(text)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "certificate.v").write_text(text, "utf-8")
         before = spent()
