@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from dpaudit.certificate import certify as certification
 from dpaudit.check import SECONDS
 from dpaudit.check.process import Verified
-from dpaudit.check.rows import row_of
+from dpaudit.check.rows import Row, row_of
 from dpaudit.storage import roots
 from dpaudit.storage.evidence import Evidence
+from tests.support.examined_once import examined_once
 from tests.support.first_case import cases_of_quality
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
@@ -58,20 +60,43 @@ def scratch(checkout: Path, tmp_path: Path) -> Path:
     )
 
 
+@pytest.fixture(scope="session")
+def rows() -> dict[tuple[str, float] | None, Row]:
+    """What was said of files that were verified in this process, by their digest."""
+    return {}
+
+
 @pytest.fixture
-def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def verified_here(
+    rows: dict[tuple[str, float] | None, Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Certificates are verified in this process: one of its own takes a second to start.
+
+    The same file is verified once, however many tests read what is said of it.
 
     `tests/library/cli/test_verify_command.py` and all that runs commands as processes has it
     started.
     """
 
     def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterator[Verified]:
-        return (Verified(file, row_of(file, seconds)) for file in files)
+        for file in files:
+            key = (file.sha256, seconds) if not file.fault else None
+            row = rows.get(key) or row_of(file, seconds)
+            if key is not None:
+                rows[key] = row
+            yield Verified(file, row | {"file": str(file.path)})
 
     users = ("certificate.rendering", "certificate.previous", "certificate.budget", "cli.gate")
     for module in ("check.process", *users):
         monkeypatch.setattr(f"dpaudit.{module}.verify_files", verify_files)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def programs_are_examined_once() -> Iterator[None]:
+    """Certificates of one program and seed share its examination."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(certification, "examined", examined_once(certification.examined))
+        yield
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon, or mu")
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("restarts_plain", "restarts_untested", "sampled_half", "sampled_plain")
 @pytest.mark.parametrize("name", sorted(BENCH.bugs))
 def test_a_bug_of_a_later_phase_is_found_by_the_attack_on_it(name: str, table: list[str]) -> None:

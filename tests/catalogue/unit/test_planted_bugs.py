@@ -23,6 +23,7 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon at 1e-5, mu")
 
 
+@pytest.mark.first_case("name", by=lambda name: BENCH.suites[name].caught_by)
 @pytest.mark.long_cases(
     "b11_reused_noise",
     "b12_swapped_sigmas",

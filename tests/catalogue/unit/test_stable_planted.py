@@ -36,6 +36,7 @@ def table() -> Iterator[list[str]]:
 LONG = {"b11_closed_ranges", "b10_whole_budget_each_phase"}
 
 
+@pytest.mark.first_case("name", by=lambda name: BENCH.suites[name].caught_by)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in BENCH.bugs]
 )

@@ -97,6 +97,7 @@ def test_each_is_certified_and_verified(mechanism: dp.Mechanism, suite: dp.Suite
     assert dp.verify(certificate).confirmed
 
 
+@pytest.mark.first_case("suite", by=lambda suite: suite.mechanism)
 @pytest.mark.long_cases("all_records_of_a_user")
 @pytest.mark.parametrize("suite", BROKEN, ids=[suite.bug for suite in BROKEN])
 def test_planted_bugs_are_found(suite: dp.Suite) -> None:

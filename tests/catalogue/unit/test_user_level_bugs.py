@@ -114,6 +114,7 @@ def by_time(names: Iterable[str]) -> list[Any]:
     return [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in names]
 
 
+@pytest.mark.first_case("name", by=lambda name: BENCH.suites[name].caught_by)
 @pytest.mark.parametrize("name", by_time(ATTACKED))
 def test_a_planted_bug_is_caught(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table, true(name))

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from dpaudit.accountant.claim import Claim
-from dpaudit.audit.examine import examine
+from dpaudit.audit.examine import Examination
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate import certify as certification
 from dpaudit.certificate.certify import Certified, certify
-from dpaudit.certificate.order import Options, Order
+from dpaudit.certificate.order import Options, Order, Run
 from dpaudit.check import Confirmed, check, standing
 from dpaudit.check.file import validate
 from dpaudit.curator.curator import Curator
@@ -115,8 +115,12 @@ def certified(of: Mechanism, attacked: Suite | None = None, seed: int = 7) -> Ce
 
 def unattacked(of: Mechanism, seed: int = 7) -> Certified:
     """Its certificate without an attack: on the pair that its examination found there is none."""
-    found = replace(examine(of, seed=seed), pair=None)
-    with patch.object(certification, "examined", lambda *_: found):
+    examined = certification.examined
+
+    def without_pair(run: Run, order: Order) -> Examination:
+        return replace(examined(run, order), pair=None)
+
+    with patch.object(certification, "examined", without_pair):
         return certified(of, seed=seed)
 
 

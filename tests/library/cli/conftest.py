@@ -15,9 +15,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dpaudit.audit.examine import Examination
-from dpaudit.certificate import certify as certification
-from dpaudit.certificate.order import Order, Run
 from dpaudit.cli.main import main
 from dpaudit.project import project as project_of
 from dpaudit.releases.plan import Release
@@ -43,36 +40,10 @@ def listed() -> dict[tuple[Any, ...], Any]:
     return {}
 
 
-@pytest.fixture(scope="session")
-def examinations() -> dict[tuple[str, ...], Examination]:
-    """Examinations of programs, by all that they depend on."""
-    return {}
-
-
-@pytest.fixture
-def examined_once(
-    examinations: dict[tuple[str, ...], Examination], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same files with the same seed are examined once, however many tests certify them."""
-    examined = certification.examined
-
-    def once(run: Run, order: Order, *, first: bool = False) -> Examination:
-        made = order.mechanism
-        suite = order.suite and order.suite.neighbours
-        parts = (made.name, made.declaration, order.implementation, suite, run.seed, first)
-        key = tuple(map(repr, parts))
-        if key not in examinations:
-            examinations[key] = examined(run, order, first=first)
-        return examinations[key]
-
-    monkeypatch.setattr(certification, "examined", once)
-
-
 @pytest.fixture
 def dpaudit(
     unserved: None,
     verified_here: None,
-    examined_once: None,
     listed: dict[tuple[Any, ...], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Invoke:

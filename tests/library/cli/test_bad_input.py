@@ -62,6 +62,7 @@ def test_an_unknown_target_is_answered_with_a_suggestion(
     assert files(project) == before
 
 
+@pytest.mark.first_case("cause", by=lambda cause: cause == "SystemExit")
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

@@ -80,7 +80,13 @@ def beside(values: list[Any]) -> Cells:
 
 
 @pytest.mark.first_case("kind")
-@pytest.mark.long_cases("5-tabs", "5-semicolons")
+@pytest.mark.long_cases(
+    *(
+        f"{n}-{kind}"
+        for n in (1, 5)
+        for kind in ("semicolons", "tabs", "lazy polars", "arrow", "dask")
+    )
+)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("parts", [1, 5])
 def test_a_unit_in_several_spellings_counts_once(
@@ -120,6 +126,7 @@ def test_parts_by_the_raw_spelling_would_count_a_unit_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
+@pytest.mark.long_cases("semicolons", "tabs", "lazy polars", "arrow", "dask")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_missing_unit_is_refused(kind: str, tmp_path: Path) -> None:
     for place, value in enumerate(MISSING):

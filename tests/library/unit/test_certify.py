@@ -475,6 +475,7 @@ def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
         certified(case)
 
 
+@pytest.mark.first_case("floats")
 @pytest.mark.parametrize(
     ("node", "floats"),
     [
@@ -503,6 +504,7 @@ def test_the_leaves_called_exact_are_those_whose_samplers_are() -> None:
     assert exact == EXACT
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",
     [

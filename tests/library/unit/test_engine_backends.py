@@ -183,7 +183,7 @@ def test_workers_that_always_die_end_the_run(
     assert content(run_batches(calm, BATCHES, root_seed=SEED, store=store)) == expected
 
 
-@pytest.mark.first_case
+@pytest.mark.quality
 def test_a_study_of_training_outlives_a_worker_that_is_killed(backend: str, tmp_path: Path) -> None:
     """Its bounds are those of a study in this process, whose trainings nobody kills."""
     parent, died = os.getpid(), tmp_path / "died"

@@ -107,6 +107,7 @@ def test_forgeries_are_refused(name: str) -> None:
         check(remade(certificate))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["false_positive_rate_upper", "false_negative_rate_upper"])
 def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
     certificate = copy.deepcopy(made(2, 1, 240))
@@ -115,6 +116,7 @@ def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
         check(remade(certificate))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", [0, 1])
 def test_a_bound_by_the_coins_of_one_unit_is_not_taken_further(claim: int) -> None:
     alone = made(claim, 1, 240)

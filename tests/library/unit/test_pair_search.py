@@ -138,6 +138,7 @@ def test_without_the_search_the_share_falls(monkeypatch: pytest.MonkeyPatch) -> 
     assert audited(DESCENT, found_in(DESCENT)).bounds[0].shown < 0.8 * accounted(DESCENT)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "one", [HOUSEHOLDS, CHOSEN, REACHED], ids=["a group", "a choice", "a count"]
 )
@@ -176,6 +177,7 @@ class Grows(Reached):
     query = Growing
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("program", [Sized(), Grows()], ids=["said", "wrong"])
 def test_a_program_for_one_number_of_records_is_attacked_on_no_other(program: Any) -> None:
     pair = examine(mechanism(program, ZERO_OUT, dp.PureDP("0.2")), seed=1).pair
