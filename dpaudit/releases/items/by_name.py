@@ -13,6 +13,7 @@ from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Affected, Count, Sum
 from dpaudit.releases.items.item import Item
 from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.pairs import Pairs
 from dpaudit.releases.items.ranges import Ranges
 from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.programs import Program
@@ -23,7 +24,7 @@ QUERIES: dict[str, type[Item]] = {
     kind.query: kind
     for kind in (
         *(Count, Sum, Mean, Variance, Affected),
-        *(Quantiles, UnitRows, Top, Groups, Ranges, Regression, Program),
+        *(Quantiles, UnitRows, Top, Pairs, Groups, Ranges, Regression, Program),
     )
 } | {"sum, bounds.share": ChosenSum, "mean, bounds.share": ChosenMean}
 

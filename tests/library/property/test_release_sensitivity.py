@@ -21,6 +21,7 @@ from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Affected, Count, Sum
 from dpaudit.releases.items.item import Choice, Item, Thresholded
 from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.items.pairs import Pairs
 from dpaudit.releases.items.ranges import Ranges
 from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Release
@@ -78,6 +79,7 @@ ITEMS: list[Item] = [
     Quantiles(name="quantile of one", column="age", at="2/3", per_group=1),
     Top(name="top", column="sex"),
     Top(name="top units", column="sex", per_group=1),
+    Pairs(name="pairs", by=("sex", "age", "age2"), edges={"age": (0, 1), "age2": (1,)}),
     Groups(name="groups", column="town", delta="1e-7"),
     Groups(name="one group", column="town", delta="1e-7", groups=1, per_group=1),
     Ranges(name="ranges", column="age", edges=(0, 1, 2)),

@@ -22,6 +22,7 @@ from dpaudit.releases.items.choices import Quantiles, Top, UnitRows
 from dpaudit.releases.items.chosen import ChosenMean, ChosenSum
 from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.items.item import Item
+from dpaudit.releases.items.pairs import Pairs
 from dpaudit.releases.items.ranges import Ranges
 from dpaudit.releases.items.regression import Regression
 from dpaudit.releases.plan import Release
@@ -69,6 +70,18 @@ SIZED: dict[str, tuple[Callable[[int], tuple[Item, Schema]], int]] = {
     "unit_rows": (
         lambda n: (UnitRows(name="item"), replace(numbers(9), unit="person", rows=n)),
         PLACES,
+    ),
+    # The largest of its tables has two bins of y for each of x.
+    "pairs": (
+        lambda n: (
+            Pairs(
+                name="item",
+                by=("x", "y", "f0"),
+                edges={**edges(n)["edges"], "y": (5,), "f0": (5,)},
+            ),
+            numbers(99, 1),
+        ),
+        CELLS // 2,
     ),
     "top": (lambda n: (Top(name="item", column="x"), keys(n)), PLACES),
     # Its leaves are filled up to a power of two: 8 + 4 + 2 numbers, then 16 + 8 + 4 + 2.
