@@ -26,7 +26,8 @@ from dpaudit.pairs import (
     product,
 )
 from dpaudit.pairs.core import Replacement, Sample
-from dpaudit.profiles.closed.crowd import MOST, crowd_of, delta_crowd, epsilon_crowd
+from dpaudit.pairs.crowd import MOST
+from dpaudit.profiles.closed.crowd import crowd_of, delta_crowd, epsilon_crowd
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.single import delta_single, epsilon_single
 from dpaudit.profiles.closed.tradeoff import tradeoff_from

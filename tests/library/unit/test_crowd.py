@@ -82,7 +82,7 @@ def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("others", [10**8, pytest.param(2**40, marks=pytest.mark.quality), 2**50])
 @pytest.mark.parametrize("choices", [2, 3])
 def test_both_ends_are_near_and_a_checker_agrees(others: int, choices: int) -> None:
-    """A checker's windows are its own; a thousandth lower, or higher, is refused."""
+    """The checker asks at the epsilon that is shown; a thousandth lower, or higher, is refused."""
     node = dp.Shuffled(dp.RandomizedResponse("report", 1, choices), others + 1)
     pair = dp.account(node, REPLACE).step("profile").value.remove[0]
     pair = pair.clones if isinstance(pair, Polled) else pair
