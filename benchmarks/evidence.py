@@ -503,6 +503,12 @@ SECTIONS = {
         lambda tool: module("nine").measured(tool),
         lambda parts: module("nine").lines(parts),
     ),
+    "planner": Section(
+        "The planner beside every choice of noise",
+        lambda: module("planner").parts(),
+        lambda part: module("planner").measured(part),
+        lambda parts: module("planner").lines(parts),
+    ),
     "scale": Section(
         "Time of large releases", scales, scaled,
         lambda parts: module("release").scale_lines(parts),
