@@ -199,6 +199,10 @@ def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
     with pytest.warns(LongTraining, match=said):
         choice, _ = pilot.run(1)
     assert choice.models == 8  # more are not cheap
+    assert pilot._sizes(60.0) == [8]
+    longest = pilot._sizes(1e-3)[-1]
+    assert longest * 1e-3 <= pilot_module.LONGEST
+    assert pilot._sizes(1e-6)[-1] == 8 * 4**3 * 2**2
 
 
 @pytest.fixture
@@ -260,7 +264,9 @@ def test_an_audit_says_from_which_epsilon_on_it_would_have_refuted() -> None:
         known = Known(scores[7168:], included[7168:])
         bound = bound_of(known, scores[:7168], included[:7168], asked, 5e-5, 0)
         assert (bound.value > 2.76) == refuted
-    assert noticed(asked, 512, 1, 5e-5) > least  # type: ignore[operator]
+    fewer = noticed(asked, 512, 1, 5e-5)
+    assert fewer is not None
+    assert fewer > least
     assert noticed(asked, 16, 1, 5e-5) is None
     assert noticed(CanaryTerms.of(PureDP(1), 0.95, 1e-4, 0).target, 512, 1, 5e-5) is None
 
