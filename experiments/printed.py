@@ -131,10 +131,7 @@ DIFF2 = _listed(
         "Theorem 4.3": "",
         "Remark 4.4": COMMENT,
         "Proposition 5.1": "",
-        "Theorem 5.3": "a bound with open constants: `diff2_local` runs the algorithm, and no "
-        "constant of the bound is printed to hold it against",
         "Remark 5.4": "a rate of rounds at parameters whose constants are open",
-        "Remark 5.5": "a rate of gradients at parameters whose constants are open",
         "Lemma B.2": CITED,
         "Lemma B.3": CITED,
         "Lemma B.4": CITED,

@@ -83,7 +83,7 @@ class Comparison:
     ``objective(features, values)`` is made for records of so many features, at the values that
     were set.  ``shared``: parameters that belong to the problem, such as a radius, and are not
     searched.  ``one_pass`` and ``full_batch`` name methods: one-pass DP-SGD and full-batch DP-GD.
-    ``left_out``: by the name of an algorithm of the paper, why it takes no other records.
+    ``left_out``: names of the paper's mechanisms, and why these are not compared.
     Errors: InvalidParameter where a name is missing or given twice, or a method has no for_shape.
     """
 
@@ -94,7 +94,7 @@ class Comparison:
     one_pass: str
     full_batch: str
     shared: frozenset[str] = frozenset()
-    left_out: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def __post_init__(self) -> None:
         names = [one.name for one in self.methods]

@@ -62,7 +62,9 @@ def _short(value: Any) -> str:
 def notes(outcome: Outcome) -> tuple[str, ...]:
     """The notes below the table, a sentence or two each."""
     protocol, count = outcome.protocol, outcome.shape[0]
-    left_out = (f"Not compared: {name}: {why}." for name, why in outcome.comparison.left_out)
+    left_out = (
+        f"Not compared: {', '.join(names)}: {why}." for names, why in outcome.comparison.left_out
+    )
     refused = (f"{row.name} did not run: {row.refused}." for row in outcome.rows if row.refused)
     return (
         f"Each method trains on {count:,} records. Losses are means over records that neither "

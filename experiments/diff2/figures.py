@@ -10,17 +10,18 @@ stopping read the data: *not private*.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, Records
 from experiments.diff2 import network
 from experiments.diff2.data import LAYOUTS, TRAINED, WORKERS
-from experiments.diff2.network import NAMES, Setting
-from experiments.diff2.preprocessed import Search, searched
+from experiments.diff2.network import LOSS, NAMES, Setting
 from experiments.lab.figures import Figure, Files, together
 from experiments.lab.fits import mean_and_error
 from experiments.lab.model import (
@@ -36,16 +37,20 @@ from experiments.lab.model import (
     Values,
 )
 from experiments.lab.papers import Read
+from mechanisms.papers.common.losses import mean_value
+from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.tuning import (
     PERIOD_SHARES,
     RADII,
     NonPrivateSearch,
     Patience,
     paired_one_sided_ttest,
+    paper_grid_search,
 )
 
 DATA = ("california", "gas_turbine", "blog_feedback")  # the panels of either figure
 STAND_IN = "diabetes"
+UNCLIPPED = 1e9  # a radius that clips nothing
 METHODS = ("dp_gd", "diff2")
 ROUNDS = {Size.QUICK: 20, Size.FULL: 2000}
 SEEDS = {Size.QUICK: 2, Size.FULL: 5}
@@ -101,22 +106,55 @@ def settings(method: str, radius: float, rounds: int, size: Size) -> list[Settin
     return [Setting(radius, second, every) for every in periods for second in SECOND[size]]
 
 
+@dataclass
+class Search:
+    """The paper's search under a seed, not private: its programs, and the test loss at each loss.
+
+    ``file``: the user's, of the data set ``data``; "" for one that a library brings.
+    """
+
+    data: str
+    seed: int
+    rounds: int
+    epsilon: int
+    file: str = ""
+    tests: dict[float, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.split = network.split(self.data, self.seed, file=self.file)
+        self.records = Records(self.split.train)
+
+    def program(self, setting: Setting, step_size: float) -> Diff2:
+        """A run with the printed noise on prepared rows, whose preparation it declares."""
+        return network.program(
+            self.split, setting, step_size, rounds=self.rounds, epsilon=self.epsilon, seed=self.seed
+        )
+
+    def over(
+        self, settings: Sequence[Setting], patience: Patience, rng: np.random.Generator
+    ) -> NonPrivateSearch[Setting]:
+        """For each setting the first step size that lasts."""
+        plain = self.program(Setting(UNCLIPPED, UNCLIPPED, 1), 1.0)
+
+        def evaluate(x: Array) -> tuple[float, float]:
+            loss = float(mean_value(LOSS, x, self.split.train)[0])
+            self.tests[loss] = float(mean_value(LOSS, x, self.split.test)[0])
+            return loss, float(np.square(plain.gradient_query(x).value(self.records)).sum())
+
+        def start(setting: Setting, step_size: float) -> Iterator[Array]:
+            return network.iterates(self.program(setting, step_size), self.records, rng)
+
+        return paper_grid_search(settings, start, evaluate, patience=patience)
+
+
 def run(cell: Cell, rng: np.random.Generator) -> Values:
     """The best runs of one method, C1 and seed, by training loss and by gradient norm."""
     size = Size.QUICK if cell.count("corner") else Size.FULL
     method, rounds = cell.text("method"), cell.count("rounds")
     file = str(dict(cell.parameters).get("file", ""))
-    search = Search(
-        cell.text("data"),
-        method,
-        cell.count("seed"),
-        rounds,
-        network.CLIENTS,
-        cell.count("epsilon"),
-        file,
-    )
+    search = Search(cell.text("data"), cell.count("seed"), rounds, cell.count("epsilon"), file)
     tried = settings(method, cell.number("gradient_radius"), rounds, size)
-    found = searched(search, tried, Patience(every=1 if size is Size.QUICK else EVERY), rng)
+    found = search.over(tried, Patience(every=1 if size is Size.QUICK else EVERY), rng)
     return {
         "records": len(search.records),
         "settings": len(tried),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
 from experiments.lab.errata import Errata
-from experiments.lab.learning import BAND, TITLE, Learnt, learning_checks, learning_table
+from experiments.lab.learning import TITLE
 from experiments.lab.listed import Listed
 from experiments.lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
 from experiments.lab.protocol import PREDATES, of_result
@@ -84,10 +84,7 @@ class Paper:
     """A paper's page: ``name`` is its file's, and how the names of its experiments begin.
 
     ``bands``: by what the sources of checks call it (E4, acceptance 1, Table 1), what the paper or
-    the specification of its experiments says, in words, and what of a band is ours.  ``starts``: by
-    experiment, of its results, all that should stand beside its start where its own reading, which
-    cannot be changed without running it again, has fewer.  ``asks``: by experiment, further checks
-    of its results.
+    the specification of its experiments says, in words, and what of a band is ours.
     """
 
     name: str
@@ -95,8 +92,6 @@ class Paper:
     statements: tuple[Statement, ...]
     setting: str = ""
     bands: Mapping[str, str] = field(default_factory=dict)
-    starts: Mapping[str, Callable[[Results], Sequence[Learnt]]] = field(default_factory=dict)
-    asks: Mapping[str, Callable[[Results], Sequence[Check]]] = field(default_factory=dict)
 
     def reads(self, experiment: Experiment) -> Experiment:
         """An experiment of this paper, whose checks quote their bands."""
@@ -104,10 +99,7 @@ class Paper:
 
     def _read(self, experiment: Experiment, results: Results) -> Findings:
         found = experiment.read(results)
-        if experiment.name in self.starts:
-            found = _beside_starts(found, self.starts[experiment.name](results))
-        asked = self.asks[experiment.name](results) if experiment.name in self.asks else ()
-        checks = (quoted(check, self.bands) for check in (*found.checks, *asked))
+        checks = (quoted(check, self.bands) for check in found.checks)
         return replace(found, checks=tuple(checks))
 
 
@@ -124,14 +116,6 @@ def quoted(check: Check, bands: Mapping[str, str]) -> Check:
         return replace(check, source=f"{check.source}: {bands[check.source]}")
     words = [f"{name}: {bands[name]}" for name in names]
     return replace(check, source=f"{check.source} ({'; '.join(words)})") if words else check
-
-
-def _beside_starts(found: Findings, rows: Sequence[Learnt]) -> Findings:
-    """The findings with these rows beside their starts, in the place of their own."""
-    kept = [check for check in found.checks if check.source != BAND]
-    table = learning_table(rows, next(t for t in found.tables if t.title == TITLE).columns[1])
-    tables = tuple(table if t.title == TITLE else t for t in found.tables)
-    return replace(found, tables=tables, checks=(*kept, *learning_checks(rows)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 from dpaudit.accountant.claim import Claim
@@ -36,6 +37,12 @@ from mechanisms.papers.srgd.gradient import of_constants
 from mechanisms.papers.srgd.problem import BoundedLogistic
 from mechanisms.papers.srgd.rows import WorstCase
 from mechanisms.papers.srgd.sensitivity import Conditions, srg_sensitivity_of
+from mechanisms.papers.stable_erm import build
+from mechanisms.papers.stable_erm.calibration import del_output_pert_paper
+from mechanisms.papers.stable_erm.domains import Ball, Box
+from mechanisms.papers.stable_erm.problem import Problem as StableProblem
+from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.papers.stable_erm.solver import Absolute, Quadratic
 from mechanisms.papers.user_level.constants import printed_release
 from mechanisms.papers.user_level.problem import USERS
 
@@ -199,8 +206,77 @@ def theorem_3(reading: str, size: int, rho: Fraction) -> str:
     return checked(made.declaration(scope), scope, ZCDP(rho))
 
 
+# --- Ghazi et al. 2023 ----------------------------------------------------------------------------
+
+STABLE_ITEMS = 10
+# Of a release alone, on which no loss depends; the others are Algorithms 3 to 6 in order.
+STABLE: dict[str, Callable[[int, Fraction, Fraction], Any]] = {
+    "Theorems 3.1 and 3.3": lambda users, *budget: DeletionStableOutputPerturbation(
+        users, 1.0, del_output_pert_paper(*budget)
+    ),
+    "Theorem 4.1": lambda users, *budget: build.phased_erm(
+        _stable_problem(users), *budget, constants="paper"
+    ),
+    "Theorem 4.3": lambda users, *budget: build.strongly_convex_erm(
+        _stable_problem(users, convex=False), *budget, constants="paper"
+    ),
+    "Theorem 5.1": lambda users, *budget: build.phased_sco(
+        _stable_problem(users), *budget, constants="paper"
+    ),
+    "Theorem 5.3": lambda users, *budget: build.strongly_convex_sco(
+        _stable_problem(users, convex=False), *budget, constants="paper"
+    ),
+}
+
+
+def _stable_problem(users: int, *, convex: bool = True) -> StableProblem:
+    """One dimension: a convex loss in [-1, 1], or a strongly convex one in the ball."""
+    if convex:
+        return StableProblem(Absolute(), Box(1.0, 1), users, STABLE_ITEMS, 1, 1.0)
+    return StableProblem(Quadratic(), Ball(1.0), users, STABLE_ITEMS, 1, 2.0)
+
+
+def stable(theorem: str, delta: Fraction, users: int, epsilon: Fraction) -> str:
+    """A theorem's program with its printed constants, which hold for any data and score."""
+    try:
+        program = STABLE[theorem](users, epsilon, delta)
+        node = program.declaration(USERS)
+    except InvalidParameter:
+        return "-"  # epsilon above 1 a release, too few users for kappa, or kappa above 10^6
+    if getattr(program, "count", 1) < 1:
+        return "-"  # no phase: nothing is released
+    return checked(node, USERS, ApproxDP(epsilon, delta))
+
+
+def _stable_region(theorem: str, says: str) -> Region:
+    name = theorem.lower().replace(" and ", "_").replace(" ", "_").replace(".", "_")
+    return Region(
+        "Ghazi, Kamath, Kumar, Manurangsi, Meka, Zhang 2023",
+        f"stable_{name}",
+        theorem,
+        f"constants as printed, replace_one of a user, {says}",
+        ("delta", (Fraction(1, 2), Fraction(1, 10**6), Fraction(1, 10**20))),
+        ("n", STABLE_SIZES),
+        ("epsilon", STABLE_EPSILONS),
+        partial(stable, theorem),
+    )
+
+
+PHASED = (
+    f"m = {STABLE_ITEMS}, the paper's number of phases; - where there are fewer users than kappa "
+    "needs, a release's epsilon is above the 1 of Theorem 3.3, or its kappa above the 10^6 that "
+    "are accounted for"
+)
+STABLE_SIZES = (100, 1000, 10**4, 10**6, 10**15)
+STABLE_EPSILONS = tuple(map(Fraction, ("0.001", "0.1", "1", "3", "10")))
 SIZES = tuple(10**k for k in (2, 3, 4, 6, 8, 10))
 REGIONS = (
+    _stable_region(
+        "Theorems 3.1 and 3.3",
+        "one release; no m and no loss changes a cell; - above the theorems' epsilon of 1, and "
+        "where there are fewer users than kappa needs",
+    ),
+    *(_stable_region(theorem, PHASED) for theorem in list(STABLE)[1:]),
     Region(
         "Murata and Suzuki 2023",
         "proposition_4_1",

@@ -9,7 +9,7 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from experiments.diff2 import figures as diff2
-from experiments.diff2.preprocessed import LOST, _until_lost
+from experiments.diff2.network import LOST, _until_lost
 from experiments.lab import figures
 from experiments.lab.found import load
 from experiments.lab.model import Cell, Check, Findings, Result, Results, Size

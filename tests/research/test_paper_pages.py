@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from experiments.diff2 import network, rounds, search
 from experiments.lab import pages
 from experiments.lab.found import load
 from experiments.lab.learning import Learnt, learning_checks, learning_table
@@ -150,25 +149,11 @@ def test_no_band_of_a_committed_result_is_a_name_alone(checkout: Path) -> None:
         assert not [s for s in sources if bare.fullmatch(s)], path.name
 
 
-def test_a_paper_reads_its_experiments_with_its_bands_and_all_that_it_sets_beside_a_start() -> None:
+def test_a_paper_reads_its_experiments_with_its_bands() -> None:
     made = replace(experiment(-1.0), read=lambda results: findings(-1.0, "E4"))
-    rows = [Learnt("one", 0.5, 1.0), Learnt("two", 1.5, 1.0)]
-    paper = Paper("one", "A paper", (), "", {"E4": "in words"}, {"one_slope": lambda found: rows})
+    paper = Paper("one", "A paper", (), "", {"E4": "in words"})
     found = paper.reads(made).read(Results(()))
     assert found.checks[0].source == "E4: in words"
-    assert [check.status for check in found.checks[1:]] == [Status.HELD, Status.MISSED]
-    (table,) = found.tables
-    assert [row[0] for row in table.rows] == ["one", "two"]
-    assert table.columns[1] == "risk"
-
-
-def test_every_setting_of_the_search_stands_beside_its_start(checkout: Path) -> None:
-    read = read_file(load(checkout)["diff2_search"], checkout / "experiments" / "results")
-    assert read.findings is not None
-    assert read.results is not None
-    (table,) = (t for t in read.findings.tables if t.title == "Distance to not learning at all")
-    assert len(table.rows) == len(search.of_settings(read.results)) == 24
-    assert sum("which is taken" in str(row[0]) for row in table.rows) == 1
 
 
 def test_a_missed_check_that_no_statement_reads_is_named() -> None:
@@ -246,23 +231,6 @@ def test_a_page_counts_what_certificates_say_of_its_paper(checkout: Path) -> Non
     text = page(Paper("one", "A paper", (STATEMENT,)), {}, Claims("one", "up.md", lambda: said))
     assert f"{proved} proved, {refuted} refuted, {undecided} not decided ([What" in text
     assert "(up.md)" in text
-
-
-def test_what_the_statement_of_the_network_says_of_its_search_is_so(checkout: Path) -> None:
-    """24 settings against 2, and descent without noise above DP-GD in every case."""
-    (one,) = (
-        s
-        for s in load_papers(checkout)["diff2"].statements
-        if s.experiment == "diff2_network" and s.checks[0].startswith("training loss")
-    )
-    length = network.ROUNDS[Size.FULL]
-    assert [len(network._settings(m, length)) for m in ("diff2", "dp_gd")] == [24, 2]
-    assert "the best of 24 settings against DP-GD's 2" in one.says
-    results = read_file(network.diff2_network, checkout / "experiments" / "results").results
-    assert results is not None
-    cases = len(network.DATA[Size.FULL]) * len(network.EPSILONS[Size.FULL])
-    above = len(network._confounded(results)) == cases
-    assert above == ("in every case GD without noise ends above DP-GD" in one.says)
 
 
 def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) -> None:
@@ -355,12 +323,3 @@ def test_a_result_names_the_sources_that_made_it(tmp_path: Path, checkout: Path)
     assert json.loads((tmp_path / "one_slope.json").read_text())["sources"] == "abc"
     first, second = (sources_of(checkout, load(checkout)[n]) for n in ("srgd_risk", "kl_spider"))
     assert first != second
-
-
-def test_the_long_comparison_has_the_setting_that_its_search_takes(checkout: Path) -> None:
-    """What `diff2_rounds` says of its setting is so of the committed search."""
-    found = read_file(search.diff2_search, checkout / "experiments" / "results")
-    assert found.results is not None, found.why
-    taken = search.taken(found.results)
-    assert rounds.settings("diff2", search.ROUNDS[Size.FULL]) == [taken]
-    assert not set(rounds.SEEDS[Size.FULL]) & set(search.SEEDS[Size.FULL])

@@ -101,7 +101,7 @@ DIFF2, SRGD, KL, STABLE, USER = (
         (STABLE, "A random point, 1.4 to 2.4 times as far above the least loss as the start is."),
         (STABLE, "The break-even lies at 10⁵ items a user, at 6·10⁶ for diameter stability."),
         (STABLE, "The same runs end within 1.3% of the start's distance."),
-        (DIFF2, "`diff2_preprocessed` does as the paper, and finds the same order."),
+        (DIFF2, "`diff2_contest` does as the paper, and finds the same order."),
         (SRGD, "Of them the same ratio and slope are asked, and they miss both."),
         (USER, "On secret batches they grow as (nm)^(9/8), as in Figure 1."),
         (KL, "Algorithm 3 charged as printed overspends."),

@@ -36,8 +36,11 @@ COMPARISON = Comparison(
     full_batch=FULL_BATCH,
     shared=frozenset({"clients"}),
     left_out=(
-        ("diff2_gd_network", "another model: run it by `dpaudit run`"),
-        ("diff2_gd_client", "its unit is a client and not a row"),
-        ("diff2_gd_shares", "as diff2_gd_tight, with noise in shares of whole numbers"),
+        (("diff2_gd_network",), "another model: run it by `dpaudit run`"),
+        (("diff2_gd_client",), "its unit is a client and not a row"),
+        (
+            ("diff2_gd_shares",),
+            "as diff2_gd_tight, with noise in shares of whole numbers, made for its ten clients",
+        ),
     ),
 )

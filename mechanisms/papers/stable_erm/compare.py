@@ -75,14 +75,28 @@ COMPARISON = Comparison(
     full_batch=FULL_BATCH,
     left_out=(
         (
-            "strongly_convex_output_perturbation",
-            "its score enumerates sets of users, which ends for few users alone: Algorithms 2 to 6"
-            " have a score in polynomial time here, a ladder of gradient norms",
+            (
+                "strongly_convex_output_perturbation",
+                "stable_phased_erm_rows",
+                "stable_phased_sco_rows",
+                "strongly_convex_erm_rows",
+                "strongly_convex_sco_rows",
+            ),
+            "its score enumerates sets of users, which ends for few users alone: the same with a "
+            "score in polynomial time, a ladder of gradient norms, is compared",
         ),
         (
-            "deletion_stable_output_perturbation, window_mean_score, propose_test_release",
+            (
+                "deletion_stable_output_perturbation_laplace",
+                "window_mean_score",
+                "propose_test_release",
+            ),
             "a release of a mean or a median, and of no model",
         ),
-        ("output_perturbation_item, item_phased_erm", "their unit is a row, and not a user"),
+        (
+            ("output_perturbation_item", "item_phased_erm", "noisy_gradient_descent"),
+            "their unit is a row, and not a user: phased_erm and dp_gd_projected take any rows",
+        ),
+        (("user_level_dp_gd",), "as user_level_dp_gd_full_batch, which takes any users"),
     ),
 )

@@ -123,7 +123,7 @@ outlier_removed_mean_random = entry(
 # --- Algorithm 1 ----------------------------------------------------------------------------------
 
 
-def _of_groups(
+def of_groups(
     problem: Problem,
     *,
     epsilon: Epsilon = ONE,
@@ -131,6 +131,7 @@ def _of_groups(
     step_factor: StepFactor = 1.0,
     tau_factor: TauFactor = 1.0,
 ) -> tuple[UserLevelPhasedSGD, tuple[Claim, ...]]:
+    """Algorithm 1 with calibrated constants for a problem, and its claim."""
     made = phased_sgd_of(problem, calibrate_release(epsilon, delta), problem.features / 4)
     phases = tuple(
         replace(p, step=p.step * step_factor, radius=p.radius * step_factor * tau_factor)
@@ -143,11 +144,11 @@ user_level_phased_sgd = entry(
     "user_level_phased_sgd",
     "Phased SGD whose outlier iterates are removed; weighted inliers, calibrated constants",
     f"{PAPER}, Algorithm 1; calibrated: {OURS}",
-    *_of_groups(PROBLEM),
+    *of_groups(PROBLEM),
     "a noisy mean of iterates a phase, on disjoint users",
     INERT,
     columns="logistic",
-    build=_of_groups,
+    build=of_groups,
     unexamined=UNREACHED,
 )
 user_level_phased_sgd_random = entry(

@@ -25,15 +25,31 @@ COMPARISON = Comparison(
     full_batch=FULL_BATCH,
     left_out=(
         (
-            "winsorized_mean_dpsgd",
+            ("winsorized_mean_dpsgd",),
             "an account of its secret batches takes seconds, and no noise is calibrated by it",
         ),
-        ("user_level_ldp_sgd", "of one number a user, without a trusted curator"),
-        ("group_private_phased_sgd", "as phased SGD (FKT20), accounted for by group privacy"),
         (
-            "user_level_phased_sgd_paper, user_level_phased_erm_paper, "
-            "user_level_accelerated_sgd_paper",
-            "constants as printed, for 18,259 to 10^6 users: accounted for at their own n",
+            ("user_level_accelerated_sgd_sampled_tests", "user_level_phased_erm_sampled_tests"),
+            "no noise is calibrated by the account of their tests on secret batches",
+        ),
+        (
+            (
+                "user_level_ldp_sgd",
+                "above_threshold",
+                "outlier_removed_mean",
+                "outlier_removed_mean_random",
+            ),
+            "of numbers of users, and no model",
+        ),
+        (
+            ("user_level_phased_sgd_plain", "user_level_phased_sgd_random"),
+            "as user_level_phased_sgd_baseline, or user_level_phased_sgd with eight times the "
+            "epsilon",
+        ),
+        (("user_level_phased_sgd_public_order",), "as user_level_phased_sgd, on shuffled users"),
+        (
+            ("smoothed_user_level_phased_erm", "strongly_convex_reduction"),
+            "user_level_phased_erm on another loss, made for its own number of users",
         ),
     ),
 )

@@ -6,6 +6,7 @@ Source: Lowy, Liu, Asi 2024, and what each entry names.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import wraps
 from typing import Any
 
 from dpaudit.accountant.claim import Claim
@@ -15,7 +16,7 @@ from mechanisms.papers.user_level.above import AboveThresholdCounts
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.papers.user_level.baselines_catalogue import FKT, KAPPA, REGULAR
-from mechanisms.papers.user_level.catalogue import INERT, WEIGHTED
+from mechanisms.papers.user_level.catalogue import INERT, WEIGHTED, of_groups
 from mechanisms.papers.user_level.constants import ReleaseConstants
 from mechanisms.papers.user_level.entries import (
     DELTA,
@@ -105,6 +106,14 @@ above_threshold = entry(
     columns="visits",
     evaluate=first_level,
 )
+
+
+@wraps(of_groups)
+def _shuffled(*problem: Any, **values: Any) -> tuple[InPublicOrder, tuple[Claim, ...]]:
+    program, claims = of_groups(*problem, **values)
+    return InPublicOrder(program), claims
+
+
 SHUFFLED = "users are put in a public random order, which is released, before parts are taken"
 user_level_phased_sgd_public_order = entry(
     "user_level_phased_sgd_public_order",
@@ -116,6 +125,7 @@ user_level_phased_sgd_public_order = entry(
     INERT,
     SHUFFLED,
     columns="logistic",
+    build=_shuffled,
     unexamined=UNREACHED,
 )
 user_level_phased_sgd_plain = entry(

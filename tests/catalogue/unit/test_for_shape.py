@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,13 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
+from dpaudit.project.project import load
+from dpaudit.storage.roots import catalogue_root
+from mechanisms.papers.claims_page import PAPERS
 from mechanisms.papers.diff2 import catalogue as diff2
 from mechanisms.papers.srgd import catalogue as srgd
 from mechanisms.papers.user_level import catalogue as user_level
+from mechanisms.papers.user_level import options_catalogue as options
 from mechanisms.papers.user_level.problem import unequal_records
 
 MECHANISMS = (
@@ -44,6 +50,7 @@ def test_claims_hold_for_records_of_another_shape(mechanism: Mechanism) -> None:
         user_level.user_level_phased_sgd,
         user_level.user_level_accelerated_sgd,
         user_level.user_level_phased_erm,
+        options.user_level_phased_sgd_public_order,
     ],
     ids=lambda m: m.name,
 )
@@ -65,3 +72,32 @@ def test_claims_hold_for_other_users(mechanism: Mechanism) -> None:
     for count, row in ((None, (3, 5)), (3_000, (5,)), (3_000, (3, 1))):
         with pytest.raises(InvalidParameter, match="expected users of items"):
             mechanism.for_shape(count, row)
+
+
+COMPARISONS = {
+    paper: import_module(f"mechanisms.papers.{paper}.compare").COMPARISON for paper in PAPERS
+}
+
+
+def without_shape(paper: str) -> set[str]:
+    """The paper's mechanisms that run on records of their own alone."""
+    modules = (import_module(f"mechanisms.papers.{paper}.{name}") for name in PAPERS[paper])
+    found = (one for module in modules for one in vars(module).values())
+    return {
+        one.name
+        for one in found
+        if isinstance(one, Mechanism) and one.records is not None and one.for_shape is None
+    }
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_whatever_takes_no_other_records_says_why(paper: str) -> None:
+    """Every one is named with a reason, once, and nothing is named that is compared."""
+    left_out = COMPARISONS[paper].left_out
+    named = [name for names, _ in left_out for name in names]
+    assert all(why for _, why in left_out)
+    assert len(set(named)) == len(named)
+    assert without_shape(paper) <= set(named)
+    assert not {one.mechanism.name for one in COMPARISONS[paper].methods} & set(named)
+    known = load(catalogue_root()).mechanisms
+    assert set(named) <= set(known)

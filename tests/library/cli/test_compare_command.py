@@ -19,6 +19,7 @@ from dpaudit.check import check
 from dpaudit.check.file import load
 from dpaudit.cli.main import main
 from dpaudit.compare import Axis, Comparison, Method, Outcome, Protocol, Row, compare, search
+from dpaudit.compare import comparison as comparison_module
 from dpaudit.compare.comparison import NOTHING, OPTIMUM
 from dpaudit.compare.written import cells, markdown, notes
 from dpaudit.curator.mechanism import Mechanism
@@ -77,6 +78,33 @@ def test_a_parameter_at_the_end_of_its_grid_does_not_count(outcome: Outcome) -> 
     fair, marked = replace(row, ends=()), replace(row, ends=("clip",))
     assert outcome.verdict(fair, replace(other, ends=())) in ("better", "worse", "no difference")
     assert outcome.verdict(marked, other).startswith("does not count")
+
+
+def test_no_row_of_a_table_with_a_parameter_at_its_end_is_better_or_worse(
+    outcome: Outcome,
+) -> None:
+    """Of a search of four settings, as the page, the terminal and the JSON have it."""
+    ended = {row.name for row in outcome.rows if row.ends}
+    assert ended
+    for name, *row in cells(outcome):
+        if name in ended:
+            assert row[6] != "none"
+            assert all(not said or said.startswith("does not count (") for said in row[7:])
+    inside = replace(outcome, rows=tuple(replace(row, ends=()) for row in outcome.rows))
+    assert not any("does not count" in text for row in cells(inside) for text in row)
+
+
+@pytest.mark.quality
+def test_a_setting_that_takes_too_long_is_the_end_of_a_grid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More rounds than a comparison makes were not tried, however well they would have done."""
+    monkeypatch.setattr(comparison_module, "MOST_RELEASES", 100)
+    fixed = ("epsilon=50", "delta=1e-6", "clip=1.5", "radius=3", "step_size=0.05")
+    protocol = Protocol(budget=12, choosing=1, judging=2)
+    row = compare(few(srgd.COMPARISON), people(500), fixed, protocol=protocol).row(srgd.FULL_BATCH)
+    assert row.ends == ("rounds",)
+    assert 50 < row.chosen["rounds"] <= 100
 
 
 def test_guarantees_for_other_neighbours_do_not_count(outcome: Outcome) -> None:
