@@ -113,7 +113,7 @@ def free(method: str) -> tuple[Axis, ...]:
 
 def equal_rounds(n: int) -> int:
     """R of BVR-L-SGD: 1 / (sqrt(N) e) with e as (N epsilon)^(-4/3), 20 at N = 1024."""
-    return max(2, round(20 * (n / 1024) ** (5 / 6)))
+    return max(2, round(20 * float((n / 1024) ** (5 / 6))))
 
 
 def run(cell: Cell, rng: np.random.Generator) -> Values:
