@@ -15,7 +15,7 @@ MILLIONTH = Fraction(1, 10**6)
 @pytest.mark.parametrize(
     ("theorem", "epsilon"),
     # Where the account of a theorem's phases is quick.
-    zip(regions.STABLE, ("1", "0.1", "1", "1", "1"), strict=True),
+    list(zip(regions.STABLE, ("1", "0.1", "1", "1", "1"), strict=True)),
 )
 def test_a_theorem_of_stable_subsets_is_proved_where_users_are_enough(
     theorem: str, epsilon: str
