@@ -41,7 +41,14 @@ from dpaudit.certificate.evidence import (
     roc_rows,
     unexamined,
 )
-from dpaudit.certificate.on_data import DISCARDED, ReadAgain, not_run, run_once, shaped_as_data
+from dpaudit.certificate.on_data import (
+    DISCARDED,
+    ReadAgain,
+    not_run,
+    run_once,
+    shaped_as_data,
+    without_guessed_shape,
+)
 from dpaudit.certificate.order import Options, Order, Run, plan
 from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.predicate import (
@@ -118,8 +125,11 @@ def examined(run: Run, order: Order, *, first: bool = False) -> Examination:
     A program of which something is found here gets an alarm at best, whatever its audits show.
     ``first``: stop where something is found.
     """
-    likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
-    return examine(order.mechanism, seed=run.seed, likely=likely, first=first)
+    if order.suite is not None:
+        likely = shape_like(order.suite.neighbours.first)
+        return examine(order.mechanism, seed=run.seed, likely=likely, first=first)
+    examination = examine(order.mechanism, seed=run.seed, first=first)
+    return without_guessed_shape(order.mechanism, examination, run.seed)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.uses import grouped
 from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter
+from dpaudit.kernels.query import Records
 from dpaudit.kernels.system import SystemGenerator
 from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import opened
@@ -57,10 +58,7 @@ def shaped_as_data(mechanism: Mechanism, examination: Examination, seed: int) ->
     """
     with opened() as files:
         data = mechanism.load()
-    shape = shape_like(data)
-    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
-        # How many records there are is private: as many as were made up before.
-        shape = Shape(examination.shape.rows, shape.row)
+    shape = _public_shape(mechanism, data, examination)
     if shape != examination.shape:
         again = examine(mechanism, seed=seed, shape=shape, data=data)
         if shape.rows < FEWEST_RECORDS and not examination.not_examined:
@@ -75,6 +73,33 @@ def shaped_as_data(mechanism: Mechanism, examination: Examination, seed: int) ->
     mixed = () if loader is None else mixing(loader, data, files, together)
     more = (*held, *mixed, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
+
+
+def without_guessed_shape(mechanism: Mechanism, examination: Examination, seed: int) -> Examination:
+    """The examination in the data's shape, where one in a guessed shape found something broken.
+
+    A program for rows of one column need not bear rows of five: what is wrong with it there is no
+    finding, and its records() say what its rows are.  Data that cannot be loaded leave it as it is.
+    """
+    if not examination.broken or mechanism.records is None or mechanism.records_like is not None:
+        return examination
+    try:
+        data = mechanism.load()
+    except Exception:  # noqa: BLE001  (the loader's own error; what is broken is told without it)
+        return examination
+    shape = _public_shape(mechanism, data, examination)
+    if shape == examination.shape:
+        return examination
+    return examine(mechanism, seed=seed, shape=shape, data=data)
+
+
+def _public_shape(mechanism: Mechanism, data: Records, examination: Examination) -> Shape:
+    """The shape of the data's rows, and their number where neighbours share it."""
+    shape = shape_like(data)
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
+        # How many records there are is private: as many as were made up before.
+        return Shape(examination.shape.rows, shape.row)
+    return shape
 
 
 def not_run(order: Order, verdict: Verdict, findings: Sequence[Finding], options: Options) -> str:

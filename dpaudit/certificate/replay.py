@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dpaudit.audit.examine import Shape, examine
 from dpaudit.audit.verdict import Verdict
-from dpaudit.certificate.certify import certify_one
+from dpaudit.certificate.certify import certify_one, examined
 from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.errors import CertificateRejected
 
@@ -90,7 +91,7 @@ def differences(
     predicate, index = certificate["predicate"], _index(certificate, orders)
     if changed := _files(predicate, orders[index].implementation):
         return changed
-    made = _made(orders, index, command)
+    made = _made(orders, index, command, predicate)
     found = []
     for part in ("digest", "declaration"):
         if made["mechanism"][part] != predicate["mechanism"][part]:
@@ -124,7 +125,7 @@ def refuted_afresh(
     predicate, index = certificate["predicate"], _index(certificate, orders)
     if changed := _files(predicate, orders[index].implementation):
         return changed
-    made = _made(orders, index, replace(command, seed=seed))
+    made = _made(orders, index, replace(command, seed=seed), predicate)
     found = []
     if made["mechanism"]["digest"] != predicate["mechanism"]["digest"]:
         found.append("the digest of the declaration is another")
@@ -152,11 +153,19 @@ def _index(certificate: Mapping[str, Any], orders: Sequence[Order]) -> int:
     return names.index(name)
 
 
-def _made(orders: Sequence[Order], index: int, command: Command) -> Mapping[str, Any]:
-    """The predicate of the same command, without touching the data."""
+def _made(
+    orders: Sequence[Order], index: int, command: Command, stated: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The predicate of the same command, without touching the data; their shape is ``stated``."""
     without = [replace(o, mechanism=replace(o.mechanism, records=None)) for o in orders]
     options = Options(seed=command.seed, trials=command.trials, targets=command.targets)
-    made: Mapping[str, Any] = certify_one(plan(without, options), index).certificate["predicate"]
+    run = plan(without, options)
+    examination, records = examined(run, run.orders[index]), stated["examination"]["records"]
+    if examination.broken and records and orders[index].mechanism.records is not None:
+        shape = Shape(records[0], tuple(records[1:]))
+        if shape != examination.shape:
+            examination = examine(run.orders[index].mechanism, seed=run.seed, shape=shape)
+    made: Mapping[str, Any] = certify_one(run, index, examination).certificate["predicate"]
     return made
 
 
