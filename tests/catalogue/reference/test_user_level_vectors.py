@@ -247,7 +247,6 @@ def checks() -> Iterator[Any]:
             yield pytest.param(mechanism, k, id=name, marks=long)
 
 
-@pytest.mark.first_case("mechanism", by=lambda mechanism: mechanism.name)
 @pytest.mark.long_cases("winsorized_mean_dpsgd-0-ApproxDP")
 @pytest.mark.parametrize(("mechanism", "k"), list(checks()))
 def test_claims_are_what_the_catalogue_expects(mechanism: Mechanism, k: int) -> None:

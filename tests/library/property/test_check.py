@@ -221,7 +221,6 @@ WRONG: list[tuple[str, type[Node], Any, Node, Node]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.first_case("calculus")
 @pytest.mark.parametrize(
     ("calculus", "kind", "formula", "node", "claim"),
     WRONG,

@@ -152,7 +152,6 @@ def meeting(strategy: Any, rounds: int, groups: int, rate: Any, z: Any = 1) -> C
 MEET = meeting("tree", 4, 2, F(1, 3))
 
 
-@pytest.mark.first_case("node", by=lambda node: str(node.child.strategy))
 @pytest.mark.parametrize(
     "node",
     [

@@ -475,7 +475,6 @@ def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
         certified(case)
 
 
-@pytest.mark.first_case("floats")
 @pytest.mark.parametrize(
     ("node", "floats"),
     [

@@ -126,7 +126,7 @@ def test_without_solved_rows_it_is_missed(
 
 
 def test_sides_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert broken(lambda rows: on_three_sides(rows, 20))
+    assert broken(lambda rows: on_three_sides(rows, 20), first=True)
     monkeypatch.setattr(conditions, "TOGETHER", 0)
     monkeypatch.setattr(conditions, "MOST_ROWS", 64)
     monkeypatch.setattr(conditions, "SIDES", 1)
@@ -139,7 +139,7 @@ def test_integers_that_wrap_at_a_named_bound_are_found() -> None:
     def wraps(rows: Any, kind: Any) -> Any:
         return np.clip(rows[:, 0], 0, 1e8).astype(kind).sum(dtype=kind) / 1e8
 
-    assert broken(lambda rows: wraps(rows, np.int32))
+    assert broken(lambda rows: wraps(rows, np.int32), first=True)
     assert broken(lambda rows: wraps(rows, np.int64)) == []
 
 

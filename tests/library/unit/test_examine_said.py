@@ -57,8 +57,8 @@ SAY: dict[str, Say] = {
 }
 
 
-def said_of(say: Say, *, of_rows: bool) -> list[str]:
-    found = examine(mechanism("speaking", Speaking(say, of_rows)), seed=1)
+def said_of(say: Say, *, of_rows: bool, **how: Any) -> list[str]:
+    found = examine(mechanism("speaking", Speaking(say, of_rows)), seed=1, **how)
     assert not found.not_examined
     return [finding.detail for finding in found.broken if finding.check == CONTROL]
 
@@ -93,7 +93,7 @@ def test_thousands_of_lines_reach_no_terminal(capsys: pytest.CaptureFixture[str]
     def lines(value: float) -> None:
         sys.stderr.write("progress\n" * 1_000)
 
-    assert said_of(lines, of_rows=False) == []
+    assert said_of(lines, of_rows=False, seconds=3) == []
     assert capsys.readouterr() == ("", "")
 
 

@@ -71,8 +71,8 @@ class Questions:
         return np.argmax(said, axis=0)
 
 
-def told(program: Any, adjacency: str = "add_remove") -> list[str]:
-    found = examine(mechanism("selection", program, adjacency), seed=1, seconds=20, first=True)
+def told(program: Any, adjacency: str = "add_remove", seconds: float = 20) -> list[str]:
+    found = examine(mechanism("selection", program, adjacency), seed=1, seconds=seconds, first=True)
     assert not found.not_examined
     return [f.detail for f in found.broken]
 
@@ -98,7 +98,7 @@ def test_queries_of_a_monotone_test_all_move_one_way(
     ],
 )
 def test_right_tests_are_left_alone(program: Questions, adjacency: str) -> None:
-    assert not told(program, adjacency)
+    assert not told(program, adjacency, seconds=4)
 
 
 @pytest.mark.quality
