@@ -27,6 +27,7 @@ from mechanisms.papers.stable_erm import baselines_catalogue as stable_baselines
 from mechanisms.papers.stable_erm import catalogue as stable
 from mechanisms.papers.user_level import baselines_catalogue as user_baselines
 from mechanisms.papers.user_level import catalogue as user_level
+from mechanisms.papers.user_level import options_catalogue as user_options
 
 ROOT = Path(__file__).parents[3]
 MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
@@ -50,7 +51,8 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
     (mechanism, (3_000, 3, 5))
     for mechanism in (
         user_level.user_level_accelerated_sgd, user_level.user_level_phased_erm,
-        user_level.user_level_phased_sgd, user_baselines.user_level_phased_sgd_baseline,
+        user_level.user_level_phased_sgd, user_options.user_level_phased_sgd_public_order,
+        user_baselines.user_level_phased_sgd_baseline,
         user_baselines.user_level_dp_sgd_one_pass, user_baselines.user_level_dp_gd_full_batch,
         stable.ladder_stable_output_perturbation,
         stable_baselines.output_perturbation_user,
