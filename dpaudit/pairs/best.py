@@ -99,25 +99,25 @@ class _Best(Pair):
 
 @dataclass(frozen=True)
 class Best(_Best):
-    """K of the truncated negative binomial law of ``gamma`` and ``shape``."""
+    """K of the truncated negative binomial law of ``gamma`` and the shape ``power`` - 1."""
 
     base: Pair
     gamma: Number
-    shape: Number
+    power: Number
 
     @property
     def swapped(self) -> Pair:
-        return Best(self.base.swapped, self.gamma, self.shape)
+        return Best(self.base.swapped, self.gamma, self.power)
 
     def fallen(self, part: float) -> float:
         """gamma + (1 - gamma) p grows from gamma to 1."""
-        gamma, power = (float(enclose(n).mid()) for n in (self.gamma, self.shape + 1))
+        gamma, power = (float(enclose(n).mid()) for n in (self.gamma, self.power))
         grown = -math.expm1(min(-math.log(gamma) * power, FALL) * part / power)
         return min(-grown * gamma / (1 - gamma), 1.0)
 
     def weight(self, p: Ball) -> Ball:
-        gamma, shape = number(self.gamma), number(self.shape)
-        if shape == 0:
+        gamma, shape = number(self.gamma), number(self.power - 1)
+        if self.power == 1:
             return (1 - gamma) / (1 / gamma).log() / (gamma + (1 - gamma) * p)
         whole = ((1 / gamma) ** shape - 1) / shape / (1 - gamma)
         return (gamma + (1 - gamma) * p) ** (-shape - 1) / whole
@@ -125,15 +125,15 @@ class Best(_Best):
     def ratio(self, p: Ball, other: Ball) -> Ball:
         gamma = number(self.gamma)
         moved = (gamma + (1 - gamma) * other) / (gamma + (1 - gamma) * p)
-        return moved ** (number(self.shape) + 1)
+        return moved ** number(self.power)
 
     @property
     def extremes(self) -> Extremes:
-        """Ranks move by the other end's loss, to the power shape + 1."""
+        """Ranks move by the other end's loss, to that power."""
         low, high = self.base.extremes
         if is_infinite(low) or is_infinite(high):
             return (low if is_infinite(low) else high,) * 2
-        return low + (self.shape + 1) * high, high + (self.shape + 1) * low
+        return low + self.power * high, high + self.power * low
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def closed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
 def best_of_runs_profile(node: Tuned, base: Losses) -> Losses:
     """The best of the runs that one run's pair dominates, each way; no lower end is known."""
     remove, add = (
-        tuple(Best(pair, node.gamma, node.shape) for pair in closed(side))
+        tuple(Best(pair, node.gamma, node.shape + 1) for pair in closed(side))
         for side in (base.remove, base.add)
     )
     return Losses(remove, add, slack=node.mean * base.slack)

@@ -61,7 +61,7 @@ def _of_best(losses: Losses, best: Callable[[Pair], Pair], runs: Any) -> Losses:
 TUNING: Table = {
     ("profile", "Tuned"): Theorem(
         "best_of_runs_profile",
-        lambda n, base: _of_best(base, lambda pair: Best(pair, n.gamma, n.shape), _runs(n)),
+        lambda n, base: _of_best(base, lambda pair: Best(pair, n.gamma, n.shape + 1), _runs(n)),
     ),
     ("profile", "TunedPoisson"): Theorem(
         "best_of_poisson_profile",

@@ -33,8 +33,10 @@ def search(rng: random.Random, run: Pair) -> tuple[Pair, Callable[[Floats], Floa
     shape = rng.choice((F(0), F(1), F(3), F(-1, 2), F(1, 3)))
     kept, s = 1 - float(gamma), float(shape)
     if s == 0:
-        return Best(run, gamma, shape), lambda q: np.log1p(-kept * q) / math.log(gamma)
-    return Best(run, gamma, shape), lambda q: ((1 - kept * q) ** -s - 1) / (float(gamma) ** -s - 1)
+        return Best(run, gamma, shape + 1), lambda q: np.log1p(-kept * q) / math.log(gamma)
+    return Best(
+        run, gamma, shape + 1
+    ), lambda q: ((1 - kept * q) ** -s - 1) / (float(gamma) ** -s - 1)
 
 
 def law(rng: random.Random, outcomes: int) -> list[F]:
@@ -109,11 +111,19 @@ def test_ranks_that_are_taken_as_unmoved_give_too_small_a_delta(
 def test_a_search_over_gaussian_runs_is_below_renyi_s(
     mu: F, gamma: F, shape: int, largest: float
 ) -> None:
-    found = float(epsilon_single(Best(Normal(mu), gamma, F(shape)), F(1, 10**5)).upper)
+    found = float(epsilon_single(Best(Normal(mu), gamma, F(shape + 1)), F(1, 10**5)).upper)
     node = dp.Tuned(dp.ZCDP(mu**2 / 2), gamma, shape)
     by_renyi = float(dp.account(node, SCOPE).epsilon("1e-5").upper)
     one = float(dp.account(dp.Gaussian("g", 1 / mu), SCOPE).epsilon("1e-5").lower)
     assert one < found <= largest < by_renyi
+
+
+@pytest.mark.parametrize("shape", ["-0.999", "-0.5", 0, "0.5", 50])
+def test_every_shape_is_accounted(shape: str | int) -> None:
+    """Fewer runs are likely for a smaller shape: from hardly more than one run's epsilon, .3407."""
+    bound = dp.account(Tuned(dp.Gaussian("g", 10), "0.01", shape), SCOPE).epsilon("1e-5")
+    known = {"-0.999": 0.345, "-0.5": 0.47, 0: 0.575, "0.5": 0.67, 50: 4.6}
+    assert 0.3406 < bound.upper < known[shape]
 
 
 def test_runs_without_a_closed_profile_stay_with_renyi() -> None:
