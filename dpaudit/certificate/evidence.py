@@ -14,7 +14,7 @@ import numpy as np
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
-from dpaudit.audit.examine import Examination, Ran
+from dpaudit.audit.examine import Examination, Ran, Reached
 from dpaudit.audit.examine.examination import CONTROL
 from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, LikelyLower
 from dpaudit.audit.residuals import Finding
@@ -254,6 +254,7 @@ def _never_run(ran: Ran) -> str:
     )
 
 
+PAIR = 4_000  # numbers of two data sets that a certificate lists
 HEAP_TYPE = 1 << 9  # of a class that was made by a class statement
 
 
@@ -479,10 +480,25 @@ def examination_row(examination: Examination) -> Json:
                 "displacement_share": f"{one.displacement:.6g}",
                 "tried": one.tried,
                 "reaches": one.reaches,
+                **_pair(one),
             }
             for one in examination.reached
         ],
     }
+
+
+def _pair(reached: Reached) -> Json:
+    """Two data sets, row by row, that move a query too far; an absent record is an empty row."""
+    if reached.pair is None or sum(one.values.size for one in reached.pair[:2]) > PAIR:
+        return {}
+    first, second = (
+        [
+            [written(float(number)) for number in row.reshape(-1)] if there else []
+            for row, there in zip(one.values, one.present, strict=True)
+        ]
+        for one in reached.pair[:2]
+    )
+    return {"pair": {"first": first, "second": second, "share": f"{reached.pair[2]:.6g}"}}
 
 
 def _tried(examination: Examination) -> Json:

@@ -28,6 +28,7 @@ STYLES = {
 PLAIN_SECONDS = 30.0  # between two lines of progress of one attack, if no bar is shown
 WIDTH = 180  # characters of piped output
 BARS = 8  # with more mechanisms, bars of finished ones are hidden
+HALF = 0.5  # of what is stated; a query that moves twice as far as less than this seems right
 CAVEATS = 3  # lines for each mechanism; the page has all
 
 
@@ -158,7 +159,8 @@ def _caveats(predicate: Mapping[str, Any]) -> None:
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
     reached = [text for text in predicate["caveats"] if TOGETHER in text]
-    lines = [*grave, *reached, *_stand_ins(predicate), *_never_run(predicate), *_tried(predicate)]
+    lines = [*grave, *_short(predicate), *reached, *_stand_ins(predicate)]
+    lines += [*_never_run(predicate), *_tried(predicate)]
     shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
     for place, line in enumerate(shown):
         if place < len(grave):
@@ -194,6 +196,15 @@ def _stand_ins(predicate: Mapping[str, Any]) -> Iterator[str]:
             (bound,) = audit["lower_bounds"]
             differs = "; ".join(audit["differs"])
             yield f"a stand-in shows mu >= {bound['mu']}, apart from the program: {differs}"
+
+
+def _short(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """The queries that records moved by less than half of what is stated."""
+    for row in predicate["examination"]["reached"]:
+        share = float(row["displacement_share"])
+        if share < HALF and not row.get("reaches"):
+            label = f"release {row['label']!r}"
+            yield f"{label}: records moved its query by {100 * share:.3g}% of what is stated"
 
 
 def _never_run(predicate: Mapping[str, Any]) -> Iterator[str]:

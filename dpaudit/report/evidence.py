@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
 
 from dpaudit.report import assurance, numbers, words
@@ -272,7 +273,26 @@ def _examined(predicate: Json) -> list[Block]:
     if not rows:
         return [heading, Paragraph(say("No query was seen."), "caution")]
     table = Table(say("How far one generated record moved each query"), columns, rows)
-    return [heading, *_tried(examination.get("tried")), table]
+    pairs = [_pair(row) for row in examination["reached"] if row.get("pair")]
+    return [heading, *_tried(examination.get("tried")), table, *pairs]
+
+
+def _pair(row: Json) -> Block:
+    """Two generated data sets that move a query too far, record by record."""
+    pair = row["pair"]
+    title = say(
+        "Two data sets that move release {label} by {times} times what is stated",
+        label=row["label"],
+        times=numbers.lower(pair["share"], 3),
+    )
+    columns = (say("Record"), say("In the first data set"), say("In the second data set"))
+    none: list[str] = []
+    both = zip_longest(pair["first"], pair["second"], fillvalue=none)
+    rows = tuple(
+        (Cell(str(place), (), "number"), *(Cell(", ".join(one) or "—") for one in records))
+        for place, records in enumerate(both)
+    )
+    return Table(title, columns, rows)
 
 
 def _tried(tried: Json | None) -> list[Block]:

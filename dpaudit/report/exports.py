@@ -32,7 +32,7 @@ _COLOURS = {
 }
 # The rules of findings: the level in SARIF, and the meaning.
 RULES = {
-    "alarm": ("error", message("The attack showed more than the accounting allows")),
+    "alarm": ("error", message("The program or its accounting is contradicted by evidence")),
     "refuted-claim": ("error", message("A claim does not hold")),
     "broken-check": ("error", message("The program differs from its declaration")),
     "violated-assumption": ("error", message("An assumption is known not to hold")),

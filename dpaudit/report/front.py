@@ -40,11 +40,22 @@ _MEANING = {
     ),
 }
 
+_BROKEN = message(
+    "The program does not do what it declares: a check of its runs failed. The proof is of another "
+    "algorithm; do not rely on it."
+)
+
+
+def _is_broken(predicate: Json) -> bool:
+    """Whether a check of the program's runs failed."""
+    return any(row["status"] == "broken" for row in predicate["conformance"])
+
 
 def banner(predicate: Json, mismatch: str) -> Banner:
     """The verdict in a word and a sentence, and how hard the program was attacked."""
     status = predicate["verdict"]["status"]
     word, colour = words.tone(words.VERDICTS, status)
+    broken = status == "alarm" and _is_broken(predicate)
     count = len(predicate["claims"])
     claims = (
         say("The claim is")
@@ -57,7 +68,7 @@ def banner(predicate: Json, mismatch: str) -> Banner:
     return Banner(
         word=word,
         tone=colour,
-        sentence=say(_MEANING[status], claims=claims),
+        sentence=say(_BROKEN if broken else _MEANING[status], claims=claims),
         attack=attack_text,
         attack_tone=attack_tone,
         warnings=_warnings(predicate, mismatch),
@@ -87,6 +98,8 @@ def attacked(predicate: Json) -> tuple[str, str]:
     why = words.unexamined(predicate)
     if why:
         return say("Not examined: {why}", why=words.embedded(words.fixed(why[0]))), "caution"
+    if not audits and _is_broken(predicate):
+        return say("The program was at fault on generated records, before any attack."), "bad"
     if not audits:
         return say("Nobody attacked the program: nothing was measured on it."), "caution"
     if all(audit.get("about") == "stand_in" for audit in audits):

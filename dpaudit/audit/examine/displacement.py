@@ -122,7 +122,8 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
-    ``shown``: its pair made small, once it moves too far.  ``searched``: whether whole data sets
+    ``shown``: its pair made small, once it moves too far, in words; ``small``: these data sets, and
+    how far they move it.  ``searched``: whether whole data sets
     were; ``crowded``: whether a thousand rows at once were.  ``computed``: where the program's own
     functions begin that its first query was computed by.
     """
@@ -139,6 +140,7 @@ class Moved:
     problems: dict[str, None] = field(default_factory=dict)
     pair: tuple[Records, Records] | None = None
     shown: str = ""
+    small: tuple[Records, Records, float] | None = None
     searched: bool = False
     crowded: bool = False
 

@@ -114,6 +114,7 @@ class Reached:
     ``clip``: the longest vector of one record over the clipping radius (1 at most; None where the
     query is no clipped mean of the library); ``displacement``: of the query, over its sensitivity;
     ``tried``: evaluations of the query; ``reaches``: why it reaches no more, by its author.
+    ``pair``: two data sets made small that move it too far, and how far; None where none do.
     """
 
     label: str
@@ -123,6 +124,7 @@ class Reached:
     displacement: float
     tried: int = 0
     reaches: str = ""
+    pair: tuple[Records, Records, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -1085,7 +1087,7 @@ class _Examiner:
         ]
         # A run of which not one query could be tried shows nothing.
         return Examination(
-            not_examined="" if tried or not self.unfinished else self._too_long(),
+            not_examined="" if tried else self._asked_nothing(),
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
@@ -1103,6 +1105,13 @@ class _Examiner:
     def _tried(self) -> Tried:
         meter = self.meter
         return Tried(meter.sets, meter.rows, meter.mutations, meter.seconds)
+
+    def _asked_nothing(self) -> str:
+        """Why no query was asked: no run ended in time, or every run failed before."""
+        failed = [text for text in self.notes.problems.get(CONTROL, {}) if text.startswith(FAIL)]
+        if failed and not self.moved:
+            return f"no query was asked before {failed[0]}"
+        return self._too_long() if self.unfinished else ""
 
     def _too_long(self) -> str:
         """That not one run ended in time, and what would."""
@@ -1158,6 +1167,7 @@ class _Examiner:
                 min(m.factor, 1e300),
                 m.tried,
                 self.mechanism.reaches.get(m.label, ""),
+                m.small,
             )
             for m in self.moved.values()
         )

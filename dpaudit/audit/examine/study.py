@@ -25,7 +25,7 @@ from dpaudit.audit.examine.displacement import (
 from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
-from dpaudit.audit.examine.search import LENGTH, Point, Search, point_of, shrunk
+from dpaudit.audit.examine.search import LENGTH, Point, Search, point_of, sets, shrunk
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
@@ -398,9 +398,10 @@ class Studied(Louder):
         apart = Displacement(asking, Moved("", "", ""), records.values, math.inf)
         point = point_of(moved.pair, self.scope.adjacency, "")
         most = moved.factor if point is None else min(moved.factor, apart(point))
-        if point is None or not most > 1 or not np.isfinite(most):
+        if point is None or not most > 1:
             return
         point = shrunk(point, apart, 1 + (most - 1) / 2)
+        moved.small = *sets(point, self.scope.adjacency, Records(point.others)), apart(point)
         if point.one.size <= SHOWN:
             there = np.ones(len(point.others), bool) if point.there is None else point.there
             others = point.others[there & (np.arange(len(there)) != point.place)]

@@ -11,6 +11,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import examine, search
 from dpaudit.audit.examine.search import Point, point_of, sets, shrunk
+from dpaudit.cli import terminal
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from tests.support.examined import OwnVector, mechanism
@@ -126,3 +127,48 @@ def test_a_certificate_of_earlier_has_a_page_without_it() -> None:
     from dpaudit.report.evidence import _tried
 
     assert _tried(None) == []
+
+
+# --- what an alarm says --------------------------------------------------------------------------
+
+
+def test_an_alarm_of_an_examination_shows_its_pair_and_speaks_of_no_attack() -> None:
+    found = dp.certify(mechanism("counts", Counts(25.0), "add_remove"), seed=1, trials=200)
+    (row,) = found.content["predicate"]["examination"]["reached"]
+    first, second = row["pair"]["first"], row["pair"]["second"]
+    assert ["3", "12", "0", "0", "0"] in first
+    assert len(first) == len(second) + 1
+    assert row["pair"]["share"] == "25"
+    page = found.page()
+    assert "Two data sets that move release count by 25 times what is stated" in page
+    assert "3, 12, 0, 0, 0" in page
+    assert "The program does not do what it declares: a check of its runs failed." in page
+    assert "before any attack" in page
+    assert "attack showed more" not in page
+
+
+class Failing(Counts):
+    """Asks for nothing."""
+
+    def run(self, curator: dp.Curator) -> Array:
+        raise ValueError("no")
+
+
+def test_a_program_that_fails_is_told_that_it_does() -> None:
+    made = mechanism("counts", Failing(1.0), "add_remove")
+    found = examine(replace(made, records_like=lambda rng: Records(rng.random((9, 5)))), seed=1)
+    told = "no query was asked before made-up records make the program fail (ValueError)"
+    assert found.not_examined.startswith(told)
+    assert found.broken
+
+
+@pytest.mark.parametrize(
+    ("share", "reaches", "told"), [("0.3", "", True), ("0.3", "it", False), ("0.5", "", False)]
+)
+def test_a_terminal_names_queries_that_moved_by_less_than_half(
+    share: str, reaches: str, told: bool
+) -> None:
+    row = {"label": "count", "displacement_share": share, "reaches": reaches}
+    said = [*terminal._short({"examination": {"reached": [row]}})]
+    line = "release 'count': records moved its query by 30% of what is stated"
+    assert said == ([line] if told else [])
