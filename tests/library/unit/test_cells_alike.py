@@ -126,7 +126,6 @@ def test_parts_by_the_raw_spelling_would_count_a_unit_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
-@pytest.mark.long_cases("semicolons", "tabs", "lazy polars", "arrow", "dask")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_missing_unit_is_refused(kind: str, tmp_path: Path) -> None:
     for place, value in enumerate(MISSING):
