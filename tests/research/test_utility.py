@@ -92,6 +92,7 @@ EXPERIMENTS = (
 # Results of full runs that are not held, and are shown as such; in a corner these may not learn.
 OTHERWISE = {
     "kl_contest": Status.MISSED,  # KL-Spider beside descent with its steps searched
+    "diff2_contest": Status.INCONCLUSIVE,  # DIFF2-GD beside DP-GD, searched
     "diff2_dimensions": Status.INCONCLUSIVE,  # DP-GD's slope in epsilon, near the end of its band
     "diff2_local": Status.MISSED,  # BVR-L-SGD at 1,024 records, DIFF2-GD's slope; one pass ahead
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
