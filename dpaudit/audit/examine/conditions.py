@@ -102,7 +102,19 @@ class Condition:
 
     def met(self, row: Array, target: float) -> Array | None:
         """A row with the entry changed so that the number is ``target``; None if none is found."""
-        number, values = float(row.reshape(-1)[self.column]), []
+        try:
+            target = self._solved(float(row.reshape(-1)[self.column]), target)
+        except (ArithmeticError, TypeError, ValueError):
+            return None  # such as a factor of 0; a row that cannot be made costs nothing else
+        if not np.isfinite(target):
+            return None
+        found = row.astype(np.float64, copy=True)
+        found.reshape(-1)[self.column] = target
+        return found
+
+    def _solved(self, number: float, target: float) -> float:
+        """The entry, now ``number``, at which the steps give ``target``."""
+        values = []
         with np.errstate(all="ignore"):
             for function, operand, place in self.steps:
                 values.append(number)
@@ -114,11 +126,7 @@ class Condition:
                     target = float(ALONE[function](target))
                 else:
                     target = float((FIRST, SECOND)[place][function](target, operand, before))
-        if not np.isfinite(target):
-            return None
-        found = row.astype(np.float64, copy=True)
-        found.reshape(-1)[self.column] = target
-        return found
+        return target
 
 
 def _applied(function: Any, operand: Any, place: int, number: float) -> Any:

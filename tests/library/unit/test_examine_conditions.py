@@ -225,6 +225,53 @@ def test_a_condition_of_a_frame_is_solved_where_a_series_goes_with_a_column() ->
     assert len(log.conditions) == 2
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        (np.multiply, 0.0, 0),
+        (np.multiply, 0, 1),
+        (np.power, 0.0, 0),
+        (np.floor_divide, 0, 0),
+        (np.add, np.zeros(3), 0),
+        (np.add, "a text", 0),
+    ],
+    ids=lambda step: f"{step[0].__name__}-{step[2]}",
+)
+def test_a_condition_that_no_number_meets_gives_no_row(step: Any) -> None:
+    """A factor of 0, as weights are before training, and operands that are no numbers."""
+    condition = Condition("a place", 0, (step,), (1.0,), even=False)
+    assert condition.met(np.array([2.0]), 1.0) is None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Two steps of a model whose weight starts at 0; each row's gradient is clipped."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.Gaussian("gradient", noise_multiplier=4), 2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        def gradient(rows: Any, weight: Any) -> float:
+            error = weight[0] * rows[:, 0] - rows[:, 1]
+            return float(np.clip(error * rows[:, 0], -1, 1).sum())
+
+        weights = np.zeros((curator.trials, 1))
+        for _ in range(2):
+            weights = weights - curator.release(
+                "gradient", dp.Statistic(gradient, 2, given=weights)
+            )
+        return weights
+
+
+def test_a_column_that_is_multiplied_by_zero_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = mechanism("trained", Trained(), "replace_one")
+    monkeypatch.setattr(Condition, "met", lambda self, row, target: self._solved(1.0, target))
+    with pytest.raises(ZeroDivisionError):
+        examine(program, seed=1, seconds=4)
+    monkeypatch.undo()
+    assert not examine(program, seed=1, seconds=4).broken
+
+
 def leap_shift(rows: Any) -> float:
     """Hours of at most 12; those of a long shift on a 29th of February count three times."""
     total = 0.0
