@@ -65,7 +65,7 @@ def optional(
 def missing_extra(error: BaseException) -> str:
     """How to get the missing library of an extra that an import failed for; else no text.
 
-    Whatever place imports it: a library that a command needs is never an unexpected error.
+    A missing library that a command needs is never an unexpected error, wherever it is imported.
     """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
@@ -83,13 +83,13 @@ def _extras_of() -> dict[str, tuple[str, ...]]:
         lines = requires("dpaudit") or []
     except PackageNotFoundError:
         return {}
-    found: dict[str, tuple[str, ...]] = {}
+    extras: dict[str, tuple[str, ...]] = {}
     for line in lines:
         asked = re.match(r"([\w.-]+).*; extra == ['\"]([\w-]+)['\"]", line)
         if asked and asked[2] not in _NOT_FOR_USERS:
             name = _IMPORTED_AS.get(asked[1].lower(), asked[1].lower().replace("-", "_"))
-            found[name] = (*found.get(name, ()), asked[2])
-    return found
+            extras[name] = (*extras.get(name, ()), asked[2])
+    return extras
 
 
 class UnknownTarget(DpauditError):
@@ -202,8 +202,9 @@ def _is_catalogue(file: str) -> bool:
 def described(error: Exception) -> str:
     """An error in one line: what was raised on purpose says it itself.
 
-    Of any other only the kind and the program's innermost line are told, for its message may quote
-    private data; of one of the system, the file and the system's own words too.
+    An error of any other kind is told by its type and the program's innermost line alone, because
+    its message may quote private data; an error of the system also by its file and the system's own
+    words.
     """
     if isinstance(error, DpauditError | UnknownName):
         text = " ".join(str(error).split())

@@ -107,7 +107,7 @@ def audit(
         raise InvalidParameter("dp_audit: state the claim, here or in the marker")
     error, number = budget.spend(item.nodeid)
     night = None if _state.nights is None else _Kept.of(_state.nights, item.nodeid, number, claim)
-    found = audit_function(
+    result = audit_function(
         mechanism,
         d0,
         d1,
@@ -118,17 +118,17 @@ def audit(
         seed=_seed(item.nodeid, number),
         **options,
     )
-    evidence = None if night is None else night.add(found)
-    red = str(found.verdict) == "refuted" if evidence is None else evidence.red
-    _record(item, found, number, evidence)
-    if red or str(found.verdict) == "alarm":
-        raise PrivacyViolation(_violation(item, found, evidence))
-    if not found.smallest_showable < float("inf"):
+    evidence = None if night is None else night.add(result)
+    red = str(result.verdict) == "refuted" if evidence is None else evidence.red
+    _record(item, result, number, evidence)
+    if red or str(result.verdict) == "alarm":
+        raise PrivacyViolation(_violation(item, result, evidence))
+    if not result.smallest_showable < float("inf"):
         raise InvalidParameter(
-            f"dp_audit: {found.trials} trials could refute {found.claim} for no mechanism; "
+            f"dp_audit: {result.trials} trials could refute {result.claim} for no mechanism; "
             "give more"
         )
-    return found
+    return result
 
 
 assert_private = audit
@@ -155,12 +155,12 @@ class _Kept:
         place = year.of(name).number
         return cls(nights, name, year.error / (place * (place + 1)))
 
-    def add(self, found: FunctionAudit) -> Evidence:
+    def add(self, audit: FunctionAudit) -> Evidence:
         """The evidence with that of tonight, which is written down before anybody is told."""
         from dpaudit.audit.blackbox.nights import Night
 
         night = Night(datetime.now(UTC).date().isoformat(), _commit())
-        return self.nights.add(self.name, night, found.log_e_value, found.trials).of(self.name)
+        return self.nights.add(self.name, night, audit.log_e_value, audit.trials).of(self.name)
 
 
 def _violation(item: pytest.Item, found: FunctionAudit, evidence: Evidence | None) -> str:
@@ -171,10 +171,12 @@ def _violation(item: pytest.Item, found: FunctionAudit, evidence: Evidence | Non
     if evidence is None:
         return "\n\n".join([*shown, f"or: {again} --dp-trials {found.trials}"])
     nights = "1 night" if evidence.nights == 1 else f"{evidence.nights} nights"
-    known = f"the bets of {nights} against the claim reached their bar"
+    reason = f"the bets of {nights} against the claim reached their bar"
     bisect = f"{evidence.hint}\ngit bisect run {again} --dp-trials {trials}"
     mended = "Once it is mended: run this test once with --dp-mended."
-    return "\n\n".join([f"{known}: {shown[0]}", *shown[1:], f"Where it began:\n\n{bisect}", mended])
+    return "\n\n".join(
+        [f"{reason}: {shown[0]}", *shown[1:], f"Where it began:\n\n{bisect}", mended]
+    )
 
 
 @cache
@@ -192,29 +194,29 @@ def _commit() -> str:
 
 
 def _record(
-    item: pytest.Item, found: FunctionAudit, number: int, evidence: Evidence | None
+    item: pytest.Item, audit: FunctionAudit, number: int, evidence: Evidence | None
 ) -> None:
     """The audit's numbers as properties of the test, which JUnit XML carries."""
     suffix = "" if number == 1 else f"_{number}"
     rows: dict[str, Any] = {
-        "dp_claim": found.claim,
-        "dp_verdict": found.verdict,
-        f"dp_{found.measure}_lower": f"{found.lower:.6g}",
-        f"dp_{found.measure}_showable": f"{found.smallest_showable:.6g}",
-        "dp_error": f"{found.refute_at:.6g}",
-        "dp_trials": found.trials,
-        "dp_seed": found.seed,
-        "dp_log_e_value": f"{found.log_e_value:.6g}",
+        "dp_claim": audit.claim,
+        "dp_verdict": audit.verdict,
+        f"dp_{audit.measure}_lower": f"{audit.lower:.6g}",
+        f"dp_{audit.measure}_showable": f"{audit.smallest_showable:.6g}",
+        "dp_error": f"{audit.refute_at:.6g}",
+        "dp_trials": audit.trials,
+        "dp_seed": audit.seed,
+        "dp_log_e_value": f"{audit.log_e_value:.6g}",
     }
     if evidence is not None:
         rows |= {
-            "dp_verdict": "refuted" if evidence.red else found.verdict,
+            "dp_verdict": "refuted" if evidence.red else audit.verdict,
             "dp_evidence": f"{evidence.log_wealth:.6g}",
             "dp_nights": evidence.nights,
         }
-    kept = [(name, value) for name, value in item.user_properties if name != CALLS]
-    kept += [(name + suffix, str(value)) for name, value in rows.items()]
-    item.user_properties[:] = [*kept, (CALLS, str(number))]
+    properties = [(name, value) for name, value in item.user_properties if name != CALLS]
+    properties += [(name + suffix, str(value)) for name, value in rows.items()]
+    item.user_properties[:] = [*properties, (CALLS, str(number))]
 
 
 def _seed(test: str, number: int) -> int:
@@ -231,15 +233,15 @@ def _audits(item: pytest.Item) -> bool:
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
     """Values of a test's markers, the nearest first."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for marker in item.iter_markers(MARKER):
         unknown = set(marker.kwargs) - {"claim", "trials", "confidence"}
         if marker.args or unknown:
             raise pytest.UsageError(
                 f"{item.nodeid}: dp_audit takes claim=, trials= and confidence=, no other"
             )
-        found = {**marker.kwargs, **found}
-    return found
+        values = {**marker.kwargs, **values}
+    return values
 
 
 # --- what pytest calls ---------------------------------------------------------------------------
@@ -349,7 +351,10 @@ def _promise(config: pytest.Config) -> str:
         error = config.getoption("--dp-error") or ERROR
         return f"a session is red with probability at most {error:g}"
     year = _state.nights.read(datetime.now(UTC).date())
-    near = max((one.log_wealth / one.bar(year.error) for one in year.claims.values()), default=0.0)
+    near = max(
+        (evidence.log_wealth / evidence.bar(year.error) for evidence in year.claims.values()),
+        default=0.0,
+    )
     return (
         f"the sessions of {year.year} are red with probability at most {year.error:g}; "
         f"{_state.nights.path.name} holds evidence on {len(year.claims)} claims, the strongest at "

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 load("rules")
 
+# The deltas at which a report prints epsilon where none is asked for.
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
 TIGHT = Fraction(1, 100)
 # A width at which a group's delta for one record is looked for.
@@ -101,25 +102,25 @@ class Bound:
         """
         if self.asked is None or self.width <= self.asked:
             return ""
-        said = f"asked for a width of {self.asked:g}, reached {self.width:.3g}"
+        opening = f"asked for a width of {self.asked:g}, reached {self.width:.3g}"
         if self.lower_method == "none":
-            return f"{said}: nothing is known to be reached, which no width changes"
+            return f"{opening}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
-            return f"{said}: no finite guarantee was found"
+            return f"{opening}: no finite guarantee was found"
         if "profile" not in self.upper_method:
-            return f"{said}: the theorem from above is no tighter, whatever the width"
+            return f"{opening}: the theorem from above is no tighter, whatever the width"
         pair = self._unreached
         if pair is not None:
             kinds = " x ".join(sorted({type(factor).__name__ for factor, _ in pair.factors}))
             unreached = f"what dominates ({kinds}) is nothing known to be reached, at any width"
-            return "; ".join(filter(None, (f"{said}: {unreached}", self._undrawn)))
+            return "; ".join(filter(None, (f"{opening}: {unreached}", self._undrawn)))
         losses = self._losses
         factors = [f for p in losses.pairs for f, _ in p.factors] if losses else []
         if any(factor.replacement is not None for factor in factors):
-            return f"{said}: rounds that choose by what was released have a grid of their own"
+            return f"{opening}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
         return (
-            f"{said}: to ask for less takes at least {times:.3g} times the time, and comes no "
+            f"{opening}: to ask for less takes at least {times:.3g} times the time, and comes no "
             "closer than the largest grids and 53-bit floats do"
         )
 
@@ -260,8 +261,10 @@ class Account:
         self._best: dict[Fraction, Step] = {}
 
     def __str__(self) -> str:
-        known = ", ".join(f"epsilon at delta {decimal_upper(d)} {e}" for d, e in self._opened())
-        return f"{self._head} under {self.scope}: {known or ', '.join(self.routes()) or 'no rule'}"
+        epsilons = ", ".join(f"epsilon at delta {decimal_upper(d)} {e}" for d, e in self._opened())
+        return (
+            f"{self._head} under {self.scope}: {epsilons or ', '.join(self.routes()) or 'no rule'}"
+        )
 
     def __repr__(self) -> str:
         return f"Account({self._head}, {self.scope.adjacency})"
@@ -353,26 +356,26 @@ class Account:
         return self._best[at]
 
     def _candidates(self, delta: Fraction) -> list[Step]:
-        found: list[Step] = []
+        steps: list[Step] = []
         refused: list[Unsupported] = []
         routes = self.routes() if self._record else self._routes()
         for name in self._in_order(routes):
             try:
-                if found and self._is_beaten(name, delta, min(map(_size, found))):
+                if steps and self._is_beaten(name, delta, min(map(_size, steps))):
                     continue
-                found.append(self.converted(name, delta))
+                steps.append(self.converted(name, delta))
             except Unsupported as error:
                 refused.append(error)
                 continue
-            if _is_tight(found[-1]):
-                return found
+            if _is_tight(steps[-1]):
+                return steps
         if self._record is not None:
             with effort.route():
                 grouped = in_steps(self.node, delta, *self._record)
-            found += [] if grouped is None else [grouped]
-        if not found:
+            steps += [] if grouped is None else [grouped]
+        if not steps:
             raise refused[0] if refused else Unsupported(self._why_none())
-        return found
+        return steps
 
     def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
         """Whether no curve could give less: long sums of orders need not be computed then."""
@@ -398,15 +401,15 @@ class Account:
             return routes
         if all(pair.gaussian_shift is not None for pair in pairs):
             return routes
-        rest = [name for name in routes if name not in ("gdp", "profile")]
-        pure = [name for name in rest if name in ("pure", "approx")]
-        return [*pure, "profile", "gdp", *(name for name in rest if name not in pure)]
+        others = [name for name in routes if name not in ("gdp", "profile")]
+        pure = [name for name in others if name in ("pure", "approx")]
+        return [*pure, "profile", "gdp", *(name for name in others if name not in pure)]
 
     def _routes(self) -> list[str]:
-        found = self.routes()
-        if not found:
+        routes = self.routes()
+        if not routes:
             raise Unsupported(self._why_none())
-        return found
+        return routes
 
     def _why_none(self) -> str:
         nodes = list(postorder(self.node))
@@ -434,28 +437,34 @@ class Account:
         """The smallest epsilon at ``delta``; errors as :meth:`approximate`."""
         best = self.approximate(delta)
         at = _probability(delta)
-        known = [s for (_, d), s in self._converted.items() if d == at and s.lower is not None]
-        lowest = max(known, key=lambda step: step.lower, default=None)
+        bounded = [s for (_, d), s in self._converted.items() if d == at and s.lower is not None]
+        lowest = max(bounded, key=lambda step: step.lower, default=None)
         lower, method = (lowest.lower, lowest.rule) if lowest else (Fraction(0), "none")
         if not lower > 0 and (part := self._part) is not None:
-            found = part.epsilon(delta)
-            if found.lower > lower:
-                lower, method = found.lower, found.lower_method
+            bound = part.epsilon(delta)
+            if bound.lower > lower:
+                lower, method = bound.lower, bound.lower_method
         return Bound(lower, best.value[0], method, best.rule, best, self.width)
 
     @cached_property
     def _part(self) -> Account | None:
         """The account without the releases whose pairs may not be attained; None if all are."""
-        kept = reached_part(self.node, self.scope) if self._reached else None
-        if kept is not None and kept.digest == self.node.digest and isinstance(kept, Repeat):
+        reached = reached_part(self.node, self.scope) if self._reached else None
+        if (
+            reached is not None
+            and reached.digest == self.node.digest
+            and isinstance(reached, Repeat)
+        ):
             # No part could be left out of all rounds together. One round may be simpler, unless
             # it has a symbol of its own.
-            kept = (
-                kept.child if kept.index is None and known_sign(kept.times, strict=True) else None
+            reached = (
+                reached.child
+                if reached.index is None and known_sign(reached.times, strict=True)
+                else None
             )
-        if kept is None or kept.digest == self.node.digest:
+        if reached is None or reached.digest == self.node.digest:
             return None
-        return Account(kept, self.scope, self.width)
+        return Account(reached, self.scope, self.width)
 
     def delta(self, epsilon: object) -> Bound:
         """The smallest delta at ``epsilon`` >= 0.
@@ -465,7 +474,7 @@ class Account:
         """
         at = _number(epsilon, "epsilon")
         non_negative(at, "epsilon")
-        found: list[tuple[Fraction | None, Fraction, str, Step]] = []
+        bounds: list[tuple[Fraction | None, Fraction, str, Step]] = []
         refused: list[Unsupported] = []
         for name in self.routes() if self._record else self._routes():
             try:
@@ -474,25 +483,25 @@ class Account:
             except Unsupported as error:
                 refused.append(error)
                 continue
-            found.append((lower, upper, name, self.step(name)))
+            bounds.append((lower, upper, name, self.step(name)))
             if lower is not None and name == "gdp":
                 break
-        reached = max((low for low, *_ in found if low is not None), default=Fraction(0))
-        if self._record is not None and all(u * (1 - TIGHT) > reached for _, u, *_ in found):
+        reached = max((low for low, *_ in bounds if low is not None), default=Fraction(0))
+        if self._record is not None and all(u * (1 - TIGHT) > reached for _, u, *_ in bounds):
             with effort.route():
                 grouped = delta_in_steps(self.node, at, self._record[1])
-            found += [] if grouped is None else [(None, *grouped)]
-        if not found:
+            bounds += [] if grouped is None else [(None, *grouped)]
+        if not bounds:
             raise refused[0] if refused else Unsupported(self._why_none())
-        _, upper, upper_name, step = min(found, key=lambda row: row[1])
-        known = [(low, name) for low, _, name, _ in found if low is not None]
-        lower, lower_name = max(known, key=lambda row: row[0], default=(Fraction(0), "none"))
+        _, upper, upper_name, step = min(bounds, key=lambda row: row[1])
+        lowers = [(low, name) for low, _, name, _ in bounds if low is not None]
+        lower, lower_name = max(lowers, key=lambda row: row[0], default=(Fraction(0), "none"))
         if not lower > 0 and (part := self._part) is not None:
             own = part.delta(at)
             if own.lower > lower:
                 lower, lower_name = own.lower, own.lower_method
-        asked = RELATIVE_WIDTH * float(upper)
-        return Bound(lower, upper, lower_name, upper_name, step, asked)
+        width_asked = RELATIVE_WIDTH * float(upper)
+        return Bound(lower, upper, lower_name, upper_name, step, width_asked)
 
     def advantage(self) -> Bound:
         """The largest advantage of a membership guess: total variation, delta at epsilon 0."""
@@ -530,11 +539,11 @@ class Account:
         for point in points:
             non_negative(point, "alpha")
             non_negative(1 - point, "1 - alpha")
-        asked = [point for point in points if point != 1]
-        found = self._tradeoffs(asked) if asked else []
-        known = dict(zip(asked, found, strict=True))
-        known[Fraction(1)] = Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
-        return [(point, known[point]) for point in points]
+        inner_points = [point for point in points if point != 1]
+        tradeoffs = self._tradeoffs(inner_points) if inner_points else []
+        by_alpha = dict(zip(inner_points, tradeoffs, strict=True))
+        by_alpha[Fraction(1)] = Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
+        return [(point, by_alpha[point]) for point in points]
 
     def _tradeoffs(self, alphas: Sequence[Fraction]) -> list[Bound]:
         """At rates below 1, each by the calculus that says the most of it."""
@@ -643,8 +652,8 @@ def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[st
     :meth:`Account.epsilon`.
     """
     opened = Account(node, scope)
-    asked = [delta] if delta is not None else list(DELTAS)
-    rows = [(text, opened.epsilon(text)) for text in asked]
+    deltas = [delta] if delta is not None else list(DELTAS)
+    rows = [(text, opened.epsilon(text)) for text in deltas]
     return {
         "scope": str(scope),
         "calculi": {name: value_text(opened.step(name).value) for name in opened.routes()},

@@ -23,21 +23,25 @@ from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
 
-DIGITS = 6
+DIGITS = 6  # significant digits of a calibrated value, unless others are asked for
 # Powers of two that are tried: downward, or of whole numbers, one by one; upward in longer steps.
 LARGEST = 40
+# Powers of two that are tried from 1 upward; a real symbol lies below 2^128.
 UPWARD = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-SEARCH_DIGITS = 12
-STEPS_OUT = 20
+SEARCH_DIGITS = 12  # significant digits of the values tried on the way: short fractions are cheap
+STEPS_OUT = 20  # steps in the last digit before the search gives up
+# A claimed or computed value of at most this counts as 0, whose logarithm no search uses.
 FLAT = 1e-300
+# Log of an infinite value, for the search alone: exp(700) is near the largest float.
 STEEPEST = 700.0
 # A coarse width, as a part of the epsilon that is asked for; ends that are close; a guess's error.
 # Beyond so much a logarithm says which way to go, and no longer how far: bounds may be 0 there.
 ROUGH = 0.01
-CLIPPED = 5.0
+CLIPPED = 5.0  # nats: the search sees no larger distance, which would mislead its secants
+# Share of the claim: of a narrower interval the middle guides the search, else the upper end.
 CLOSE = 0.1
-GUESSED = 2e-3
-SECANTS = 6
+GUESSED = 2e-3  # nats: how near the guess comes before exact steps begin
+SECANTS = 6  # secant steps before the search turns to halving
 
 
 class NoValue(Unsupported):
@@ -93,24 +97,27 @@ def calibrate(
     """
     problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))
     low, high = _ends(problem, bracket)
-    held = [end for end in (low, high) if problem.holds(end)]
-    if not held:
+    valid_ends = [end for end in (low, high) if problem.holds(end)]
+    if not valid_ends:
         raise Unsupported(
             f"calibrate: {problem.claim.text} holds neither at {problem.symbol} = {float(low):g} "
             f"nor at {float(high):g}; give dpaudit.calibrate another bracket="
         )
-    if len(held) == 2:
-        found, refused = low, None
+    if len(valid_ends) == 2:
+        satisfying, refused = low, None
     elif problem.symbol.is_integer:
-        found, refused = _whole(problem, low, high)
+        satisfying, refused = _whole(problem, low, high)
     else:
-        found, refused = _real(problem, low, high, digits)
-        if problem.whole(found).outcome is not Outcome.PROVED:
-            away = 1 if found > refused else -1
-            found, refused = _stepped(
-                lambda at: problem.whole(at).outcome is Outcome.PROVED, float(found), digits, away
+        satisfying, refused = _real(problem, low, high, digits)
+        if problem.whole(satisfying).outcome is not Outcome.PROVED:
+            away = 1 if satisfying > refused else -1
+            satisfying, refused = _stepped(
+                lambda at: problem.whole(at).outcome is Outcome.PROVED,
+                float(satisfying),
+                digits,
+                away,
             )
-    return problem.answer(found, refused)
+    return problem.answer(satisfying, refused)
 
 
 def _only_symbol(declaration: Node) -> Any:
@@ -162,11 +169,11 @@ class _Problem:
 
         def check(value: Fraction) -> Checked:
             account = Account(self.declaration.bind({self.symbol: value}), self.scope)
-            known = self.checked(value)
-            premises = known.step.premises if known.step is not None else ()
-            converted = known.outcome is Outcome.PROVED and isinstance(self.guarantee, ApproxDP)
+            checked = self.checked(value)
+            premises = checked.step.premises if checked.step is not None else ()
+            converted = checked.outcome is Outcome.PROVED and isinstance(self.guarantee, ApproxDP)
             if converted and all(p == account.step(p.calculus) for p in premises):
-                return known
+                return checked
             return self.claim.check_account(account)
 
         return cache(check)
@@ -185,8 +192,8 @@ class _Problem:
         def ends(value: Fraction) -> tuple[float, float]:
             claimed = self.guarantee
             if not isinstance(claimed, ApproxDP):
-                found = self.excess(value)
-                return found, found
+                excess = self.excess(value)
+                return excess, excess
             width = ROUGH * max(self._claimed, 1.0)  # widths are relative below 1
             node = self.declaration.bind({self.symbol: value})
             account = Account(node, self.scope, width, reached=False)
@@ -228,8 +235,8 @@ class _Problem:
         """
         checked = self.whole(value)
         if checked.outcome is not Outcome.PROVED:
-            said = f"calibrate: {self.claim.text} is not shown at {float(value):g}"
-            raise NoValue(said, holds=None)
+            message = f"calibrate: {self.claim.text} is not shown at {float(value):g}"
+            raise NoValue(message, holds=None)
         node = self.declaration.bind({self.symbol: value})
         return Calibrated(self.symbol, value, node, checked, refused)
 
@@ -257,15 +264,15 @@ def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fra
 
 def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
     """Powers of two of which one satisfies the guarantee and one does not."""
-    if problem.is_zero and (found := _halved_powers(problem)) is not None:
-        return found
-    one = Fraction(1)
+    if problem.is_zero and (powers := _halved_powers(problem)) is not None:
+        return powers
+    unit = Fraction(1)
     ways = (Fraction(2), Fraction(1, 2))
-    tried = [one]
+    tried = [unit]
     for way in ways if _nearer(problem, Fraction(2)) else ways[::-1]:
         if problem.symbol.is_integer and way < 1:
             continue
-        last, before = one, _sign(problem, one)
+        last, before = unit, _sign(problem, unit)
         for power in _exponents(problem, way):
             end = way**power
             sign = _sign(problem, end)
@@ -289,9 +296,9 @@ def _no_power(
     problem: _Problem, where: str, ends: tuple[Fraction, Fraction], *, holds: bool | None
 ) -> NoValue:
     low, high = ends
-    said = {True: "holds", False: "fails", None: "has no valid parameter"}[holds]
+    verbs = {True: "holds", False: "fails", None: "has no valid parameter"}[holds]
     return NoValue(
-        f"calibrate: {problem.claim.text[:80]} {said} {where} of {problem.symbol} from "
+        f"calibrate: {problem.claim.text[:80]} {verbs} {where} of {problem.symbol} from "
         f"{float(low):.3g} to {float(high):.3g}; give dpaudit.calibrate a bracket=",
         holds=holds,
     )
@@ -327,14 +334,14 @@ def _nearer(problem: _Problem, value: Fraction) -> bool:
     either, larger values are tried first.
     """
     try:
-        one = problem.rough(Fraction(1))[1]
+        at_one = problem.rough(Fraction(1))[1]
     except InvalidParameter:
         return value > 1
     try:
         other = problem.rough(value)[1]
     except InvalidParameter:
         return False
-    return other < one if one > 0 else other > one
+    return other < at_one if at_one > 0 else other > at_one
 
 
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
@@ -412,16 +419,16 @@ def _secant(
     """The root of the excess from a start near it and the slope of the guess; None where lost."""
     aside = near + GUESSED * 4
     slope = (guess(aside) - guess(near)) / (aside - near)
-    here, value = near, excess(near)
+    point, value = near, excess(near)
     for _ in range(SECANTS):
-        following = here - value / slope if slope else math.inf
+        following = point - value / slope if slope else math.inf
         if not ends[0] <= following <= ends[1]:
             return None
-        if abs(following - here) <= tolerance:
+        if abs(following - point) <= tolerance:
             return following
-        before, last = here, value
-        here, value = following, excess(following)
-        slope = (value - last) / (here - before)
+        before, last = point, value
+        point, value = following, excess(following)
+        slope = (value - last) / (point - before)
     return None
 
 

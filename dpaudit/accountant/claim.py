@@ -41,7 +41,7 @@ SATURATING = (
     "along one direction"
 )
 CLOSE = Fraction(1, 10**6)
-FIRST_POINTS = 64
+FIRST_POINTS = 64  # pieces of the ranges of free symbols, at first; doubtful ones are halved
 
 
 class Outcome(StrEnum):
@@ -152,8 +152,8 @@ def stated(guarantee: object, place: str = "claim") -> tuple[Node, str]:
         measure = measure_of(guarantee)
         if measure is not None and measure.parameter in guarantee.parameters:
             return guarantee, measure.parameter
-    known = ", ".join(_claimable())
-    raise InvalidParameter(f"{place} = {guarantee!r}: expected one of {known}")
+    kinds = ", ".join(_claimable())
+    raise InvalidParameter(f"{place} = {guarantee!r}: expected one of {kinds}")
 
 
 def _claimable() -> list[str]:
@@ -302,17 +302,17 @@ def _refuted_elsewhere(claim: Claim, account: Account) -> Checked | None:
 
 
 def _symbolic_folds(account: Account) -> list[Step]:
-    found = []
-    asked = sorted(
+    steps = []
+    names = sorted(
         (m for m in measures() if m.with_symbols), key=lambda m: _LAST.index(m.with_symbols)
     )
-    for measure in asked:
+    for measure in names:
         if measure.name in account.routes():
             step = account.step(measure.name)
             values = step.value if isinstance(step.value, tuple) else (step.value,)
             if not any(map(is_infinite, values)):
-                found.append(step)
-    return found
+                steps.append(step)
+    return steps
 
 
 def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
@@ -326,7 +326,7 @@ def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
     tried = (
         _DECIDE[CALCULI[step.calculus].measure.with_symbols](claim, step) for step in folded[:-1]
     )
-    return next((one for one in tried if one.outcome is Outcome.PROVED), last)
+    return next((checked for checked in tried if checked.outcome is Outcome.PROVED), last)
 
 
 def _by_pairs(claim: Claim, step: Step) -> Checked:
@@ -418,5 +418,5 @@ def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
         bound = [*postorder(node.bind(values)), claim.guarantee.bind(values)]
     except InvalidParameter:
         return False
-    left = (v for n in bound for v in n.parameters.values() if unknowns(v))
-    return all(v.is_nonnegative for v in left)
+    unbound = (v for n in bound for v in n.parameters.values() if unknowns(v))
+    return all(v.is_nonnegative for v in unbound)

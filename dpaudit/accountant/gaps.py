@@ -77,8 +77,8 @@ class Curve:
             return None
         if not all(ball.is_finite() for ball in enclosed):
             return None
-        found = [side(ball) for side, ball in zip(sides, enclosed, strict=True)]
-        return found if found[0] >= 0 and found[1] >= 0 else None
+        ends = [side(ball) for side, ball in zip(sides, enclosed, strict=True)]
+        return ends if ends[0] >= 0 and ends[1] >= 0 else None
 
 
 def _delta(mu: Fraction, epsilon: Fraction) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A record's delta is found to this much, of which epsilon depends by a logarithm.
 ROOM = Fraction(99, 100)
-ATTEMPTS = 40
+ATTEMPTS = 40  # shares of delta that are tried before a group has no bound by steps
 # Epsilons at which a group's delta may be less than at the one that is asked for.
 SMALLER = (Fraction(1), Fraction(0))
 # Below it no steps are left room for.
@@ -50,35 +50,37 @@ def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step 
     share = delta / node.size
     try:
         for _ in range(ATTEMPTS):
-            left = _left(node, delta, rough.approximate(share))
-            if left is None or left < SMALLEST:
+            delta_left = _left(node, delta, rough.approximate(share))
+            if delta_left is None or delta_left < SMALLEST:
                 return None
-            if left >= share * ROOM:
-                share = min(share, left) * ROOM
+            if delta_left >= share * ROOM:
+                share = min(share, delta_left) * ROOM
                 step = APPROX.concluded(node, [fine.approximate(share)])
                 if _is_most(step.value[1], delta):
                     return to_approx(step, delta)
-            share = min(share, left)
+            share = min(share, delta_left)
     except Unsupported:
         return None
     return None
 
 
-def delta_in_steps(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str, Step] | None:
+def delta_in_steps(
+    node: Any, epsilon: Fraction, single: Account
+) -> tuple[Fraction, str, Step] | None:
     """delta(e / k) S(e / k) of a group of k, and its derivation; None above 1.
 
     e is epsilon, or one of ``SMALLER`` below it where that is less: S grows with e, and what holds
     at e holds at epsilon.
     """
-    asked = (epsilon, *(smaller for smaller in SMALLER if smaller < epsilon))
-    found = [step for e in asked if (step := _delta_at(node, e, one)) is not None]
-    return min(found, key=lambda row: row[0], default=None)
+    epsilons = (epsilon, *(smaller for smaller in SMALLER if smaller < epsilon))
+    steps = [step for e in epsilons if (step := _delta_at(node, e, single)) is not None]
+    return min(steps, key=lambda row: row[0], default=None)
 
 
-def _delta_at(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str, Step] | None:
+def _delta_at(node: Any, epsilon: Fraction, single: Account) -> tuple[Fraction, str, Step] | None:
     each = epsilon / node.size
     try:
-        own = one.delta(each)
+        own = single.delta(each)
     except Unsupported:
         return None
     with working_precision():
@@ -91,9 +93,9 @@ def _delta_at(node: Any, epsilon: Fraction, one: Account) -> tuple[Fraction, str
     return Fraction(decimal_upper(largest)), APPROX.name, APPROX.concluded(node, [given])
 
 
-def _left(node: Any, delta: Fraction, one: Step) -> Fraction | None:
+def _left(node: Any, delta: Fraction, single: Step) -> Fraction | None:
     """delta over the steps' sum at a record's epsilon, rounded down."""
-    epsilon = one.value[0]
+    epsilon = single.value[0]
     if is_infinite(epsilon):
         return None
     with working_precision():

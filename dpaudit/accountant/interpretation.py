@@ -24,9 +24,10 @@ from dpaudit.exact import (
 )
 from dpaudit.measures.convert import normal_cdf
 
+# An attacker's chances of guessing membership before the release, in reports.
 PRIORS = ("0.01", "0.1", "0.5")
 FALSE_POSITIVE_RATE = "0.001"
-TAIL = 12
+TAIL = 12  # standard deviations; the normal mass beyond is added as an error
 
 Point: TypeAlias = tuple[Fraction, Fraction]
 """(epsilon, delta) that hold together."""

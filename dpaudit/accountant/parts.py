@@ -37,10 +37,12 @@ def _without(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | 
         child = _kept(node.child, scope, known)
         return None if child is None else replace(node, child=child)
     if isinstance(node, Compose | Parallel):
-        kept = [part for child in node.children if (part := _kept(child, scope, known)) is not None]
-        if len(kept) == len(node.children):
-            return type(node)(*kept)
-        return type(node)(*kept) if len(kept) > 1 else next(iter(kept), None)
+        reached = [
+            part for child in node.children if (part := _kept(child, scope, known)) is not None
+        ]
+        if len(reached) == len(node.children):
+            return type(node)(*reached)
+        return type(node)(*reached) if len(reached) > 1 else next(iter(reached), None)
     if _is_reached(node, scope):
         return node
     if isinstance(node, Tuned):

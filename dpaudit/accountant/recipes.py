@@ -34,7 +34,8 @@ from dpaudit.families.sampling import (
 from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import Adjacency, Scope, Unit, central, choose, shown
 
-SETTINGS = ("n", "batch", "epochs", "sigma")
+SETTINGS = ("n", "batch", "epochs", "sigma")  # what every description of DP-SGD states
+# What it may state besides.
 OPTIONS = (
     "sampling",
     "largest",
@@ -120,8 +121,8 @@ _SAMPLINGS: Mapping[str, tuple[Callable[[Batches], Node], str]] = {
     "kept": (_kept, "zero_out"),
     "cyclic": (_cyclic, "zero_out"),
 }
-IN_PLACE = ("shuffled", "kept", "cyclic")
-DRAWN = ("poisson", "users", "fixed")
+IN_PLACE = ("shuffled", "kept", "cyclic")  # samplings that put each record in one batch a pass
+DRAWN = ("poisson", "users", "fixed")  # samplings that draw every batch afresh
 
 
 def dp_sgd(
@@ -237,20 +238,20 @@ def _declared(
     norms = 2 if replaced or own > 1 else 1
     undrawn = ZERO if replaced else None
     scaled = replace(run, sigma=run.sigma / (norms * moved), undrawn=undrawn)
-    found = make(scaled)
+    node = make(scaled)
     if largest is not None:
-        found = _cut(scaled, integer(largest, "largest"), sampling)
+        node = _cut(scaled, integer(largest, "largest"), sampling)
     share = None
     if clipped_share is not None:
         share = exact(clipped_share, "clipped_share")
         positive(share, "clipped_share")
         share /= norms * moved
-    found = _with_releases(found, integer(layers, "layers"), share)
+    node = _with_releases(node, integer(layers, "layers"), share)
     among = {Adjacency.REPLACE_ONE} if norms == 2 else set(ABSENT)
     if own > 1:
         among.add(Adjacency.ZERO_OUT)
-    found = stated_under(found, *among)
-    return found if owned == moved else Group(found, owned)
+    node = stated_under(node, *among)
+    return node if owned == moved else Group(node, owned)
 
 
 def _neighbours(sampling: str, adjacency: str | None) -> Adjacency:
@@ -263,12 +264,14 @@ def _owned(run: Batches, sampling: str, unit: str, contributions: object) -> int
     """How many records a unit of privacy has at most."""
     if choose(Unit, unit, "unit") is Unit.RECORD:
         if contributions is not None or sampling == "users":
-            what = (
+            problem = (
                 "sampling = 'users'"
                 if contributions is None
                 else f"contributions = {contributions}"
             )
-            raise InvalidParameter(f"{what}: of users, where the unit is a record; use unit='user'")
+            raise InvalidParameter(
+                f"{problem}: of users, where the unit is a record; use unit='user'"
+            )
         return 1
     if unit != Unit.USER:
         raise InvalidParameter(f"unit = {unit!r}: expected record or user")
@@ -432,16 +435,16 @@ def noise_for(
 
 def _least_sigma(node: Node, scope: Scope, level: Number, chance: Number, called: str) -> Fraction:
     try:
-        found = calibrate(node, scope, ApproxDP(level, chance))
+        calibrated = calibrate(node, scope, ApproxDP(level, chance))
     except NoValue as error:
         tried = f"that was tried, from 2^{1 - LARGEST} to 2^{UPWARD[-1]}"
-        said = {True: f"every sigma {tried}", False: f"no sigma {tried}", None: "no sigma"}
+        tried_texts = {True: f"every sigma {tried}", False: f"no sigma {tried}", None: "no sigma"}
         way = "smaller" if error.holds else "larger"
         raise Unsupported(
             f"{called}: epsilon = {_brief(level)} at delta = {_brief(chance)} is shown of "
-            f"{said[error.holds]}: ask for a {way} epsilon or delta"
+            f"{tried_texts[error.holds]}: ask for a {way} epsilon or delta"
         ) from error
-    return Fraction(found.value)
+    return Fraction(calibrated.value)
 
 
 def _brief(value: Number) -> str:
@@ -451,13 +454,13 @@ def _brief(value: Number) -> str:
 
 def _value(value: object, place: str) -> Number:
     """Errors: InvalidParameter for what is no number, or depends on symbols."""
-    found = exact(value, place)
-    if unknowns(found):
+    number = exact(value, place)
+    if unknowns(number):
         raise InvalidParameter(
-            f"{place} = {readable(found)[:80]}: expected a number, not a symbol: sigma alone is "
+            f"{place} = {readable(number)[:80]}: expected a number, not a symbol: sigma alone is "
             "searched for"
         )
-    return found
+    return number
 
 
 def _reachable(delta: Number, run: Batches, sampling: str, contributions: object) -> None:
@@ -500,11 +503,11 @@ def from_settings(text: str) -> tuple[Node, Scope]:
 
     Errors: InvalidParameter for a word that is no setting of :func:`dp_sgd`, or a missing one.
     """
-    found = settings_in(text)
-    sampling = found.pop("sampling", "poisson")
-    run = _batches(**{name: found.pop(name) for name in SETTINGS})
-    unit = found.setdefault("unit", "record")
-    return _declared(run, sampling, **found), scope_of(sampling, unit, found.get("adjacency"))
+    settings = settings_in(text)
+    sampling = settings.pop("sampling", "poisson")
+    run = _batches(**{name: settings.pop(name) for name in SETTINGS})
+    unit = settings.setdefault("unit", "record")
+    return _declared(run, sampling, **settings), scope_of(sampling, unit, settings.get("adjacency"))
 
 
 def settings_in(text: str, needed: Sequence[str] = SETTINGS) -> dict[str, Any]:
@@ -512,19 +515,19 @@ def settings_in(text: str, needed: Sequence[str] = SETTINGS) -> dict[str, Any]:
 
     Errors: as :func:`from_settings`.
     """
-    known = (*SETTINGS, *OPTIONS)
-    found: dict[str, Any] = {}
+    names = (*SETTINGS, *OPTIONS)
+    settings: dict[str, Any] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
-        if name not in known or not value or name in found:
+        if name not in names or not value or name in settings:
             raise InvalidParameter(
-                f"--dp-sgd: {word!r}: expected each of {', '.join(known)} once, as NAME=VALUE"
+                f"--dp-sgd: {word!r}: expected each of {', '.join(names)} once, as NAME=VALUE"
             )
-        found[name] = value
-    missing = [name for name in needed if name not in found]
+        settings[name] = value
+    missing = [name for name in needed if name not in settings]
     if missing:
         raise InvalidParameter(f"--dp-sgd: {', '.join(missing)} missing")
-    return found
+    return settings
 
 
 def epsilon_over_steps(
@@ -539,8 +542,12 @@ def epsilon_over_steps(
     run = node.children[0] if inside else node
     if not isinstance(run, Repeat) or run.index is not None or is_symbolic(run.times):
         raise InvalidParameter(f"{node.head}: expected a run that is repeated a number of times")
-    whole, wanted = int(run.times), integer(points, "points")
-    steps = sorted({max(whole * k // wanted, 1) for k in range(1, wanted + 1)}) if whole else []
+    repetitions, wanted = int(run.times), integer(points, "points")
+    steps = (
+        sorted({max(repetitions * k // wanted, 1) for k in range(1, wanted + 1)})
+        if repetitions
+        else []
+    )
 
     def shorter(times: int) -> Node:
         part = Repeat(run.child, times)

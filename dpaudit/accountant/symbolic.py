@@ -127,19 +127,19 @@ class SymbolicProfile:
         Errors: InvalidParameter for none of the profile, or a name that several have.
         """
         nodes = postorder(self.step.node)
-        held = {self.epsilon, *unknowns(self.mu)}.union(
+        symbols = {self.epsilon, *unknowns(self.mu)}.union(
             *(unknowns(value) for node in nodes for value in node.parameters.values())
         ) - {getattr(node, "index", None) for node in nodes}
-        if is_symbolic(symbol) and symbol in held:
+        if is_symbolic(symbol) and symbol in symbols:
             return symbol
         text = isinstance(symbol, str) or is_symbolic(symbol)
-        found = [own for own in held if text and str(own) == str(symbol)]
-        if len(found) == 1:
-            return found[0]
-        shown = ", ".join(sorted(set(map(str, held))))
-        if found:
+        matches = [own for own in symbols if text and str(own) == str(symbol)]
+        if len(matches) == 1:
+            return matches[0]
+        shown = ", ".join(sorted(set(map(str, symbols))))
+        if matches:
             raise InvalidParameter(
-                f"{place} = {symbol}: {len(found)} symbols of this name, which differ in their "
+                f"{place} = {symbol}: {len(matches)} symbols of this name, which differ in their "
                 "assumptions; give the symbol itself"
             )
         raise InvalidParameter(

@@ -46,7 +46,7 @@ from dpaudit.storage.batches import AuditStore
 from dpaudit.storage.roots import code_digest
 from dpaudit.version import __version__
 
-RESIDUAL_NUMBERS = 8_000_000
+RESIDUAL_NUMBERS = 8_000_000  # residuals kept of an audit: 64 MB; later ones are left out
 KEPT_RUNS = "the output shows more of a search than its best run"
 
 
@@ -82,12 +82,12 @@ class ReplayTask:
             output = self.program.run(sampler)
             coins = int(generator.integers(2**63))
             replayer = Replayer(self.program, self.declaration, self.scope, self.pair, coins=coins)
-            first, second = (replayer.walk(one, sampler.transcript) for one in self.pair)
+            first, second = (replayer.walk(records, sampler.transcript) for records in self.pair)
             replay = replayer.compared(first, second, side)
         except (Diverged, Undeclared) as error:
             return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[stopped_at(error)])
-        kept, drawn = batch_noise(sampler)
-        kept = {**kept, **replay.residuals, **kept} if part == TRAINING else {}
+        noise, drawn = batch_noise(sampler)
+        noise = {**noise, **replay.residuals, **noise} if part == TRAINING else {}
         return _row(
             batch.trials,
             # A program that releases nothing has one score for all trials.
@@ -96,9 +96,9 @@ class ReplayTask:
             violations=(*replay.violations, *self._kept(output, (first, second)[side][1])),
             executed=unused_releases(sampler),
             frequencies=drawn,
-            labels=list(kept),
-            lines=[replay.places.get(label, "") for label in kept],
-            residuals=list(kept.values()),
+            labels=list(noise),
+            lines=[replay.places.get(label, "") for label in noise],
+            residuals=list(noise.values()),
         )
 
     def _kept(self, output: Any, told: Any) -> tuple[str, ...]:
@@ -305,16 +305,18 @@ def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
     gathered: list[dict[str, Array]] = []
     numbers = 0
     for row in ordered:
-        found = {str(k): row[f"residuals_{i}"] for i, k in enumerate(row["labels"][0])}
+        residuals = {str(k): row[f"residuals_{i}"] for i, k in enumerate(row["labels"][0])}
         # Whether a batch is taken is settled before its size is seen, which depends on its noise.
         if numbers > RESIDUAL_NUMBERS:
             break
-        gathered.append(found)
-        numbers += sum(values.size for values in found.values())
-    trials = [len(next(iter(found.values()))) for found in gathered if found]
-    kept = [found for found in gathered if found]
-    labels = dict.fromkeys(label for found in kept for label in found)
-    return {label: padded([found.get(label) for found in kept], trials) for label in labels}
+        gathered.append(residuals)
+        numbers += sum(values.size for values in residuals.values())
+    trials = [len(next(iter(residuals.values()))) for residuals in gathered if residuals]
+    present = [residuals for residuals in gathered if residuals]
+    labels = dict.fromkeys(label for residuals in present for label in residuals)
+    return {
+        label: padded([residuals.get(label) for residuals in present], trials) for label in labels
+    }
 
 
 def padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
@@ -325,13 +327,13 @@ def padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
     """
     shapes = [part.shape for part in parts if part is not None]
     uses, width = (max(shape[axis] for shape in shapes) for axis in (1, 2))
-    whole = np.full((sum(trials), uses, width), np.nan)
+    padded_rows = np.full((sum(trials), uses, width), np.nan)
     start = 0
     for part, count in zip(parts, trials, strict=True):
         if part is not None:
-            whole[start : start + count, : part.shape[1], : part.shape[2]] = part
+            padded_rows[start : start + count, : part.shape[1], : part.shape[2]] = part
         start += count
-    return whole
+    return padded_rows
 
 
 def _deterministic(stopped: list[str], violations: list[str], executed: str) -> list[Finding]:
@@ -343,11 +345,11 @@ def _deterministic(stopped: list[str], violations: list[str], executed: str) -> 
     return [
         Finding(
             check=check,
-            status="broken" if found else "held",
-            statistic=float(len(found)),
+            status="broken" if faults else "held",
+            statistic=float(len(faults)),
             error_rate=0.0,
-            detail="; ".join(found) or otherwise,
+            detail="; ".join(faults) or otherwise,
             assumption="bounded_queries" if check == SENSITIVITIES else "declared_noise",
         )
-        for check, (found, otherwise) in checks.items()
+        for check, (faults, otherwise) in checks.items()
     ]

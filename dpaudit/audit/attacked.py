@@ -22,8 +22,8 @@ from dpaudit.storage.batches import Arrays, Key
 
 TRAINING, TEST = 0, 1
 FIRST, SECOND = 0, 1
-SCORE_DECIMALS = 9
-LARGEST_SCORE = 1e100
+SCORE_DECIMALS = 9  # decimals kept of a score: rounding errors of walks are smaller
+LARGEST_SCORE = 1e100  # stands for an infinite score, so that sums stay finite
 Progress = Callable[[int, int], None]
 Results: TypeAlias = dict[Key, Arrays]
 

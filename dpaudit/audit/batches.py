@@ -34,8 +34,8 @@ def sampler_of(declaration: Node) -> type[Sampler]:
 
 def _hides(node: Node) -> bool:
     load("kernel")
-    found: Any = KERNELS.get(type(node))
-    return found is not None and bool(found.hides or found.searches)
+    kernel: Any = KERNELS.get(type(node))
+    return kernel is not None and bool(kernel.hides or kernel.searches)
 
 
 def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
@@ -49,29 +49,29 @@ def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
     labels = dict.fromkeys(a.label for a in every if a.batched or a.searched or a.session.hides)
     noise = {label: np.stack(sampler.residuals[label], axis=1) for label in labels}
     noise.update((k, np.stack(v, axis=1)) for k, v in getattr(sampler, "runs", {}).items())
-    asked = [a for a in every if a.batched]
-    if not asked:
+    batched = [a for a in every if a.batched]
+    if not batched:
         return noise, []
-    found = sampler.frequencies.check(0.5)
-    place = at(asked[0].place)
-    row = asdict(replace(found, detail=found.detail.partition("; p <=")[0]))
+    finding = sampler.frequencies.check(0.5)
+    place = at(batched[0].place)
+    row = asdict(replace(finding, detail=finding.detail.partition("; p <=")[0]))
     return noise, [json.dumps([row, place])]
 
 
 def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> list[Finding]:
     """Whether secret batches were drawn as declared: the worst of all that were noted."""
     lines = [json.loads(str(r["frequencies"][0, 0])) for r in ordered if r["frequencies"].size]
-    found = [(Finding(**row), place) for row, place in lines]
-    if not found:
+    findings = [(Finding(**row), place) for row, place in lines]
+    if not findings:
         return []
-    for one, place in found:
-        if one.error_rate == 0:  # no statistics are needed
-            return [replace(one, detail=one.detail + place)]
-    found = [(one, place) for one, place in found if one.status != "not_run"]
-    if not found:
+    for finding, place in findings:
+        if finding.error_rate == 0:  # no statistics are needed
+            return [replace(finding, detail=finding.detail + place)]
+    findings = [(finding, place) for finding, place in findings if finding.status != "not_run"]
+    if not findings:
         return []  # public batches, which no coin decides
-    worst, place = min(found, key=lambda pair: pair[0].p_value)
-    among = len(found) * worst.among
+    worst, place = min(findings, key=lambda pair: pair[0].p_value)
+    among = len(findings) * worst.among
     p = p_value(worst.law, worst.statistic, worst.size, among, worst.parameter)
     status: Status = "broken" if is_broken(p, error) else "held"
     detail = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"

@@ -13,9 +13,9 @@ from dpaudit.audit.workers import finished, resumed
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.batches import Arrays, AuditStore, Key, leading
 
-MAXIMUM_BATCHES = 10**6
-_WORD = 2**32
-_SEED_BITS = 128
+MAXIMUM_BATCHES = 10**6  # keys of batches are kept in memory
+_WORD = 2**32  # keys of random streams are words of 32 bits
+_SEED_BITS = 128  # bits of a root seed
 
 
 @dataclass(frozen=True)

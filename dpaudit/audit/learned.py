@@ -24,9 +24,9 @@ from dpaudit.audit.engine import Batch, Task, run_batches
 from dpaudit.audit.suite import Suite
 from dpaudit.kernels.query import Array
 
-LEAST_TRAINING = 1_000
+LEAST_TRAINING = 1_000  # trials on which a score is learned
 RIDGE = 1e-12  # of the largest variance: a direction is never taken for quieter than that
-LEAST_VARIANCE = 1e-80
+LEAST_VARIANCE = 1e-80  # keeps a covariance of equal numbers invertible
 Score = Callable[[Mapping[str, Array]], Array]
 Fit = Callable[[Mapping[str, Array], Mapping[str, Array]], Score]
 
@@ -54,12 +54,12 @@ class GaussianScore:
 
     def __call__(self, features: Array) -> Array:
         """Scores, shape (trials,): large means the first data set."""
-        found = _finite(features)
-        one, two = (
-            _log_density(found - mean, factor)
+        values = _finite(features)
+        log_density, two = (
+            _log_density(values - mean, factor)
             for mean, factor in zip(self.means, self.factors, strict=True)
         )
-        return np.asarray(one - two)
+        return np.asarray(log_density - two)
 
 
 def attack_features(

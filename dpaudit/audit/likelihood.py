@@ -52,6 +52,7 @@ START, MOST_SHIFT = 1.0, 500.0
 # and how many of the pilots get as many runs more, twice.
 INCLUDE, STARTS, KEPT = (0.3, 0.1, 0.03, 0.9), (1.0, 2.5), (6, 3)
 NEARER, FARTHER = 0.6, 1.6  # of a shift
+# Renyi orders whose bounds are tried besides the one that the proposal suggests.
 ORDERS = (2.0, 4.0, 8.0, 16.0)
 LOWERED = 1 - 1e-9  # of a bound, more than floating point is off
 STAGES = 100  # keeps the draws of pilots apart from those of plain audits
@@ -68,16 +69,16 @@ class Wanted:
     @classmethod
     def of(cls, claims: Sequence[Claim]) -> list[Wanted]:
         """The bounds that claims of these measures ask for, each once; small deltas first."""
-        found: dict[Wanted, None] = {}
+        wanted: dict[Wanted, None] = {}
         for claim in claims:
             node = claim.guarantee
             if isinstance(node, (ApproxDP, PureDP)):
                 delta = node.parameters.get("delta", Fraction(0))
                 if not unknowns(delta):
-                    found[cls("epsilon", Fraction(decimal_upper(delta)))] = None
+                    wanted[cls("epsilon", Fraction(decimal_upper(delta)))] = None
             elif isinstance(node, (GDP, ZCDP)):
-                found[cls("mu" if isinstance(node, GDP) else "rho")] = None
-        return sorted(found, key=lambda one: (one.number != "epsilon", one.delta))
+                wanted[cls("mu" if isinstance(node, GDP) else "rho")] = None
+        return sorted(wanted, key=lambda one: (one.number != "epsilon", one.delta))
 
     @property
     def printed(self) -> str:
@@ -91,8 +92,8 @@ class Wanted:
         return Sought("epsilon", float(delta))
 
     def sought(self, pilot: PilotLosses, shift: float) -> list[Sought]:
-        """What may be tested for it, of which a pilot chooses; of Gaussian noise that leans by
-        ``shift`` all runs show the same of the divergence of order shift + 1.
+        """The tests for it, among which a pilot chooses; all runs of Gaussian noise that leans by
+        ``shift`` show the same of the divergence of order shift + 1.
         """
         if self.number == "epsilon":
             return [self.aim]
@@ -100,11 +101,11 @@ class Wanted:
             return [Sought("delta", round(self.aim.estimate(pilot), 6))]
         return [Sought("divergence", order) for order in (*ORDERS, round(shift + 1.001, 3))]
 
-    def value(self, sought: Sought, found: float) -> float:
+    def value(self, sought: Sought, tested: float) -> float:
         """The number from what was tested, rounded down."""
         if self.number == "mu":
-            return mu_of_delta(sought.at, found) * LOWERED
-        return found / sought.at * LOWERED if self.number == "rho" else found
+            return mu_of_delta(sought.at, tested) * LOWERED
+        return tested / sought.at * LOWERED if self.number == "rho" else tested
 
 
 @dataclass(frozen=True)
@@ -170,15 +171,15 @@ class ProposalTask:
     def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Array]:
         """Losses and log weights.  Errors: NoLikelihood; what the program raises."""
         with contextlib.redirect_stdout(sys.stderr):
-            found, curator = proposed(
+            weighted, curator = proposed(
                 self.program, self.declaration, self.scope, self.pair, rng=generator,
                 trials=batch.trials, proposal=self.proposal,
             )  # fmt: skip
             if self.compare:
-                self._compare(curator.transcript, found, int(generator.integers(2**63)))
-        return {"losses": found.losses, "log_weights": found.log_weights}
+                self._compare(curator.transcript, weighted, int(generator.integers(2**63)))
+        return {"losses": weighted.losses, "log_weights": weighted.log_weights}
 
-    def _compare(self, transcript: Any, found: Weighted, coins: int) -> None:
+    def _compare(self, transcript: Any, weighted: Weighted, coins: int) -> None:
         """Errors: NoLikelihood where two walks of what was released say something else."""
         replayer = Replayer(
             self.program, self.declaration, self.scope, self.pair, coins=coins, draws=1
@@ -187,9 +188,11 @@ class ProposalTask:
         for text in disclosures(walks[0], walks[1]):
             raise NoLikelihood(f"{text}, which no density tells")
         again = replayer.compared(walks[0], walks[1], FIRST).scores
-        near = np.isclose(found.losses, np.clip(again, -FARTHEST, FARTHEST), rtol=1e-4, atol=1e-3)
+        near = np.isclose(
+            weighted.losses, np.clip(again, -FARTHEST, FARTHEST), rtol=1e-4, atol=1e-3
+        )
         # A transcript of density zero has no weight, and no loss to be compared.
-        if not near[found.log_weights > -FARTHEST].all():
+        if not near[weighted.log_weights > -FARTHEST].all():
             raise NoLikelihood(
                 "its queries give other values where one run asks them of both data sets than in "
                 "a run of each"
@@ -217,7 +220,7 @@ class Tried:
     def centred(self) -> Proposal:
         """The shift at which losses are about as large as the epsilon that the pilot estimates.
 
-        Of Gaussian noise at distance m a loss has mean (shift + 1/2) m^2 and variance m^2: the mean
+        Gaussian noise at distance m has a loss of mean (shift + 1/2) m^2 and variance m^2: the mean
         says more of m where it is more than a few of its own errors.
         """
         losses, lean = self.pilot.losses, (1 - self.proposal.plain) * self.proposal.shift + 0.5
@@ -262,9 +265,9 @@ def likelihood_audit(
     try:
         return audit.made(nothing)
     except Exception as error:  # noqa: BLE001  (what a program raises on runs like no other)
-        said = str(error) if isinstance(error, DpauditError) else type(error).__name__
+        error_text = str(error) if isinstance(error, DpauditError) else type(error).__name__
         where = "" if isinstance(error, NoLikelihood) else at(line_of_error(error))
-        return replace(nothing, why_not=f"{said}{where}")
+        return replace(nothing, why_not=f"{error_text}{where}")
 
 
 def _ranked(tried: Sequence[Tried]) -> list[Tried]:
@@ -302,7 +305,7 @@ class Search:
     def bounds(self, best: Tried) -> tuple[CountedLosses, tuple[LikelyLower, ...]]:
         """The bounds on each wanted number from fresh runs of the best proposal."""
         counted = CountedLosses(*self.draw(best.side, best.proposal, self.runs))
-        return counted, tuple(self.bound(one, best, counted) for one in self.wanted)
+        return counted, tuple(self.bound(wanted, best, counted) for wanted in self.wanted)
 
     def _try(self, side: int, proposal: Proposal) -> Tried:
         pilot = PilotLosses(*self.draw(side, proposal, self.pilot))
@@ -347,17 +350,17 @@ class Search:
             either.append(tried)
         if self.sampled:
             tried = [*chain.from_iterable(either)]
-            for kept in KEPT:
-                tried = [*map(self._again, _ranked(tried)[-kept:])]
+            for count in KEPT:
+                tried = [*map(self._again, _ranked(tried)[-count:])]
             leading = _best(tried)
             tried.append(self._again(self._try(leading.side, leading.centred())))
         else:
             tried = max(either, key=lambda tried: _best(tried).rank)
             side = _best(tried).side
             for factor in (FARTHER, NEARER):
-                known = _best(tried).proposal
-                moved = float(f"{factor * known.shift:.4g}")
-                tried.append(self._try(side, replace(known, shift=moved)))
+                best_proposal = _best(tried).proposal
+                moved = float(f"{factor * best_proposal.shift:.4g}")
+                tried.append(self._try(side, replace(best_proposal, shift=moved)))
         return _best([*map(self._again, _ranked(tried)[-2:])])
 
     def bound(self, wanted: Wanted, best: Tried, counted: CountedLosses) -> LikelyLower:
@@ -376,7 +379,7 @@ class Search:
         sought = max(wanted.sought(pilot, best.proposal.shift), key=promise)
         shown, decisive = (Bet.of(pilot, sought, self.runs, error) for error in self.errors)
         tested = shown.lower(counted) * LOWERED, decisive.lower(counted) * LOWERED
-        values = [wanted.value(sought, found) for found in tested]
+        values = [wanted.value(sought, tests_made) for tests_made in tested]
         return LikelyLower(wanted, (shown, decisive), tested, values[0], values[1])
 
     def band(self, best: Tried, counted: CountedLosses) -> tuple[BandPoint, ...]:
@@ -384,17 +387,17 @@ class Search:
 
         The largest epsilons at deltas from a tenth down to the smallest that is sought.
         """
-        smallest = min(one.aim.at for one in self.wanted)
-        found: list[BandPoint] = []
+        smallest = min(wanted.aim.at for wanted in self.wanted)
+        points: list[BandPoint] = []
         for number in np.geomspace(max(LARGEST_BAND_DELTA, smallest), smallest, BAND_POINTS):
             delta = Fraction(f"{number:.2e}")
             sought = Sought("epsilon", float(delta))
             bet = Bet.of(best.pilot, sought, self.runs, self.errors[0] / BAND_POINTS)
             epsilon = bet.lower(counted) * LOWERED
             # One that a larger delta surpasses says nothing.
-            if epsilon > (found[-1].epsilon if found else 0.0):
-                found.append(BandPoint(epsilon, delta, bet))
-        return tuple(found)
+            if epsilon > (points[-1].epsilon if points else 0.0):
+                points.append(BandPoint(epsilon, delta, bet))
+        return tuple(points)
 
 
 class _Programs(Search):
@@ -446,7 +449,7 @@ class _Programs(Search):
         batches = plan(self.index, side, STAGES + self.stage, runs, self.together)
         self.stage += 1
         jobs = self.jobs if len(batches) > 1 and self.together > 1 else 1
-        found = run_batches(task, batches, root_seed=self.seed, jobs=jobs)
-        rows: list[Mapping[str, Array]] = [found[b.key] for b in batches]
+        results = run_batches(task, batches, root_seed=self.seed, jobs=jobs)
+        rows: list[Mapping[str, Array]] = [results[b.key] for b in batches]
         losses, weights = (np.concatenate([r[k] for r in rows]) for k in ("losses", "log_weights"))
         return losses, weights

@@ -27,8 +27,8 @@ from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
-DRAWS = 8
-UNSEEN = 0x556E73
+DRAWS = 8  # draws of unseen releases over which a density is averaged
+UNSEEN = 0x556E73  # key of their stream of random numbers ("Uns")
 Observe = Sequence[str] | Callable[[Any], Array]
 
 
@@ -90,16 +90,18 @@ class _Releases:
     def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Array]:
         with contextlib.redirect_stdout(sys.stderr):
             sampler, _ = self.setting.sampled(batch.key[1], batch.trials, generator)
-            seen = [e for e in sampler.transcript if e.label in self.seen | {PUBLIC_COIN}]
+            observed = [e for e in sampler.transcript if e.label in self.seen | {PUBLIC_COIN}]
             coins = int(generator.integers(2**63))
-            first, second = (self._density(r, seen, batch.trials, coins) for r in self.setting.pair)
+            first, second = (
+                self._density(r, observed, batch.trials, coins) for r in self.setting.pair
+            )
         with np.errstate(invalid="ignore"):
             scores = first - second
         return {"scores": np.where(np.isnan(scores), 0.0, scores)}
 
     def _density(self, records: Records, seen: list[Event], trials: int, coins: int) -> Array:
-        found = [self._walked(records, seen, trials, coins, k) for k in range(self.draws)]
-        return np.asarray(np.logaddexp.reduce(found) - np.log(self.draws))
+        log_densities = [self._walked(records, seen, trials, coins, k) for k in range(self.draws)]
+        return np.asarray(np.logaddexp.reduce(log_densities) - np.log(self.draws))
 
     def _walked(
         self, records: Records, seen: list[Event], trials: int, coins: int, draw: int
@@ -130,12 +132,12 @@ class _Outputs:
     def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Array]:
         with contextlib.redirect_stdout(sys.stderr):
             _, output = self.setting.sampled(batch.key[1], batch.trials, generator)
-            seen = np.asarray(self.observe(output), dtype=np.float64)
-        if seen.ndim == 0 or len(seen) != batch.trials:
+            shown = np.asarray(self.observe(output), dtype=np.float64)
+        if shown.ndim == 0 or len(shown) != batch.trials:
             raise InvalidParameter(
-                f"observe gave shape {seen.shape}: expected ({batch.trials}, ...), one row a trial"
+                f"observe gave shape {shown.shape}: expected ({batch.trials}, ...), one row a trial"
             )
-        return {"features": seen.reshape(batch.trials, -1)}
+        return {"features": shown.reshape(batch.trials, -1)}
 
 
 def attack_observed(
@@ -178,9 +180,9 @@ def attack_observed(
     if callable(observe):
         outputs = _Outputs(setting, observe)
         return attack_features(suite, outputs, _fit, name="learned from the output", **options)
-    seen = _labels(declaration, observe)
-    shown = ", ".join(sorted(seen))
-    releases = _Releases(setting, seen, draws)
+    labels = _labels(declaration, observe)
+    shown = ", ".join(sorted(labels))
+    releases = _Releases(setting, labels, draws)
     return attack_features(suite, releases, _as_they_are, name=f"releases of {shown}", **options)
 
 
@@ -197,11 +199,11 @@ def _as_they_are(first: Mapping[str, Array], second: Mapping[str, Array]) -> Any
 
 
 def _labels(declaration: Node, observe: Sequence[str]) -> frozenset[str]:
-    known = sorted(e.label for e in Entitlements(declaration, 1))
-    asked = [observe] if isinstance(observe, str) else list(observe)
-    for label in asked:
-        if label not in known:
-            raise InvalidParameter(f"observe {label!r}: declared labels are {', '.join(known)}")
-    if not asked:
+    declared = sorted(e.label for e in Entitlements(declaration, 1))
+    labels = [observe] if isinstance(observe, str) else list(observe)
+    for label in labels:
+        if label not in declared:
+            raise InvalidParameter(f"observe {label!r}: declared labels are {', '.join(declared)}")
+    if not labels:
         raise InvalidParameter("observe: name at least one label, or give a function of the output")
-    return frozenset(asked)
+    return frozenset(labels)

@@ -27,7 +27,7 @@ from dpaudit.errors import InvalidParameter
 FloatArray = npt.NDArray[np.float64]
 Status: TypeAlias = Literal["held", "broken", "not_run"]
 
-DEFAULT_ERROR = 1e-6
+DEFAULT_ERROR = 1e-6  # false-alarm rate of all checks together
 MAXIMUM_RANKED = 2_000_000  # residuals sorted at once
 MAXIMUM_COLUMNS = 1_024  # columns of one correlation matrix
 MAXIMUM_ENTRIES = 2 * 10**7  # entries of the rows it is made of

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
+# Rates at which reports print the true positive rate.
 FALSE_POSITIVE_RATES = (1e-1, 1e-2, 1e-3, 1e-4)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.batches import Key
 
-FALSE_ALARM = 1e-12
+FALSE_ALARM = 1e-12  # of the search for repeated noise, over all comparisons
 # The shorter prefix also finds copies among batches of different lengths.
 PREFIXES = (64, 4096)
 
@@ -72,6 +72,6 @@ def _total_entropy(rows: npt.NDArray[Any]) -> float:
     if width == 0:
         return 0.0
     content = rows.tobytes()
-    whole = (content[start : start + width] for start in range(0, len(content), width))
-    counts = Counter(whole).values()
+    each_row = (content[start : start + width] for start in range(0, len(content), width))
+    counts = Counter(each_row).values()
     return math.fsum(count * math.log(len(rows) / count) for count in counts)

@@ -12,7 +12,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
 from dpaudit.nodes import Node
 
-BATCH_TRIALS = 2_000
+BATCH_TRIALS = 2_000  # trials that run side by side: enough for NumPy, and few enough for memory
+# What an attacker sees.
 THREAT_MODELS = (
     "white_box",
     "black_box_all",

@@ -41,9 +41,9 @@ from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.measures.calculus import measure_of
 from dpaudit.nodes import Assumption, Status
 
-SHOWN_ERROR = 0.05
-DECISION_ERROR = 1e-4
-BOUND_SHARE = 0.5
+SHOWN_ERROR = 0.05  # error of a printed bound: 95% confidence
+DECISION_ERROR = 1e-4  # error of a refutation, over all that a mechanism's verdict rests on
+BOUND_SHARE = 0.5  # share of that error for bounds of plain runs
 LIKELIHOOD_SHARE = 0.4  # the rest is the conformance checks'
 
 
@@ -92,7 +92,7 @@ class Ruling(NamedTuple):
 def judge(rulings: Iterable[Ruling]) -> Ruling:
     """The one judge of declared programs, functions, canaries and training: the gravest decides.
 
-    Of equally grave ones the first.
+    The first of equally grave ones counts.
     """
     order = list(Verdict)
     return min(rulings, key=lambda ruling: order.index(ruling.verdict))
@@ -158,8 +158,8 @@ def printed_delta(claim: Claim) -> Fraction | None:
 
 def deltas(claims: Sequence[Claim]) -> list[Fraction]:
     """The printed deltas at which claims ask for a raw bound, each once."""
-    found = dict.fromkeys(map(printed_delta, claims))
-    return [delta for delta in found if delta is not None]
+    printed = dict.fromkeys(map(printed_delta, claims))
+    return [delta for delta in printed if delta is not None]
 
 
 def bounds_of(claims: Sequence[Claim]) -> int:
@@ -170,7 +170,7 @@ def bounds_of(claims: Sequence[Claim]) -> int:
 def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     """The GDP lens at the suite's fixed threshold; None if the implementation stopped.
 
-    Of the two estimators, the one that promises more on the training trials.
+    The estimator is the one of the two that promises more on the training trials.
     """
     if attacked.test is None:
         return None
@@ -365,11 +365,11 @@ def by_likelihoods(checked: Checked, likely: Sequence[Likely]) -> Iterator[Rulin
     None is made where a conformance check of the program is broken, so that one above the account
     says that program, account or likelihood is wrong.
     """
-    for one in likely:
-        lower = one.lower(checked.claim)
+    for audit in likely:
+        lower = audit.lower(checked.claim)
         if lower is None:
             continue
-        shown = f"likelihoods of {0 if one.counted is None else len(one.counted):,} runs"
+        shown = f"likelihoods of {0 if audit.counted is None else len(audit.counted):,} runs"
         condition = "if its noise is the declared one"
         if above(lower.decisive, checked.claim.value):
             yield Ruling(

@@ -21,9 +21,9 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 Named = TypeVar("Named", bound=Hashable, contravariant=True)
 Kind = TypeVar("Kind")
-LOSSES = 3
-QUEUED_PER_WORKER = 2
-WATCH_SECONDS = 1.0
+LOSSES = 3  # workers lost in a row before an audit stops
+QUEUED_PER_WORKER = 2  # calls that wait for each worker, so that none is idle
+WATCH_SECONDS = 1.0  # between looks at the parent process
 
 
 class WorkersLost(DpauditError):
@@ -91,8 +91,8 @@ def resumed(
 
     if kept is not None:
         for key in tasks:
-            if (found := kept.get(key)) is not None:
-                add(key, found)
+            if (stored := kept.get(key)) is not None:
+                add(key, stored)
     if report is not None:
         report(done)
     keys = {task: key for key, task in tasks.items()}

@@ -29,8 +29,8 @@ __path__ = [str(catalogue_root() / SHIPPED)]
 
 def _named(module: str) -> str:
     """The name here of a module that the catalogue's files name ``mechanisms....``."""
-    top, *rest = module.split(".")
-    return ".".join([__name__, *rest]) if top == SHIPPED else module
+    top, *inner_names = module.split(".")
+    return ".".join([__name__, *inner_names]) if top == SHIPPED else module
 
 
 class _Renamed(ast.NodeTransformer):

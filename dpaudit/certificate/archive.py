@@ -32,7 +32,7 @@ from dpaudit.storage.evidence import Evidence
 
 SUMS, README, SCHEMA = "SHA256SUMS", "README.txt", "certificate_schema.json"
 CERTIFICATE, PUBLISHED, PLAN, PAGES = "certificate", "published", "plan", "pages"  # folders
-MOST_FILES = 1_000
+MOST_FILES = 1_000  # files of an archive that is opened
 LARGEST = 2 * 2**30  # bytes of all files of an archive together, unpacked
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a ZIP file can hold; the same in each
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n\\]+)")
@@ -59,14 +59,14 @@ class Archive:
 
         ``signed``: the signatures, which pages show.  Pages of another version do not follow.
         """
-        made = _rendered(self.certificate, certificate, signed)
+        rendered = _rendered(self.certificate, certificate, signed)
         same: list[str] = []
         other: list[str] = []
         for path in _files(self.folder):
             name = path.relative_to(self.folder).as_posix()
             if name.startswith((f"{CERTIFICATE}/", f"{PUBLISHED}/")) or name == SUMS:
                 continue
-            (same if made.get(name) == path.read_bytes() else other).append(name)
+            (same if rendered.get(name) == path.read_bytes() else other).append(name)
         return same, other
 
 
@@ -152,7 +152,7 @@ def _unpack(path: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(path) as source:
             entries = source.infolist()
-            taken: set[str] = set()
+            names_taken: set[str] = set()
             if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST:
                 raise CertificateRejected(
                     f"{path}: more than {MOST_FILES} files or {LARGEST} bytes"
@@ -160,11 +160,11 @@ def _unpack(path: Path, folder: Path) -> None:
             for entry in entries:
                 # Some file systems and programs take names for one that differ in case alone.
                 name = unicodedata.normalize("NFKC", entry.filename).casefold()
-                if not _is_plain(entry) or name in taken:
+                if not _is_plain(entry) or name in names_taken:
                     raise CertificateRejected(
                         f"{path}: {entry.filename[:80]!r} is no plain file of a name of its own"
                     )
-                taken.add(name)
+                names_taken.add(name)
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(entry) as stream:
@@ -192,16 +192,16 @@ def _is_plain(entry: zipfile.ZipInfo) -> bool:
 
 
 def _archive(path: Path, folder: Path) -> Archive:
-    found = sorted((folder / CERTIFICATE).glob("*.json"))
-    found = [one for one in found if not one.name.endswith(".sigstore.json")]
-    if len(found) != 1:
+    paths = sorted((folder / CERTIFICATE).glob("*.json"))
+    paths = [file for file in paths if not file.name.endswith(".sigstore.json")]
+    if len(paths) != 1:
         raise CertificateRejected(
-            f"{path}: {len(found)} certificates in {CERTIFICATE}/; expected an archive of one, "
+            f"{path}: {len(paths)} certificates in {CERTIFICATE}/; expected an archive of one, "
             "which `dpaudit report --format archive` makes"
         )
     published = folder / PUBLISHED
     return Archive(
-        folder, found[0], published if published.is_dir() else None, tuple(_faults(folder))
+        folder, paths[0], published if published.is_dir() else None, tuple(_faults(folder))
     )
 
 
@@ -214,18 +214,18 @@ def _faults(folder: Path) -> Iterator[str]:
         return
     listed = {}
     for line in lines:
-        found = _LINE.fullmatch(line)
-        if found is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             yield f"{SUMS}: no line of a digest and a name: {line[:80]!r}"
         else:
-            listed[found[2]] = found[1]
-    there = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+            listed[match[2]] = match[1]
+    present = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     for name, digest in listed.items():
-        if name not in there:
+        if name not in present:
             yield f"{name}: missing from the archive"
-        elif sha256(there[name].read_bytes()).hexdigest() != digest:
+        elif sha256(present[name].read_bytes()).hexdigest() != digest:
             yield f"{name}: altered since the archive was made (another SHA-256)"
-    for name in there.keys() - listed.keys() - {SUMS}:
+    for name in present.keys() - listed.keys() - {SUMS}:
         yield f"{name}: not of this archive"
 
 
@@ -248,7 +248,7 @@ def _readme(file: Path, certificate: Json, names: list[str]) -> str:
     predicate, now = certificate["predicate"], environment()
     output = (predicate["run"] or {}).get("output")
     folders = {name.partition("/")[0] for name in names}
-    what = {
+    contents = {
         PAGES: "pages in three languages: what was published, who is protected, how well",
         CERTIFICATE: "the certificate (.json), which is decisive; signatures, time stamps (.dsse)",
         PUBLISHED: "the files that were published",
@@ -258,7 +258,7 @@ def _readme(file: Path, certificate: Json, names: list[str]) -> str:
         title=predicate["scope"]["title"],
         begin=_PDF if any(name.endswith(".pdf") for name in names) else _PRINT,
         folders="\n".join(
-            f"  {one + '/':<14}{text}" for one, text in what.items() if one in folders
+            f"  {name + '/':<14}{text}" for name, text in contents.items() if name in folders
         ),
         output=f"\n{_OUTPUT.format(name=output['name'])}" if output else "",
         dpaudit=now["dpaudit"],

@@ -38,16 +38,16 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
     order = run.orders[index]
     if run.options.method == LIKELIHOOD:
         return []
-    found: list[Attempt] = []
+    attempts: list[Attempt] = []
     for number, suite in enumerate(() if order.suite is None else order.suite.all):
         differs = stand_in(order.mechanism, suite)
-        kinds = [bool(a.differs) for a in found]
+        kinds = [bool(a.differs) for a in attempts]
         if differs:
             prefix = STAND_IN + (f"{kinds.count(True) + 1}:" if True in kinds else "")
         else:
             # "found:" alone is the audit on made-up records.
             prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
-        found.append(_attempt(run, index, suite, prefix, differs, number=number))
+        attempts.append(_attempt(run, index, suite, prefix, differs, number=number))
     trials = trials_of(examination)
     if examination.pair is not None and trials:
         own = Suite(
@@ -56,9 +56,9 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
             examination.pair,
             trials=trials,
         )
-        prefix = FOUND if any(not a.prefix for a in found) else ""
-        found.append(_attempt(run, index, own, prefix, ()))
-    return sorted(found, key=lambda attempt: bool(attempt.prefix))
+        prefix = FOUND if any(not a.prefix for a in attempts) else ""
+        attempts.append(_attempt(run, index, own, prefix, ()))
+    return sorted(attempts, key=lambda attempt: bool(attempt.prefix))
 
 
 def _attempt(
@@ -146,7 +146,7 @@ def resting(likely: Sequence[Likely], examination: Examination) -> list[Likely]:
     """Likelihood audits without their bounds where an examination of later found something."""
     if not examination.broken:
         return list(likely)
-    return [Likely(one.neighbours, one.program, one.seed, why_not=BROKEN) for one in likely]
+    return [Likely(audit.neighbours, audit.program, audit.seed, why_not=BROKEN) for audit in likely]
 
 
 def named(prefix: str) -> str:
@@ -156,6 +156,6 @@ def named(prefix: str) -> str:
 
 def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
     """In what a suite's program is another than the mechanism's; nothing if it is the same."""
-    found = differences(mechanism.program, suite.program)
+    differing = differences(mechanism.program, suite.program)
     kernels = [f"{k.__name__} is drawn by {v.__name__}" for k, v in suite.kernels.items()]
-    return (*found, *kernels)
+    return (*differing, *kernels)

@@ -36,7 +36,7 @@ from dpaudit.scope import Adjacency, Protected, Scope, central, name_key, protec
 
 DELTA = "1e-6"
 ALL = "all data sets"
-_EXACT = ("pure", "zcdp", "gdp")
+_EXACT = ("pure", "zcdp", "gdp")  # measures whose values add up exactly
 # Pure first, so that a pure budget can be kept; the others say more at small deltas.
 _OPAQUE: dict[str, Any] = {"pure": PureDP, "gdp": GDP, "zcdp": ZCDP}
 
@@ -151,52 +151,52 @@ def totals(
     """
     if delta:
         checked(delta, "delta", probability)
-    seen: dict[str, Path] = {}
+    files_by_digest: dict[str, Path] = {}
     for entry in entries:
-        if entry.digest in seen:
+        if entry.digest in files_by_digest:
             raise InvalidParameter(
-                f"{entry.file}: the same release as {seen[entry.digest]}; give it once"
+                f"{entry.file}: the same release as {files_by_digest[entry.digest]}; give it once"
             )
-        seen[entry.digest] = entry.file
+        files_by_digest[entry.digest] = entry.file
     stated = {name_key(name): row for name, row in (budgets or {}).items()}
     if len(stated) != len(budgets or {}):
         raise InvalidParameter("[budgets]: two of them are of the same data set; keep one")
     in_order = sorted(entries, key=lambda one: (one.day, one.name))
     sets, names = _grouped(in_order), _names(in_order)
-    found = [
+    sums = [
         _total(names[key], sets[key], stated.get(key), delta=delta, convert=convert)
         for key in sorted(sets)
     ]
-    for held in _of_several(in_order):
-        total = _total(ALL, held, None, delta=delta, convert=convert)
-        found.append(replace(total, of_all=True))
-    return found
+    for releases_held in _of_several(in_order):
+        total = _total(ALL, releases_held, None, delta=delta, convert=convert)
+        sums.append(replace(total, of_all=True))
+    return sums
 
 
 def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """The releases of each data set, by what its name is compared as."""
-    found: dict[str, list[Entry]] = {}
+    groups: dict[str, list[Entry]] = {}
     for entry in entries:
         for key in entry.protects.data_keys:
-            found.setdefault(key, []).append(entry)
-    return found
+            groups.setdefault(key, []).append(entry)
+    return groups
 
 
 def _names(entries: Sequence[Entry]) -> dict[str, str]:
     """How each data set is written first."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for entry in entries:
         for name in entry.protects.data:
-            found.setdefault(name_key(name), name)
-    return found
+            names.setdefault(name_key(name), name)
+    return names
 
 
 def _of_several(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """The releases that may concern the same entities, where these are of several data sets."""
-    found: dict[str, list[Entry]] = {}
+    by_entity: dict[str, list[Entry]] = {}
     for entry in entries:
-        found.setdefault(name_key(entry.protects.entity), []).append(entry)
-    for _, same in sorted(found.items()):
+        by_entity.setdefault(name_key(entry.protects.entity), []).append(entry)
+    for _, same in sorted(by_entity.items()):
         if len(set().union(*(entry.protects.data_keys for entry in same))) > 1:
             yield same
 
@@ -205,8 +205,10 @@ def _outside(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Statements of what the guarantees leave out, and of what their sum rests on."""
     lines = []
     for entry in entries:
-        lines += [f"{entry.file}: outside of its guarantee: {one}" for one in entry.uncovered]
-        lines += [f"{entry.file}: stays exact: {one}" for one in entry.invariants]
+        lines += [
+            f"{entry.file}: outside of its guarantee: {statement}" for statement in entry.uncovered
+        ]
+        lines += [f"{entry.file}: stays exact: {statement}" for statement in entry.invariants]
         if not entry.protects.entity:
             lines.append(f"{entry.file}: it does not state what one unit is")
     models = sorted({entry.protects.model for entry in entries})
@@ -230,7 +232,7 @@ def _total(
     pure = budget is not None and "epsilon" in budget
     at = delta or (budget or {}).get("delta", "0" if pure else DELTA)
     units = {e.protects.unit_key: e.protects for e in entries}
-    unit = " / ".join(sorted(one.unit for one in units.values()))
+    unit = " / ".join(sorted(protected.unit for protected in units.values()))
     mixed = adjacencies == ["add_remove", "replace_one"]
     converted = mixed and convert
     adjacency = "replace_one" if converted else ", ".join(adjacencies)
@@ -297,13 +299,13 @@ def _added(
         for i in window:
             _refuse_gain(entries[i], alone[i], total, at)
     rows = tuple(
-        Row(entry, _epsilon(one, at), _epsilon(total, at))
-        for entry, one, total in zip(entries, alone, together, strict=True)
+        Row(entry, _epsilon(single, at), _epsilon(total, at))
+        for entry, single, total in zip(entries, alone, together, strict=True)
     )
     account = max(together, key=lambda total: _size(total, at))
     bound = account.epsilon(at)
     exact = {n: value_text(account.step(n).value) for n in _EXACT if n in account.routes()}
-    left = None if budget is None else min(_left(total, budget) for total in together)
+    remaining = None if budget is None else min(_left(total, budget) for total in together)
     return replace(
         empty,
         rows=rows,
@@ -311,8 +313,8 @@ def _added(
         epsilon_lower=decimal_lower(bound.lower, 6),
         epsilon_upper=decimal_upper(bound.upper, 6),
         budget=budget,
-        left="" if left is None else decimal_lower(left, 6),
-        over=left is not None and left < 0,
+        left="" if remaining is None else decimal_lower(remaining, 6),
+        over=remaining is not None and remaining < 0,
     )
 
 
@@ -326,10 +328,10 @@ def _refuse_gain(entry: Entry, alone: Account, together: Account, delta: Fractio
     ends = alone.epsilon(delta), together.epsilon(delta)
     pairs = [(ends[0].lower, ends[1].upper)]
     pairs += [(alone.step(name).value, together.step(name).value) for name in routes]
-    for part, whole in pairs:
+    for part, total in pairs:
         try:
             least = None if ceiling(part) is None else floor(part)
-            most = ceiling(whole)
+            most = ceiling(total)
         except InvalidParameter as error:
             raise Unsupported(f"{entry.file}: {error}") from None
         if most is not None and (least is None or not (most >= 0 and least <= most)):
@@ -376,9 +378,9 @@ def chosen(
     paths: Sequence[Path], since: date | None = None, until: date | None = None
 ) -> Iterator[Entry | DpauditError]:
     """The releases of files within a window of days; an error for each file that has none."""
-    for one in verify_files(list(map(read, paths))):
+    for verified in verify_files(list(map(read, paths))):
         try:
-            entry = entry_of(one.certificate, one.file.path)
+            entry = entry_of(verified.certificate, verified.file.path)
         except DpauditError as error:
             yield error
             continue

@@ -75,7 +75,9 @@ def _claim(claim: Claim) -> list[Any]:
 
 
 def _suite(suite: Suite) -> list[Any]:
-    kernels = sorted(f"{node.__name__}:{made.__qualname__}" for node, made in suite.kernels.items())
+    kernels = sorted(
+        f"{node.__name__}:{kernel.__qualname__}" for node, kernel in suite.kernels.items()
+    )
     attacked = [program_text(suite.program), *suite.neighbours.digests, suite.neighbours.text]
     return [*attacked, suite.trials, suite.threat_model, repr(suite.threshold), kernels]
 

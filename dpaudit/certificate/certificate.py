@@ -53,10 +53,10 @@ VERDICTS_OF = {
     Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
     Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
 }
-RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
-PROFILE_POINTS = 61
-TRADEOFF_POINTS = 61
-PROFILE_WIDTH = 0.01
+RENYI_ORDERS = (2, 4, 8, 16, 32, 64)  # orders at which a curve is printed
+PROFILE_POINTS = 61  # points of a drawn profile
+TRADEOFF_POINTS = 61  # points of a drawn trade-off curve
+PROFILE_WIDTH = 0.01  # relative width of a drawn point: no line shows less
 PROFILE_DELTAS = tuple(
     map(
         Fraction,
@@ -71,14 +71,14 @@ def statement(predicate: Mapping[str, Any]) -> Json:
     """The in-toto statement of a predicate, its keys in the order of its canonical bytes."""
     implementation = predicate["mechanism"]["implementation"]
     own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
-    made = {
+    statement_row = {
         "_type": STATEMENT,
         "subject": [own, *implementation],
         "predicateType": PREDICATE,
         "predicate": dict(predicate),
     }
     # As if read from a file, so that a page made of either is the same.
-    canonical: Json = json.loads(canonical_bytes(made))
+    canonical: Json = json.loads(canonical_bytes(statement_row))
     return canonical
 
 
@@ -103,15 +103,15 @@ def surprises(
     """
     rows = certificate["predicate"]["claims"]
     gaps = words.unexamined(certificate["predicate"])
-    found = [
+    lines = [
         f"{row['stated_text']}{_read(row)}: expected {wanted}, is {_found(row)}: {row['reason']}"
         for row, wanted in zip(rows, expected, strict=True)
         if not _as_expected(row, wanted)
         or (row["verdict"] == "unconfirmed" and gaps and not unexamined)
     ]
     if unexamined and not gaps:
-        found.append(f"expected not to be examined ({unexamined}), but its examination reached it")
-    return tuple(found)
+        lines.append(f"expected not to be examined ({unexamined}), but its examination reached it")
+    return tuple(lines)
 
 
 def _as_expected(row: Mapping[str, Any], wanted: Outcome) -> bool:
@@ -138,11 +138,11 @@ def _found(row: Mapping[str, Any]) -> str:
 
 def steps_of(roots: Sequence[Step]) -> list[Step]:
     """Every step of several derivations, premises first, each once."""
-    found: dict[int, Step] = {}
+    steps: dict[int, Step] = {}
     for root in roots:
         for step in root.walk():
-            found.setdefault(id(step), step)
-    return list(found.values())
+            steps.setdefault(id(step), step)
+    return list(steps.values())
 
 
 def step_rows(steps: Sequence[Step]) -> list[Json]:
@@ -218,8 +218,8 @@ def profile_steps(account: Account) -> list[Step]:
 
 def _is_confirmed(step: Step) -> bool:
     """Whether the checker computes what a step rests on: curves take nothing on trust."""
-    held = [p.value for p in step.premises if isinstance(p.value, Losses)]
-    return all(is_computed(pair) for losses in held for pair in losses.pairs)
+    losses_below = [p.value for p in step.premises if isinstance(p.value, Losses)]
+    return all(is_computed(pair) for losses in losses_below for pair in losses.pairs)
 
 
 def _smallest(account: Account, delta: Fraction) -> Step | None:
@@ -227,13 +227,13 @@ def _smallest(account: Account, delta: Fraction) -> Step | None:
 
     Coarser than a claim's: a figure shows no more, and a verifier repeats each.
     """
-    found = []
+    conversions = []
     for name in account.routes():
         with contextlib.suppress(Unsupported):
             step = to_approx(account.step(name), delta, PROFILE_WIDTH)
             if not is_infinite(step.value[0]):
-                found.append(_from_above(step))
-    return min(found, key=lambda step: Fraction(decimal_upper(step.value[0])), default=None)
+                conversions.append(_from_above(step))
+    return min(conversions, key=lambda step: Fraction(decimal_upper(step.value[0])), default=None)
 
 
 def _from_above(step: Step) -> Step:
@@ -246,11 +246,11 @@ def _from_above(step: Step) -> Step:
 def points_of(steps: Sequence[Step]) -> list[Point]:
     """The (epsilon, delta) that conversions conclude, as printed, by epsilon; none dominated."""
     rows = [conclusion(step) for step in steps]
-    found: list[Point] = []
+    points: list[Point] = []
     for point in sorted((Fraction(row["epsilon"]), Fraction(row["delta"])) for row in rows):
-        if not found or point[1] < found[-1][1]:
-            found.append(point)
-    return found
+        if not points or point[1] < points[-1][1]:
+            points.append(point)
+    return points
 
 
 def curve_rows(account: Account, roots: Sequence[Step], points: Sequence[Point] = ()) -> list[Json]:
@@ -350,15 +350,15 @@ def audit_id(lower: Lower) -> str:
     return f"raw-{decimal_upper(Fraction(lower.delta))}" if raw else "lens"
 
 
-def lower_row(found: Lower | None) -> Json | None:
+def lower_row(bound: Lower | None) -> Json | None:
     """An attacked bound of a claim; ``conditional_on`` is empty where nothing is assumed."""
-    if found is None:
+    if bound is None:
         return None
     return {
-        **guarantee(found.measure, found.shown, found.delta),
+        **guarantee(bound.measure, bound.shown, bound.delta),
         "confidence": "0.95",
-        "conditional_on": found.family,
-        "audit": audit_id(found),
+        "conditional_on": bound.family,
+        "audit": audit_id(bound),
     }
 
 

@@ -104,7 +104,7 @@ def certify_one(run: Run, index: int, known: Examination | None = None) -> Certi
     account = Account(order.mechanism.declaration, order.mechanism.scope)
     checks = _checked(order.mechanism, account)
     # Asked before anything is run: a theorem of the project's own may raise.
-    trusted = tuple(_on_trust(one, order.mechanism) for one in checks)
+    trusted = tuple(_on_trust(item, order.mechanism) for item in checks)
     examination = examined(run, order) if known is None else known
     attempts = attempts_of(run, index, examination)
     likely = likelihoods_of(run, index, examination, attempts)
@@ -114,7 +114,7 @@ def certify_one(run: Run, index: int, known: Examination | None = None) -> Certi
     case = _Case(run, order, account, checks, trusted, attempts, likely, profile, points, words)
     stated, certificate = _with_run(case, examination)
     attacks = tuple(attempt.attacked for attempt in attempts)
-    attacked = next((one for one in attacks if one.suite is order.suite), None)
+    attacked = next((item for item in attacks if item.suite is order.suite), None)
     verdict = _overall(stated.judged)
     return Certified(order.mechanism, stated.judged, attacked, verdict, certificate, attacks)
 
@@ -263,7 +263,7 @@ def _with_run(case: _Case, examination: Examination) -> tuple[_Stated, Json]:
 
 
 def _overall(judged: Sequence[Judged]) -> Verdict:
-    return overall([one.verdict for one in judged])
+    return overall([claim.verdict for claim in judged])
 
 
 def _checked(mechanism: Mechanism, account: Account) -> tuple[Checked, ...]:
@@ -289,8 +289,8 @@ def _by_curves(claim: Claim, attempts: Sequence[Attempt]) -> Iterator[Ruling]:
     """Refuted where an attack's curve refutes by far what its bounds leave open."""
     if is_infinite(claim.value):
         return
-    known = MEASURES.get(claim.guarantee.states_in)
-    from_rates = known.from_rates if known else None
+    measure = MEASURES.get(claim.guarantee.states_in)
+    from_rates = measure.from_rates if measure else None
     for attacked in (attempt.attacked for attempt in attempts):
         row = {"roc": roc_rows(attacked), "trials": attacked.trials}
         if curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
@@ -349,10 +349,10 @@ def _check_steps(steps: Sequence[Step]) -> None:
 
     Errors: InvalidParameter for an assumption under the id of a standing one.
     """
-    taken = {assumption.id for assumption in standing(unit=Unit.USER)}
+    ids_taken = {assumption.id for assumption in standing(unit=Unit.USER)}
     for step in steps:
         for assumption in step.assumptions():
-            if assumption.id in taken:
+            if assumption.id in ids_taken:
                 raise InvalidParameter(
                     f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
                 )

@@ -3,7 +3,7 @@
 The program and its metrics are run once more, on the run's transcript, with the records withheld,
 and with no file, process or connection to be opened.  A metric is covered if it comes out the same,
 to the last bit; if the program kept nothing of its first run; and if what computes it reaches no
-array and no data beside the output.  What its author says of it can only make it uncovered.
+array and no data beside the output.  An author's statement about it can only make it uncovered.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Before:
 
 def _state(owner: Any) -> list[str]:
     """Every number and text that a program, its classes and its functions refer to."""
-    found = []
+    texts = []
     for value in _reached(owner):
         if isinstance(value, np.ndarray):
-            found.append(sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
+            texts.append(sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
         elif isinstance(value, int | float | complex | str | bytes | np.generic):
-            found.append(repr(value))
-    return sorted(found)
+            texts.append(repr(value))
+    return sorted(texts)
 
 
 class Again:
@@ -110,9 +110,9 @@ class Again:
             self._of_output = "the program kept something of its run on the data"
             return
         evaluate = mechanism.evaluate
-        for one in (*_reached(evaluate), *_reached(before.program)):
-            if isinstance(one, functools._lru_cache_wrapper):  # it would answer from what it read
-                one.cache_clear()
+        for value in (*_reached(evaluate), *_reached(before.program)):
+            if isinstance(value, functools._lru_cache_wrapper):  # it would answer from what it read
+                value.cache_clear()
         try:
             with shut():
                 curator = Withheld(mechanism.declaration, mechanism.scope, shape, transcript)
@@ -150,11 +150,11 @@ def _failed(error: Exception) -> str:
     return f"without the records: {type(error).__name__}: {str(error)[:120]}"
 
 
-def _compared(one: Metric, again: Sequence[Metric], number: int) -> str:
+def _compared(metric: Metric, again: Sequence[Metric], number: int) -> str:
     other = again[number] if number < len(again) else None
-    if other is None or (one.name, one.note) != (other.name, other.note):
+    if other is None or (metric.name, metric.note) != (other.name, other.note):
         return "it has other words without the records"
-    return "" if repr(one.value) == repr(other.value) else ANOTHER
+    return "" if repr(metric.value) == repr(other.value) else ANOTHER
 
 
 # --- what a function reaches ----------------------------------------------------------------------
@@ -175,20 +175,20 @@ def _beside(function: Any) -> Iterator[str]:
 
 def _holds_numbers(value: Any) -> bool:
     inside = value.values() if isinstance(value, dict) else value
-    return any(isinstance(one, int | float | np.number) for one in inside)
+    return any(isinstance(item, int | float | np.number) for item in inside)
 
 
 def _reached(value: Any) -> Iterator[Any]:
     """Objects that a project's code refers to, by name, field, closure or default."""
-    seen: dict[int, Any] = {}
+    seen_by_id: dict[int, Any] = {}
     waiting = [value]
-    while waiting and len(seen) < MOST_OBJECTS:
-        one = waiting.pop()
-        if id(one) in seen:
+    while waiting and len(seen_by_id) < MOST_OBJECTS:
+        item = waiting.pop()
+        if id(item) in seen_by_id:
             continue
-        seen[id(one)] = one  # kept, so that no other object gets its id
-        yield one
-        waiting += _inside(one)
+        seen_by_id[id(item)] = item  # kept, so that no other object gets its id
+        yield item
+        waiting += _inside(item)
 
 
 def _inside(value: Any) -> list[Any]:
@@ -202,6 +202,7 @@ def _inside(value: Any) -> list[Any]:
     return [*getattr(value, "__dict__", {}).values(), type(value)]
 
 
+# Containers, and how their contents are reached.
 _INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
     (FunctionType, lambda f: _of_function(f) if _is_own(f) else ()),
     (MethodType, lambda m: (m.__self__, m.__func__)),
@@ -217,14 +218,19 @@ _INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
 def _of_function(function: FunctionType) -> list[Any]:
     names = _names(function.__code__)
     named = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [one for one in named if isinstance(one, ModuleType) and _is_own(one)]
+    modules = [item for item in named if isinstance(item, ModuleType) and _is_own(item)]
     inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
     given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return [*named, *inside, *enclosed(function), *given, *vars(function).values()]
 
 
 def _names(code: Any) -> list[str]:
-    inner = [name for one in code.co_consts if hasattr(one, "co_names") for name in _names(one)]
+    inner = [
+        name
+        for constant in code.co_consts
+        if hasattr(constant, "co_names")
+        for name in _names(constant)
+    ]
     return [*code.co_names, *inner]
 
 

@@ -157,9 +157,9 @@ def _certified(
 ) -> Certificate:
     order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
     run = replace(plan([order], options), command=called)
-    found = Certificate(certify_one(run, 0).certificate)
-    check_own(found.content)
-    return found
+    certificate = Certificate(certify_one(run, 0).certificate)
+    check_own(certificate.content)
+    return certificate
 
 
 def audit_mechanism(
@@ -223,19 +223,19 @@ def verify(certificate: Certificate | Mapping[str, Any] | str | Path) -> Verifie
     else:
         content = certificate.content if isinstance(certificate, Certificate) else dict(certificate)
     validate(content)
-    found, one = check(content), Certificate(content)
-    unchecked = (f"{', '.join(part.fields)}: {part.why}" for part in found.unchecked)
-    return Verified(one.name, one.verdict, found.confirmed, (*found.on_trust, *unchecked))
+    checked, opened = check(content), Certificate(content)
+    unchecked = (f"{', '.join(part.fields)}: {part.why}" for part in checked.unchecked)
+    return Verified(opened.name, opened.verdict, checked.confirmed, (*checked.on_trust, *unchecked))
 
 
 def _implementation(mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:
     """SHA-256 of the files that define the programs, by name; one typed at a prompt has none."""
     programs = [mechanism.program, *([] if suite is None else [suite.program])]
-    found = {}
+    digests = {}
     for program in programs:
         try:
             path = Path(inspect.getfile(type(program)))
-            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         except (OSError, TypeError):
             continue
-    return found
+    return digests

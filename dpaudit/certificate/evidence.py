@@ -46,7 +46,7 @@ LEFT_OUT = {
         "hold for the program with the declared noise"
     ),
 }
-ROC_POINTS = 9
+ROC_POINTS = 9  # points of a kept curve of error rates
 FULL = 0.999  # of a clip
 REACHED = 0.95  # of what releases declare together, from which nothing is said
 # Trials of the audit of the program itself, and how many numbers they may read together.
@@ -96,23 +96,25 @@ def likelihood_rows(
 
     ``claims``: the certificate's rows, of whose accounted bounds each bound has a share.
     """
-    return [_likelihood(number, one, claims, budget) for number, one in enumerate(likely, start=1)]
+    return [
+        _likelihood(number, audit, claims, budget) for number, audit in enumerate(likely, start=1)
+    ]
 
 
-def _likelihood(number: int, one: Likely, claims: Sequence[Json], budget: DecisionBudget) -> Json:
-    counted = one.counted
+def _likelihood(number: int, audit: Likely, claims: Sequence[Json], budget: DecisionBudget) -> Json:
+    counted = audit.counted
     scores = [] if counted is None else [*zip(counted.losses, counted.log_weights, strict=True)]
-    chosen = one.proposal.shift, one.proposal.include, one.proposal.plain
+    chosen = audit.proposal.shift, audit.proposal.include, audit.proposal.plain
     return {
         "id": f"likelihood-{number}",
-        "program": program_text(one.program),
+        "program": program_text(audit.program),
         "conditional_on": DECLARED_NOISE,
-        "neighbours": list(one.neighbours.digests),
-        "neighbours_text": one.neighbours.text,
-        "run_on": ("first", "second")[one.side],
-        "seed": f"{one.seed:032x}",
+        "neighbours": list(audit.neighbours.digests),
+        "neighbours_text": audit.neighbours.text,
+        "run_on": ("first", "second")[audit.side],
+        "seed": f"{audit.seed:032x}",
         "runs": len(scores),
-        "pilot_runs": one.pilots,
+        "pilot_runs": audit.pilots,
         "proposal": dict(zip(("shift", "include", "plain"), map(_short, chosen), strict=True)),
         # A run whose loss is not positive shows nothing, and is none of these.
         "scores": [[_short(loss), _short(weight)] for loss, weight in scores if loss > 0],
@@ -122,16 +124,16 @@ def _likelihood(number: int, one: Likely, claims: Sequence[Json], budget: Decisi
             "adjusted_for": budget.likelihoods,
         },
         "decisive_error": decimal_lower(exact(budget.likelihood, "error"), 17),
-        "bounds": [_likely_bound(bound, claims) for bound in one.bounds],
+        "bounds": [_likely_bound(bound, claims) for bound in audit.bounds],
         "band": [
             {
                 "epsilon": decimal_lower(exact(point.epsilon, "epsilon")),
                 "delta": plain(Decimal(repr(float(point.delta)))),
                 "fraction": _short(point.bet.fraction),
             }
-            for point in one.band
+            for point in audit.band
         ],
-        "why_not": one.why_not,
+        "why_not": audit.why_not,
     }
 
 
@@ -160,55 +162,55 @@ def evidence_caveats(
 ) -> list[str]:
     """Caveats on the evidence of an examination: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
-    found = []
+    caveats = []
     asks = () if examination.ran is None else examination.ran.asks
     if asks:
         more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
-        found.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
+        caveats.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
     if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):
-        found.append(UNCOMPARED)
-    found += _not_made(examination, attempts, method)
+        caveats.append(UNCOMPARED)
+    caveats += _not_made(examination, attempts, method)
     for attempt in attempts:
         if attempt.differs:
-            found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
+            caveats.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
     if examination.stopped:
-        found.append(
+        caveats.append(
             "the examination was cut short by time: how much was tried depends on the machine"
         )
     if examination.walked:
-        found.append(
+        caveats.append(
             f"runs on other records were compared over the first {examination.walked} releases"
         )
     if examination.ran is not None and examination.ran.missed:
-        found.append(_never_run(examination.ran))
+        caveats.append(_never_run(examination.ran))
     if examination.unmet:
         places = ", ".join(examination.unmet[:SHOWN])
-        found.append(f"conditions that no generated record met: {places}")
-    return [*found, *_reached(examination)]
+        caveats.append(f"conditions that no generated record met: {places}")
+    return [*caveats, *_reached(examination)]
 
 
 def _reached(examination: Examination) -> list[str]:
     """How far records moved the releases, where that is less than is stated."""
-    found = [
-        f"release {one.label!r}: one record moved its query by {100 * one.displacement:.3g}% of "
-        f"what is stated; its author says that it reaches {one.reaches}"
-        for one in examination.reached
-        if one.reaches
+    caveats = [
+        f"release {part.label!r}: one record moved its query by {100 * part.displacement:.3g}% of "
+        f"what is stated; its author says that it reaches {part.reaches}"
+        for part in examination.reached
+        if part.reaches
     ]
-    short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
+    short = [part for part in examination.reached if part.clip is not None and part.clip < FULL]
     if short:
-        worst = min(short, key=lambda one: one.clip or 0.0)
-        found.append(
+        worst = min(short, key=lambda part: part.clip or 0.0)
+        caveats.append(
             f"the program's own loss reached at most {100 * (worst.clip or 0.0):.3g}% of its clip "
             f"at release {worst.label!r}, on made-up records"
         )
     reach, pairs = examination.reach
     if reach < REACHED:
-        found.append(
+        caveats.append(
             f"the program's own loss reached at most {100 * reach:.3g}% {TOGETHER}, on the best of "
             f"{pairs:,} pairs of data sets that were tried"
         )
-    return found
+    return caveats
 
 
 def trials_of(examination: Examination) -> int:
@@ -227,13 +229,13 @@ def likelihood_runs(examination: Examination) -> int:
 
 def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str) -> list[str]:
     """Which audits of the named program there are none of, and why."""
-    found = [LEFT_OUT[method]] if method in LEFT_OUT else []
+    caveats = [LEFT_OUT[method]] if method in LEFT_OUT else []
     examined = not examination.not_examined and not examination.broken
     if examined and method != LIKELIHOOD and all(attempt.differs for attempt in attempts):
-        found.append(
+        caveats.append(
             f"the named program was examined, and not attacked: {_unattacked(examination)}"
         )
-    return found
+    return caveats
 
 
 def _unattacked(examination: Examination) -> str:
@@ -265,8 +267,8 @@ def differences(own: Any, other: Any, place: str = "") -> list[str]:
     plain objects.
     """
     if type(own) is not type(other):
-        what = place or "the program"
-        return [f"{what} is {type(other).__name__}, not {type(own).__name__}"]
+        subject = place or "the program"
+        return [f"{subject} is {type(other).__name__}, not {type(own).__name__}"]
     if _same(own, other):
         return []
     if is_dataclass(own) and not isinstance(own, type):
@@ -275,12 +277,12 @@ def differences(own: Any, other: Any, place: str = "") -> list[str]:
         pairs = {name: (value, vars(other)[name]) for name, value in vars(own).items()}
     else:
         return [f"{place or 'the program'} is another"]
-    found = []
+    texts = []
     for key, (a, b) in pairs.items():
         if not _same(a, b):
             name = f"{place}.{key}" if place else key
-            found += differences(a, b, name)
-    return found
+            texts += differences(a, b, name)
+    return texts
 
 
 def _is_plain(value: Any) -> bool:
@@ -304,10 +306,12 @@ def _audit(
     is_lens = audit_id(bound) == "lens"
     shown = [guarantee(bound.measure, bound.shown, bound.delta)]
     refuted = any(
-        found is not None and audit_id(found) == audit_id(bound) and exceeds(found, one.claim.value)
-        for one in judged
-        for found in [
-            lower_for(one.claim, attempt.lens, attempt.raws.get(printed_delta(one.claim)))
+        exceeding is not None
+        and audit_id(exceeding) == audit_id(bound)
+        and exceeds(exceeding, row.claim.value)
+        for row in judged
+        for exceeding in [
+            lower_for(row.claim, attempt.lens, attempt.raws.get(printed_delta(row.claim)))
         ]
     )
     return {
@@ -409,8 +413,8 @@ def conformance_rows(
 ) -> list[Json]:
     """One row a check of the implementation against its declaration: of the program, of audits."""
     # A program that was not examined is not shown to hold in anything.
-    found = examination.broken if examination.not_examined else examination.findings
-    rows = [("program", finding) for finding in found]
+    findings = examination.broken if examination.not_examined else examination.findings
+    rows = [("program", finding) for finding in findings]
     rows += [(a.about, f) for a in attempts for f in _complete(a.attacked, declaration)]
     return [
         {
@@ -437,13 +441,13 @@ def conformance_rows(
 
 def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
     """The findings, and what was not run: labels of the declaration that were never released."""
-    found = list(attacked.findings)
-    listed = {finding.check for finding in found}
-    if EXECUTED not in {f.check for f in found if f.status == "held"}:
-        return found
+    findings = list(attacked.findings)
+    listed = {finding.check for finding in findings}
+    if EXECUTED not in {f.check for f in findings if f.status == "held"}:
+        return findings
     missing = [f"{name} of {label}" for label in labels_of(declaration) for name in LABEL_CHECKS]
     return [
-        *found,
+        *findings,
         *(
             Finding(check, "not_run", 0.0, 0.0, "never released in the audit")
             for check in missing
@@ -473,16 +477,16 @@ def examination_row(examination: Examination) -> Json:
         **_tried(examination),
         "reached": [
             {
-                "label": one.label,
-                "place": one.place,
-                "query": one.kind,
-                "clip_share": "" if one.clip is None else f"{one.clip:.4g}",
-                "displacement_share": f"{one.displacement:.6g}",
-                "tried": one.tried,
-                "reaches": one.reaches,
-                **_pair(one),
+                "label": release.label,
+                "place": release.place,
+                "query": release.kind,
+                "clip_share": "" if release.clip is None else f"{release.clip:.4g}",
+                "displacement_share": f"{release.displacement:.6g}",
+                "tried": release.tried,
+                "reaches": release.reaches,
+                **_pair(release),
             }
-            for one in examination.reached
+            for release in examination.reached
         ],
     }
 

@@ -66,12 +66,14 @@ def shaped_as_data(mechanism: Mechanism, examination: Examination, seed: int) ->
             again = replace(examination, findings=(*examination.findings, *again.broken))
         examination = again
     # Findings of the examination are not repeated; an examination that was refused has none.
-    told = {finding.detail for finding in examination.findings}
-    held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
+    details = {finding.detail for finding in examination.findings}
+    findings_held = [
+        finding for finding in held_by(mechanism, data) if finding.detail not in details
+    ]
     loader = mechanism.records
     together = grouped(mechanism.declaration)[1]
     mixed = () if loader is None else mixing(loader, data, files, together)
-    more = (*held, *mixed, *read_by_others(files, examination))
+    more = (*findings_held, *mixed, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
 
 
@@ -123,9 +125,9 @@ def run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and covered metrics leave."""
     before, run = Before(mechanism), _OnData(mechanism, options)
     if options.keep is not None and options.seed is None:
-        output, kept = options.keep(mechanism.name, run.draw)
+        output, file = options.keep(mechanism.name, run.draw)
     else:
-        output, kept = run.draw(), None
+        output, file = run.draw(), None
     again = None if run.transcript is None else Again(mechanism, before, run.shape, run.transcript)
     metrics, notes = _metrics(mechanism, output, again, options)
     notes += [] if again is None else again.of_output(output)
@@ -139,7 +141,7 @@ def run_once(mechanism: Mechanism, options: Options) -> Json:
         "entropy": options.entropy,
         "metrics": metrics,
         "notes": notes,
-        "output": kept,
+        "output": file,
     }
 
 
@@ -187,9 +189,9 @@ class _OnData:
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            said = f"{type(error).__name__}{at(line_of_error(error))}"
+            cause = f"{type(error).__name__}{at(line_of_error(error))}"
             raise InvalidParameter(
-                f"{self._mechanism.name}: its program fails in its run on the data ({said}), of "
+                f"{self._mechanism.name}: its program fails in its run on the data ({cause}), of "
                 "which nothing was written; let it run on any records of the data's shape, or "
                 "certify the mechanism without its records"
             ) from None
@@ -230,6 +232,6 @@ def _metrics(
             fits("run", {**_NO_METRICS, "metrics": [row]})
             rows.append(row)
     except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
-        what = f"{type(error).__name__} while metrics of the output were computed or written"
-        return rows, [*notes, f"{what}: those from number {len(rows) + 1} on are missing"]
+        failure = f"{type(error).__name__} while metrics of the output were computed or written"
+        return rows, [*notes, f"{failure}: those from number {len(rows) + 1} on are missing"]
     return rows, notes

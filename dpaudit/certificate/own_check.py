@@ -28,16 +28,16 @@ def check_own(certificate: Json, store: Path | None = None) -> None:
     except CertificateRejected as error:
         predicate = certificate["predicate"]
         name, drawn = predicate["mechanism"]["name"], (predicate["run"] or {}).get("output")
-        kept = [_kept(name, certificate)]
+        places = [_kept(name, certificate)]
         if store is not None and store.exists():
-            kept.append(f"the finished batches of its audits in {store}")
+            places.append(f"the finished batches of its audits in {store}")
         if drawn:
-            kept.append(f"the output that was drawn, {drawn['name']}, where it was written")
+            places.append(f"the output that was drawn, {drawn['name']}, where it was written")
         go_on = DRAWN_ALREADY if drawn else ANOTHER_SEED
         raise InternalError(
             f"{name}: its certificate fails dpaudit's own check ({error}). This is a fault of "
             "dpaudit, not of your program or data; no certificate was published. Kept: "
-            f"{'; '.join(kept)}. {go_on}; please report the certificate's file, which holds no "
+            f"{'; '.join(places)}. {go_on}; please report the certificate's file, which holds no "
             "record"
         ) from error
 

@@ -24,9 +24,10 @@ from dpaudit.sign import Key, public_key
 from dpaudit.storage.evidence import read_once
 from dpaudit.storage.fields import _table, refuse_unknown
 
-LARGEST_FILE = 2**20
+LARGEST_FILE = 2**20  # bytes of a policy
 LEAST = "certified_under_assumptions"
-KEY_FIELDS = ("file", "sha256")
+KEY_FIELDS = ("file", "sha256")  # fields of a key in a policy
+# Fields of a rule in a policy.
 RULE_FIELDS = (
     "name",
     "mechanisms",
@@ -122,12 +123,22 @@ class Policy:
         data = (data_sets_of(predicate) or (data_of(predicate),)) if name else ("",)
         scope = protected(predicate["scope"], data)
         if disguises := [*disguised(name), *scope.disguises]:
-            return [f"policy: a name may be read as another one, {one}" for one in disguises]
-        ruled = {one: [rule for rule in self.rules if rule.applies(name, one)] for one in data}
-        free = [one for one, applying in ruled.items() if not applying]
+            return [
+                f"policy: a name may be read as another one, {data_name}" for data_name in disguises
+            ]
+        ruled = {
+            data_name: [rule for rule in self.rules if rule.applies(name, data_name)]
+            for data_name in data
+        }
+        free = [data_name for data_name, applying in ruled.items() if not applying]
         if free:
-            return [f"policy: no rule is of mechanism {name!r} on data {one!r}" for one in free]
-        rules = [rule for rule in self.rules if any(rule in found for found in ruled.values())]
+            return [
+                f"policy: no rule is of mechanism {name!r} on data {data_name!r}"
+                for data_name in free
+            ]
+        rules = [
+            rule for rule in self.rules if any(rule in applying for applying in ruled.values())
+        ]
         at = now or datetime.now(UTC)
         return [
             f"policy, {rule.name}: {text}"
@@ -150,7 +161,11 @@ class Policy:
 
 
 def _unsigned(rule: Rule, row: Json) -> list[str]:
-    valid = {one["key_id"] for one in row.get("signatures", ()) if one["state"] == "valid"}
+    valid = {
+        signature["key_id"]
+        for signature in row.get("signatures", ())
+        if signature["state"] == "valid"
+    }
     # A key counts once, whatever it is called.
     signed = valid & {key.id for key in rule.keys}
     if len(signed) >= rule.threshold:
@@ -167,12 +182,12 @@ def _weaker(rule: Rule, verdict: str) -> list[str]:
 
 def _of_others(rule: Rule, scope: Protected) -> list[str]:
     """Where others are protected than the rule wants, or from others."""
-    found = []
+    refusals = []
     if rule.unit:
         kind = rule.kind or scope.kind
         wanted = replace(scope, kind=kind, entity=rule.unit, period=rule.period, bound=rule.bound)
         if wanted.unit_key != scope.unit_key:
-            found.append(
+            refusals.append(
                 f"the unit is {scope.unit!r}, wanted: {wanted.unit!r} (a rule "
                 "names what it accepts as unit, kind, period and bound)"
             )
@@ -181,44 +196,46 @@ def _of_others(rule: Rule, scope: Protected) -> list[str]:
         "adjacency": (rule.adjacency, scope.adjacency),
         "model": (rule.model, scope.model),
     }
-    return found + [
-        f"the {name} is {seen!r}, wanted: {one!r}"
-        for name, (one, seen) in pairs.items()
-        if one not in ("", seen)
+    return refusals + [
+        f"the {name} is {stated!r}, wanted: {wanted!r}"
+        for name, (wanted, stated) in pairs.items()
+        if wanted not in ("", stated)
     ]
 
 
 def _more(rule: Rule, scope: Protected, row: Json) -> list[str]:
     """Outputs and uncovered parts of a scope that the rule does not allow."""
-    seen = {
+    texts_by_name = {
         "outputs": (rule.outputs, scope.outputs),
         "uncovered": (rule.uncovered, row.get("data_accesses", {}).get("uncovered", ())),
         "invariants": (rule.invariants, row.get("invariants", ())),
     }
     return [
-        f"its {name} have {one!r}, which is not allowed"
-        for name, (allowed, texts) in seen.items()
-        for one in texts
-        if allowed is not None and one not in allowed
+        f"its {name} have {text!r}, which is not allowed"
+        for name, (allowed, texts) in texts_by_name.items()
+        for text in texts
+        if allowed is not None and text not in allowed
     ]
 
 
 def _above(rule: Rule, predicate: Json) -> list[str]:
     """Exceeded limits; one proved claim within a limit is enough, because it bounds the loss."""
     proved = [row for row in predicate.get("claims", ()) if row["check"] == "proved"]
-    found = []
+    refusals = []
     for name, limit in rule.limits.items():
         shown = [row["upper"] for row in proved if row["upper"] and name in row["upper"]]
         if name == "epsilon":
-            shown = [one for one in shown if _at_most(one.get("delta", "0"), rule.delta)]
-        if not any(_at_most(one[name], limit) for one in shown):
+            shown = [claim for claim in shown if _at_most(claim.get("delta", "0"), rule.delta)]
+        if not any(_at_most(claim[name], limit) for claim in shown):
             at = f" at a delta of at most {float(rule.delta):g}" if name == "epsilon" else ""
             least = min(
-                (one[name] for one in shown if one[name] != "inf"), key=Fraction, default=""
+                (claim[name] for claim in shown if claim[name] != "inf"), key=Fraction, default=""
             )
-            seen = f"{name} <= {least} is the least that is proved" if least else "none is proved"
-            found.append(f"wanted {name} <= {float(limit):g}{at}: {seen}")
-    return found
+            least_text = (
+                f"{name} <= {least} is the least that is proved" if least else "none is proved"
+            )
+            refusals.append(f"wanted {name} <= {float(limit):g}{at}: {least_text}")
+    return refusals
 
 
 def _at_most(text: str, limit: Fraction) -> bool:
@@ -277,7 +294,7 @@ def read_policy(path: Path) -> Policy:
     keys: dict[str, Key] = {}
     for name, row in tables.items():
         keys[name] = _key(name, row, path)
-        same = [one for one, key in keys.items() if key.id == keys[name].id and one != name]
+        same = [other for other, key in keys.items() if key.id == keys[name].id and other != name]
         if same:
             raise InvalidParameter(f"{path}: [keys.{name}]: the same key as {same[0]}")
     rows = content.get("rules", [])
@@ -358,7 +375,7 @@ def _text(value: Any, place: str) -> str:
 def _texts(value: Any, place: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InvalidParameter(f"{place} = {value!r:.60}: expected a list of texts")
-    return tuple(_text(one, place) for one in value)
+    return tuple(_text(text, place) for text in value)
 
 
 def _optional(row: Json, name: str, place: str) -> str:

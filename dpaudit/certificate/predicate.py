@@ -35,6 +35,7 @@ from dpaudit.nodes.tables import to_table
 from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
+# Libraries whose versions a certificate states.
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
 
@@ -100,9 +101,9 @@ def claims_and_derivation(
     steps = steps_of([*roots, *profile])
     number = {id(step): i for i, step in enumerate(steps)}
     rows = []
-    for i, one in enumerate(judged):
-        step = one.checked.step
-        rows.append(claim_row(i, one, None if step is None else number[id(step)]))
+    for i, claim in enumerate(judged):
+        step = claim.checked.step
+        rows.append(claim_row(i, claim, None if step is None else number[id(step)]))
     concluded = [conclusion(s) for s in roots]
     derivation = {
         "upper_bounds": [
@@ -120,11 +121,11 @@ def assumption_rows(
     standing: Sequence[Assumption], judged: Sequence[Judged], profile: Sequence[Step]
 ) -> list[Json]:
     """The section of assumptions: the standing ones, and those of every step."""
-    found = {a.id: a for a in standing}
-    claimed = [one.checked.step for one in judged if one.checked.step is not None]
+    by_id = {a.id: a for a in standing}
+    claimed = [claim.checked.step for claim in judged if claim.checked.step is not None]
     for step in (*claimed, *profile):
-        found.update((a.id, a) for a in step.assumptions())
-    return [a.row() for a in found.values()]
+        by_id.update((a.id, a) for a in step.assumptions())
+    return [a.row() for a in by_id.values()]
 
 
 def verdict_row(verdict: Verdict, judged: Sequence[Judged], missing: Sequence[str]) -> Json:
@@ -133,19 +134,19 @@ def verdict_row(verdict: Verdict, judged: Sequence[Judged], missing: Sequence[st
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 
-def _reason(one: Judged) -> str:
-    reading = f" ({one.claim.reading})" if one.claim.reading else ""
-    return f"{one.claim.text}{reading} is {one.verdict.replace('_', ' ')}: {one.reason}"
+def _reason(claim: Judged) -> str:
+    reading = f" ({claim.claim.reading})" if claim.claim.reading else ""
+    return f"{claim.claim.text}{reading} is {claim.verdict.replace('_', ' ')}: {claim.reason}"
 
 
 def _margin(judged: Sequence[Judged]) -> str:
     """Claimed minus accounted, rounded down, for the first claim that has both as fractions."""
-    for one in judged:
-        step = one.checked.step
+    for claim in judged:
+        step = claim.checked.step
         value = None if step is None else step.value
         value = value[0] if isinstance(value, tuple) else value
-        if isinstance(value, Fraction) and isinstance(one.claim.value, Fraction):
-            return decimal_lower(one.claim.value - value, 6)
+        if isinstance(value, Fraction) and isinstance(claim.claim.value, Fraction):
+            return decimal_lower(claim.claim.value - value, 6)
     return ""
 
 
@@ -174,11 +175,11 @@ def revision(order: Order) -> Json | None:
     if root is None or not names:
         return None
     commit = _git(root, "rev-parse", "--verify", "HEAD^{commit}")
-    kept = _git(root, "ls-files", "-z", "--", *names)
-    if not commit or not kept:
+    tracked = _git(root, "ls-files", "-z", "--", *names)
+    if not commit or not tracked:
         return None
     changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *names)
-    untracked = len(kept.rstrip("\0").split("\0")) < len(names)
+    untracked = len(tracked.rstrip("\0").split("\0")) < len(names)
     return {"commit": commit.strip(), "dirty": untracked or changed != ""}
 
 

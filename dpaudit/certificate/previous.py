@@ -26,8 +26,8 @@ class Opened:
         """A file as it was when the command first opened it, under this name or another."""
         for name in _names(path):
             if name in self._files:
-                found = self._files[name]
-                return found if found.path == path else replace(found, path=path)
+                evidence = self._files[name]
+                return evidence if evidence.path == path else replace(evidence, path=path)
         return self.hold(read(path))
 
     def hold(self, file: Evidence, *, verified: bool | None = None) -> Evidence:
@@ -65,7 +65,7 @@ def previous_of(
     if is_empirical(certificate):
         return None
     candidates: list[tuple[tuple[int, str], int, Json, Evidence | None]] = []
-    for other, file in (*((one, None) for one in given), *_certificates(folders, opened)):
+    for other, file in (*((earlier, None) for earlier in given), *_certificates(folders, opened)):
         if not is_empirical(other) and (rank := _rank(certificate, other)):
             candidates.append((rank, -len(candidates), other, file))
     for _, _, other, file in sorted(candidates, reverse=True, key=lambda row: row[:2]):
@@ -85,10 +85,12 @@ def _rank(certificate: Json, other: Json) -> tuple[int, str] | None:
             return None
         if earlier["mechanism"]["name"] == inner["mechanism"]["name"]:
             return 3, earlier["issued"]
-        if all((one["run"] or {}).get("published") for one in (inner, earlier)):
+        if all((content["run"] or {}).get("published") for content in (inner, earlier)):
             if () != data_sets_of(inner) == data_sets_of(earlier):
                 return 2, earlier["issued"]
-            names = (re.sub(r"\d+", "", one["mechanism"]["name"]) for one in (inner, earlier))
+            names = (
+                re.sub(r"\d+", "", content["mechanism"]["name"]) for content in (inner, earlier)
+            )
             if len(set(names)) == 1:
                 return 1, earlier["issued"]
     except (KeyError, TypeError, AttributeError):

@@ -171,25 +171,25 @@ def rescued(contents: Mapping[Path, bytes]) -> str:
 def _arrays(output: Any) -> dict[str, Any]:
     """Arrays and numbers inside an output, by their place in it; exact numbers as text.
 
-    Whatever an object holds is inside of it.  Of an object that is met twice, or that holds itself,
-    the second place says where the first is.
+    Whatever an object holds is inside of it.  The second place of an object that is met twice, or
+    that holds itself, says where the first is.
     """
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     first: dict[int, tuple[str, Any]] = {}  # held, so that no other object gets its id
     waiting = [("output", output)]
     while waiting:
         place, value = waiting.pop()
-        while place in found:
+        while place in arrays:
             place += "_"
         inside = _inside(value)
         if inside is None:
-            found[place] = _leaf(value, place)
+            arrays[place] = _leaf(value, place)
         elif id(value) in first:
-            found[place] = np.asarray(f"as {first[id(value)][0]}")
+            arrays[place] = np.asarray(f"as {first[id(value)][0]}")
         else:
             first[id(value)] = place, value
             waiting += [(f"{place}.{_in_zip(key)}", item) for key, item in reversed(inside)]
-    return found
+    return arrays
 
 
 def _inside(value: Any) -> list[tuple[str, Any]] | None:
@@ -202,10 +202,13 @@ def _inside(value: Any) -> list[tuple[str, Any]] | None:
         return [(field.name, getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, (Number, str, bytes, np.generic, type)) or hasattr(value, "__array__"):
         return None
-    held = getattr(value, "__dict__", {})
+    attributes = getattr(value, "__dict__", {})
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    held = {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **held}
-    return list(held.items()) or None
+    attributes = {
+        **{name: getattr(value, name) for name in slots if hasattr(value, name)},
+        **attributes,
+    }
+    return list(attributes.items()) or None
 
 
 def _in_zip(key: str) -> str:
@@ -273,9 +276,9 @@ def write_one(
     """
     check_own(result.certificate, store)
     run = result.certificate["predicate"]["run"]
-    kept = run.get("output") if run else None
-    if kept:
-        files = files_of(name or Path(kept["name"]).stem, out)
+    output = run.get("output") if run else None
+    if output:
+        files = files_of(name or Path(output["name"]).stem, out)
     else:
         files = unused(name or result.mechanism.name, out)
     opened = opened or Opened()
@@ -285,7 +288,7 @@ def write_one(
     try:
         write_made(contents)
     except OutputNotWritable as error:
-        if kept is None:
+        if output is None:
             raise
         raise OutputNotWritable(f"{error}; {rescued(contents)}") from None
     opened.hold(Evidence(files.certificate, contents[files.certificate]), verified=True)
@@ -298,10 +301,10 @@ def with_output(result: Certified, out: Path) -> None:
     Errors: OutputNotWritable where it had to be put elsewhere.
     """
     run = result.certificate["predicate"]["run"]
-    kept = run.get("output") if run else None
-    if kept and not (out / kept["name"]).exists():
+    drawn = run.get("output") if run else None
+    if drawn and not (out / drawn["name"]).exists():
         raise OutputNotWritable(
-            f"{out / kept['name']}: it could not be written when it was drawn; move it there from "
+            f"{out / drawn['name']}: it could not be written when it was drawn; move it there from "
             "where it was put instead, as was said above"
         )
 
@@ -319,11 +322,11 @@ def certify_each(
     opened = opened or Opened()
     missing = []
     for index in range(len(run.orders)):
-        found = guarded(partial(_find, opened=opened), run, index, out) if keep else None
-        if found is None:
+        earlier = guarded(partial(_find, opened=opened), run, index, out) if keep else None
+        if earlier is None:
             missing.append(index)
         else:
-            yield found
+            yield earlier
     for index in missing:
         yield guarded(partial(_make, keep=keep, opened=opened), run, index, out)
 
@@ -377,11 +380,17 @@ def _finished(run: Run, index: int, certificate: Json, files: Files, *, kept: bo
 
 def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
     """The index of a run over a whole project: one row a claim, and what could not be certified."""
-    finished = sorted(finished, key=lambda one: one.name)
-    made = {one.files.page.name: one.certificate for one in finished if isinstance(one, Finished)}
-    failed = {one.name: described(one.error) for one in finished if isinstance(one, Failed)}
+    finished = sorted(finished, key=lambda result: result.name)
+    pages = {
+        result.files.page.name: result.certificate
+        for result in finished
+        if isinstance(result, Finished)
+    }
+    failed = {
+        result.name: described(result.error) for result in finished if isinstance(result, Failed)
+    }
     page = out / "index.html"
-    write_made({page: render_index(made, failed).encode()})
+    write_made({page: render_index(pages, failed).encode()})
     return page
 
 

@@ -60,7 +60,7 @@ TOGETHER = {
     "junit": "report.xml",
     "sarif": "report.sarif",
 }
-FORMATS = (*EACH, *TOGETHER)
+FORMATS = (*EACH, *TOGETHER)  # formats that `report` writes
 
 Json = dict[str, Any]
 Proved = dict[str, Sequence[str]]
@@ -96,7 +96,7 @@ class Signers:
     def ids(self) -> dict[str, str]:
         """The names of all, by their ids."""
         return {key.id: key.name for key in self.keys} | {
-            one.id: one.name for one in self.identities
+            identity.id: identity.name for identity in self.identities
         }
 
 
@@ -165,17 +165,17 @@ def signed_by(
 
     Errors: CertificateRejected for signatures of another certificate.
     """
-    found: list[Signed] = []
+    signed: list[Signed] = []
     envelope = read_envelope(envelope_of(file.path))
     if envelope is not None:
-        found += signatures(certificate, envelope, signers.keys, signers.authorities)
+        signed += signatures(certificate, envelope, signers.keys, signers.authorities)
     bundle = read_bundle(file.path) if signers.identities else None
     if bundle is not None:
         verifier = service(signers.root)
-        found += [
+        signed += [
             bundled(file, certificate, bundle, account, verifier) for account in signers.identities
         ]
-    return tuple(found)
+    return tuple(signed)
 
 
 def expired(certificate: Mapping[str, Any]) -> str:
@@ -186,14 +186,14 @@ def expired(certificate: Mapping[str, Any]) -> str:
 
 def _readable(paths: Sequence[Path], job: _Job, opened: Opened) -> list[tuple[Evidence, Json]]:
     """The certificates that verify, each certificate and each name once."""
-    found: list[tuple[Evidence, Json]] = []
+    readable: list[tuple[Evidence, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for one in verify_files(list(map(opened.read, paths))):
-        opened.hold(one.file, verified=one.row["verified"])
-        path = one.file.path
+    for verified in verify_files(list(map(opened.read, paths))):
+        opened.hold(verified.file, verified=verified.row["verified"])
+        path = verified.file.path
         try:
-            certificate = one.certificate
+            certificate = verified.certificate
         except CertificateRejected as error:
             job.fault(path, error)
             continue
@@ -209,8 +209,8 @@ def _readable(paths: Sequence[Path], job: _Job, opened: Opened) -> list[tuple[Ev
         if date:
             text = f"{path}: expired on {date}; certify again"
             job.faults.append((text, CertificateRejected.exit_code))
-        found.append((one.file, certificate))
-    return found
+        readable.append((verified.file, certificate))
+    return readable
 
 
 def _render(
@@ -251,7 +251,7 @@ def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
         texts = {theorem_of(place): row["stated_text"] for place, row in enumerate(rows)}
         sources = cited()
         for claim, names in theorems.items():
-            proved[texts[claim]] = [sources[one] for one in names]
+            proved[texts[claim]] = [sources[hypothesis] for hypothesis in names]
     return COQ_MADE + proof.text
 
 

@@ -16,6 +16,7 @@ from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.errors import CertificateRejected
 
 PLAN = ".toml"
+# Fields of an audit that a replay has to give again.
 COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "roc", "witness")
 
 
@@ -74,10 +75,10 @@ def _made_for(
     if "--shape" not in words:
         return words, None, ()
     place = words.index("--shape")
-    shape, *rest = words[place + 1 :] or [""]
-    if not shape or len(rest) % 2 or set(rest[::2]) - {"--set"}:
+    shape, *settings = words[place + 1 :] or [""]
+    if not shape or len(settings) % 2 or set(settings[::2]) - {"--set"}:
         raise refused
-    return words[:place], shape, tuple(rest[1::2])
+    return words[:place], shape, tuple(settings[1::2])
 
 
 def differences(
@@ -91,26 +92,26 @@ def differences(
     predicate, index = certificate["predicate"], _index(certificate, orders)
     if changed := _files(predicate, orders[index].implementation):
         return changed
-    made = _made(orders, index, command, predicate)
-    found = []
+    remade = _made(orders, index, command, predicate)
+    lines = []
     for part in ("digest", "declaration"):
-        if made["mechanism"][part] != predicate["mechanism"][part]:
-            found.append(f"the {part} of the declaration is another")
-    again = {row["id"]: row for row in made["audits"]}
+        if remade["mechanism"][part] != predicate["mechanism"][part]:
+            lines.append(f"the {part} of the declaration is another")
+    again = {row["id"]: row for row in remade["audits"]}
     for row in predicate["audits"]:
         other = again.pop(row["id"], None)
         if other is None:
-            found.append(f"audit {row['id']}: not in the replay")
+            lines.append(f"audit {row['id']}: not in the replay")
         else:
-            found += [
+            lines += [
                 f"audit {row['id']}: {field} {_short(row[field])}, replayed {_short(other[field])}"
                 for field in COUNTED
                 if row[field] != other[field]
             ]
-    found += [f"audit {name}: in the replay only" for name in again]
-    if made["likelihoods"] != predicate.get("likelihoods", made["likelihoods"]):
-        found.append("likelihood audits: other losses, weights or bounds in the replay")
-    return found
+    lines += [f"audit {name}: in the replay only" for name in again]
+    if remade["likelihoods"] != predicate.get("likelihoods", remade["likelihoods"]):
+        lines.append("likelihood audits: other losses, weights or bounds in the replay")
+    return lines
 
 
 def refuted_afresh(
@@ -125,24 +126,24 @@ def refuted_afresh(
     predicate, index = certificate["predicate"], _index(certificate, orders)
     if changed := _files(predicate, orders[index].implementation):
         return changed
-    made = _made(orders, index, replace(command, seed=seed), predicate)
-    found = []
-    if made["mechanism"]["digest"] != predicate["mechanism"]["digest"]:
-        found.append("the digest of the declaration is another")
-    for row in made["conformance"]:
+    remade = _made(orders, index, replace(command, seed=seed), predicate)
+    lines = []
+    if remade["mechanism"]["digest"] != predicate["mechanism"]["digest"]:
+        lines.append("the digest of the declaration is another")
+    for row in remade["conformance"]:
         if row["status"] == "broken":
-            found.append(f"under another seed: {row['check']}: {row['detail']}")
-    for row in made["audits"]:
+            lines.append(f"under another seed: {row['check']}: {row['detail']}")
+    for row in remade["audits"]:
         if row["verdict"] == "refuted":
             shown = row["witness"]["decisive_lower"]
-            found.append(f"under another seed: audit {row['id']} shows at least {shown}")
+            lines.append(f"under another seed: audit {row['id']} shows at least {shown}")
     stated = Verdict(predicate["verdict"]["status"])
     if stated is Verdict.CERTIFIED and predicate["run"] is not None:
         stated = Verdict.CERTIFIED_UNDER_ASSUMPTIONS  # a replay has no run that draws exactly
     worse = list(Verdict)[: list(Verdict).index(stated)]
-    if not found and made["verdict"]["status"] in worse:
-        found.append(f"under another seed: {made['verdict']['status']}")
-    return found
+    if not lines and remade["verdict"]["status"] in worse:
+        lines.append(f"under another seed: {remade['verdict']['status']}")
+    return lines
 
 
 def _index(certificate: Mapping[str, Any], orders: Sequence[Order]) -> int:
@@ -165,8 +166,8 @@ def _made(
         shape = Shape(records[0], tuple(records[1:]))
         if shape != examination.shape:
             examination = examine(run.orders[index].mechanism, seed=run.seed, shape=shape)
-    made: Mapping[str, Any] = certify_one(run, index, examination).certificate["predicate"]
-    return made
+    predicate: Mapping[str, Any] = certify_one(run, index, examination).certificate["predicate"]
+    return predicate
 
 
 def _files(predicate: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
@@ -182,15 +183,15 @@ def _files(predicate: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
 
 def implementation_in(certificate: Mapping[str, Any], folder: Path) -> list[str]:
     """Files of the certificate's implementation that a folder holds otherwise, or not at all."""
-    found = []
+    lines = []
     for row in certificate["predicate"]["mechanism"]["implementation"]:
         path = folder / row["name"]
         inside = path.resolve().is_relative_to(folder.resolve())
         if not inside or not path.is_file():
-            found.append(f"{row['name']}: not in {folder}")
+            lines.append(f"{row['name']}: not in {folder}")
         elif hashlib.sha256(path.read_bytes()).hexdigest() != row["digest"]["sha256"]:
-            found.append(f"{row['name']}: another file in {folder}")
-    return found
+            lines.append(f"{row['name']}: another file in {folder}")
+    return lines
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,6 @@
 """A mechanism run once on a user's records: attacked, charged, drawn and written, in this order.
 
-What is drawn is never drawn again.  Interrupted before the charge, a run resumes with the audits
+A drawn output is never drawn again.  Interrupted before the charge, a run resumes with the audits
 that it finished; interrupted while it drew, its budget is spent and it is refused; interrupted
 after its output was written, it goes on to write the certificate of that output.
 """
@@ -109,17 +109,17 @@ def for_records(
     """
     count = None if order.mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
     row = tuple(records.values.shape[1:])
-    made = order if order.mechanism.for_shape is None else of_shape(order, count, row, values)
-    setting = replace(made.mechanism.setting, data=name)
+    shaped = order if order.mechanism.for_shape is None else of_shape(order, count, row, values)
+    setting = replace(shaped.mechanism.setting, data=name)
     if order.root == "catalogue":
         notes = (f"{AUTHORS}: {text}" for text in setting.uncovered)
         setting = replace(
             setting, controller=NOT_STATED, uncovered=(), notes=(*setting.notes, *notes)
         )
     mechanism = replace(
-        made.mechanism, setting=setting, records=lambda: records, evaluate=None, for_shape=None
+        shaped.mechanism, setting=setting, records=lambda: records, evaluate=None, for_shape=None
     )
-    return replace(made, mechanism=mechanism)
+    return replace(shaped, mechanism=mechanism)
 
 
 def of_shape(
@@ -138,10 +138,12 @@ def of_shape(
         raise InvalidParameter(
             f"{order.mechanism.name}: it has no for_shape, so it is the same for every shape"
         )
-    made = hook(count, row, **(values or {}))
+    mechanism = hook(count, row, **(values or {}))
     stated = in_words(hook, values or {})
-    setting = replace(made.setting, notes=(*made.setting.notes, *([stated] if stated else [])))
-    return replace(order, mechanism=replace(made, records=None, setting=setting), suite=None)
+    setting = replace(
+        mechanism.setting, notes=(*mechanism.setting.notes, *([stated] if stated else []))
+    )
+    return replace(order, mechanism=replace(mechanism, records=None, setting=setting), suite=None)
 
 
 def set_words(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,9 +153,9 @@ def set_words(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 def read_shape(text: str) -> tuple[int | None, tuple[int, ...]]:
     """``500,11`` as 500 records of 11 numbers, ``,11`` as some; errors: InvalidParameter."""
-    first, *rest = text.split(",")
-    if rest and all(part.isdecimal() and int(part) > 0 for part in [first or "1", *rest]):
-        return (int(first) if first else None), tuple(map(int, rest))
+    first, *row = text.split(",")
+    if row and all(part.isdecimal() and int(part) > 0 for part in [first or "1", *row]):
+        return (int(first) if first else None), tuple(map(int, row))
     raise InvalidParameter(f"shape {text[:40]!r}: expected counts, such as 500,11 or ,11")
 
 
@@ -188,30 +190,30 @@ def train(
     if options.seed is not None:
         raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
     values = values or {}
-    made = for_records(order, records, out.stem, values)
-    share = rehearse(made.mechanism, records)
+    shaped = for_records(order, records, out.stem, values)
+    share = rehearse(shaped.mechanism, records)
     if share > 1:
         warn(
-            f"{made.mechanism.name}: noise exceeds the signal: over the whole run it is about "
-            f"{share:.3g} times the most that {_number_of(made.mechanism, records)} can "
+            f"{shaped.mechanism.name}: noise exceeds the signal: over the whole run it is about "
+            f"{share:.3g} times the most that {_number_of(shaped.mechanism, records)} can "
             "contribute; use more records, a larger epsilon or fewer rounds"
         )
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
     if order.mechanism.for_shape is not None:
         targets = (*targets, "--shape", shape, *set_words(values))
-    run = _Run(made.mechanism, out, account, " ".join([shape, *set_words(values)]))
+    run = _Run(shaped.mechanism, out, account, " ".join([shape, *set_words(values)]))
     seed = run.begin()
     opened = Opened()
     if not run.certified():
         store = out.with_name(f".{out.stem}.audits")
         given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
-        certified = certify_one(plan([made], given), 0)
+        certified = certify_one(plan([shaped], given), 0)
         if certified.certificate["predicate"]["run"] is None:
             clean(certified, store)
             run.forget()
             raise Disagreement(
-                f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
+                f"{shaped.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
                 "nothing was charged"
             )
         write_one(certified, out.parent, store, opened=opened)
@@ -224,7 +226,7 @@ def train(
     return Written(out, run.files, certificate, head)
 
 
-REHEARSED = 100
+REHEARSED = 100  # made-up records of a rehearsal where their number is private
 
 
 class _Weighed(Sampler):
@@ -273,13 +275,13 @@ def rehearse(mechanism: Mechanism, records: Records) -> float:
         mechanism.program.run(sampler)
         return math.sqrt(sampler.variance) / sampler.signal if sampler.signal > 0 else 0.0
     except InvalidParameter as error:
-        said = str(error)
+        cause = str(error)
     except DpauditError:
         raise
     except Exception as error:  # noqa: BLE001  (on zeros, whatever it is the draw would meet it)
-        said = f"{type(error).__name__}{at(line_of_error(error))}"
+        cause = f"{type(error).__name__}{at(line_of_error(error))}"
     raise InvalidParameter(
-        f"{mechanism.name}: it does not run on records of shape {shape}: {said}; no data were "
+        f"{mechanism.name}: it does not run on records of shape {shape}: {cause}; no data were "
         f"touched, and nothing was charged{_runs_on(mechanism)}"
     )
 
@@ -287,11 +289,11 @@ def rehearse(mechanism: Mechanism, records: Records) -> float:
 def _runs_on(mechanism: Mechanism) -> str:
     """Records that a mechanism runs on, where they are found out; the end of a message."""
     try:
-        found = shape_of(mechanism.program, mechanism.declaration, mechanism.scope)
+        shape = shape_of(mechanism.program, mechanism.declaration, mechanism.scope)
     except Unknown:
         return ""
     private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
-    return f"; it runs on {'' if private else f'{found.rows:,} '}records of shape {found.row}"
+    return f"; it runs on {'' if private else f'{shape.rows:,} '}records of shape {shape.row}"
 
 
 @dataclass
@@ -358,8 +360,8 @@ class _Run:
 
     def _resumed(self) -> int:
         try:
-            found = json.loads(self.begun.read_text("utf-8"))
-            seed, identity = int(found["seed"], 16), found["identity"]
+            state = json.loads(self.begun.read_text("utf-8"))
+            seed, identity = int(state["seed"], 16), state["identity"]
         except (OSError, ValueError, LookupError, TypeError):
             raise Undeclared(f"{self.begun}: cannot be read; {SPENT}") from None
         if identity != self.identity:
@@ -392,15 +394,15 @@ class _Run:
             content = output_bytes(output)
         except BaseException as error:  # noqa: BLE001  (an interrupt spends the budget too)
             # The exception's text may quote private data; only its kind is shown.
-            said = type(error).__name__
+            error_text = type(error).__name__
             raise ReleaseInterrupted(
-                f"{self.mechanism.name} was interrupted while it drew ({said}): {SPENT}"
+                f"{self.mechanism.name} was interrupted while it drew ({error_text}): {SPENT}"
             ) from None
         try:
             write_atomically(self.out, content)
         except OutputNotWritable as error:
-            said = f"{error}; {rescued({self.out: content})}"
-            raise ReleaseInterrupted(f"{self.mechanism.name}: {said}") from None
+            error_text = f"{error}; {rescued({self.out: content})}"
+            raise ReleaseInterrupted(f"{self.mechanism.name}: {error_text}") from None
         return output, output_row(self.out.name, content)
 
     def forget(self) -> None:

@@ -51,6 +51,7 @@ _MALFORMED = (
     ValueError,
 )
 SECONDS, MEMORY = 20.0, 500 * 2**20
+# What no checker can re-derive from a certificate.
 ON_TRUST = ("counts, conformance checks and the run: replay them from the seed",)
 
 
@@ -144,11 +145,11 @@ def _check(certificate: Json) -> Confirmed:
     if predicate["scope"]["model"] == "local":
         require(hiding(root) is None, "local trust: the declaration rests on somebody's secret")
     values = rederive(predicate, root)
-    known = statuses(predicate, root)
+    settled = statuses(predicate, root)
     check_curves(predicate, root, values)
     bounds = rederive_bounds(predicate)
     likely = rederive_likelihoods(predicate)
-    case = Case(predicate, root, values, bounds, known, likely)
+    case = Case(predicate, root, values, bounds, settled, likely)
     check_claims(case)
     require_unbroken(predicate, likely)
     require_complete(predicate)
@@ -166,7 +167,7 @@ def _check(certificate: Json) -> Confirmed:
             f"{len(predicate['claims'])} claims and the verdict",
         ),
         on_trust=(
-            *(f"{name} ({status})" for name, status in known.items()),
+            *(f"{name} ({status})" for name, status in settled.items()),
             *trusted,
             *attackers(predicate),
             *_theorems(root),

@@ -118,8 +118,8 @@ def _whole(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
     """Exact noise: enforced where the kernels of the program drew it when they were examined."""
     drawn = {row["status"] for row in conformance if row["check"] == DRAWN}
     status = {"held": Status.ENFORCED, "broken": Status.VIOLATED}
-    found = next((status[one] for one in drawn if one in status), Status.DECLARED)
-    return replace(WHOLE_NUMBERS, status=found)
+    status_drawn = next((status[name] for name in drawn if name in status), Status.DECLARED)
+    return replace(WHOLE_NUMBERS, status=status_drawn)
 
 
 def _bits(entropy: str) -> Assumption:
@@ -147,10 +147,10 @@ def _is_exact(root: Node) -> bool:
 
 
 def _bounded(conformance: Sequence[Mapping[str, Any]]) -> Status:
-    found = _tested(conformance, "bounded_queries")
+    status_tested = _tested(conformance, "bounded_queries")
     own = [row for row in conformance if row["about"] == "program"]
     enforced = any(row["check"] == CLIPPED and row["status"] == "held" for row in own)
-    return Status.ENFORCED if found is Status.TESTED and enforced else found
+    return Status.ENFORCED if status_tested is Status.TESTED and enforced else status_tested
 
 
 def _tested(conformance: Sequence[Mapping[str, Any]], assumption: str) -> Status:
@@ -159,14 +159,14 @@ def _tested(conformance: Sequence[Mapping[str, Any]], assumption: str) -> Status
         return Status.VIOLATED
     own = [row for row in rows if row["status"] == "held" and row["about"] == "program"]
     # Noise is tested by statistics alone: a check of it has an error rate.
-    held = any(assumption != NOISE or row["error_rate"] != "0" for row in own)
-    return Status.TESTED if held else Status.DECLARED
+    any_held = any(assumption != NOISE or row["error_rate"] != "0" for row in own)
+    return Status.TESTED if any_held else Status.DECLARED
 
 
 def own_assumption(node: Node) -> dict[str, str] | None:
     """The row of what a node rests on beyond its rule; None for most nodes."""
-    found = rests_on(node)
-    return None if found is None else found.row()
+    assumption = rests_on(node)
+    return None if assumption is None else assumption.row()
 
 
 def statuses(predicate: Json, root: Node) -> dict[str, str]:

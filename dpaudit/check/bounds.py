@@ -66,8 +66,8 @@ def rederive_bounds(predicate: Json) -> dict[str, Bound]:
     above the audit's share.
     """
     rows = predicate["audits"]
-    found = {row["id"]: _bound(row, len(rows)) for row in rows}
-    require(len(found) == len(rows), "two audits have one name")
+    bounds = {row["id"]: _bound(row, len(rows)) for row in rows}
+    require(len(bounds) == len(rows), "two audits have one name")
     for row in rows:
         group = [r for r in rows if audit_of(r["id"]) == audit_of(row["id"])]
         _one_audit(row, group[0], predicate)
@@ -79,7 +79,7 @@ def rederive_bounds(predicate: Json) -> dict[str, Bound]:
             _roc(row)
             _one_law(group)
     _conformance(predicate)
-    return found
+    return bounds
 
 
 def _one_audit(row: Json, first: Json, predicate: Json) -> None:
@@ -94,7 +94,7 @@ def _one_audit(row: Json, first: Json, predicate: Json) -> None:
     suite = row.get("suite")
     require(suite == first.get("suite"), "the audits' suites differ")
     if suite and suite["file"]:
-        files = {one["name"]: one["digest"]["sha256"] for one in _files(predicate)}
+        files = {file["name"]: file["digest"]["sha256"] for file in _files(predicate)}
         own = files.get(suite["file"]) == suite["sha256"]
         require(own, "an audit's suite is none of the implementation's files")
 
@@ -131,8 +131,8 @@ def _bound(row: Json, audits: int) -> Bound:
         ("strongest bound", _strongest(row, place), _no_errors(row)),
     ):
         exact = implied(rates, result.delta)
-        held = text == decimal_lower(exact) or rounded_down(text, exact)
-        require(held, f"{place}: its {name} does not follow from its counts")
+        follows = text == decimal_lower(exact) or rounded_down(text, exact)
+        require(follows, f"{place}: its {name} does not follow from its counts")
     return result
 
 
@@ -197,14 +197,14 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     require(len(sizes) == 1, f"{place}: its counts are not of its trials")
     if _pools(row):
         return _pooled_rates(row, prefix, error, place)
-    found = []
+    rates = []
     for kind in ("positive", "negative"):
         name = f"{prefix}false_{kind}_rate_upper"
         count, stated = counts[f"false_{kind}s"], decimal(row["witness"][name])
-        held = clopper_pearson(count, row["trials"], stated, error / 2)
-        require(held, f"{place}: {name} is not a Clopper-Pearson bound of its count")
-        found.append(enclose(stated))
-    return found[0], found[1]
+        follows = clopper_pearson(count, row["trials"], stated, error / 2)
+        require(follows, f"{place}: {name} is not a Clopper-Pearson bound of its count")
+        rates.append(enclose(stated))
+    return rates[0], rates[1]
 
 
 def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
@@ -212,8 +212,8 @@ def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     errors, trials = sum(_errors(row)), 2 * row["trials"]
     names = [f"{prefix}false_{kind}_rate_upper" for kind in ("positive", "negative")]
     stated, other = (decimal(row["witness"][name]) for name in names)
-    held = stated == other and pooled_holds(errors, trials, stated, error)
-    require(held, f"{place}: {names[0]} is not a Clopper-Pearson bound of its pooled errors")
+    follows = stated == other and pooled_holds(errors, trials, stated, error)
+    require(follows, f"{place}: {names[0]} is not a Clopper-Pearson bound of its pooled errors")
     return enclose(stated), enclose(stated)
 
 
@@ -248,10 +248,10 @@ def curve_exceeds(
         return min(rates) > 0 and bool(_shown(rates, delta, from_rates) > enclose(number))
 
     for positive, negative, *_ in row["roc"]:
-        seen = [decimal(rate) for rate in (positive, negative)]
+        rates = [decimal(rate) for rate in (positive, negative)]
         # The rates seen show more than their bounds, and cost a thousandth to compare.
-        if refutes([max(rate, MILLIONTH) for rate in seen]) and _bounds_refute(
-            [round(rate * row["trials"]) for rate in seen], row["trials"], share, refutes
+        if refutes([max(rate, MILLIONTH) for rate in rates]) and _bounds_refute(
+            [round(rate * row["trials"]) for rate in rates], row["trials"], share, refutes
         ):
             return True
     return False
@@ -301,8 +301,8 @@ def _roc(row: Json) -> None:
             count = round(decimal(rate) * trials)
             near = abs(Fraction(count, trials) - decimal(rate)) <= SLACK
             share = SHOWN_ERROR / len(row["roc"]) / 2
-            held = near and clopper_pearson(count, trials, decimal(upper), share)
-            require(held, f"point {number + 1} of the attack's curve does not follow")
+            follows = near and clopper_pearson(count, trials, decimal(upper), share)
+            require(follows, f"point {number + 1} of the attack's curve does not follow")
 
 
 # --- conformance ---------------------------------------------------------------------------------

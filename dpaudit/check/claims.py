@@ -40,6 +40,7 @@ from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node
 from dpaudit.pairs import Losses, numbers_in
 
+# From the gravest on.
 VERDICTS = (
     "refuted",
     "alarm",
@@ -50,6 +51,7 @@ VERDICTS = (
     "certified",
 )
 FAMILY = "the Gaussian family"
+# Operations of an expression whose sign SymPy is asked for: larger ones take minutes.
 LARGEST_DIFFERENCE = 500
 
 
@@ -177,9 +179,9 @@ def _value(claim: Stated, case: Case) -> Value | None:
 def _uncovered(claim: Stated, case: Case) -> bool:
     """Whether no calculus gives the whole declaration a number in the claim's measure."""
     names = tuple(MEASURES) if claim.kind == "ApproxDP" else (claim.measure.name,)
-    found = [own_bound(case.root, name, case.adjacency) for name in names]
-    symbols = any(v is not None and not callable(v) and _unknowns(v) for v in found)
-    return all(v is None for v in found) or (claim.kind == "ApproxDP" and bool(symbols))
+    bounds = [own_bound(case.root, name, case.adjacency) for name in names]
+    symbols = any(v is not None and not callable(v) and _unknowns(v) for v in bounds)
+    return all(v is None for v in bounds) or (claim.kind == "ApproxDP" and bool(symbols))
 
 
 def _unknowns(value: Any) -> set[Any]:
@@ -209,8 +211,8 @@ def _expected(claim: Stated, value: Value, case: Case) -> str:
     if _at_most(value.number, claim.number):
         return "proved"
     reached = None if value.reached is None else _first(value.reached)
-    known = reached is not None and not is_infinite(reached)
-    return "refuted" if known and _above(reached, claim.number) else "unproved"
+    finite = reached is not None and not is_infinite(reached)
+    return "refuted" if finite and _above(reached, claim.number) else "unproved"
 
 
 def _above(number: Any, other: Any) -> bool:
@@ -260,11 +262,11 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
 
 def _every_audit(claim: Stated, case: Case) -> None:
     """An audit lists a bound for every claim: of the program, of found pairs, of a stand-in."""
-    found = {audit_of(key) for key in case.bounds}
+    audits = {audit_of(key) for key in case.bounds}
     if any(row["about"] == STAND_IN for row in case.predicate["conformance"]):
         stopped = any(row["status"] == "broken" for row in case.predicate["conformance"])
-        found |= set() if stopped else {STAND_IN}
-    for audit in found - {""}:
+        audits |= set() if stopped else {STAND_IN}
+    for audit in audits - {""}:
         listed = f"{audit}:{claim.audit}" in case.bounds
         require(listed, f"{claim.place}: the audit {audit}:{claim.audit} is missing")
 
@@ -278,8 +280,8 @@ def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
         same = shown["measure"] == measure.wire
         require(same, f"{place}: its lower bound is in another measure")
         text, exact = shown[measure.wire_field], measure.from_rates(*bound.shown)
-        held = text == decimal_lower(exact) or rounded_down(text, exact, 3 * SLACK)
-        require(held, f"{place}: its lower bound does not follow from {claim.audit}")
+        follows = text == decimal_lower(exact) or rounded_down(text, exact, 3 * SLACK)
+        require(follows, f"{place}: its lower bound does not follow from {claim.audit}")
         return
     own = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
     require(own == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
@@ -289,8 +291,8 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
     """An epsilon at which the Gaussian profile of the lens's mu still reaches delta."""
     place = claim.place
     labels = (shown["confidence"], shown["conditional_on"], shown["audit"], shown["measure"])
-    known = labels == (SHOWN_LEVEL, FAMILY, LENS, "approx_dp") and shown["delta"] == claim.delta
-    require(known, f"{place}: its conditional bound is mislabelled")
+    labelled = labels == (SHOWN_LEVEL, FAMILY, LENS, "approx_dp") and shown["delta"] == claim.delta
+    require(labelled, f"{place}: its conditional bound is mislabelled")
     epsilon, delta = decimal(shown["epsilon"]), enclose(decimal(shown["delta"]))
     mu = decimal(bound.row["lower_bounds"][0]["mu"])
     more = epsilon * (1 + Fraction(1, 10**6)) + Fraction(1, 10**6)
@@ -319,12 +321,12 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
         return "alarm"
     if claim.row["check"] != "proved":
         return "unsupported" if value is None else "inconclusive"
-    found = _certified(value, case)
-    if found == "inconclusive":
-        return found
+    certified = _certified(value, case)
+    if certified == "inconclusive":
+        return certified
     unexamined = gaps(case.predicate["examination"], case.root)
     doubted = unexamined or is_unconfirmed(value, "proved", claim.number)
-    return "unconfirmed" if doubted else found
+    return "unconfirmed" if doubted else certified
 
 
 def _contradicted(claim: Stated, case: Case) -> bool:
@@ -334,8 +336,8 @@ def _contradicted(claim: Stated, case: Case) -> bool:
         return False
     delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
     first = {audit_of(row["id"]): row for row in reversed(rows)}
-    known = claim.measure.from_rates
-    return any(curve_exceeds(row, delta, claim.number, known) for row in first.values())
+    from_rates = claim.measure.from_rates
+    return any(curve_exceeds(row, delta, claim.number, from_rates) for row in first.values())
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
@@ -362,8 +364,8 @@ def _likely_exceeds(claim: Stated, number: Any, case: Case) -> bool:
     """Whether a decisive bound from likelihoods is certainly above a number."""
     if is_infinite(number) or unknowns(number):
         return False
-    found = decisive_numbers(case.likely, claim.measure.wire, claim.delta)
-    return any(_above(one, number) for one in found)
+    numbers = decisive_numbers(case.likely, claim.measure.wire, claim.delta)
+    return any(_above(shown, number) for shown in numbers)
 
 
 def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
@@ -374,17 +376,17 @@ def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
 
 def _lens_above_accounted(case: Case) -> bool:
     mu = own_mu(case.root, case.adjacency)
-    found = named(case.bounds, LENS)
-    return mu is not None and any(_above(bound.decisive_lower, mu) for bound in found)
+    bounds = named(case.bounds, LENS)
+    return mu is not None and any(_above(bound.decisive_lower, mu) for bound in bounds)
 
 
 def _certified(value: Value | None, case: Case) -> str:
     from_steps = {i for row in case.predicate["derivation"]["steps"] for i in row["assumes"]}
     own = value.assumes if value is not None else frozenset[str]()
-    found = {s for name, s in case.statuses.items() if name in own or name not in from_steps}
-    if "violated" in found:
+    statuses = {s for name, s in case.statuses.items() if name in own or name not in from_steps}
+    if "violated" in statuses:
         return "inconclusive"
-    return "certified" if found <= {"enforced"} else "certified_under_assumptions"
+    return "certified" if statuses <= {"enforced"} else "certified_under_assumptions"
 
 
 def _margin(claims: list[Stated], case: Case) -> str:
@@ -418,15 +420,15 @@ def powerless(case: Case) -> tuple[str, ...]:
 
     The most is what no error in all its trials would show, at the decision error.
     """
-    found = []
+    texts = []
     for claim in map(_stated, case.predicate["claims"]):
         bound = case.bounds.get(claim.audit)
         if bound is None:
-            found.append(f"{claim.place}: not audited")
+            texts.append(f"{claim.place}: not audited")
         elif not strongest(bound, claim.measure.from_rates) > enclose(claim.number):
             trials = bound.row["trials"]
-            found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
-    return (*found, *dict.fromkeys(_fewer(case.predicate)))
+            texts.append(f"{claim.place}: {trials} trials a side could not have refuted it")
+    return (*texts, *dict.fromkeys(_fewer(case.predicate)))
 
 
 def _fewer(predicate: Json) -> Iterator[str]:

@@ -17,6 +17,7 @@ from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
 
+# Statistics of one label's residuals.
 LABEL_CHECKS = ("range", "mean", "variance", "shape", "successive", "coordinates")
 # One that was released has all of these; the other two need several values.
 ALWAYS = LABEL_CHECKS[:4]
@@ -80,22 +81,24 @@ def check_conformance(predicate: Json, root: Node) -> None:
         require(bad, "conformance: not examined, but a check of an examination held")
     else:
         for name in EXAMINED:
-            found = any(row["check"] == name for row in alone)
-            require(found, f"conformance: examined, but no row of: {name}")
+            listed = any(row["check"] == name for row in alone)
+            require(listed, f"conformance: examined, but no row of: {name}")
     for audit in audits:
         _one_audit(audit, root, predicate)
-    held = [audit for audit in audits if audit[0]["status"] == "held"]
-    seen = {row["id"].rpartition(":")[0]: row for row in predicate["audits"]}
-    require(len(held) == len(seen), "conformance: another number of audits than are listed")
+    of_audits = [audit for audit in audits if audit[0]["status"] == "held"]
+    audit_rows = {row["id"].rpartition(":")[0]: row for row in predicate["audits"]}
+    require(
+        len(of_audits) == len(audit_rows), "conformance: another number of audits than are listed"
+    )
     for (name, row), audit in zip(
-        sorted(seen.items(), key=lambda item: item[1]["about"]),
-        sorted(held, key=lambda audit: str(audit[0]["about"])),
+        sorted(audit_rows.items(), key=lambda item: item[1]["about"]),
+        sorted(of_audits, key=lambda audit: str(audit[0]["about"])),
         strict=True,
     ):
         require(audit[0]["about"] == row["about"], f"conformance: of another than audit {name!r}")
         silent = all(r["status"] == "not_run" for r in audit if _kind(r) in LABEL_CHECKS)
-        told = silent and _is_additive(root) and any(map(_informs, row["roc"]))
-        require(not told, "conformance: scores differ, but nothing was released")
+        contradicts = silent and _is_additive(root) and any(map(_informs, row["roc"]))
+        require(not contradicts, "conformance: scores differ, but nothing was released")
 
 
 def _said_first(said: Sequence[str], predicate: Json) -> None:
@@ -108,11 +111,11 @@ def _said_first(said: Sequence[str], predicate: Json) -> None:
 def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
     """Rows of no audit, and those of each; the first of these says whether it could be run."""
     alone: list[Json] = []
-    found: list[list[Json]] = []
+    audits: list[list[Json]] = []
     for row in rows:
         if row["check"] == EXECUTED:
-            found.append([])
-        (found[-1] if found else alone).append(row)
+            audits.append([])
+        (audits[-1] if audits else alone).append(row)
     for row in alone:
         if row["check"] == DRAWN and row["error_rate"] != "0":
             require(
@@ -120,7 +123,7 @@ def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
             )
         audited = _kind(row) in KINDS and row["check"] != DRAWN
         require(not audited, f"conformance {row['id']}: statistics of no audit")
-    return alone, found
+    return alone, audits
 
 
 def _is_additive(root: Node) -> bool:
@@ -164,17 +167,18 @@ def _one_audit(rows: Sequence[Json], root: Node, predicate: Json) -> None:
 def _one_label(label: str, rows: dict[str, Json]) -> None:
     """All statistics of a label, of one number of residuals, or none."""
     for name in LABEL_CHECKS:
-        found = f"{name} of {label}" in rows
-        require(found, f"conformance: no row of the {name} of {label[:40]}")
+        listed = f"{name} of {label}" in rows
+        require(listed, f"conformance: no row of the {name} of {label[:40]}")
     most, mean, variance, shape = (rows[f"{name} of {label}"] for name in ALWAYS)
-    made = {row["status"] == "not_run" for row in (most, mean, variance, shape)}
-    require(len(made) == 1, f"conformance: statistics of {label[:40]} are left out")
+    left_out = {row["status"] == "not_run" for row in (most, mean, variance, shape)}
+    require(len(left_out) == 1, f"conformance: statistics of {label[:40]} are left out")
     fixed = mean["law"] == "mean"
     same = fixed == (variance["law"] != "variance of some") and mean["size"] == variance["size"]
     fits = mean["size"] == most["size"] if fixed else mean["size"] <= most["size"]
-    known = same and fits and shape["size"] <= mean["size"]
+    agrees = same and fits and shape["size"] <= mean["size"]
     require(
-        True in made or known, f"conformance: statistics of {label[:40]} are of other residuals"
+        True in left_out or agrees,
+        f"conformance: statistics of {label[:40]} are of other residuals",
     )
 
 
@@ -203,14 +207,14 @@ def _row(row: Json, root: Node) -> None:
         tried = (row["status"] == "held") == (row["tried"] > 0)
         require(tried, f"{place}: held if it was tried, else not run")
     if row["status"] == "not_run":
-        told = row["statistic"] in ("nan", "0") and row["check"] not in NEVER_LEFT
-        require(told, f"{place}: it was not run, and has a statistic")
+        has_statistic = row["statistic"] in ("nan", "0") and row["check"] not in NEVER_LEFT
+        require(has_statistic, f"{place}: it was not run, and has a statistic")
         bare = row["p_value"] is None and row["law"] == "" and row["parameter"] == ""
         require(bare, f"{place}: it was not run, and has a p-value")
         return
     if row["error_rate"] == "0":
-        held = (row["status"] == "broken") == (row["statistic"] != "0")
-        require(held, f"{place}: its status is not its statistic's")
+        agrees = (row["status"] == "broken") == (row["statistic"] != "0")
+        require(agrees, f"{place}: its status is not its statistic's")
         certain = kind not in KINDS or (kind == BATCHES and row["status"] == "broken")
         bare = row["p_value"] is None and row["law"] == "" and row["parameter"] == ""
         require(certain and bare, f"{place}: a statistic without an error rate")
@@ -222,10 +226,10 @@ def _row(row: Json, root: Node) -> None:
     require(0 <= p <= 1, f"{place}: its p-value is no probability")
     broken = is_broken(p, decimal(row["error_rate"]))
     require(broken == (row["status"] == "broken"), f"{place}: its status is not its p-value's")
-    found = min(_log_p(row, root, place), 0.0)
+    log_p = min(_log_p(row, root, place), 0.0)
     stated = math.log(p) if p > 0 else -math.inf
-    near = abs(found - stated) <= WIDER.get(row["law"], NEAR) + SHARE * abs(found)
-    beyond = found < UNDERFLOW and stated < UNDERFLOW
+    near = abs(log_p - stated) <= WIDER.get(row["law"], NEAR) + SHARE * abs(log_p)
+    beyond = log_p < UNDERFLOW and stated < UNDERFLOW
     require(near or beyond, f"{place}: its p-value is not its statistic's")
 
 
@@ -234,21 +238,24 @@ def _log_p(row: Json, root: Node, place: str) -> float:
     require((size > 0) == (law != "slope"), f"{place}: a statistic of nothing")
     require(among == 1 or law in AMONG, f"{place}: a law of one alone")
     require((row["parameter"] != "") == (law in BY_PARAMETER), f"{place}: another law's numbers")
-    seen = float(row["statistic"])
-    require(math.isfinite(seen), f"{place}: its statistic is not finite")
+    statistic = float(row["statistic"])
+    require(math.isfinite(statistic), f"{place}: its statistic is not finite")
     parameter = float(decimal(row["parameter"])) if law in BY_PARAMETER else math.nan
     if law == "binomial":
         require(_is_declared(parameter, root), f"{place}: a rate that is not declared")
-        possible = seen == int(seen) and 0 <= seen <= size
+        possible = statistic == int(statistic) and 0 <= statistic <= size
         require(possible, f"{place}: a count beyond its draws")
-    return log_p(law, seen, size, among, parameter)
+    return log_p(law, statistic, size, among, parameter)
 
 
 def _is_declared(rate: float, root: Node) -> bool:
     """Whether it is the rate of one of the declaration's samples, or of two of them together."""
     for node in postorder(root):
         if type(node).__name__ == "TruncatedPoisson":
-            if any(_is_of_cut(one, node.parameters) for one in (rate, math.sqrt(rate))):
+            if any(
+                _is_of_cut(declared_rate, node.parameters)
+                for declared_rate in (rate, math.sqrt(rate))
+            ):
                 return True
             continue
         for exact in _shares(node):
@@ -256,7 +263,9 @@ def _is_declared(rate: float, root: Node) -> bool:
                 return 0 < rate < 1
             with working_precision():
                 at = float(enclose(exact).mid())
-            if any(abs(rate - one) <= 1e-12 * one for one in (at, at**2)):
+            if any(
+                abs(rate - declared_rate) <= 1e-12 * declared_rate for declared_rate in (at, at**2)
+            ):
                 return True
     return False
 

@@ -14,7 +14,7 @@ from dpaudit.nodes import Node
 
 SIX_DIGITS = Fraction(11, 10**6)
 FALSE_POSITIVE_RATE = Fraction(1, 1000)
-TAIL = 12
+TAIL = 12  # standard deviations; the normal mass beyond is added as an error
 
 Points: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 
@@ -51,25 +51,25 @@ def check_curves(predicate: Json, root: Node, values: Sequence[Value]) -> None:
 def _listed(predicate: Json) -> None:
     """The stated numbers are the claims' upper bounds, each once, in their order."""
     numbers = [g for g in predicate["derivation"]["upper_bounds"] if g["measure"] not in CURVES]
-    found: list[Any] = []
+    uppers: list[Any] = []
     for row in predicate["claims"]:
-        if row["upper"] is not None and row["upper"] not in found:
-            found.append(row["upper"])
-    require(numbers == found, "the upper bounds listed are not those of the claims")
+        if row["upper"] is not None and row["upper"] not in uppers:
+            uppers.append(row["upper"])
+    require(numbers == uppers, "the upper bounds listed are not those of the claims")
 
 
 def _profile(curve: Any, mu: Any) -> None:
     for epsilon, text in curve:
         exact = gaussian_delta(decimal(epsilon), mu) if mu > 0 else enclose(Fraction(0))
-        held = _chance(text, exact, SLACK)
-        require(held, f"privacy profile at epsilon {epsilon}: {text} is not its bound")
+        follows = _chance(text, exact, SLACK)
+        require(follows, f"privacy profile at epsilon {epsilon}: {text} is not its bound")
 
 
 def _tradeoff(curve: Any, mu: Any) -> None:
     for alpha, text in curve:
         exact = normal_cdf(quantile(1 - enclose(decimal(alpha))) - mu)
-        held = rounded_down(text, exact)
-        require(held, f"trade-off curve at {alpha}: {text} is not its bound")
+        follows = rounded_down(text, exact)
+        require(follows, f"trade-off curve at {alpha}: {text} is not its bound")
 
 
 CURVES = {"profile": _profile, "tradeoff": _tradeoff}
@@ -83,8 +83,8 @@ def _confirm(words: Json, guess: Any, power: Any, posterior: Callable[[Fraction]
     for prior, text in words["posterior"]:
         stated.append((f"posterior of {prior}", text, posterior(decimal(prior))))
     for name, text, exact in stated:
-        held = _chance(text, exact, SIX_DIGITS)
-        require(held, f"{name}: {text} is not its bound, rounded up")
+        follows = _chance(text, exact, SIX_DIGITS)
+        require(follows, f"{name}: {text} is not its bound, rounded up")
 
 
 def _chance(text: str, exact: Any, slack: Fraction) -> bool:
@@ -131,8 +131,8 @@ def _from_points(predicate: Json, root: Node, values: Sequence[Value], curves: J
     require(points == sorted(points), "the points of the privacy profile are out of order")
     with working_precision():
         for alpha, text in curves.get("tradeoff", []):
-            held = rounded_down(text, _missed(points, decimal(alpha)))
-            require(held, f"trade-off curve at {alpha}: {text} is not its bound")
+            follows = rounded_down(text, _missed(points, decimal(alpha)))
+            require(follows, f"trade-off curve at {alpha}: {text} is not its bound")
         words = predicate["in_plain_words"]
         if words:
             far = _total_variation(points)
@@ -168,15 +168,15 @@ def _posterior(prior: Fraction, points: Points, far: Any) -> Any:
     p, q = enclose(prior), enclose(1 - prior)
     us = [enclose(Fraction(1)), *(enclose(e).exp() for e, _ in points if e > 0)]
     heights = [far, *(enclose(d) for e, d in points if e > 0)]
-    whole = heights[-1] * sum(_cubed(a, b, us[-1]) for a, b in ((p, q), (q, p)))
+    integral = heights[-1] * sum(_cubed(a, b, us[-1]) for a, b in ((p, q), (q, p)))
     for i in range(len(us) - 1):
         m = (heights[i + 1] - heights[i]) / (us[i + 1] - us[i])
         for a, b in ((p, q), (q, p)):
             # k + m u = (k - m b / a) + (m / a) s, with k the chord at u = 0.
             constant = heights[i] - m * us[i] - m * b / a
-            whole += constant * (_cubed(a, b, us[i]) - _cubed(a, b, us[i + 1]))
-            whole += m / a * (1 / (a * us[i] + b) - 1 / (a * us[i + 1] + b)) / a
-    return p + 2 * p * q * q * whole
+            integral += constant * (_cubed(a, b, us[i]) - _cubed(a, b, us[i + 1]))
+            integral += m / a * (1 / (a * us[i] + b) - 1 / (a * us[i + 1] + b)) / a
+    return p + 2 * p * q * q * integral
 
 
 def _cubed(a: Any, b: Any, start: Any) -> Any:

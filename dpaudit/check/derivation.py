@@ -28,7 +28,7 @@ from dpaudit.nodes import Node, free_unknowns, postorder
 from dpaudit.nodes.tables import Stranger
 from dpaudit.pairs import Losses
 
-LARGEST_ORDER = 1024
+LARGEST_ORDER = 1024  # of a Renyi curve that an assumption states by points
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def _require_stated(root: Node, adjacency: str) -> None:
     """Noise over a sensitivity under some adjacencies is certified under those alone."""
     for node in postorder(root):
         under = node.parameters.get("under") if node.is_shipped else None
-        held = under is None or adjacency in str(under).split()
-        require(held, f"{node.head[:80]}: its sensitivity is one under {under}, not {adjacency}")
+        valid = under is None or adjacency in str(under).split()
+        require(valid, f"{node.head[:80]}: its sensitivity is one under {under}, not {adjacency}")
 
 
 def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
@@ -150,7 +150,7 @@ def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value
     numbers = [decode_number(number) for number in stated if number is not None]
     upper = None if not numbers else numbers[0] if len(names) == 1 else tuple(numbers)
     name = node.row()["type"]
-    known = () if node.is_shipped else (f"{place}: taken on trust, no theorem for {name}",)
+    untrusted = () if node.is_shipped else (f"{place}: taken on trust, no theorem for {name}",)
     return Value(
         node=node,
         calculus=row["calculus"],
@@ -159,7 +159,7 @@ def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value
         in_one_part=node.partitions or any(p.in_one_part for p in premises),
         reached=upper if row["attained"] else None,
         assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
-        trusted=known,
+        trusted=untrusted,
         on_trust=True,
     )
 
@@ -176,22 +176,22 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
     if value.calculus == "rdp":
         return _curve(row, value, place)
     if isinstance(value.upper, Losses) and "pairs" in stated:
-        found = concluded(stated["pairs"], value.upper)
-        require(found is not None, f"{place}: its pairs do not dominate those of its theorem")
-        value = replace(value, upper=found)
+        dominating = concluded(stated["pairs"], value.upper)
+        require(dominating is not None, f"{place}: its pairs do not dominate those of its theorem")
+        value = replace(value, upper=dominating)
     if value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
     else:
         pairs = [(stated[name], value.upper)] if name else []
     for text, exact in pairs:
-        held = text == "inf" if unknowns(exact) else at_least(text, exact)
-        require(held, f"{place}: {text} is not its bound, rounded outward")
+        bounded = text == "inf" if unknowns(exact) else at_least(text, exact)
+        require(bounded, f"{place}: {text} is not its bound, rounded outward")
     own = row["expression"] == value_text(value.upper)
-    said = own or (pairs and all(_says(row["expression"], pairs, k) for k in (1, 2, 7)))
-    require(said, f"{place}: its expression is not its value")
+    agrees = own or (pairs and all(_says(row["expression"], pairs, k) for k in (1, 2, 7)))
+    require(agrees, f"{place}: its expression is not its value")
     # "inf" is also what is written for a finite number that is too large to print.
-    kept = [unknowns(exact) or text == "inf" or rounded_up(text, exact) for text, exact in pairs]
-    if all(kept):
+    rounded = [unknowns(exact) or text == "inf" or rounded_up(text, exact) for text, exact in pairs]
+    if all(rounded):
         return value
     larger = tuple(exact if text == "inf" else decimal(text) for text, exact in pairs)
     return replace(value, upper=larger if value.calculus == "approx" else larger[0])
@@ -216,19 +216,19 @@ def _curve(row: Json, value: Value, place: str) -> Value:
     require(rising, f"{place}: expected rising orders above 1")
     bounds = [value.upper(a) for a in orders]
     for (_, text), exact in zip(curve, bounds, strict=True):
-        held = text == "inf" if unknowns(exact) else at_least(text, exact)
-        require(held, f"{place}: {text} is not its bound, rounded outward")
+        bounded = text == "inf" if unknowns(exact) else at_least(text, exact)
+        require(bounded, f"{place}: {text} is not its bound, rounded outward")
     import sympy
 
     own = value_text(value.upper(sympy.Symbol(RENYI_SYMBOL, positive=True)))
-    said = row["expression"] == own or (
+    agrees = row["expression"] == own or (
         not any(map(unknowns, bounds))
         and all(
             says_between(row["expression"], [exact], [text], {RENYI_SYMBOL: a})
             for (_, text), a, exact in zip(curve, orders, bounds, strict=True)
         )
     )
-    require(said, f"{place}: its expression is not its value")
+    require(agrees, f"{place}: its expression is not its value")
     return value
 
 
@@ -245,14 +245,14 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     delta = decode_number(witness["delta"])
     require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
-    found = None
+    confirmed = None
     if premise.on_trust and premise.upper is None:
         epsilon, reached = _as_stated(stated["epsilon"], witness.get("epsilon_lower"))
     else:
         convert = MEASURES[premise.calculus].to_approx
         if convert is None:  # pairs of distributions
-            found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
-            epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+            confirmed = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
+            epsilon, reached = (confirmed.epsilon, confirmed.reached) if confirmed else REFUSED
         else:
             epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
         require(epsilon is not None, f"{place}: epsilon does not follow")
@@ -267,9 +267,9 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         reached=reached,
         assumes=premise.assumes,
         converted=True,
-        trusted=found.trusted if found else (),
-        doubt=found.doubt if found else None,
-        reached_doubted=bool(found and found.reached_doubted),
+        trusted=confirmed.trusted if confirmed else (),
+        doubt=confirmed.doubt if confirmed else None,
+        reached_doubted=bool(confirmed and confirmed.reached_doubted),
         on_trust=premise.on_trust,
     )
 

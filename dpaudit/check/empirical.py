@@ -29,6 +29,7 @@ from dpaudit.exact import enclose, working_precision
 from dpaudit.exact.effort import spend
 from dpaudit.exact.wire import digest
 
+# What of such a certificate is not re-derived, and why.
 UNCHECKED = (
     Unchecked(
         "nobody can derive them from the file; the signer answers for them",
@@ -67,9 +68,10 @@ UNCHECKED = (
         ("lower_bounds witness",),
     ),
 )
-MOST_GUESSES = 200_000
+MOST_GUESSES = 200_000  # a sum of so many exact terms takes a minute
 _LEFT = Fraction(1, 10**8)
 LARGEST_ERROR = Fraction(1, 20)
+# What no checker can re-derive from a certificate.
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
     "counts, estimates, intervals, exposure and findings: run the study again",
@@ -119,8 +121,8 @@ def _follows(row: Json, place: str) -> None:
     if value == 0:
         return
     require(row["method"] in _METHODS, f"{place}: an unknown method")
-    held = _METHODS[row["method"]](row, value, error, delta)
-    require(held, f"{place}: it does not follow from its counts")
+    follows = _METHODS[row["method"]](row, value, error, delta)
+    require(follows, f"{place}: it does not follow from its counts")
 
 
 def _one_run(row: Json, value: Fraction, error: Fraction, delta: Fraction) -> bool:
@@ -181,22 +183,25 @@ def _coins(row: Json, epsilon: Fraction, error: Fraction, delta: Fraction) -> bo
 
     with flint.ctx.workprec(HELD_BITS + 64):
         wrong_rate = 1 / (1 + enclose(epsilon).exp())
-        chance, rest = (1 - enclose(delta)) ** coins, flint.arb(1)
+        chance, remaining = (1 - enclose(delta)) ** coins, flint.arb(1)
         total = flint.arb(0)
-        for told in range(coins + 1):
-            left = max(guesses - told, 0)
-            mass = (1 - wrong_rate) ** left
+        for flipped in range(coins + 1):
+            guesses_left = max(guesses - flipped, 0)
+            mass = (1 - wrong_rate) ** guesses_left
             under = mass
-            for wrong in range(1, min(guesses - correct, left) + 1):
+            for wrong in range(1, min(guesses - correct, guesses_left) + 1):
                 spend()
-                mass = mass * (left - wrong + 1) / wrong * wrong_rate / (1 - wrong_rate)
+                mass = mass * (guesses_left - wrong + 1) / wrong * wrong_rate / (1 - wrong_rate)
                 under = under + mass
-            total, rest = total + chance * under, rest - chance
-            # What is left counts in full; beyond this its share of the error decides nothing.
-            if delta == 0 or rest < enclose(error) * enclose(_LEFT):
+            total, remaining = total + chance * under, remaining - chance
+            # The remaining chance counts in full; beyond this its share of the error decides
+            # nothing.
+            if delta == 0 or remaining < enclose(error) * enclose(_LEFT):
                 break
-            chance = chance * (coins - told) / (told + 1) * enclose(delta) / (1 - enclose(delta))
-        return bool(total + (rest if delta else 0) <= enclose(error))
+            chance = (
+                chance * (coins - flipped) / (flipped + 1) * enclose(delta) / (1 - enclose(delta))
+            )
+        return bool(total + (remaining if delta else 0) <= enclose(error))
 
 
 def _recursion(correct: int, guesses: int, canaries: int, mu: Fraction, error: Fraction) -> bool:
@@ -221,12 +226,12 @@ def _independent(row: Json, value: Fraction, error: Fraction, delta: Fraction) -
         count, size = counts[f"false_{kind}s"], counts[trials]
         require(0 <= count <= size and size >= 1, "counts: more errors than trials")
         upper = decimal(row["witness"][f"false_{kind}_rate_upper"])
-        held = is_upper(count, size, upper, error / 2)
-        require(held, f"the false {kind} rate is not bounded by its count")
+        follows = is_upper(count, size, upper, error / 2)
+        require(follows, f"the false {kind} rate is not bounded by its count")
         rates.append(enclose(min(upper, Fraction(1))))
-    found = implied((rates[0], rates[1]), None if row["measure"] == "mu" else delta)
+    bound = implied((rates[0], rates[1]), None if row["measure"] == "mu" else delta)
     with working_precision():
-        return bool(enclose(value) <= found)
+        return bool(enclose(value) <= bound)
 
 
 _METHODS = {

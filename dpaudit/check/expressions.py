@@ -17,9 +17,10 @@ from dpaudit.check.reading import TINY, decimal
 from dpaudit.exact import enclose, is_infinite
 
 BITS, DIGITS = 512, 10**30
-ROUNDED = 1 + Fraction(1, 10**5)
-LONGEST = 1_000
+ROUNDED = 1 + Fraction(1, 10**5)  # a printed number may be rounded by this factor
+LONGEST = 1_000  # characters of a sentence that is read
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?(e-?[0-9]+)?")
+# Functions that a text may call.
 _FUNCTIONS = ("sqrt", "exp", "log", "erf", "erfinv", "tanh", "sinh", "cosh")
 
 
@@ -45,11 +46,11 @@ def says_between(
     if len(parts) != len(bounds) or any(map(is_infinite, bounds)) or "inf" in concluded:
         return False
     with flint.ctx.workprec(BITS):
-        balls = [[_ball(one, text, names) for one in _sides(part)] for part in parts]
+        balls = [[_ball(side, text, names) for side in _sides(part)] for part in parts]
         if not all(value is not None and _is_sharp(value) for values in balls for value in values):
             return False
         return all(
-            not any(one > other for one, other in pairwise(values))  # a <= b is true
+            not any(side > other for side, other in pairwise(values))  # a <= b is true
             and not value < enclose(bound)
             and value <= enclose(decimal(most) * ROUNDED + TINY)
             for values, bound, most in zip(balls, bounds, concluded, strict=True)

@@ -19,7 +19,7 @@ from dpaudit.storage.evidence import Evidence, read_once
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 
-LARGEST_FILE = 4 * 2**20
+LARGEST_FILE = 4 * 2**20  # bytes; the largest certificate of the catalogue has a tenth
 # Keywords of schemas of texts, and of arrays, that are tested without the validator.
 _TEXT = frozenset({"pattern", "minLength", "maxLength"})
 _ARRAY = frozenset({"items", "minItems", "maxItems"})
@@ -93,11 +93,11 @@ def _validator(name: str = "", *, empirical: bool = False) -> Draft202012Validat
     from jsonschema.validators import extend
 
     form = empirical_schema() if empirical else schema()
-    whole = form["$defs"][name] if name else {k: v for k, v in form.items() if k != "$defs"}
+    part = form["$defs"][name] if name else {k: v for k, v in form.items() if k != "$defs"}
     keywords = {"items": _items(Draft202012Validator)}
     quick = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
     validator: Draft202012Validator = quick(
-        _without_references(whole, form["$defs"]), format_checker=_dates()
+        _without_references(part, form["$defs"]), format_checker=_dates()
     )
     return validator
 
@@ -166,14 +166,14 @@ def _is_read(read_date: Callable[[str], date], text: object) -> bool:
 def _without_references(part: Any, definitions: dict[str, Any]) -> Any:
     """The same schema; one that refers to itself never ends, and has no place here."""
     if isinstance(part, list):
-        return [_without_references(one, definitions) for one in part]
+        return [_without_references(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
-    rest = {k: _without_references(v, definitions) for k, v in part.items() if k != "$ref"}
+    others = {k: _without_references(v, definitions) for k, v in part.items() if k != "$ref"}
     if "$ref" not in part:
-        return rest
+        return others
     named = _without_references(definitions[part["$ref"].removeprefix("#/$defs/")], definitions)
-    return {"allOf": [named], **rest} if rest else named
+    return {"allOf": [named], **others} if others else named
 
 
 def _refuse(validator: Draft202012Validator, part: Any) -> None:

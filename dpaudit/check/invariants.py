@@ -50,14 +50,14 @@ def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -
     free = free_in_each(root)
     around = _schedules_around(root, free)
     bounds = [_Bound(value) for value in values]
-    left = MOST_BOUNDS
+    rounds_left = MOST_BOUNDS
     for number, (row, bound) in enumerate(zip(steps, bounds, strict=True)):
         place = f"step {number} ({row['rule'][:40]})"
         node = bound.value.node
         for schedules in around[node.digest]:
             for at in _rounds(schedules, {}):
-                left -= 1
-                require(left >= 0, f"{place}: more than {MOST_BOUNDS} rounds to look at")
+                rounds_left -= 1
+                require(rounds_left >= 0, f"{place}: more than {MOST_BOUNDS} rounds to look at")
                 _require_parameters(node, at, place)
                 own = bound.losses(at)
                 require(all(map(_may_be_a_loss, own)), f"{place}: below 0, or no number{_in(at)}")
@@ -65,8 +65,8 @@ def require_possible(steps: Sequence[Json], values: Sequence[Any], root: Node) -
                 require(_leaves_open(bound, premises), f"{place}: fixes what its past may choose")
                 for premise in premises:
                     for inner in _rounds_of(node, free[premise.value.node.digest], at):
-                        held = _is_in_order(bound, own, premise, premise.losses(inner))
-                        require(held, f"{place}: its bound contradicts a premise's{_in(inner)}")
+                        in_order = _is_in_order(bound, own, premise, premise.losses(inner))
+                        require(in_order, f"{place}: its bound contradicts a premise's{_in(inner)}")
 
 
 def _schedules_around(root: Node, free: Free) -> dict[str, tuple[tuple[Node, ...], ...]]:
@@ -83,19 +83,19 @@ def _schedules_around(root: Node, free: Free) -> dict[str, tuple[tuple[Node, ...
             ways[child.digest].update(dict.fromkeys((*way, *inside) for way in ways[node.digest]))
             require(len(ways[child.digest]) <= MOST_WAYS, "too many schedules around one node")
     return {
-        digest: tuple(dict.fromkeys(_needed(way, free[digest]) for way in found))
-        for digest, found in ways.items()
+        digest: tuple(dict.fromkeys(_needed(way, free[digest]) for way in schedules))
+        for digest, schedules in ways.items()
     }
 
 
 def _needed(schedules: Sequence[Any], symbols: set[Any]) -> tuple[Any, ...]:
     """The schedules whose rounds decide what some symbols are."""
-    kept: list[Any] = []
+    needed: list[Any] = []
     for schedule in reversed(schedules):
         if schedule.index in symbols:
-            kept.append(schedule)
+            needed.append(schedule)
             symbols = symbols | unknowns(schedule.times)
-    return tuple(reversed(kept))
+    return tuple(reversed(needed))
 
 
 def _is_schedule(node: Any) -> bool:
@@ -116,8 +116,8 @@ def _rounds(schedules: Sequence[Any], known: Round) -> Iterator[Round]:
         yield known
         return
     times = _exactly(schedules[0].times, known)
-    held = isinstance(times, Fraction) and times.denominator == 1 and times >= 0
-    require(held, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(known)}")
+    is_natural = isinstance(times, Fraction) and times.denominator == 1 and times >= 0
+    require(is_natural, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(known)}")
     require(times <= MOST_BOUNDS, f"{schedules[0].head[:80]}: more than {MOST_BOUNDS} rounds")
     for k in range(1, int(times) + 1):
         yield from _rounds(schedules[1:], {**known, schedules[0].index: k})
@@ -130,15 +130,15 @@ def _require_parameters(node: Node, at: Round, place: str) -> None:
             continue
         if name in NATURAL:
             count = _exactly(value, at)
-            held = isinstance(count, Fraction) and count.denominator == 1 and count >= 0
-            require(held, f"{place}: {name} is no natural number{_in(at)}")
+            valid = isinstance(count, Fraction) and count.denominator == 1 and count >= 0
+            require(valid, f"{place}: {name} is no natural number{_in(at)}")
         elif name != "index":
             least = value + 1 if name == "shape" else value
             numbers = [_exactly(least, at)]
             if node.speaks_of:
                 numbers = [_exactly(at_order(least, order), at) for order in ORDERS]
-            held = all(_may_be_a_loss(_number(number, {})) for number in numbers)
-            require(held, f"{place}: {name} is below 0{_in(at)}")
+            valid = all(_may_be_a_loss(_number(number, {})) for number in numbers)
+            require(valid, f"{place}: {name} is below 0{_in(at)}")
 
 
 def _exactly(value: Any, at: Round) -> Any:
@@ -236,14 +236,14 @@ def _leaves_open(whole: _Bound, parts: Sequence[_Bound]) -> bool:
         return [f for pair in side for f, _ in pair.factors if len(f.alternatives) > 1]
 
     def is_open(choice: Pair, side: tuple[Pair, ...]) -> bool:
-        held = [p for pair in side for p in (pair, *pair.alternatives)]
-        return any(factor.dominates(choice) for pair in held for factor, _ in pair.factors)
+        candidates = [p for pair in side for p in (pair, *pair.alternatives)]
+        return any(factor.dominates(choice) for pair in candidates for factor, _ in pair.factors)
 
     for part in (part.value.upper for part in parts):
         if not isinstance(part, Losses):
             continue
         sides = ((part.remove, value.upper.remove), (part.add, value.upper.add))
-        if not all(is_open(c, there) for here, there in sides for c in open_choices(here)):
+        if not all(is_open(c, others) for own, others in sides for c in open_choices(own)):
             return False
     return True
 

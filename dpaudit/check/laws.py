@@ -43,7 +43,7 @@ EXACT_DEGREES, ACCURATE_BITS = 200_000, 40
 # N(0, 1) falls into a given cell of width 1e-5 with at most this chance: its density is below 0.4.
 CELL_CHANCE = 0.4e-5
 WINDOW = 4  # residuals that must all be equal
-ERROR_DIGITS = 6
+ERROR_DIGITS = 6  # significant digits of an error rate, rounded up
 
 
 def p_value(law: str, seen: float, size: int, among: int, parameter: float = math.nan) -> float:
@@ -146,7 +146,7 @@ def _shape(distance: float, size: int, among: int) -> float:
     return math.log(4 * among) - 2 * size * distance**2
 
 
-AMONG = ("shape", "slope", "binomial")
+AMONG = ("shape", "slope", "binomial")  # checks whose error is divided among statistics
 LAWS: dict[str, Callable[[float, int, int], float]] = {
     "range": _range,
     "mean": _mean,

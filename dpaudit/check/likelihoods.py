@@ -25,7 +25,7 @@ DECLARED_NOISE = "the program draws the declared noise"
 LIKELIHOOD_SHARE = Fraction(2, 5)  # of the decision error
 PURE_DELTA = Fraction(1, 10**12)  # a pure claim holds at every delta
 BAND_POINTS = 12  # points of a confidence band, which share its error
-SHARE_DIGITS = 3
+SHARE_DIGITS = 3  # significant digits of a share, rounded down
 FIELDS = {
     "approx_dp": ("epsilon", "epsilon"),
     "gdp": ("mu", "delta"),
@@ -79,9 +79,9 @@ def _audit(row: Json, total: int, shown: Fraction, predicate: Json) -> list[Like
         share = bound.get("share")
         stated = share is None or share == share_of(predicate["claims"], bound["lower"])
         require(stated, f"{place}: another share of the accounted bound")
-    found = [_bound(bound, scores, row["runs"], levels, place) for bound in row["bounds"]]
+    bounds = [_bound(bound, scores, row["runs"], levels, place) for bound in row["bounds"]]
     _band(row, scores, shown, place)
-    return found
+    return bounds
 
 
 def share_of(claims: Sequence[Json], lower: Json) -> str:
@@ -116,18 +116,23 @@ def _band(row: Json, scores: Sequence[_Score], shown: Fraction, place: str) -> N
         fraction = decimal(point["fraction"])
         require(0 < fraction < 1, f"{place}: a fraction outside (0, 1)")
         require(0 < delta < 1, f"{place}: a delta outside (0, 1)")
-        held = _refutes(scores, row["runs"], ("epsilon", delta, epsilon), fraction, error)
-        require(held, f"{place}: a point of its band does not follow from its losses and weights")
+        follows = _refutes(scores, row["runs"], ("epsilon", delta, epsilon), fraction, error)
+        require(
+            follows, f"{place}: a point of its band does not follow from its losses and weights"
+        )
 
 
 def require_complete(predicate: Json) -> None:
     """Errors: CertificateRejected where an audit leaves out the bound of a claimed measure."""
-    asked = _asked(predicate["claims"])
+    measures = _asked(predicate["claims"])
     for row in predicate.get("likelihoods", []):
         lower = [bound["lower"] for bound in row["bounds"]]
-        given = {(one["measure"], decimal(one["delta"]) if "delta" in one else "") for one in lower}
+        given = {
+            (stated["measure"], decimal(stated["delta"]) if "delta" in stated else "")
+            for stated in lower
+        }
         require(
-            not given or given == asked,
+            not given or given == measures,
             f"likelihood audit {row['id'][:40]}: expected one bound for each measure and delta "
             "that is claimed",
         )
@@ -135,16 +140,16 @@ def require_complete(predicate: Json) -> None:
 
 def _asked(claims: Sequence[Json]) -> set[tuple[str, Any]]:
     """The measures of claims, with the delta of those that have one."""
-    asked: set[tuple[str, Any]] = set()
+    measures: set[tuple[str, Any]] = set()
     for stated in (claim["stated"] for claim in claims):
         measure = stated["measure"] if stated else ""
         if measure == "pure_dp":
-            asked.add(("approx_dp", Fraction(0)))
+            measures.add(("approx_dp", Fraction(0)))
         elif measure == "approx_dp" and is_plain(stated["delta"]):
-            asked.add((measure, decimal(stated["delta"])))
+            measures.add((measure, decimal(stated["delta"])))
         elif measure in ("gdp", "zcdp"):
-            asked.add((measure, ""))
-    return asked
+            measures.add((measure, ""))
+    return measures
 
 
 def _share(row: Json, total: int, place: str) -> Fraction:
@@ -212,8 +217,8 @@ def _bound(
     ):
         refuted, share = decimal(number), decimal(fraction)
         require(0 < share < 1, f"{place}: a fraction outside (0, 1)")
-        held = refuted == 0 or _refutes(scores, runs, (tested, at, refuted), share, level)
-        require(held, f"{place}: its {name} bound does not follow from its losses and weights")
+        follows = refuted == 0 or _refutes(scores, runs, (tested, at, refuted), share, level)
+        require(follows, f"{place}: its {name} bound does not follow from its losses and weights")
         value = decimal(row[name][field])
         implied = value == 0 or _implied(measure, at, refuted, value)
         require(implied, f"{place}: its {name} bound does not follow from what was refuted")
@@ -247,10 +252,14 @@ def _ratios(scores: Sequence[_Score], kind: str, at: Fraction, number: Fraction)
     """X over the mean that the number allows at most, where it is not 0."""
     if kind == "divergence":
         order, least = enclose(at - 1), enclose(number)
-        return [one.weight * (order * (one.loss - least)).exp() for one in scores]
+        return [score.weight * (order * (score.loss - least)).exp() for score in scores]
     epsilon, mean = (number, at) if kind == "epsilon" else (at, number)
     risen, least, above = enclose(epsilon).exp(), enclose(mean), _comparable(epsilon)
-    return [one.weight * (1 - risen * one.falling) / least for one in scores if one.exact > above]
+    return [
+        score.weight * (1 - risen * score.falling) / least
+        for score in scores
+        if score.exact > above
+    ]
 
 
 def decisive_numbers(bounds: Sequence[LikelyBound], measure: str, delta: str) -> list[Fraction]:

@@ -29,7 +29,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.wire import decode_number
 
-LARGEST_EPSILON = Fraction(2) ** 99
+LARGEST_EPSILON = Fraction(2) ** 99  # an epsilon above counts as infinite
 
 
 class Premise(Protocol):
@@ -120,7 +120,7 @@ def claimed_as(kind: str) -> CheckedMeasure | None:
 # --- conversions to (epsilon, delta) -------------------------------------------------------------
 
 
-REFUSED: Result = (None, None)
+REFUSED: Result = (None, None)  # the answer where a stated epsilon is not confirmed
 
 
 def _infinite(text: str) -> Result:
@@ -146,9 +146,9 @@ def _from_gdp(premise: Premise, delta: Any, text: str, witness: Json) -> Result:
         return epsilon, None
     # A lower one would hide what is refuted: next to what is reached, nothing more is.
     reached = decimal(witness["epsilon_lower"])
-    held = reached == 0 or gaussian_delta(reached, ball) >= allowed
+    follows = reached == 0 or gaussian_delta(reached, ball) >= allowed
     beyond = reached * (1 + 2 * SLACK) + TINY
-    return (epsilon, reached) if held and gaussian_delta(beyond, ball) <= allowed else REFUSED
+    return (epsilon, reached) if follows and gaussian_delta(beyond, ball) <= allowed else REFUSED
 
 
 def _from_number(exact: Any, text: str) -> Result:
@@ -183,8 +183,8 @@ def _from_curve(premise: Premise, delta: Any, text: str, witness: Json) -> Resul
         a, d = enclose(order), enclose(delta)
         exact = enclose(curve(order)) + (1 - 1 / a).log() - (d.log() + a.log()) / (a - 1)
         exact = exact.max(0)
-        held = at_least(text, exact)
-    return (decimal(text), None) if held else REFUSED
+        follows = at_least(text, exact)
+    return (decimal(text), None) if follows else REFUSED
 
 
 # --- the five that are numbers, and pairs ---------------------------------------------------------

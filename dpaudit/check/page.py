@@ -34,8 +34,8 @@ def answer(name: str, content: bytes) -> str:
         outputs = [run["output"]] if run.get("output") else []
         stated["payload"] = base64.b64encode(canonical_bytes(certificate)).decode()
         stated["files"] = [
-            {"name": one["name"], "sha256": one["digest"]["sha256"]}
-            for one in (*certificate["subject"][1:], *outputs)
+            {"name": file["name"], "sha256": file["digest"]["sha256"]}
+            for file in (*certificate["subject"][1:], *outputs)
         ]
         stated["claims"] = [claim["stated_text"] for claim in predicate.get("claims", ())]
         stated["figure"] = _figure(predicate)
@@ -51,7 +51,11 @@ def _figure(predicate: Mapping[str, Any]) -> dict[str, list[Any]]:
             *(curve["curve"] for curve in curves if curve["measure"] == "profile")
         ),
         "claimed": _points(
-            [(one["epsilon"], one["delta"]) for one in stated if one["measure"] == "approx_dp"]
+            [
+                (bound["epsilon"], bound["delta"])
+                for bound in stated
+                if bound["measure"] == "approx_dp"
+            ]
         ),
         "bands": [
             _points([(p["epsilon"], p["delta"]) for p in row.get("band", ())])

@@ -14,7 +14,7 @@ def concluded(stated: Json, own: Losses) -> Losses | None:
     """The pairs that a step states, where they dominate the theorem's own; None where not.
 
     As many, and each with the form of one of the theorem's: nothing else says that masses sum to 1.
-    What is reached stays the theorem's.
+    The attained pairs stay the theorem's.
     """
     if stated == own.to_wire():
         return own
@@ -23,7 +23,10 @@ def concluded(stated: Json, own: Losses) -> Losses | None:
     except InvalidParameter:
         return None
     sides = ((remove, told_apart(own.remove)), (add, told_apart(own.add)))
-    held = all(len(there) == len(here) and all_dominated(there, here) for there, here in sides)
-    if not held or not at_least(slack, own.slack):
+    dominates = all(
+        len(stated_pairs) == len(own_pairs) and all_dominated(stated_pairs, own_pairs)
+        for stated_pairs, own_pairs in sides
+    )
+    if not dominates or not at_least(slack, own.slack):
         return None
     return replace(own, remove=remove, add=add, slack=slack)

@@ -111,10 +111,10 @@ def _rows(stream: int, each: float) -> Iterator[Row]:
         wait = deadline - time.monotonic()
         if wait <= 0 or not select.select([stream], [], [], wait)[0]:
             return
-        found = os.read(stream, 2**16)
-        if not found:
+        received = os.read(stream, 2**16)
+        if not received:
             return
-        pending += found
+        pending += received
         *lines, pending = pending.split(b"\n")
         for line in lines:
             yield json.loads(line)
@@ -125,8 +125,8 @@ def _load(module: str, file: str) -> None:
     spec = spec_from_file_location(module, file)
     if spec is None or spec.loader is None:
         raise ImportError("no module of Python")
-    sys.modules[module] = made = module_from_spec(spec)
-    spec.loader.exec_module(made)
+    sys.modules[module] = loaded = module_from_spec(spec)
+    spec.loader.exec_module(loaded)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -118,8 +118,8 @@ def pooled_holds(errors: int, trials: int, upper: Fraction, error: Fraction) -> 
     claims are convex and the same with the rates exchanged: no allowed mean is below the rate at
     which both are equal.
     """
-    held = upper == 1 or clopper_pearson(errors, trials, upper, error)
-    return held and (upper == 1 or upper * trials >= errors + 1)
+    follows = upper == 1 or clopper_pearson(errors, trials, upper, error)
+    return follows and (upper == 1 or upper * trials >= errors + 1)
 
 
 def no_errors(trials: int, error: Fraction) -> Any:

@@ -31,14 +31,14 @@ def gaps(examination: Json, root: Node) -> list[str]:
     if not examination["reached"]:
         declares = any(isinstance(node, Leaf) for node in postorder(root))
         return ["the program asked no query on generated records"] if declares else []
-    found = []
+    texts = []
     count = (*examination["records"], 0)[0]
     if count < FEWEST_RECORDS:
-        found.append(
+        texts.append(
             f"the program ran on {count} generated records, where {FEWEST_RECORDS} are the fewest; "
             "a records_like hook that makes more would help"
         )
-    return [*found, *(_gap(row) for row in examination["reached"] if falls_short(row))]
+    return [*texts, *(_gap(row) for row in examination["reached"] if falls_short(row))]
 
 
 def falls_short(row: Json) -> bool:

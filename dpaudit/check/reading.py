@@ -20,8 +20,8 @@ from dpaudit.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
 TINY = Fraction(1, 10**300)
-LONGEST = 1100
-LARGEST_EXPONENT = 6
+LONGEST = 1100  # characters of a number in a certificate
+LARGEST_EXPONENT = 6  # characters of its exponent
 Json = Mapping[str, Any]
 
 

@@ -55,7 +55,7 @@ def row_of(file: Evidence, seconds: float = SECONDS, *, clock: float | None = No
         "unconfirmed": list(report.unconfirmed),
         "epsilons": list(map(list, report.epsilons)),
         "powerless": list(report.powerless),
-        "unchecked": [one._asdict() for one in report.unchecked],
+        "unchecked": [field._asdict() for field in report.unchecked],
     }
 
 

@@ -98,14 +98,14 @@ def _sizes(node: Node) -> list[Any]:
 def _rounds_inside(node: Any, at: Round, needed: frozenset[Any]) -> Iterator[Round]:
     """The rounds in which a child runs, as values of the indices that decide its sizes."""
     index = getattr(node, "index", None)
-    kept = tuple((symbol, k) for symbol, k in at if symbol in needed and symbol != index)
+    outer = tuple((symbol, k) for symbol, k in at if symbol in needed and symbol != index)
     if index is None or index not in needed:
-        yield kept
+        yield outer
         return
     times = _number(node.times, dict(at), node)
     require(times <= MOST_ROUNDS, f"{_name(node)}: too many rounds of its sizes")
     for k in range(1, int(times) + 1):
-        yield (*kept, (index, Fraction(k)))
+        yield (*outer, (index, Fraction(k)))
 
 
 def _fitting(node: Node, inside: Sequence[Sequence[Ends]], at: Mapping[Any, Fraction]) -> Ends:
@@ -147,8 +147,8 @@ def _told(low: Fraction, high: Fraction | float) -> str:
 
 def _number(size: Any, at: Mapping[Any, Fraction], node: Node) -> Fraction:
     size = replaced(size, at)
-    whole = isinstance(size, Fraction) and size.denominator == 1 and size >= 0
-    require(whole, f"{_name(node)}: a size is no natural number")
+    is_natural = isinstance(size, Fraction) and size.denominator == 1 and size >= 0
+    require(is_natural, f"{_name(node)}: a size is no natural number")
     return Fraction(size)
 
 

@@ -70,10 +70,10 @@ class Theorem:
 
     def under(self, adjacency: str | None) -> Theorem:
         """This theorem, or the one that holds under an adjacency."""
-        found = self
-        while found.also is not None and adjacency not in found.adjacencies:
-            found = found.also
-        return found
+        theorem = self
+        while theorem.also is not None and adjacency not in theorem.adjacencies:
+            theorem = theorem.also
+        return theorem
 
 
 Table = dict[tuple[str, str], Theorem]
@@ -94,22 +94,22 @@ def register(table: Table) -> None:
 def added() -> dict[str, tuple[str, str]]:
     """Theorems of this process that are no family's: the module and its file, by the node's type.
 
-    What is typed at a prompt, or run as a script, has no module that another process could load.
+    Code typed at a prompt, or run as a script, has no module that another process could load.
     """
-    found = {}
+    theorems = {}
     for (_, node_type), theorem in THEOREMS.items():
         module = getattr(theorem.bound, "__module__", "") or ""
         file = getattr(sys.modules.get(module), "__file__", None)
         if file and module != "__main__" and module.partition(".")[0] != "dpaudit":
-            found[node_type] = (module, file)
-    return found
+            theorems[node_type] = (module, file)
+    return theorems
 
 
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
     """The rule for a node under an adjacency; None where no theorem here covers it."""
     load("theorem")
-    found = THEOREMS.get((calculus, type(node).__name__))
-    theorem = None if found is None else found.under(adjacency)
+    listed = THEOREMS.get((calculus, type(node).__name__))
+    theorem = None if listed is None else listed.under(adjacency)
     if theorem is None or adjacency not in theorem.adjacencies:
         return None
     if calculus == "rdp" and node.speaks_of != RENYI_SYMBOL and _names(node, RENYI_SYMBOL):
@@ -118,8 +118,8 @@ def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
 
 
 def _names(node: Node, symbol: str) -> bool:
-    found = (getattr(value, "free_symbols", ()) for value in node.parameters.values())
-    return any(s.name == symbol for symbols in found for s in symbols)
+    symbol_sets = (getattr(value, "free_symbols", ()) for value in node.parameters.values())
+    return any(s.name == symbol for symbols in symbol_sets for s in symbols)
 
 
 def alternatives(witness: Row) -> int:
@@ -133,8 +133,8 @@ def counted(witness: Row, name: str, otherwise: int, most: int) -> int:
     Errors: CertificateRejected for anything else.
     """
     value = witness.get(name, otherwise)
-    held = type(value) is int and 1 <= value <= most
-    require(held, f"the witness's {name}: expected a whole number from 1 to {most}")
+    valid = type(value) is int and 1 <= value <= most
+    require(valid, f"the witness's {name}: expected a whole number from 1 to {most}")
     return int(value)
 
 
@@ -178,10 +178,10 @@ def _asked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _settled(function: Callable[..., Any], *values: Any) -> Any:
-    found = function(*values)
-    if callable(found):
-        return lambda a: settled(found(a))
-    return tuple(map(settled, found)) if isinstance(found, tuple) else settled(found)
+    result = function(*values)
+    if callable(result):
+        return lambda a: settled(result(a))
+    return tuple(map(settled, result)) if isinstance(result, tuple) else settled(result)
 
 
 def attained(

@@ -113,8 +113,9 @@ ROUNDED = (
     "in_plain_words membership_guess_upper",
     "in_plain_words true_positive_rate_at_0.001_upper",
 )
-ROUNDING = 1.2e-5
+ROUNDING = 1.2e-5  # relative error by which a printed number may be rounded
 
+# Fields of a certificate that are not re-derived, and why.
 UNCHECKED = (
     Unchecked("nobody can derive them from the file; the signer answers for them", SIGNERS_WORD),
     Unchecked("observed, and compared with the stated p-value alone; replay them", OBSERVED),

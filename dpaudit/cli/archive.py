@@ -46,9 +46,9 @@ def archived(
     from dpaudit.check.process import verify_files
     from dpaudit.storage.files import write_new
 
-    (one,) = verify_files([read(file)])
-    certificate = one.certificate
-    signed = signed_by(one.file, signers, certificate)
+    (verified,) = verify_files([read(file)])
+    certificate = verified.certificate
+    signed = signed_by(verified.file, signers, certificate)
     outputs = _outputs(file, certificate, published)
     planned = None if plan is None else (plan.name, _plan(plan, certificate))
     target = out / f"{file.stem}.zip"
@@ -57,7 +57,7 @@ def archived(
     except InvalidParameter as error:
         click.echo(f"dpaudit: the archive's pages are HTML alone: {described(error)}", err=True)
         pdfs = {}
-    content = archive_of(one.file, certificate, signed, outputs, planned, pdfs)
+    content = archive_of(verified.file, certificate, signed, outputs, planned, pdfs)
     try:
         write_new(target, content)
     except FileExistsError:
@@ -83,14 +83,14 @@ def _outputs(file: Path, certificate: Mapping[str, Any], folder: Path | None) ->
     from dpaudit.releases.published import differences, names_of
 
     places = [file.parent, file.parent.parent] if folder is None else [folder]
-    place = next((one for one in places if (one / output["name"]).is_file()), None)
+    place = next((place for place in places if (place / output["name"]).is_file()), None)
     if place is None:
         raise CertificateRejected(
             f"{file}: its output {output['name']} lies neither beside it nor above; name its "
             "folder with published="
         )
-    found = differences(certificate, file, place)
-    wrong = [text for text in found if not text.endswith(NOT_NAMED)]
+    differing = differences(certificate, file, place)
+    wrong = [text for text in differing if not text.endswith(NOT_NAMED)]
     if wrong:
         raise CertificateRejected(f"{place}: {wrong[0]}; archive what was published")
     return {name: (place / name).read_bytes() for name in names_of(certificate, place)}
@@ -101,7 +101,7 @@ def _plan(path: Path, certificate: Mapping[str, Any]) -> bytes:
     from dpaudit.releases.plan import load_plan
 
     files = certificate["predicate"]["mechanism"]["implementation"]
-    digests = [one["digest"]["sha256"] for one in files if one["name"] == "plan"]
+    digests = [file["digest"]["sha256"] for file in files if file["name"] == "plan"]
     if load_plan(path).digest not in digests:
         raise InvalidParameter(f"plan = {path}: another plan than the certificate's")
     return path.read_bytes()

@@ -97,10 +97,10 @@ def audit(targets: tuple[str, ...], *, as_json: bool, method: str | None, **give
         orders, failed = _orders(targets, lambda target: _without_data(order_of(target)))
         run = plan(orders, _options(targets, given, None, report_progress))
         judged = [guarded(_only_judged, run, index, Path()) for index in range(len(run.orders))]
-    done = [one for one in judged if not isinstance(one, Failed)]
-    failed += [one for one in judged if isinstance(one, Failed)]
+    done = [result for result in judged if not isinstance(result, Failed)]
+    failed += [result for result in judged if isinstance(result, Failed)]
     _raise_alone(targets, failed)
-    certificates = [one.certificate for one in done]
+    certificates = [result.certificate for result in done]
     if as_json:
         echo_json([*map(_row, certificates), *map(_row_of_all, failed)])
     else:
@@ -146,12 +146,12 @@ def certify(
     from dpaudit.storage.fields import fields_given
 
     if everything == bool(targets) or (everything and shape):
-        said = (
+        problem = (
             "--all excludes targets and --shape"
             if everything
             else "Missing argument 'TARGETS...', or --all"
         )
-        raise click.UsageError(f"{said}: give either targets or --all.")
+        raise click.UsageError(f"{problem}: give either targets or --all.")
     if everything and shape is not None:
         raise click.UsageError("--shape: give the targets that are made for other records.")
     if everything:
@@ -176,21 +176,21 @@ def certify(
         run = plan(orders, _options(named, given, out / ".audits", report_progress))
         opened = Opened()
         results = [*publish.certify_each(run, out, keep=False, opened=opened), *failed]
-    done = [one for one in results if isinstance(one, publish.Finished)]
-    failed = [one for one in results if isinstance(one, publish.Failed)]
+    done = [result for result in results if isinstance(result, publish.Finished)]
+    failed = [result for result in results if isinstance(result, publish.Failed)]
     if done:
         publish.index_of(out, opened=opened)
     _raise_alone(targets, failed)
-    certificates = [one.certificate for one in done]
+    certificates = [result.certificate for result in done]
     if as_json:
         echo_json(list(map(_row_of_all, results)))
     else:
-        terminal.verdicts(certificates, [one.files for one in done])
+        terminal.verdicts(certificates, [result.files for result in done])
         _warn(failed)
     sys.exit(_gravest(certificates, failed))
 
 
-AUDIT_COMMANDS = (audit, certify)
+AUDIT_COMMANDS = (audit, certify)  # what this module adds to the command line
 
 
 # --- some targets --------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ def _raise_alone(targets: Sequence[str], failed: Sequence[Failed]) -> None:
 def _warn(failed: Sequence[Failed]) -> None:
     from dpaudit.cli import terminal
 
-    for one in failed:
-        terminal.warn(f"{one.name}: not certified: {described(one.error)}")
+    for failure in failed:
+        terminal.warn(f"{failure.name}: not certified: {described(failure.error)}")
 
 
 def _gravest(certificates: Sequence[Mapping[str, Any]], failed: Sequence[Failed]) -> int:
@@ -238,8 +238,8 @@ def _gravest(certificates: Sequence[Mapping[str, Any]], failed: Sequence[Failed]
     from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
 
     if failed:
-        return max(_code(one.error) for one in failed)
-    verdicts = [Verdict(one["predicate"]["verdict"]["status"]) for one in certificates]
+        return max(_code(result.error) for result in failed)
+    verdicts = [Verdict(result["predicate"]["verdict"]["status"]) for result in certificates]
     return EXIT_CODES[overall(verdicts)]
 
 
@@ -287,15 +287,15 @@ def order_of(
     resolved = resolve_target(target)
     project = resolved.project
     if own_data and project.root == catalogue_root():
-        found = stated_above(Path.cwd())
+        statement = stated_above(Path.cwd())
     else:
-        found = stated_in(project.root, project.mechanisms, Path.cwd())
+        statement = stated_in(project.root, project.mechanisms, Path.cwd())
     suite = resolved.suite or suite_of(project, resolved.mechanism)
-    return _ordered(project, resolved.mechanism, suite, found, stated)
+    return _ordered(project, resolved.mechanism, suite, statement, stated)
 
 
 def _ordered(
-    project: Project, mechanism: Mechanism, suite: Any, found: ProjectFields, stated: Any
+    project: Project, mechanism: Mechanism, suite: Any, statement: ProjectFields, stated: Any
 ) -> Order:
     """The order for a mechanism; the fields ``stated`` replace those of its file, ``found``."""
     from dpaudit.certificate.order import Order
@@ -307,7 +307,7 @@ def _ordered(
         suite,
         "catalogue" if project.root == catalogue_root() else "project",
         implementation(project, mechanism, suite),
-        merged(found.of(mechanism.name), stated or {}),
+        merged(statement.of(mechanism.name), stated or {}),
         place(project, mechanism),
         suite_file=suite_file(project, suite),
     )
@@ -352,10 +352,10 @@ def _certify_all(
         publish.places_for([order.mechanism.name for order in orders], out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
-        results = sorted([*_each(run, out), *refused], key=lambda one: one.name)
+        results = sorted([*_each(run, out), *refused], key=lambda result: result.name)
     index = publish.write_index(results, out)
     if as_json:
-        echo_json([_row_of_all(one) for one in results])
+        echo_json([_row_of_all(result) for result in results])
     else:
         _show_all(results, index)
     sys.exit(_exit_code(results))
@@ -389,14 +389,14 @@ def _every_order(given: Mapping[str, list[str]] | None = None) -> tuple[list[Ord
     refused = [Failed(where, UnknownTarget(why)) for where, why in project.refused.items()]
     if not project.mechanisms and not refused:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
-    found, orders = stated_in(project.root, project.mechanisms, Path.cwd()), []
+    statements, orders = stated_in(project.root, project.mechanisms, Path.cwd()), []
     for _, mechanism in sorted(project.mechanisms.items()):
         try:
             suite = suite_of(project, mechanism)
         except UnknownTarget as error:
             refused.append(Failed(mechanism.name, error))
             continue
-        orders.append(_ordered(project, mechanism, suite, found, given))
+        orders.append(_ordered(project, mechanism, suite, statements, given))
     return orders, refused
 
 
@@ -405,29 +405,29 @@ def _each(run: Run, out: Path) -> list[Finished | Failed]:
     from dpaudit.certificate.publish import Finished, certify_each
 
     results: list[Finished | Failed] = []
-    for one in certify_each(run, out, keep=True):
-        results.append(one)
-        said = _said(one) if isinstance(one, Finished) else described(one.error)
-        click.echo(f"{len(results)} of {len(run.orders)}, {one.name}: {said}", err=True)
+    for result in certify_each(run, out, keep=True):
+        results.append(result)
+        summary = _said(result) if isinstance(result, Finished) else described(result.error)
+        click.echo(f"{len(results)} of {len(run.orders)}, {result.name}: {summary}", err=True)
     return results
 
 
-def _said(one: Finished) -> str:
-    verdict = one.certificate["predicate"]["verdict"]["status"].replace("_", " ")
-    return f"{verdict}{', kept' if one.kept else ''}"
+def _said(result: Finished) -> str:
+    verdict = result.certificate["predicate"]["verdict"]["status"].replace("_", " ")
+    return f"{verdict}{', kept' if result.kept else ''}"
 
 
-def _row_of_all(one: Finished | Failed) -> dict[str, Any]:
+def _row_of_all(result: Finished | Failed) -> dict[str, Any]:
     from dpaudit.certificate.publish import Finished
 
-    if not isinstance(one, Finished):
-        return {"name": one.name, "error": described(one.error)}
+    if not isinstance(result, Finished):
+        return {"name": result.name, "error": described(result.error)}
     return {
-        **_row(one.certificate),
-        "certificate": str(one.files.certificate),
-        "page": str(one.files.page),
-        "kept": one.kept,
-        "surprises": list(one.surprises),
+        **_row(result.certificate),
+        "certificate": str(result.files.certificate),
+        "page": str(result.files.page),
+        "kept": result.kept,
+        "surprises": list(result.surprises),
     }
 
 
@@ -435,11 +435,13 @@ def _show_all(results: Sequence[Finished | Failed], index: Path) -> None:
     from dpaudit.certificate.publish import Finished
     from dpaudit.cli import terminal
 
-    finished = [one for one in results if isinstance(one, Finished)]
-    terminal.verdicts([one.certificate for one in finished])
-    for one in results:
-        for line in one.surprises if isinstance(one, Finished) else (described(one.error),):
-            terminal.warn(f"{one.name}: {line}")
+    finished = [result for result in results if isinstance(result, Finished)]
+    terminal.verdicts([result.certificate for result in finished])
+    for result in results:
+        for line in (
+            result.surprises if isinstance(result, Finished) else (described(result.error),)
+        ):
+            terminal.warn(f"{result.name}: {line}")
     click.echo(index)
 
 
@@ -452,12 +454,12 @@ def _exit_code(results: Sequence[Finished | Failed]) -> int:
     from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
     from dpaudit.certificate.publish import Finished
 
-    codes = [_code(one.error) for one in results if not isinstance(one, Finished)]
+    codes = [_code(result.error) for result in results if not isinstance(result, Finished)]
     if codes:
         return max(codes)
     surprising = [
-        Verdict(one.certificate["predicate"]["verdict"]["status"])
-        for one in results
-        if isinstance(one, Finished) and one.surprises
+        Verdict(result.certificate["predicate"]["verdict"]["status"])
+        for result in results
+        if isinstance(result, Finished) and result.surprises
     ]
     return (EXIT_CODES[overall(surprising)] or 1) if surprising else 0

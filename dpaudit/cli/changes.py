@@ -27,20 +27,20 @@ def show_changes(old: Path, new: Path, *, as_json: bool) -> int:
     from dpaudit.report.compared import changes
 
     try:
-        before, after = (one.certificate for one in verify_files([read(old), read(new)]))
+        before, after = (verified.certificate for verified in verify_files([read(old), read(new)]))
     except CertificateRejected as error:
         click.echo(f"dpaudit: {described(error)}", err=True)
         return BROKEN
-    found = changes(before, after)
+    found_changes = changes(before, after)
     if as_json:
-        echo_json([asdict(change) for change in found])
+        echo_json([asdict(change) for change in found_changes])
     else:
-        for part, group in groupby(found, key=lambda change: change.part):
+        for part, group in groupby(found_changes, key=lambda change: change.part):
             lines = list(map(str, group))
             click.echo(f"{part}:")
             click.echo("\n".join(f"  {line}" for line in lines[:MOST_SHOWN]))
             if len(lines) > MOST_SHOWN:
                 click.echo(f"  and {len(lines) - MOST_SHOWN} more, which --json lists")
-        if not found:
+        if not found_changes:
             click.echo("nothing changed")
-    return int(any(change.part != "issue" for change in found))
+    return int(any(change.part != "issue" for change in found_changes))

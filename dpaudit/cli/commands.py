@@ -46,7 +46,7 @@ field_option = click.option(
 
 
 WIDEST_NAME = 14  # columns of a command's name in help
-# What was a command once: what to write now.
+# Former commands, and what to write now.
 MOVED = {
     "archive": "report FILE --format archive",
     "budget": "ledger total FILE...",
@@ -74,11 +74,13 @@ class Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section; those of none stand under "Commands"."""
-        titles = {name: title for title, some in self.sections.items() for name in some.split()}
-        names = sorted(self.list_commands(ctx), key=lambda one: [*titles, one].index(one))
-        for title, some in groupby(names, key=lambda one: titles.get(one, "Commands")):
+        titles = {
+            name: title for title, names_of in self.sections.items() for name in names_of.split()
+        }
+        names = sorted(self.list_commands(ctx), key=lambda name: [*titles, name].index(name))
+        for title, names_of in groupby(names, key=lambda name: titles.get(name, "Commands")):
             limit = formatter.width - WIDEST_NAME
-            rows = [(one, self.commands[one].get_short_help_str(limit)) for one in some]
+            rows = [(name, self.commands[name].get_short_help_str(limit)) for name in names_of]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -105,8 +107,8 @@ class Commands(Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
         ctx.meta[AS_JSON] = "--json" in args[:own]
-        kept = [word for word in args[:own] if word != "--json"]
-        return super().parse_args(ctx, kept + args[own:])
+        words = [word for word in args[:own] if word != "--json"]
+        return super().parse_args(ctx, words + args[own:])
 
 
 def free_values(mechanism: Mechanism, texts: Sequence[str]) -> dict[str, int | float | Fraction]:
@@ -118,7 +120,7 @@ def free_values(mechanism: Mechanism, texts: Sequence[str]) -> dict[str, int | f
     from dpaudit.curator.parameters import parameters, read_values
 
     settings = set(getattr(click.get_current_context().command, "settings", ()))
-    free = {one.name for one in parameters(mechanism.for_shape)}
+    free = {parameter.name for parameter in parameters(mechanism.for_shape)}
     if both := sorted(free & settings):
         raise InvalidParameter(
             f"{mechanism.name}: its parameter {both[0]} has the name of a setting; rename it"

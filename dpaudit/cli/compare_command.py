@@ -65,31 +65,33 @@ def compare_command(
     from dpaudit.storage.files import writable
 
     with quiet():
-        found = find(paper, Path.cwd())
-    found.comparison.values(values)  # refused before a file is read
-    out = out or Path("reports") / found.comparison.name
+        paper_found = find(paper, Path.cwd())
+    paper_found.comparison.values(values)  # refused before a file is read
+    out = out or Path("reports") / paper_found.comparison.name
     warn = partial(click.echo, err=True)
     read = partial(read_records, label=label_column, unit=unit_column, rows=rows, warn=warn)
     records = read(data)
     others = None if public is None else (public.name, read(public))
     out.mkdir(parents=True, exist_ok=True)
-    writable(out, written.names(found.comparison.name))
+    writable(out, written.names(paper_found.comparison.name))
     with terminal.progress() as report, quiet():
-        outcome = compare(found.comparison, records, values, public=others, progress=_searching)
+        outcome = compare(
+            paper_found.comparison, records, values, public=others, progress=_searching
+        )
         for text in outcome.warnings:
             warn(text)
         page, plot = written.write(outcome, out)
-        made = list(written.certificates(outcome, found, out, Options(progress=report)))
-    failed = [one for one in made if isinstance(one, Failed)]
+        results = list(written.certificates(outcome, paper_found, out, Options(progress=report)))
+    failed = [result for result in results if isinstance(result, Failed)]
     files = [str(page), str(plot)]
-    files += [str(one.files.certificate) for one in made if not isinstance(one, Failed)]
+    files += [str(result.files.certificate) for result in results if not isinstance(result, Failed)]
     if as_json:
         echo_json({**written.table(outcome), "files": files})
     else:
         terminal.comparison(written.COLUMNS, list(written.cells(outcome)), written.notes(outcome))
         click.echo("\n".join(files))
-    for one in failed:
-        terminal.warn(f"{one.name}: not certified: {described(one.error)}")
+    for result in failed:
+        terminal.warn(f"{result.name}: not certified: {described(result.error)}")
     sys.exit(1 if failed else 0)
 
 

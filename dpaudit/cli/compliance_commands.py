@@ -80,7 +80,7 @@ def sign(
         raise click.UsageError("give FILES and either --key or --new-key; --new-key needs no FILES")
     if (timestamp or timestamp_query) and len(files) != 1:
         raise click.UsageError("a time stamp covers one signature: give one FILE")
-    made = [] if new_key is None else [str(path) for path in make_keys(new_key)]
+    key_files = [] if new_key is None else [str(path) for path in make_keys(new_key)]
     private = private_key(key or new_key or Path(), _password() if password else None)
     token = b"" if timestamp is None else read_token(timestamp)
     written = []
@@ -95,9 +95,9 @@ def sign(
             write_made({timestamp_query: query})
             written.append(str(timestamp_query))
     if as_json:
-        echo_json({"keys": made, "signatures": written})
+        echo_json({"keys": key_files, "signatures": written})
     else:
-        click.echo("\n".join([*made, *written]))
+        click.echo("\n".join([*key_files, *written]))
 
 
 def _password() -> bytes:
@@ -148,7 +148,7 @@ def known_signers(
 
 
 def signed_row(
-    one: Verified, signers: Signers, threshold: int | None, also: Sequence[Key] = ()
+    verified: Verified, signers: Signers, threshold: int | None, also: Sequence[Key] = ()
 ) -> dict[str, Any]:
     """A row of `dpaudit verify` with its signatures; it fails with too few valid ones.
 
@@ -158,7 +158,7 @@ def signed_row(
     """
     from dpaudit.certificate.rendering import expired, signed_by
 
-    required_names, row, path = signers.ids, one.row, one.file.path
+    required_names, row, path = signers.ids, verified.row, verified.file.path
     wanted = len(required_names) if threshold is None else threshold
     if wanted > len(required_names):
         raise InvalidParameter(
@@ -168,27 +168,29 @@ def signed_row(
     if not row["verified"]:
         return row
     try:
-        certificate = one.certificate
+        certificate = verified.certificate
         if expired(certificate):
             raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
         more = [key for key in also if key.id not in required_names]
-        asked = replace(signers, keys=(*signers.keys, *more))
-        signatures = signed_by(one.file, asked, certificate)
+        all_signers = replace(signers, keys=(*signers.keys, *more))
+        signatures = signed_by(verified.file, all_signers, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     names = (
-        ", ".join(one.name for one in signatures if one.state == "valid")
+        ", ".join(verified.name for verified in signatures if verified.state == "valid")
         or "nobody whose key is known"
     )
     row = {
         **row,
         "on_trust": [*row["on_trust"], *(f"{text}: on the word of {names}" for text in SIGNED_FOR)],
-        "signatures": [asdict(one) for one in signatures],
+        "signatures": [asdict(verified) for verified in signatures],
     }
     valid = {
-        one.key_id for one in signatures if one.state == "valid" and one.key_id in required_names
+        verified.key_id
+        for verified in signatures
+        if verified.state == "valid" and verified.key_id in required_names
     }
-    missing = ", ".join(name for one, name in required_names.items() if one not in valid)
+    missing = ", ".join(name for verified, name in required_names.items() if verified not in valid)
     if len(valid) >= wanted:
         return row
     reason = f"{len(valid)} of {wanted} wanted signatures: none valid of {missing}"
@@ -286,8 +288,10 @@ def report(
     writable(out)
     signers = known_signers(**given)
     if wanted == (ARCHIVE,):
-        made = [archived(file, out, signers, plan, published) for file in files]
-        echo_json(list(map(vars, made))) if as_json else click.echo("\n".join(map(str, made)))
+        archives = [archived(file, out, signers, plan, published) for file in files]
+        echo_json(list(map(vars, archives))) if as_json else click.echo(
+            "\n".join(map(str, archives))
+        )
         return
     rendered = render_files(files, out, wanted, spoken=language, signers=signers)
     for text, _ in rendered.faults:
@@ -383,11 +387,11 @@ def _total_row(total: Total) -> dict[str, Any]:
     }
 
 
-def _timelines(found: Sequence[Total], folder: Path) -> None:
+def _timelines(totals: Sequence[Total], folder: Path) -> None:
     from dpaudit.report.timeline import timeline_svg
     from dpaudit.storage.files import write_made
 
-    for number, total in enumerate(found, start=1):
+    for number, total in enumerate(totals, start=1):
         if total.rows:
             points = [(row.entry.day, float(row.together)) for row in total.rows]
             limit = (total.budget or {}).get("epsilon")
@@ -420,7 +424,9 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
         project = load(find_root(Path.cwd()))
     checked = check_project(project, folder)
     if sarif is not None:
-        extra = [(one.place, Finding(one.kind, one.text)) for one in checked.of_the_gate]
+        extra = [
+            (problem.place, Finding(problem.kind, problem.text)) for problem in checked.of_the_gate
+        ]
         write_made({sarif: render_sarif(checked.certificates, extra).encode()})
     failing = [problem for problem in checked.problems if problem.kind not in allowed]
     if as_json:
@@ -433,5 +439,5 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
     sys.exit(1 if failing else 0)
 
 
-COMPLIANCE_COMMANDS = (check, report, sign)
+COMPLIANCE_COMMANDS = (check, report, sign)  # what this module adds to the command line
 ledger.add_command(total)

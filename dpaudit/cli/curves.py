@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpaudit.scope import Scope
 
 DELTA = "1e-5"  # of the tables, if none is given
-RUN = ("n", "batch", "epochs")
+RUN = ("n", "batch", "epochs")  # settings that a curve over noise has to state
 
 
 def curves(

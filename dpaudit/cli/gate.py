@@ -26,6 +26,7 @@ from dpaudit.storage.fields import ProjectFields, stated_in
 Json = Mapping[str, Any]
 
 _SHOWN = 3  # changed files that a message names
+# Problems for which `check` fails.
 _KINDS = ("broken", "expired", "stale", "not_loaded", "weaker", "missing", "over_budget")
 
 
@@ -66,10 +67,10 @@ def check_project(project: Project, folder: Path) -> Checked:
     problems: list[Problem] = []
     shown: dict[str, Json] = {}
     files = filter(_is_certificate, map(read, sorted(folder.glob("*.json"))))
-    for one in verify_files(list(files)):
-        path = one.file.path
+    for verified in verify_files(list(files)):
+        path = verified.file.path
         try:
-            shown[str(path)] = one.certificate
+            shown[str(path)] = verified.certificate
         except CertificateRejected as error:
             problems.append(Problem(str(path), "broken", str(error)))
             continue
@@ -95,7 +96,9 @@ def _problems(
     name = predicate["mechanism"]["name"]
     if date := expired(certificate):
         yield Problem(place, "expired", f"on {date}; certify again")
-    for finding in [one for one in findings(certificate) if RULES[one.rule][0] == "error"]:
+    for finding in [
+        finding for finding in findings(certificate) if RULES[finding.rule][0] == "error"
+    ]:
         yield Problem(place, finding.rule, finding.text)
     if "plan" in {item["name"] for item in predicate["mechanism"]["implementation"]}:
         return  # A release was drawn once; a plan that changes later makes another release.
@@ -155,11 +158,11 @@ def _weaker(mechanism: Mechanism, predicate: Json) -> Iterator[str]:
             yield f"{row['stated_text']} was certified, and less is claimed now"
 
 
-def _at_most(one: Json, other: Json) -> bool:
+def _at_most(guarantee: Json, other: Json) -> bool:
     """Whether a guarantee implies another of the same measure: no parameter is larger."""
     from dpaudit.report.numbers import parse
 
-    return all(parse(one[key]) <= parse(other[key]) for key in other if key != "measure")
+    return all(parse(guarantee[key]) <= parse(other[key]) for key in other if key != "measure")
 
 
 def _missing(project: Project, shown: Mapping[str, Json]) -> Iterator[Problem]:
@@ -179,8 +182,8 @@ def _over_budget(shown: Mapping[str, Json], fields: ProjectFields) -> Iterator[P
         except DpauditError as error:
             yield Problem(path, "over_budget", str(error))
     keys = {name_key(name) for name in fields.budgets}
-    asked = [one for one in entries if one.protects.data_keys & keys]
-    for total in totals(asked, fields.budgets):
+    entries_of_data = [entry for entry in entries if entry.protects.data_keys & keys]
+    for total in totals(entries_of_data, fields.budgets):
         if total.of_all or name_key(total.data) not in keys:
             continue
         if total.refused:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SHOWN = 80  # characters of a text that an error repeats
 NAMES = ("epsilon", "delta", "none")  # of numbers without one; a third is refused
-MEASURED = ("epsilon", "delta", "rho", "mu")
+MEASURED = ("epsilon", "delta", "rho", "mu")  # parameters of a guarantee that can be capped
 RENYI = "renyi="  # before ORDER:CAP
 
 
@@ -51,7 +51,7 @@ def caps_in(text: str, place: str) -> tuple[Node | None, dict[object, object]]:
     words = text.split()
     if not words or not all(word.startswith(RENYI) for word in words):
         guarantee = guarantee_in(text, place)
-        numbers = [guarantee.parameters[one] for one in MEASURED if one in guarantee.parameters]
+        numbers = [guarantee.parameters[name] for name in MEASURED if name in guarantee.parameters]
         if not all(number > 0 for number in numbers):
             raise InvalidParameter(f"{place} = {text[:SHOWN]!r}: expected positive numbers")
         return guarantee, {}

@@ -73,8 +73,8 @@ class Interface(Commands):
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            whole = isinstance(error, OSError | UnknownName) or missing_extra(error)
-            left_out = "" if whole else f"; {LEFT_OUT}"
+            is_complete = isinstance(error, OSError | UnknownName) or missing_extra(error)
+            left_out = "" if is_complete else f"; {LEFT_OUT}"
             click.echo(f"dpaudit: {described(error)}{left_out}", err=True)
             ctx.exit(exit_code(error))
 
@@ -120,14 +120,14 @@ def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
     shipped = catalogue_root()
     with quiet():
         local_rows = rows(load(root))
-    here = "project" if root != shipped else "catalogue"
-    listed = [(here, row) for row in local_rows]
+    own_place = "project" if root != shipped else "catalogue"
+    listed = [(own_place, row) for row in local_rows]
     if root != shipped:
         listed += [("catalogue", row) for row in foreign_catalogue(shipped)]
     table = [
         {
             "name": row.name,
-            "target": row.name if where == here else f"catalogue:{row.name}",
+            "target": row.name if where == own_place else f"catalogue:{row.name}",
             "title": row.title,
             "paper": row.source,
             "scope": row.scope,
@@ -174,12 +174,12 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
         declaration = repr(mechanism.declaration)
         rows = [
             {
-                "name": one.name,
-                "default": one.default_text,
-                "unit": one.free.unit,
-                "cost": one.free.cost.value,
+                "name": parameter.name,
+                "default": parameter.default_text,
+                "unit": parameter.free.unit,
+                "cost": parameter.free.cost.value,
             }
-            for one in parameters(mechanism.for_shape)
+            for parameter in parameters(mechanism.for_shape)
         ]
         shown = {"declaration": declaration, "derivations": derivations, "claims": checks}
         echo_json(shown | {"parameters": rows})
@@ -240,7 +240,7 @@ def account(
         raise click.UsageError(
             "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
         )
-    given = {one: asked.pop(one) for one in ("library", "batches", *FACTS)}
+    given = {name: asked.pop(name) for name in ("library", "batches", *FACTS)}
     if budget is not None:
         if target is None or delta or any(asked.values()):
             raise click.UsageError(

@@ -53,8 +53,8 @@ OWN = (
     *("data", "step", "scores", "command", "reproduce", "claim", "out"),
     *(one.name for some in settings_of("audit").values() for one in some),
 )
-_OF_REPRODUCE = ("reproduce", "data", "label_column")
-_OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")
+_OF_REPRODUCE = ("reproduce", "data", "label_column")  # options that go with --reproduce
+_OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")  # settings that go with --step
 
 
 def membership_options(command: Any) -> Any:
@@ -175,13 +175,13 @@ def _reproduce(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: b
     if targets:
         raise click.UsageError(f"--reproduce takes no TARGET: {targets[0]}")
     with quiet():
-        made = reproduce(
+        reproduction = reproduce(
             given["reproduce"],
             None if given["data"] is None else _read(given),
             seed=1 if given["seed"] is None else given["seed"],
             jobs=given["jobs"],
         )
-    echo_json(made.to_json()) if as_json else click.echo(str(made))
+    echo_json(reproduction.to_json()) if as_json else click.echo(str(reproduction))
     sys.exit(0)
 
 
@@ -193,7 +193,7 @@ def _step(given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.storage.roots import attribute_of
 
     with quiet():
-        found = audit_step(
+        step_audit = audit_step(
             attribute_of(given["step"])[1],
             _read(given),
             noise_multiplier=given["noise_multiplier"],
@@ -201,8 +201,8 @@ def _step(given: Mapping[str, Any], *, as_json: bool) -> None:
             sampling=given["sampling"] or "poisson",
             seed=given["seed"] or 0,
         )
-    echo_json(found.to_json()) if as_json else click.echo(str(found))
-    _exit(found.verdict, asked=True)
+    echo_json(step_audit.to_json()) if as_json else click.echo(str(step_audit))
+    _exit(step_audit.verdict, asked=True)
 
 
 # --- training ------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ def _asked(file: Path, given: Mapping[str, Any]) -> Release:
     from dpaudit.releases.plan import correction_of, load_plan
     from dpaudit.storage.fields import fields_given
 
-    asked = load_plan(file, fields_given(given["stated"]))
-    return asked if given["corrects"] is None else correction_of(asked, given["corrects"])
+    release = load_plan(file, fields_given(given["stated"]))
+    return release if given["corrects"] is None else correction_of(release, given["corrects"])
 
 
 def _ledger(release: Release, url: str | None) -> Ledger | None:
@@ -208,8 +208,8 @@ def _notice(changes: Mapping[str, int]) -> None:
     """Tell the operator, apart from all output, which rows the schema's policies change."""
     from dpaudit.tabular import in_rows
 
-    said = "; ".join(in_rows(text, count) for text, count in changes.items())
-    click.echo(f"not private, for you alone (publish it nowhere): {said}", err=True)
+    summary = "; ".join(in_rows(text, count) for text, count in changes.items())
+    click.echo(f"not private, for you alone (publish it nowhere): {summary}", err=True)
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ def init(
     url = given["ledger"]
     opened = None if planned is None else _ledger(planned, url)
     if planned is not None:
-        made = planned.plan()
-        cost = terms.cost(made.declaration, made.delta if terms.adds_deltas else None)
+        plan = planned.plan()
+        cost = terms.cost(plan.declaration, plan.delta if terms.adds_deltas else None)
         terms.after([Fraction(0)] * len(cost), cost, f"{dataset}: {planned.title}")
     state = (opened or open_ledger(url or DEFAULT)).create(dataset, terms)
     _show([state], as_json=as_json)
@@ -293,12 +293,12 @@ def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]
         }
     for key in ("entity", "unit", "adjacency"):
         # A plan says more of its data than a file of the whole project.
-        asked = given[key] if planned is None or on_line(key) else None
-        if asked is None and key not in defaults:
+        value = given[key] if planned is None or on_line(key) else None
+        if value is None and key not in defaults:
             raise InvalidParameter(f"{key}: missing; give --set {key}=, or a --plan that states it")
-        if planned is not None and asked not in (None, defaults[key]):
-            raise InvalidParameter(f"{key} = {asked}: the plan's is {defaults[key]}")
-        yield defaults[key] if asked is None else asked
+        if planned is not None and value not in (None, defaults[key]):
+            raise InvalidParameter(f"{key} = {value}: the plan's is {defaults[key]}")
+        yield defaults[key] if value is None else value
 
 
 @ledger.command("show", settings="ledger show", cls=Command, example="dpaudit ledger show people")
@@ -312,7 +312,7 @@ def show(dataset: str | None, *, ledger: str | None, as_json: bool) -> None:
     opened = open_ledger(ledger or DEFAULT)
     names = opened.names() if dataset is None else [dataset]
     states = [opened.state(name) for name in names]
-    _show(states, {one.name: _charges(opened, one) for one in states}, as_json=as_json)
+    _show(states, {state.name: _charges(opened, state) for state in states}, as_json=as_json)
 
 
 @ledger.command(
@@ -379,12 +379,12 @@ def withdraw(dataset: str, title: str, reason: str, *, ledger: str | None, as_js
     from dpaudit.ledger.book import DEFAULT
     from dpaudit.releases.publish import with_errata
 
-    found = open_ledger(ledger or DEFAULT).withdraw(dataset, title, reason)
-    errata = list(with_errata(found))
+    withdrawn = open_ledger(ledger or DEFAULT).withdraw(dataset, title, reason)
+    errata = list(with_errata(withdrawn))
     if as_json:
-        echo_json({"release": found.release, "errata": errata})
+        echo_json({"release": withdrawn.release, "errata": errata})
         return
-    click.echo(found.text)
+    click.echo(withdrawn.text)
     for line in errata:
         click.echo(f"erratum: {line}")
 
@@ -440,7 +440,7 @@ def _show(
             "charges": state.count,
             "populations": list(state.terms.populations),
             "unfinished": list(state.unfinished),
-            "releases": [one.text for one in state.releases],
+            "releases": [release.text for release in state.releases],
             "head": state.head,
         }
         | ({"history": charges[state.name]} if charges is not None else {})
@@ -464,4 +464,4 @@ def _show(
                 click.echo(f"{name}: {text}")
 
 
-RELEASE_COMMANDS = (release, ledger)
+RELEASE_COMMANDS = (release, ledger)  # what this module adds to the command line

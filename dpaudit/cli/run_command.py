@@ -92,8 +92,8 @@ def _account(given: dict[str, Any]) -> Account | None:
     from dpaudit.ledger import open_ledger
 
     named = [given[name] for name in ("ledger", "dataset", "entity")]
-    asked = any(map(on_line, ("dataset", "entity", "charge_delta")))
-    if not given["ledger"] and not asked:
+    wants_ledger = any(map(on_line, ("dataset", "entity", "charge_delta")))
+    if not given["ledger"] and not wants_ledger:
         return None
     if not all(named):
         raise InvalidParameter(

@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ON_LINE = "dpaudit.on_line"  # key in click's context: the names of the settings on the line
 LONGEST_NAME = 40  # characters of a name that an error repeats
 PAIR = re.compile(r"[A-Za-z_]\w*=")  # how a further NAME=VALUE after --set begins
-# Of click's help: types, and what it adds of ranges.
+# Patterns of click's help: types, and the ranges that it adds.
 NUMBERS, RANGES = re.compile(r"(INTEGER|FLOAT)( RANGE)?"), re.compile(r"  \[[^\]]*<=?x[^\]]*\]")
 WIDEST = 26  # columns of an option's name in help
 
@@ -60,10 +60,10 @@ class Setting:
 
     @property
     def type(self) -> click.ParamType[Any]:
-        """What reads a text."""
+        """The type that reads a text."""
         value = self.value.rstrip("+")
-        if found := RANGE.fullmatch(value):
-            low, high = found.groups()
+        if limits := RANGE.fullmatch(value):
+            low, high = limits.groups()
             if "." in low:
                 return click.FloatRange(float(low), float(high))
             return click.IntRange(int(low), None if high is None else int(high))
@@ -139,7 +139,9 @@ class Command(click.Command):
         if isinstance(settings, str):
             settings = settings_of(settings or str(self.name))
         self.groups = settings
-        self.settings = {one.name: one for some in self.groups.values() for one in some}
+        self.settings = {
+            setting.name: setting for settings_of in self.groups.values() for setting in settings_of
+        }
         if self.settings or further:
             self.params.append(
                 click.Option(
@@ -159,13 +161,13 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            rest = super().parse_args(ctx, list(_each_with_option(args)))
+            unread = super().parse_args(ctx, list(_each_with_option(args)))
         except click.NoSuchOption as error:
             self._refuse_moved(error, ctx)
             raise
         if not ctx.resilient_parsing:
             self._read(ctx, ctx.params.pop("set_to", ()))
-        return rest
+        return unread
 
     def _read(self, ctx: click.Context, texts: Sequence[str]) -> None:
         """Add each setting's value to the context's arguments."""
@@ -182,7 +184,7 @@ class Command(click.Command):
                 ctx.params[name] = _value(setting, stated[name], f"{file}: [settings] {name}")
             else:
                 ctx.params[name] = setting.none
-        options = {one.name: one for one in self.params if one.name in stated}
+        options = {option.name: option for option in self.params if option.name in stated}
         for name, option in options.items():
             if ctx.get_parameter_source(name) is ParameterSource.DEFAULT:
                 place = f"{file}: [settings] {name}"
@@ -199,10 +201,14 @@ class Command(click.Command):
         for text in texts:
             name, separator, value = text.partition("=")
             if not separator:
-                known = self.settings.get(name)
+                setting = self.settings.get(name)
                 raise InvalidParameter(
                     f"--set {text[:LONGEST_NAME]!r}: expected NAME=VALUE, such as "
-                    + (f"{known.name}={known.value}: {known.help}" if known else "epsilon=2")
+                    + (
+                        f"{setting.name}={setting.value}: {setting.help}"
+                        if setting
+                        else "epsilon=2"
+                    )
                 )
             if self.further and name not in self.settings:
                 values.append(text)
@@ -214,31 +220,32 @@ class Command(click.Command):
     def _refuse_moved(self, error: click.NoSuchOption, ctx: click.Context) -> None:
         """Errors: UsageError for what was an option once, with what to write now."""
         name = error.option_name.lstrip("-").replace("-", "_")
-        ways = {one: f"--set {one}={setting.value}" for one, setting in self.settings.items()}
-        ways |= {one: one for option in self.params for one in option.opts}
+        ways = {name: f"--set {name}={setting.value}" for name, setting in self.settings.items()}
+        ways |= {name: name for option in self.params for name in option.opts}
         for now in (name, *MOVED_OPTIONS.get(name, "").split()):
             if now in ways:
                 raise click.UsageError(f"{error.option_name} is no option: write {ways[now]}", ctx)
 
     def _completed(self, _ctx: Any, _param: Any, begun: str) -> list[CompletionItem]:
         return [
-            CompletionItem(f"{name}=", help=one.help)
-            for name, one in self.settings.items()
+            CompletionItem(f"{name}=", help=setting.help)
+            for name, setting in self.settings.items()
             if name.startswith(begun)
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        records = filter(None, (one.get_help_record(ctx) for one in options))
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        records = filter(None, (option.get_help_record(ctx) for option in options))
         rows = [(NUMBERS.sub("NUMBER", name), RANGES.sub("", text)) for name, text in records]
         with formatter.section("Options"):
             formatter.write_dl(rows, col_max=WIDEST)
         if self.groups:
-            some = [
-                (name, ", ".join(one.shown for one in group)) for name, group in self.groups.items()
+            listed = [
+                (name, ", ".join(option.shown for option in group))
+                for name, group in self.groups.items()
             ]
             with formatter.section("Settings (*: or in dpaudit.toml; --set NAME explains one)"):
-                formatter.write_dl(some)
+                formatter.write_dl(listed)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -278,11 +285,11 @@ def _value(setting: Setting, given: Any, place: str, kind: Any = None) -> Any:
     several = given if isinstance(given, list) else [given]
     if not setting.several and len(several) != 1:
         raise InvalidParameter(f"{place}: given {len(several)} times; give it one value")
-    read = tuple(setting.read(str(one), place, kind) for one in several)
+    read = tuple(setting.read(str(text), place, kind) for text in several)
     return read if setting.several else read[0]
 
 
-# What was an option once, where its name changed: what it is now, the first that a command has.
+# Former options whose name changed, and what they are called now, the first that a command has.
 MOVED_OPTIONS = {
     "label": "label_column",
     "unit": "unit_column",

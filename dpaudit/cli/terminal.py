@@ -65,9 +65,9 @@ def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
     loaded = [row for row in rows if not row["error"]]
     local = [row for row in loaded if row["root"] == "project"]
     shipped = [row for row in loaded if row["root"] == "catalogue"]
-    for title, some in (("This project", local), ("Shipped with dpaudit", shipped)):
-        if some:
-            _mechanisms(title, some, claims=filtered or some is local)
+    for title, mechanisms in (("This project", local), ("Shipped with dpaudit", shipped)):
+        if mechanisms:
+            _mechanisms(title, mechanisms, claims=filtered or mechanisms is local)
     if not filtered:
         hint = "dpaudit list WORD... searches and shows claims; dpaudit show TARGET shows one"
         _console().print(hint, markup=False, highlight=False)
@@ -104,8 +104,8 @@ def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Seq
     blocks += [f"{name}:\n{text}" for name, text in derivations.items()]
     blocks += ["claims:\n" + "\n".join(f"  {check}" for check in checks)]
     free = [
-        f"  {one.name} = {one.default_text}: {one.free.unit}; {one.free.cost.value}"
-        for one in parameters(mechanism.for_shape)
+        f"  {row.name} = {row.default_text}: {row.free.unit}; {row.free.cost.value}"
+        for row in parameters(mechanism.for_shape)
     ]
     if free:
         blocks += ["free parameters, for `dpaudit run --set KEY=VALUE`:\n" + "\n".join(free)]
@@ -147,8 +147,8 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
     _print(table)
     for certificate in certificates:
         _caveats(certificate["predicate"])
-    for one in written:
-        files = f"{one.page}  {one.certificate}"
+    for files_of_one in written:
+        files = f"{files_of_one.page}  {files_of_one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -280,17 +280,18 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [
-            f"  not checked: {', '.join(one['fields'])} ({one['why']})" for one in row["unchecked"]
+            f"  not checked: {', '.join(part['fields'])} ({part['why']})"
+            for part in row["unchecked"]
         ]
-        lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
+        lines += [f"  signature: {_signature(part)}" for part in row.get("signatures", [])]
         shown = "\n".join(map(plain, lines))
         _console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
-def _signature(one: Mapping[str, Any]) -> str:
-    name = f"{one['name']}, " if one["name"] else ""
-    stamp = ", with a time stamp that is not verified here" if one["timestamp"] else ""
-    return f"{one['state']}, {name}key {one['key_id'][:16]}{stamp}"
+def _signature(signature: Mapping[str, Any]) -> str:
+    name = f"{signature['name']}, " if signature["name"] else ""
+    stamp = ", with a time stamp that is not verified here" if signature["timestamp"] else ""
+    return f"{signature['state']}, {name}key {signature['key_id'][:16]}{stamp}"
 
 
 def comparison(columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
@@ -391,9 +392,9 @@ def _lines(console: Console, *, ends: bool) -> Iterator[Report]:
             if done > 1:
                 say(f"resuming {name}: {done} of {total} batches are stored")
         batches[name, total] = done
-        left = paces.setdefault(name, Pace()).left(done, total)
+        time_left = paces.setdefault(name, Pace()).left(done, total)
         if done < total and time.monotonic() - last[0] > PLAIN_SECONDS:
-            say(f"attacking {name}: {done} of {total} batches{left}")
+            say(f"attacking {name}: {done} of {total} batches{time_left}")
 
     yield report
     for name in list(started):

@@ -119,32 +119,43 @@ def verify(
     rows = []
     unpacked = click.get_current_context().with_resource(ExitStack())
     archives = {path: _archive(path, unpacked) for path in files}
-    places = {found.certificate: path for path, found in archives.items() if found is not None}
-    paths = [path if found is None else found.certificate for path, found in archives.items()]
-    for one in verify_files(list(map(read, paths)), seconds):
-        archive = archives.get(places.get(one.file.path, one.file.path))
-        row = signed_row(one, signers, threshold, () if rules is None else rules.keys)
+    places = {
+        archive_found.certificate: path
+        for path, archive_found in archives.items()
+        if archive_found is not None
+    }
+    paths = [
+        path if archive_found is None else archive_found.certificate
+        for path, archive_found in archives.items()
+    ]
+    for verified in verify_files(list(map(read, paths)), seconds):
+        archive = archives.get(places.get(verified.file.path, verified.file.path))
+        row = signed_row(verified, signers, threshold, () if rules is None else rules.keys)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         limits = (most, largest)
         missing = _missing(row, least, limits, audit=require_audit, confirmed=confirmed)
         if archive is not None:
-            row = {**row, "file": f"{places[one.file.path]}: {one.file.path.name}"}
+            row = {**row, "file": f"{places[verified.file.path]}: {verified.file.path.name}"}
             missing += [("bytes", text) for text in archive.faults]
         folder = published or (None if archive is None else archive.published)
         if row["verified"]:
-            missing += [("required", f"erratum: {text}") for text in errata_of(one.file.path)]
-            other = _otherwise(one.certificate, implementation, plan, replay=replay, fresh=fresh)
+            missing += [("required", f"erratum: {text}") for text in errata_of(verified.file.path)]
+            other = _otherwise(
+                verified.certificate, implementation, plan, replay=replay, fresh=fresh
+            )
             missing += [("required", text) for text in other]
             if folder is not None:
                 from dpaudit.releases.published import differences
 
-                found = differences(one.certificate, one.file.path, folder)
-                missing += [("required", text) for text in found]
+                archive_found = differences(verified.certificate, verified.file.path, folder)
+                missing += [("required", text) for text in archive_found]
             if archive is not None:
-                row, lacking = _of_archive(row, archive, one, signers, compared=folder is not None)
+                row, lacking = _of_archive(
+                    row, archive, verified, signers, compared=folder is not None
+                )
                 missing += [("required", text) for text in lacking]
-            refused = [] if rules is None else rules.refusals(row, one.certificate)
+            refused = [] if rules is None else rules.refusals(row, verified.certificate)
             missing += [("policy", text) for text in refused]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         kinds = {row["failure"], *(kind for kind, _ in missing)} - {""}
@@ -161,7 +172,12 @@ def _archive(path: Path, unpacked: ExitStack) -> Archive | None:
 
 
 def _of_archive(
-    row: Mapping[str, Any], archive: Archive, one: Verified, signers: Signers, *, compared: bool
+    row: Mapping[str, Any],
+    archive: Archive,
+    verified: Verified,
+    signers: Signers,
+    *,
+    compared: bool,
 ) -> tuple[dict[str, Any], list[str]]:
     """The row with what an archive's other files are worth, and the files that it lacks.
 
@@ -169,10 +185,12 @@ def _of_archive(
     """
     from dpaudit.certificate.rendering import signed_by
 
-    run = one.certificate["predicate"]["run"]
+    run = verified.certificate["predicate"]["run"]
     output = None if run is None else run["output"]
     lacking = [] if output is None or compared else [f"{output['name'][:80]!r}: not in the archive"]
-    same, other = archive.compared(one.certificate, signed_by(one.file, signers, one.certificate))
+    same, other = archive.compared(
+        verified.certificate, signed_by(verified.file, signers, verified.certificate)
+    )
     confirmed = [*row["confirmed"], *([f"made of the certificate: {', '.join(same)}"] * bool(same))]
     trusted = [
         f"{name}: by its digest in the archive alone, which whoever made the archive chose"

@@ -52,9 +52,9 @@ class Objective(Protocol):
         """Sentences about records that the programs scale, clip or cut."""
 
 
-def released(found: Any) -> Array:
+def released(output: Any) -> Array:
     """The model in a program's output, (trials, d): its ``output``, or the output itself."""
-    return np.asarray(getattr(found, "output", found))
+    return np.asarray(getattr(output, "output", output))
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ class Comparison:
     left_out: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.methods]
+        names = [method.name for method in self.methods]
         for name in (self.one_pass, self.full_batch):
             if name not in names:
                 raise InvalidParameter(f"Comparison {self.name!r}: no method {name!r}; give it one")
         if len(set(names)) < len(names):
             raise InvalidParameter(f"Comparison {self.name!r}: two methods of one name")
-        for one in self.methods:
-            if one.mechanism.for_shape is None:
+        for method in self.methods:
+            if method.mechanism.for_shape is None:
                 raise InvalidParameter(
-                    f"Comparison {self.name!r}: {one.name} has no for_shape, so that it runs on "
+                    f"Comparison {self.name!r}: {method.name} has no for_shape, so that it runs on "
                     "its own records alone"
                 )
 
@@ -115,18 +115,18 @@ class Comparison:
 
         Errors: InvalidParameter for a key that no method has, and a value outside its domain.
         """
-        known = sorted({one.name for method in self.methods for one in method.free})
+        names = sorted({parameter.name for method in self.methods for parameter in method.free})
         for text in given:
             key = text.partition("=")[0]
-            if key not in known:
+            if key not in names:
                 raise InvalidParameter(
                     f"--set {key[:40]}: no method of {self.name} has it; they have "
-                    f"{', '.join(known)}"
+                    f"{', '.join(names)}"
                 )
         return {method.name: self._own(method, given) for method in self.methods}
 
     def _own(self, method: Method, given: Sequence[str]) -> dict[str, Value]:
-        own = {one.name for one in method.free}
+        own = {parameter.name for parameter in method.free}
         texts = [text for text in given if text.partition("=")[0] in own]
         return read_values(method.mechanism.name, method.mechanism.for_shape, texts)
 
@@ -181,7 +181,7 @@ class Outcome:
 
     def row(self, name: str) -> Row:
         """The row of a name."""
-        return next(one for one in self.rows if one.name == name)
+        return next(row for row in self.rows if row.name == name)
 
     @property
     def choice(self) -> str:
@@ -209,8 +209,10 @@ class Outcome:
 
     def counts(self, row: Row, other: Row) -> str:
         """Why a comparison of two methods does not count; empty where it does."""
-        why = [f"{one.name} did not run" for one in (row, other) if one.refused]
-        why += [f"{one.name}: {p} at the end of its grid" for one in (row, other) for p in one.ends]
+        why = [f"{side.name} did not run" for side in (row, other) if side.refused]
+        why += [
+            f"{side.name}: {p} at the end of its grid" for side in (row, other) for p in side.ends
+        ]
         if row.scope is not None and other.scope is not None and _differ(row.scope, other.scope):
             why.append(f"{row.name} is for {row.scope.adjacency}, not {other.scope.adjacency}")
         return "; ".join(why)
@@ -332,7 +334,7 @@ def _row(
         made = _made(method, train, values)
         runs = protocol.judging if judging else protocol.choosing
         models = _models(method, made, train, runs, [seed, 2 + judging])
-        return [float(one) for one in objective.losses(models, held)]
+        return [float(loss) for loss in objective.losses(models, held)]
 
     beyond: set[tuple[float, ...]] = set()
     try:
@@ -354,15 +356,17 @@ def _row(
 
         axes = [axis for _, axis in free]
         losses(read([axis.at(axis.start) for axis in axes]), judging=False)
-        found = search(axes, loss, protocol.budget)
-        chosen = read(found.best)
+        result = search(axes, loss, protocol.budget)
+        chosen = read(result.best)
         judged = losses(chosen, judging=True)
     except (InvalidParameter, Unsupported) as error:
         return Row(method.name, refused=str(error), method=method)
-    within = Search(found.free, {at: mean for at, mean in found.tried.items() if at not in beyond})
+    within = Search(
+        result.free, {at: mean for at, mean in result.tried.items() if at not in beyond}
+    )
     ends = tuple(axis.name for index, axis in enumerate(axes) if within.at_end(index))
     scope = method.mechanism.scope
-    return Row(method.name, tuple(judged), len(found.tried), chosen, ends, "", scope, method)
+    return Row(method.name, tuple(judged), len(result.tried), chosen, ends, "", scope, method)
 
 
 def _count(mechanism: Mechanism, records: Records) -> int | None:
@@ -438,21 +442,21 @@ def _axes(
     Errors: InvalidParameter for a parameter whose default is no number and says no start.
     """
     features = records.values.shape[-1] - 1
-    of: dict[str, Any] = {one.name: one.default for one in method.free}
+    of: dict[str, Any] = {param.name: param.default for param in method.free}
     of |= {**setting, "count": len(records), "features": features}
-    for one in sorted(method.free, key=lambda one: ORDER.index(one.free.cost)):
-        if one.name in setting or one.name in shared or one.free.cost is Cost.CLAIM:
+    for param in sorted(method.free, key=lambda param: ORDER.index(param.free.cost)):
+        if param.name in setting or param.name in shared or param.free.cost is Cost.CLAIM:
             continue
-        start = one.default
+        start = param.default
         if start is None:
-            if one.free.start is None:
+            if param.free.start is None:
                 raise InvalidParameter(
-                    f"{method.name}: {one.name} is None by default; its Free needs a start for a "
+                    f"{method.name}: {param.name} is None by default; its Free needs a start for a "
                     "search, or give it a value by --set"
                 )
-            start = one.free.start(of)
-        whole = one.kind is int
-        yield one, Axis(one.name, float(start), 1 if whole else 0, whole=whole)
+            start = param.free.start(of)
+        is_whole = param.kind is int
+        yield param, Axis(param.name, float(start), 1 if is_whole else 0, whole=is_whole)
 
 
 def _value(parameter: Parameter, number: float) -> Value:

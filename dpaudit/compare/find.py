@@ -75,22 +75,24 @@ def find(name: str, cwd: Path) -> Found:
         refused = project.refused.get(path.relative_to(root).as_posix())
         if refused:
             raise UnknownTarget(refused)
-        found = getattr(sys.modules[module_name(path, root)], ATTRIBUTE, None)
-        if not isinstance(found, Comparison):
+        stated = getattr(sys.modules[module_name(path, root)], ATTRIBUTE, None)
+        if not isinstance(stated, Comparison):
             raise UnknownTarget(f"{name}: expected a dpaudit.compare.Comparison, {ATTRIBUTE} = ...")
-        return Found(found, project, path)
+        return Found(stated, project, path)
     project = load(catalogue_root())
-    known = {
-        one.name: (one, module) for module in import_each(project.root)[0] for one in _of(module)
+    comparisons = {
+        shipped.name: (shipped, module)
+        for module in import_each(project.root)[0]
+        for shipped in _of(module)
     }
-    if name not in known:
+    if name not in comparisons:
         raise UnknownTarget(
-            f"--paper {name[:40]}: there are {', '.join(sorted(known))}, or a file of yours"
+            f"--paper {name[:40]}: there are {', '.join(sorted(comparisons))}, or a file of yours"
         )
-    comparison, module = known[name]
+    comparison, module = comparisons[name]
     return Found(comparison, project, Path(str(module.__file__)))
 
 
 def _of(module: ModuleType) -> list[Comparison]:
-    found = vars(module).get(ATTRIBUTE)
-    return [found] if isinstance(found, Comparison) else []
+    comparison = vars(module).get(ATTRIBUTE)
+    return [comparison] if isinstance(comparison, Comparison) else []

@@ -70,10 +70,10 @@ class Search:
 
     def at_end(self, index: int) -> bool:
         """Whether a parameter's best value has no tried value on a side that has admitted ones."""
-        value, one = self.best[index], self.free[index]
+        value, axis = self.best[index], self.free[index]
         tried = [setting[index] for setting in self.tried]
-        below = value <= one.least or min(tried) < value
-        above = value >= one.most or max(tried) > value
+        below = value <= axis.least or min(tried) < value
+        above = value >= axis.most or max(tried) > value
         return not (below and above)
 
 
@@ -92,7 +92,7 @@ def search(free: Sequence[Axis], loss: Callable[[tuple[float, ...]], float], bud
         tried[setting] = value if math.isfinite(value) else math.inf
         return tried[setting] < least
 
-    point = tuple(one.at(one.start) for one in free)
+    point = tuple(axis.at(axis.start) for axis in free)
     better(point)
     factor = FIRST_FACTOR if free else 1.0
     while factor > LAST_FACTOR and len(tried) < budget:

@@ -167,10 +167,10 @@ def certified(outcome: Outcome, row: Row, order: Order) -> Order:
         order, None if private else outcome.shape[0], outcome.shape[1:], dict(row.chosen)
     )
     setting = made.mechanism.setting
-    kept = [note for note in setting.notes if not note.endswith("chosen without the data")]
+    notes = [note for note in setting.notes if not note.endswith("chosen without the data")]
     mechanism = replace(
         made.mechanism,
-        setting=replace(setting, notes=(*kept, outcome.said(row))),
+        setting=replace(setting, notes=(*notes, outcome.said(row))),
         for_shape=None,
     )
     fields: Mapping[str, list[str]] = {**made.fields, "tuning": [outcome.said(row)]}

@@ -53,16 +53,16 @@ class Consensus:
 
     def against(self, *routes: Route) -> Consensus:
         """The same with further routes; errors: Disagreement where one of them does not meet."""
-        found = replace(self, routes=(*self.routes, *routes))
-        above, below = found.highest_lower, found.lowest_upper
+        joined = replace(self, routes=(*self.routes, *routes))
+        above, below = joined.highest_lower, joined.lowest_upper
         if not is_infinite(below.upper) and below.upper < above.lower:
             raise Disagreement(
-                f"{found.node.name} at delta {decimal_upper(found.delta)}, "
-                f"{found.scope.adjacency}: {below.name} says epsilon <= "
+                f"{joined.node.name} at delta {decimal_upper(joined.delta)}, "
+                f"{joined.scope.adjacency}: {below.name} says epsilon <= "
                 f"{decimal_upper(below.upper)}, {above.name} says epsilon >= "
                 f"{decimal_lower(above.lower)}; one of them is wrong"
             )
-        return found
+        return joined
 
     def table(self) -> dict[str, Any]:
         """The routes as JSON, bounds rounded outward."""
@@ -99,9 +99,9 @@ def cross_check(node: Node, scope: Scope, delta: object, also: Iterable[Route] =
     """
     at = exact(delta, "delta")
     probability(at, "delta")
-    asked = [*_ours(node, scope, at), *_theirs(node, scope, at)]
+    routes_asked = [*_ours(node, scope, at), *_theirs(node, scope, at)]
     routes, skipped = list[Route](), list[tuple[str, str]]()
-    for name, ask in asked:
+    for name, ask in routes_asked:
         try:
             routes.append(ask(name))
         except Unsupported as reason:

@@ -31,15 +31,15 @@ Answer = TypeVar("Answer")
 ROUND_OFF = 1e-11
 # Below it, round-off decides: the library's own answers fall below the truth.
 SMALLEST_DELTA = Fraction(1, 10**9)
-ALLOWANCE = 1e-9
-MOST_EVENTS = 1_000
+ALLOWANCE = 1e-9  # relative and absolute error granted to dp-accounting
+MOST_EVENTS = 1_000  # randomised responses that are composed one by one
 # Its PLD accountant composes these once, whatever their count.
 UNCOUNTED = (RandomizedResponse,)
-INTERVAL = 1e-4
-CELLS_OF_ONE = 3e5
-CELLS_OF_ALL = 2e7
-DEVIATIONS = 20
-COARSEST = 0.01
+INTERVAL = 1e-4  # nats of a cell of dp-accounting's grid
+CELLS_OF_ONE = 3e5  # cells of one round's grid
+CELLS_OF_ALL = 2e7  # cells of the composition's grid
+DEVIATIONS = 20  # standard deviations of a loss that a grid reaches
+COARSEST = 0.01  # nats of a cell, as a share of the largest loss
 
 
 class Backend(StrEnum):
@@ -62,7 +62,7 @@ def rdp_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
 
     Errors: Unsupported for what it does not take, for NaN or negative divergences, for delta 0.
     """
-    asked = _asked(delta, 0.0)
+    delta_asked = _asked(delta, 0.0)
 
     def answer() -> float:
         from dp_accounting.rdp import RdpAccountant
@@ -71,7 +71,7 @@ def rdp_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
         accountant.compose(_event(node, Backend.RDP, scope.adjacency))
         if not (accountant.rdp >= 0).all():
             raise Unsupported("dp-accounting rdp: a Renyi divergence that is NaN or negative")
-        return float(accountant.get_epsilon(asked))
+        return float(accountant.get_epsilon(delta_asked))
 
     return _above(_guarded(Backend.RDP, answer))
 
@@ -93,14 +93,14 @@ def pld_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
     noises = (Gaussian, Laplace, DiscreteLaplace)
     plain = all(isinstance(part, noises) for part, _ in _gathered(node))
     adjacency = Adjacency.ADD_REMOVE if plain else scope.adjacency
-    asked = _asked(delta, -ROUND_OFF)
+    delta_asked = _asked(delta, -ROUND_OFF)
 
     def answer() -> float:
         from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
         accountant = PLDAccountant(relation_of(adjacency), _interval(node))
         accountant.compose(_event(node, Backend.PLD, adjacency))
-        return float(accountant.get_epsilon(asked))
+        return float(accountant.get_epsilon(delta_asked))
 
     return _above(_guarded(Backend.PLD, answer))
 
@@ -113,7 +113,7 @@ def pld_epsilon_lower(node: Node, scope: Scope, delta: Fraction) -> float:
     Errors: Unsupported for any other node, and below ``SMALLEST_DELTA``.
     """
     _refuse_small(delta)
-    asked = _asked(delta, ROUND_OFF)
+    delta_asked = _asked(delta, ROUND_OFF)
     sampled = any(isinstance(part, PoissonSampled) for part, _ in _gathered(node))
     if sampled and scope.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("dp-accounting pld: no lower bound of a sample under replace_one")
@@ -126,7 +126,7 @@ def pld_epsilon_lower(node: Node, scope: Scope, delta: Fraction) -> float:
         ]
         if not parts:
             return 0.0
-        return float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(asked))
+        return float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(delta_asked))
 
     return max(0.0, _guarded(Backend.PLD, answer) * (1 - ALLOWANCE) - ALLOWANCE)
 
@@ -165,9 +165,9 @@ def _event(node: Node, backend: Backend, adjacency: Adjacency) -> Any:
     from dp_accounting import dp_event
 
     events: list[Any] = []
-    for part, found in _gathered(node):
+    for part, number in _gathered(node):
         event = event_over(part, norms_read(backend, adjacency), adjacency)
-        times = to_int(found, part.name)
+        times = to_int(number, part.name)
         if backend is Backend.PLD and isinstance(part, UNCOUNTED):
             if times > MOST_EVENTS:
                 raise Unsupported(
@@ -181,27 +181,29 @@ def _event(node: Node, backend: Backend, adjacency: Adjacency) -> Any:
 
 def _gathered(root: Node) -> list[tuple[Node, Fraction]]:
     """The different parts of a tree of compositions and repeats, each with its count."""
-    found: dict[str, dict[Node, Fraction]] = {}
+    gathered: dict[str, dict[Node, Fraction]] = {}
     for node in postorder(root):
         counts: dict[Node, Fraction] = {}
-        for part, times in _parts(node, found):
+        for part, times in _parts(node, gathered):
             counts[part] = counts.get(part, Fraction(0)) + times
         if len(counts) > MOST_EVENTS:
             raise Unsupported(f"dp-accounting: over {MOST_EVENTS} different releases")
-        found[node.digest] = counts
-    return [(node, times) for node, times in found[root.digest].items() if times != 0]
+        gathered[node.digest] = counts
+    return [(node, times) for node, times in gathered[root.digest].items() if times != 0]
 
 
-def _parts(node: Node, found: dict[str, dict[Node, Fraction]]) -> Iterator[tuple[Node, Fraction]]:
+def _parts(
+    node: Node, gathered: dict[str, dict[Node, Fraction]]
+) -> Iterator[tuple[Node, Fraction]]:
     if isinstance(node, Compose):
         for child in node.nodes:
-            yield from found[child.digest].items()
+            yield from gathered[child.digest].items()
     elif isinstance(node, Repeat) and node.index is None:
         times = to_int(node.times, f"{node.name}.times")
-        yield from ((n, times * count) for n, count in found[node.child.digest].items())
+        yield from ((n, times * count) for n, count in gathered[node.child.digest].items())
     elif isinstance(node, PoissonSampled):
         yield (
-            node.rebuild(node.parameters, [_collapsed(found[node.child.digest], node.child)]),
+            node.rebuild(node.parameters, [_collapsed(gathered[node.child.digest], node.child)]),
             Fraction(1),
         )
     else:
@@ -253,7 +255,7 @@ def _discrete_gaussian(node: Any) -> tuple[float, int]:
     return _quiet(sqrt(node.variance)), to_int(node.sensitivity, "sensitivity")
 
 
-SAMPLED = (Gaussian, Laplace)
+SAMPLED = (Gaussian, Laplace)  # noise that dp-accounting samples
 _MAKERS: dict[type[Node], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     Gaussian: ("from_gaussian_mechanism", lambda node: (_quiet(node.noise_multiplier),)),
     Laplace: ("from_laplace_mechanism", lambda node: (_quiet(node.noise_multiplier),)),
@@ -269,11 +271,11 @@ def _interval(node: Node) -> float:
     Errors: Unsupported where even one run's loss would have too few of them.
     """
     losses = [(_loss(part), float(times)) for part, times in _gathered(node)]
-    one = max((loss.mean + DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
+    reach = max((loss.mean + DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
     mean = math.fsum(loss.share * loss.mean * times for loss, times in losses)
     variance = math.fsum(loss.share * loss.deviation**2 * times for loss, times in losses)
     every = mean + DEVIATIONS * math.sqrt(variance)
-    interval = max(INTERVAL, one / CELLS_OF_ONE, every / CELLS_OF_ALL)
+    interval = max(INTERVAL, reach / CELLS_OF_ONE, every / CELLS_OF_ALL)
     largest = max((loss.deviation for loss, _ in losses), default=0.0)
     if interval > max(INTERVAL, COARSEST * largest):
         raise Unsupported(f"dp-accounting pld: {node.head[:80]} is too long for its grid")
@@ -321,12 +323,12 @@ def _guarded(backend: Backend, answer: Callable[[], float]) -> float:
 
     refusals = (UnsupportedEventError, ArithmeticError, LookupError, MemoryError, RecursionError)
     try:
-        found = answer()
+        number = answer()
     except (*refusals, TypeError, ValueError) as error:
         raise Unsupported(f"dp-accounting {backend}: {str(error)[:200]}") from None
-    if math.isnan(found):
+    if math.isnan(number):
         raise Unsupported(f"dp-accounting {backend}: it answers NaN")
-    return found
+    return number
 
 
 def _above(epsilon: float) -> float:

@@ -180,8 +180,8 @@ class Curator(ABC):
         be chance.  Queries asked inside a query could depend on the records.
         Errors: Undeclared in another thread or process than the first, or inside a query.
         """
-        here = os.getpid(), threading.get_ident()
-        if self._users.setdefault("first", here) != here:
+        caller = os.getpid(), threading.get_ident()
+        if self._users.setdefault("first", caller) != caller:
             raise Undeclared(
                 f"the curator is used by a second thread or process{at(program_line())}; ask for "
                 "releases one after the other, where the first was asked for"
@@ -291,8 +291,10 @@ class Curator(ABC):
         block = rows.part if isinstance(rows, Batch) else rows
         part = None if block is None else block.index
         sampling = rows.sampling if isinstance(rows, Batch) else None
-        asked = noise_multiplier
-        chosen = None if asked is None else chosen_multipliers(asked, self.trials, label)
+        multipliers = noise_multiplier
+        chosen = (
+            None if multipliers is None else chosen_multipliers(multipliers, self.trials, label)
+        )
         grant = self.entitlements.grant(label, mask, part, sampling, chosen)
         session = self._session(label, grant, mask)
         size, hidden = len(records), self._hidden()
@@ -336,23 +338,23 @@ class Curator(ABC):
 
     def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """One run, the best one, where runs are not made but told."""
-        found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
-        with self._inside(session.leaf.child, found if session.may_find_none else None):
+        has_run = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
+        with self._inside(session.leaf.child, has_run if session.may_find_none else None):
             output, _ = run(self)
-        return output, found
+        return output, has_run
 
     def _any_run(self) -> Mask:
         """The trials in which a search made a run: a coin, which no record moves."""
         return np.ones(self.trials, dtype=bool)
 
     @contextmanager
-    def _inside(self, declaration: Node, found: Mask | None) -> Iterator[None]:
+    def _inside(self, declaration: Node, has_run: Mask | None) -> Iterator[None]:
         """One run of a search: what it releases is declared by itself."""
         before = self.entitlements, self._sessions, self._passes, self._searching, self._found
         self.entitlements = Entitlements(declaration, self.trials)
         for sampling in self.entitlements.samplings():
             self._check_population(sampling, len(self._records))
-        self._sessions, self._passes, self._searching, self._found = {}, {}, True, found
+        self._sessions, self._passes, self._searching, self._found = {}, {}, True, has_run
         try:
             yield
         finally:
@@ -467,8 +469,8 @@ class Curator(ABC):
     ) -> Array:
         """The noise-free value, shape (trials, d); a record can cause no warning."""
         with np.errstate(all="ignore"):
-            found = request.query.value(records or request.records, chosen)
-        value = np.asarray(found, dtype=np.float64)
+            raw = request.query.value(records or request.records, chosen)
+        value = np.asarray(raw, dtype=np.float64)
         if value.ndim != 2 or value.shape[0] not in (1, self.trials):
             raise InvalidParameter(
                 f"release {request.label!r}: its query has shape {value.shape}; "
@@ -541,19 +543,19 @@ class Sampler(Curator):
         for k in range(1, max(1, int(numbers.max())) + 1):
             with self._inside(session.leaf.child, None):
                 score = scores_of(run(self), self.trials)
-            taken = (numbers >= k) & ((score > highest) | (k == 1))
-            best.take(self.transcript[start:], taken)
+            improved = (numbers >= k) & ((score > highest) | (k == 1))
+            best.take(self.transcript[start:], improved)
             del self.transcript[start:]
-            highest = np.where(taken, score, highest)
-        found = numbers >= 1
+            highest = np.where(improved, score, highest)
+        has_run = numbers >= 1
         if session.may_find_none:
-            self.transcript.append(Event(PUBLIC_COIN, public_value(found), self._mask(None)))
+            self.transcript.append(Event(PUBLIC_COIN, public_value(has_run), self._mask(None)))
         self.transcript += best.events
-        told = Told(session.leaf.child, self.scope, self._records.placeholder(), best.events)
-        told._found = found
-        output, _ = run(told)
-        told.finish()
-        return output, found
+        conditioned = Told(session.leaf.child, self.scope, self._records.placeholder(), best.events)
+        conditioned._found = has_run
+        output, _ = run(conditioned)
+        conditioned.finish()
+        return output, has_run
 
     def _drawn_runs(self, label: str, session: Search, numbers: Array) -> None:
         """Audits note how many runs there were."""
@@ -633,9 +635,9 @@ class Best:
 
 def _off(released: Array, off: Mask) -> Array:
     rows = off.reshape(-1, *[1] * (released.ndim - 1))
-    found = np.where(rows, np.nan, released)
-    found.flags.writeable = False
-    return found
+    masked = np.where(rows, np.nan, released)
+    masked.flags.writeable = False
+    return masked
 
 
 def scores_of(made: tuple[Any, Array], trials: int) -> Array:

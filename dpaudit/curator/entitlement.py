@@ -151,9 +151,9 @@ class Entitlements:
         first = int(np.argmax(on))
         run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
-        asked = Round(label, into + 1, part)
+        round_asked = Round(label, into + 1, part)
         if not entitlement.within_use:
-            entitlement.participations.check(run.leaf, asked)
+            entitlement.participations.check(run.leaf, round_asked)
         elif (entitlement.made != position)[on].any():
             raise Undeclared(
                 f"release {label!r}: a round before was left out; its rounds share noise, so that "
@@ -161,7 +161,7 @@ class Entitlements:
             )
         multipliers = entitlement.multipliers[index] if chosen is None else chosen
         spending = None if run.under is None else self._spending[run.under]
-        return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked, spending)
+        return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, round_asked, spending)
 
     def admits(self, label: str, multipliers: NDArray[np.float64], on: Mask) -> Mask:
         """The trials in which a release under a filter would fit; nothing is spent.
@@ -212,8 +212,8 @@ class Entitlements:
 
     def samplings(self) -> set[Node]:
         """The samplings of all labels that are released on secret batches of all records."""
-        found = (e.runs[0] for e in self)
-        return {r.sampling for r in found if r.sampling is not None and r.part is None}
+        first_runs = (e.runs[0] for e in self)
+        return {r.sampling for r in first_runs if r.sampling is not None and r.part is None}
 
     def sampling_of(self, label: str, part: int | None = None) -> Node:
         """The sampling declared above a label on these rows.
@@ -233,9 +233,9 @@ class Entitlements:
         which of its batches this is, from 0.
         Errors: Undeclared as :meth:`sampling_of`, or where all its batches were drawn.
         """
-        sampling, asked = self.sampling_of(label, part), self._find(label)
+        sampling, granted = self.sampling_of(label, part), self._find(label)
         index = self._batches.get((sampling, part), 0)
-        if index * asked.each >= asked.total:
+        if index * granted.each >= granted.total:
             raise Undeclared(f"batch of {label!r}: all {index} declared batches were drawn")
         self._batches[sampling, part] = index + 1
         for entitlement in self:
@@ -245,8 +245,8 @@ class Entitlements:
 
     def _find(self, label: str) -> Entitlement:
         if label not in self._labels:
-            known = ", ".join(sorted(self._labels)) or "none"
-            raise Undeclared(f"release {label!r} was not declared; declared labels: {known}")
+            labels = ", ".join(sorted(self._labels)) or "none"
+            raise Undeclared(f"release {label!r} was not declared; declared labels: {labels}")
         return self._labels[label]
 
 
@@ -262,37 +262,37 @@ def _spent(entitlement: Entitlement) -> str:
     )
 
 
-def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
-    kernel = kernel_of(found[0].leaf)
-    if any(type(run.leaf) is not type(found[0].leaf) for run in found):
+def _entitlement(label: str, every_run: list[Run], trials: int) -> Entitlement:
+    kernel = kernel_of(every_run[0].leaf)
+    if any(type(run.leaf) is not type(every_run[0].leaf) for run in every_run):
         raise InvalidParameter(f"label {label!r} is declared with different kinds of noise")
-    if len(found) > 1 and any(run.under for run in found):
+    if len(every_run) > 1 and any(run.under for run in every_run):
         raise InvalidParameter(f"label {label!r} is declared twice, once in a Filter: rename one")
-    if found[0].under and kernel.memory:
-        raise Unsupported(f"{found[0].leaf.head}: correlated noise has no charge of its own")
-    if any(_rows(run) != _rows(found[0]) for run in found):
+    if every_run[0].under and kernel.memory:
+        raise Unsupported(f"{every_run[0].leaf.head}: correlated noise has no charge of its own")
+    if any(_rows(run) != _rows(every_run[0]) for run in every_run):
         raise InvalidParameter(f"label {label!r} is declared on different rows: rename one")
-    if any(_kept(run.leaf) != _kept(found[0].leaf) for run in found) and any(
-        kernel.releases(run.leaf) == 1 for run in found
+    if any(_kept(run.leaf) != _kept(every_run[0].leaf) for run in every_run) and any(
+        kernel.releases(run.leaf) == 1 for run in every_run
     ):
         # Trials can be at different uses, and share the session of one leaf.
         raise InvalidParameter(f"label {label!r} is declared with different parameters: rename one")
-    kept = [run for run in found if run.times > 0] or [replace(found[0], times=0)]
-    sizes = [run.times * kernel.releases(run.leaf) for run in kept]
+    runs = [run for run in every_run if run.times > 0] or [replace(every_run[0], times=0)]
+    sizes = [run.times * kernel.releases(run.leaf) for run in runs]
     if sum(sizes) > MAXIMUM_USES:
         raise InvalidParameter(f"label {label!r}: over {MAXIMUM_USES} uses are declared")
     ends = np.cumsum(np.array(sizes, dtype=np.int64))
     return Entitlement(
         label=label,
-        runs=kept,
+        runs=runs,
         kernel=kernel,
         starts=ends - np.array(sizes, dtype=np.int64),
         ends=ends,
         # One more, for trials that are off because their uses are spent.
-        multipliers=np.array([_multiplier(kernel, run) for run in kept] + [np.nan]),
+        multipliers=np.array([_multiplier(kernel, run) for run in runs] + [np.nan]),
         made=np.zeros(trials, dtype=np.int64),
         position=np.zeros(trials, dtype=np.int64),
-        limit=0 if found[0].sampling else int(ends[-1]),
+        limit=0 if every_run[0].sampling else int(ends[-1]),
     )
 
 
@@ -336,8 +336,8 @@ def _same_rows(label: str, run: Run, part: int | None, sampling: Node | None) ->
     anywhere = isinstance(run.leaf, CorrelatedGaussian) and run.part is None
     if run.part != part and not anywhere:
         declared = "all records" if run.part is None else f"part {run.part}"
-        asked = "all records" if part is None else f"part {part}"
-        raise Undeclared(f"release {label!r} on {asked}: it was declared on {declared}")
+        rows_asked = "all records" if part is None else f"part {part}"
+        raise Undeclared(f"release {label!r} on {rows_asked}: it was declared on {declared}")
     if run.sampling != sampling:
         raise Undeclared(
             f"release {label!r}: declared {'on a secret batch' if run.sampling else 'on all rows'},"

@@ -95,27 +95,27 @@ def read_parts(path: Path) -> dict[str, npt.NDArray[Any]]:
     """
     arrays = arrays_of(path)
     alone = "features" if len(arrays) == 1 else None
-    found: dict[str, npt.NDArray[Any]] = {}
+    parts: dict[str, npt.NDArray[Any]] = {}
     for name, array in arrays.items():
         part = next((part for part, names in PARTS.items() if name in names), alone)
-        if part is None or part in found:
+        if part is None or part in parts:
             break
-        found[part] = array
-    if len(found) < len(arrays) or "features" not in found:
+        parts[part] = array
+    if len(parts) < len(arrays) or "features" not in parts:
         raise InvalidParameter(
             f"{path}: holds {', '.join(map(repr, arrays)) or 'nothing'}; expected one array, or "
             "features (or X), labels (or y) and units, each once and no other"
         )
-    features = found["features"]
+    features = parts["features"]
     if features.dtype.kind not in "biuf":
         raise InvalidParameter(f"{path}: the records are no numbers; encode them beforehand")
-    for part, array in found.items():
+    for part, array in parts.items():
         if part != "features" and array.shape != features.shape[:1]:
             raise InvalidParameter(
                 f"{path}: {part} of shape {array.shape} beside records of shape {features.shape}; "
                 "expected one a record"
             )
-    return found
+    return parts
 
 
 def _stacked(path: Path) -> Array:
@@ -140,10 +140,10 @@ def _finite(path: Path, values: Array) -> Array:
         raise InvalidParameter(
             f"{path}: shape {values.shape}; expected (records, columns), at least one of each"
         )
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     if values.ndim > 2:
-        known |= np.isnan(values).all(axis=-1, keepdims=True)
-    wrong = np.argwhere(~known)
+        finite |= np.isnan(values).all(axis=-1, keepdims=True)
+    wrong = np.argwhere(~finite)
     if len(wrong):
         raise InvalidParameter(
             f"{path}: record {wrong[0][0] + 1} holds what is no finite number; {LEAVE_OUT}"

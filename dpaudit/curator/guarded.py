@@ -48,9 +48,9 @@ class Guarded(Sampler):
         except DpauditError:
             raise
         except Exception as error:  # noqa: BLE001  (its text is left out: it may quote anything)
-            said = f"{type(error).__name__}{at(line_of_error(error))}"
+            cause = f"{type(error).__name__}{at(line_of_error(error))}"
             raise InvalidParameter(
-                f"release {request.label!r}: its query fails on rows of zeros ({said}), on which "
+                f"release {request.label!r}: its query fails on rows of zeros ({cause}), on which "
                 "every query is tried before data is touched; nothing was drawn for it. Let it "
                 "give a vector of the same length for any records of its shape, zeros too, or "
                 "certify the mechanism without its records"

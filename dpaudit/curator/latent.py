@@ -15,7 +15,7 @@ from dpaudit.kernels.batches import Generator, Mask, Places, batches_of
 from dpaudit.kernels.query import Query, Records
 from dpaudit.nodes import Node
 
-MOST_OUTCOMES = 64
+MOST_OUTCOMES = 64  # batches that are enumerated exactly; more are drawn
 MOST_WAYS = 4096  # of which those that move nothing are told from one another to no end
 
 
@@ -62,8 +62,8 @@ def enumerated(
     )
     silent = np.full(len(records), bool(queries))
     for query, on in queries:
-        told = getattr(query, "silent", None)
-        silent &= False if told is None else told(records, on)
+        silent_rows = getattr(query, "silent", None)
+        silent &= False if silent_rows is None else silent_rows(records, on)
     if not (alike or silent.any()):
         return None
     # Records of one kind are equal in values and in presence.
@@ -80,14 +80,14 @@ def _ways(sampling: Node, kinds: bytes) -> Outcomes | None:
     if silent.any() and not drawn_as.independent:
         groups.append(np.flatnonzero(silent))
     ways = drawn_as.outcomes(groups, len(kind))
-    found = list(itertools.islice(ways, MOST_WAYS + 1))
+    first_ways = list(itertools.islice(ways, MOST_WAYS + 1))
     # Outcomes that differ in nothing but who of the silent is where are one.
     merged: dict[bytes, tuple[Places, float]] = {}
-    for places, log in found:
+    for places, log in first_ways:
         key = places[..., ~silent].tobytes()
         before = merged.get(key, (places, -np.inf))
         merged[key] = before[0], float(np.logaddexp(before[1], log))
-    if len(found) > MOST_WAYS or len(merged) > MOST_OUTCOMES:
+    if len(first_ways) > MOST_WAYS or len(merged) > MOST_OUTCOMES:
         return None
     likely = [(places, log) for places, log in merged.values() if log > -np.inf]
     return Outcomes([p for p, _ in likely], np.array([log for _, log in likely]), exact=True)

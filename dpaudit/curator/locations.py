@@ -44,12 +44,12 @@ def line_of_code(code: CodeType, module: str, line: int | None = None) -> str:
 
 def own_functions(query: object) -> list[str]:
     """Where a program's own functions begin that a query holds, or is: ``rows, own.py:12``."""
-    held = [getattr(value, "func", value) for value in vars(query).values() if callable(value)]
+    functions = [getattr(value, "func", value) for value in vars(query).values() if callable(value)]
     if _is_programs(type(query).__module__):
-        held.append(getattr(type(query), "value", None))
+        functions.append(getattr(type(query), "value", None))
     return [
         f"{code.co_qualname}, {line_of_code(code, function.__module__)}"
-        for function in held
+        for function in functions
         if (code := getattr(function, "__code__", None)) and _is_programs(function.__module__)
     ]
 
@@ -61,8 +61,8 @@ def at(place: str) -> str:
 
 def place_in(message: str) -> str:
     """The place that ends a message (see :func:`at`); empty if none does."""
-    found = re.search(r"\((?:after )?([^()\s]+:\d+)\)$", message)
-    return found.group(1) if found else ""
+    match = re.search(r"\((?:after )?([^()\s]+:\d+)\)$", message)
+    return match.group(1) if match else ""
 
 
 def is_program(frame: FrameType) -> bool:

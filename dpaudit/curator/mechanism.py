@@ -137,14 +137,14 @@ class Mechanism:
         """
         assert self.records_like is not None  # noqa: S101  (the caller checked)
         try:
-            made = self.records_like(rng)
+            records = self.records_like(rng)
         except Exception as error:
-            said = type(error).__name__ + (f": {error}" * isinstance(error, DpauditError))
+            cause = type(error).__name__ + (f": {error}" * isinstance(error, DpauditError))
             raise InvalidParameter(
-                f"{self.name}: its records_like hook raised {said}{at(line_of_error(error))}; it "
+                f"{self.name}: its records_like hook raised {cause}{at(line_of_error(error))}; it "
                 "gets a numpy Generator and returns dpaudit.Records, one row a record"
             ) from error
-        return self._checked("records_like", made)
+        return self._checked("records_like", records)
 
     def _checked(self, hook: str, made: Any) -> Records:
         if not isinstance(made, Records):

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 
+# Types that are compared as they are.
 PLAIN = (Number, str, bytes, bytearray, range, np.generic, NoneType, CodeType)
 BY_IDENTITY: Any = object.__eq__
 
@@ -28,14 +29,14 @@ def same_output(a: Any, b: Any) -> bool:
     waiting = [(a, b)]
     met: dict[tuple[int, int], tuple[Any, Any]] = {}  # held, so that no other object gets its id
     while waiting:
-        one, two = waiting.pop()
-        if one is two or (id(one), id(two)) in met:
+        left, two = waiting.pop()
+        if left is two or (id(left), id(two)) in met:
             continue
-        if type(one) is not type(two) or not _alike(one, two):
+        if type(left) is not type(two) or not _alike(left, two):
             return False
-        if not isinstance(one, PLAIN):
-            met[id(one), id(two)] = one, two
-            inside = list(_inside(one)), list(_inside(two))
+        if not isinstance(left, PLAIN):
+            met[id(left), id(two)] = left, two
+            inside = list(_inside(left)), list(_inside(two))
             if len(inside[0]) != len(inside[1]):
                 return False
             waiting += zip(*inside, strict=True)
@@ -77,22 +78,24 @@ def _inside(value: Any) -> Iterator[Any]:
         if is_dataclass(value) and not isinstance(value, type):
             yield from (getattr(value, field.name) for field in fields(value))
         try:
-            made = value.__reduce_ex__(2)
+            reduced = value.__reduce_ex__(2)
         except Exception as error:  # what holds more than it shows refuses to be pickled
             raise _unknown(value) from error
         # Items of a container come last, as iterators.
         yield from (
-            made if isinstance(made, str) else (*made[:3], *map(list, filter(None, made[3:5])))
+            reduced
+            if isinstance(reduced, str)
+            else (*reduced[:3], *map(list, filter(None, reduced[3:5])))
         )
 
 
 def enclosed(function: FunctionType) -> list[Any]:
     """The values of a closure's variables that are set."""
-    found = []
+    values = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):
-            found.append(cell.cell_contents)
-    return found
+            values.append(cell.cell_contents)
+    return values
 
 
 def _unknown(value: Any) -> InvalidParameter:

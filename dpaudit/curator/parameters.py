@@ -105,7 +105,7 @@ def _parameters(hook: Callable[..., Any]) -> Iterator[Parameter]:
         if argument.kind is not argument.KEYWORD_ONLY or get_origin(hint) is not Annotated:
             continue
         kind, *notes = get_args(hint)
-        kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+        kinds = [type_ for type_ in get_args(kind) or (kind,) if type_ is not NoneType]
         for free in notes:
             if isinstance(free, Free):
                 yield Parameter(name, kinds[0], argument.default, free)
@@ -126,8 +126,8 @@ def read_values(
         if not separator:
             raise InvalidParameter(f"--set {text[:40]!r}: expected KEY=VALUE, such as epsilon=2")
         if key not in free:
-            known = f"it has {', '.join(free)}" if free else "it has none"
-            raise InvalidParameter(f"{name}: no free parameter {key[:40]!r}; {known}")
+            names = f"it has {', '.join(free)}" if free else "it has none"
+            raise InvalidParameter(f"{name}: no free parameter {key[:40]!r}; {names}")
         if key in values:
             raise InvalidParameter(f"--set {key}: given twice; give it one value")
         values[key] = free[key].read(value, f"{name}: {key}")

@@ -42,9 +42,9 @@ class Participations:
         parts = (
             [asked.part] if asked.part is not None else [p for p in self.rounds if p is not None]
         )
-        found = [self.rounds.get(p, (0, 0)) for p in parts]
-        most = max((times for times, _ in found), default=0)
-        times, last = common + most, max(latest, *(last for _, last in found), 0)
+        rounds = [self.rounds.get(p, (0, 0)) for p in parts]
+        most = max((times for times, _ in rounds), default=0)
+        times, last = common + most, max(latest, *(last for _, last in rounds), 0)
         if times >= who.at_most or (times and asked.number - last < who.separation):
             raise Undeclared(
                 f"{asked}: a record of it took part in {times} round{'s'[: times > 1]}, the last "

@@ -126,8 +126,8 @@ class Proposer(Sampler):
                 math.log1p(-plain) + self._lean if plain < 1 else np.full(self.trials, -np.inf)
             )
             weights = -np.logaddexp(math.log(plain), leaning)
-            found = (part - ROUNDED * self._size for part in (self._loss, weights))
-            return Weighted(*(np.clip(_down(part), -FARTHEST, FARTHEST) for part in found))
+            rounded = (part - ROUNDED * self._size for part in (self._loss, weights))
+            return Weighted(*(np.clip(_down(part), -FARTHEST, FARTHEST) for part in rounded))
 
     def permute(self) -> Array:
         drawn = super().permute()
@@ -188,39 +188,39 @@ class Proposer(Sampler):
         if batch is None:
             return _Mixture(ALONE, ALONE)
         mixture = self._mixtures.get(batch.key)
-        asked = [] if mixture is None else mixture.queries
-        asked = [*asked, (request.query, request.mask)]
-        first, other = (enumerated(batch.sampling, r, asked) for r in (request.records, second))
+        queries = [] if mixture is None else mixture.queries
+        queries = [*queries, (request.query, request.mask)]
+        first, other = (enumerated(batch.sampling, r, queries) for r in (request.records, second))
         if first is None or other is None:
             raise NoLikelihood(
                 f"release {request.label!r}: more ways in which its secret batch can be drawn than "
                 "an exact likelihood can add up; let all records but the one that differs be zero"
             )
         if mixture is None:
-            mixture = self._mixtures[batch.key] = _Mixture(first, other, asked)
+            mixture = self._mixtures[batch.key] = _Mixture(first, other, queries)
         elif first is not mixture.first or other is not mixture.second:
             raise NoLikelihood(
                 f"release {request.label!r}: it is moved by other records than the releases of the "
                 "same secret batch before it"
             )
-        mixture.queries = asked
+        mixture.queries = queries
         return mixture
 
     def _values(
         self, request: Request, records: Records, places: Sequence[Any], batch: Batch | None
     ) -> list[Array]:
         """The noise-free value for each outcome, (trials, d); 0 in the trials that are off."""
-        found = []
-        for one in places:
+        values = []
+        for assigned in places:
             chosen = None
             if batch is not None:
-                chosen = in_slot(one, batch.slot)[:, : len(records)]
+                chosen = in_slot(assigned, batch.slot)[:, : len(records)]
                 # A record more of this data set is in no batch of the other's.
                 lacking = len(records) - chosen.shape[1]
                 chosen = np.pad(chosen, ((0, 0), (0, lacking)))
             value = self._value(request, chosen, records)
-            found.append(np.where(request.mask[:, None], value, 0.0))
-        return found
+            values.append(np.where(request.mask[:, None], value, 0.0))
+        return values
 
     def _released(
         self, request: Request, second: Records, mixture: _Mixture, batch: Batch | None
@@ -291,9 +291,9 @@ class Proposer(Sampler):
         mixture.log_second = mixture.second.logs[:, None] * ones
         mixture.log_proposed = tilted[:, None] * ones
 
-    def _add(self, request: Request, mixture: _Mixture, found: Sequence[Sequence[Array]]) -> None:
+    def _add(self, request: Request, mixture: _Mixture, values: Sequence[Sequence[Array]]) -> None:
         names = ("log_first", "log_second", "log_proposed")
-        for name, logs in zip(names, found, strict=True):
+        for name, logs in zip(names, values, strict=True):
             before = getattr(mixture, name)
             if before is not None:
                 setattr(mixture, name, before + np.where(request.mask, np.stack(logs), 0.0))

@@ -40,8 +40,8 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 Generator = np.random.Generator
-RELATIVE_TOLERANCE = 1e-9
-ROUNDING = 1e-12
+RELATIVE_TOLERANCE = 1e-9  # by which a query may exceed its sensitivity: rounding
+ROUNDING = 1e-12  # rounding errors of a value, relative to its size
 # Keeps the replayer's coins apart from those of any curator with the same seed.
 LATENT, PUBLIC, RUNS, SPREAD = 0x4C6174, 0x507562, 0x52756E, 0x537072
 
@@ -126,20 +126,20 @@ class Walk(Curator):
         return released
 
     def _any_run(self) -> Mask:
-        found = self._next(PUBLIC_COIN, self._mask(None)).released.astype(bool)
-        return np.broadcast_to(found, (self.trials,))
+        has_run = self._next(PUBLIC_COIN, self._mask(None)).released.astype(bool)
+        return np.broadcast_to(has_run, (self.trials,))
 
     def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """The best run is that of the transcript; its rank has a density, beside its own."""
-        found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
-        with self._inside(session.leaf.child, found if session.may_find_none else None):
+        has_run = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
+        with self._inside(session.leaf.child, has_run if session.may_find_none else None):
             output, score = run(self)
-        score = np.where(found, scores_of((None, score), self.trials), -np.inf)
+        score = np.where(has_run, scores_of((None, score), self.trials), -np.inf)
         self.ranked.append(score)
-        self._ranked(session, run, score, found)
-        return output, found
+        self._ranked(session, run, score, has_run)
+        return output, has_run
 
-    def _ranked(self, session: Search, run: OneRun, score: Array, found: Mask) -> None:
+    def _ranked(self, session: Search, run: OneRun, score: Array, has_run: Mask) -> None:
         """The share of runs below the best one's score, of fresh runs on this data set.
 
         Their coins are the same on both data sets; whatever they say, the score is a function of
@@ -155,16 +155,16 @@ class Walk(Curator):
             other = scores_of(run(sampler), self.trials)
             below += (other < score) + 0.5 * (other == score)
         weight = session.log_weight(below / (self._draws + 1))
-        self.log_density += np.where(found, weight, 0.0)
+        self.log_density += np.where(has_run, weight, 0.0)
 
     def finish(self) -> None:
         """Errors: Diverged if the transcript holds releases the program did not ask for."""
         for key in list(self._in_pass):
             self._average(key)
         if self._position < len(self._transcript):
-            left = self._transcript[self._position].label
+            label = self._transcript[self._position].label
             raise Diverged(
-                f"release {self._position}: the program stopped, the transcript goes on ({left!r})"
+                f"release {self._position}: the program stopped, the transcript goes on ({label!r})"
                 f"{at(self._place and f'after {self._place}')}"
             )
 
@@ -212,19 +212,19 @@ class Walk(Curator):
 
     def _average(self, key: tuple[Node, Part | None]) -> None:
         """The likelihood of a pass's releases, averaged over who was in which batch."""
-        held = self._in_pass.pop(key, [])
-        if held:
-            outcomes = self._outcomes(key, held)
-            added = np.array([self._pass_density(places, held) for places in outcomes.masks])
+        latents = self._in_pass.pop(key, [])
+        if latents:
+            outcomes = self._outcomes(key, latents)
+            added = np.array([self._pass_density(places, latents) for places in outcomes.masks])
             self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
 
     def _outcomes(self, key: tuple[Node, Part | None], held: Sequence[_Latent]) -> Outcomes:
         """All batches that differ in what is released, where they are few; draws otherwise."""
         sampling, records = key[0], held[0].request.records
-        asked = ((one.request.query, one.request.mask) for one in held)
-        found = enumerated(sampling, records, asked)
-        if found is not None:
-            return found
+        queries = ((latent.request.query, latent.request.mask) for latent in held)
+        exact = enumerated(sampling, records, queries)
+        if exact is not None:
+            return exact
         self._sampled = True
         step = self._drawn_at[key]
         makers = [partial(self._generator, LATENT, step, k) for k in range(self._draws)]
@@ -236,20 +236,20 @@ class Walk(Curator):
         # The memory of a kernel depends on who was in the earlier batches.
         memories: dict[Session, Session] = {}
         with np.errstate(all="ignore"):
-            for one in held:
-                request = one.request
+            for latent in held:
+                request = latent.request
                 session = request.session
                 if getattr(session, "memory", False):
                     session = memories.setdefault(session, self._anew(session))
-                value = self._value(request, in_slot(places, one.batch.slot))
-                shown = np.where(request.mask[:, None], one.released, 0.0)
+                value = self._value(request, in_slot(places, latent.batch.slot))
+                shown = np.where(request.mask[:, None], latent.released, 0.0)
                 density = session.log_density(shown, value, request.scale)
                 total += np.where(request.mask, density, 0.0)
         return total
 
     def _anew(self, session: Any) -> Session:
-        made: Session = type(session)(session.leaf, self.trials)
-        return made
+        new_session: Session = type(session)(session.leaf, self.trials)
+        return new_session
 
     def _answer(self, request: Request) -> Array:
         value = self._value(request, request.first_draw)
@@ -291,8 +291,8 @@ class Walk(Curator):
     def _mixes(self, request: Request) -> bool:
         """Whether the query lets one record change another's vector; asked once a label."""
         check = getattr(request.query, "mixes_records", None)
-        known = any(visit.label == request.label for visit in self.visits)
-        return check is not None and not known and bool(check(request.records))
+        visited = any(visit.label == request.label for visit in self.visits)
+        return check is not None and not visited and bool(check(request.records))
 
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
@@ -419,18 +419,18 @@ class Replayer:
 
 def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str, ...]:
     """Leaks beside the released values: differences between two replays of one transcript."""
-    found: dict[str, None] = {}
+    leaks: dict[str, None] = {}
     for a, b in zip(first[0].visits, second[0].visits, strict=True):
         if (a.scale != b.scale)[a.on].any():
             text = f"release {a.label!r}: its sensitivity depends on the private records"
-            found[text + at(a.place)] = None
+            leaks[text + at(a.place)] = None
     if not same_output(first[0].redrawn, second[0].redrawn):
-        found[PRIVATE_COIN] = None
+        leaks[PRIVATE_COIN] = None
     if not same_output(first[0].ranked, second[0].ranked):
-        found[PRIVATE_SCORE] = None
+        leaks[PRIVATE_SCORE] = None
     if not same_output(first[1], second[1]):
-        found[PRIVATE_OUTPUT] = None
-    return tuple(found)
+        leaks[PRIVATE_OUTPUT] = None
+    return tuple(leaks)
 
 
 def _stacked(walk: Walk) -> dict[str, Array]:
@@ -439,18 +439,18 @@ def _stacked(walk: Walk) -> dict[str, Array]:
 
 def _violations(first: Sequence[Visit], second: Sequence[Visit], group: int) -> tuple[str, ...]:
     """The faults of queries on two data sets that differ in at most ``group`` records."""
-    found: dict[str, None] = {}
+    faults: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
         where = at(a.place)
         if a.mixes or b.mixes:
-            found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
+            faults[f"release {a.label!r}: a record changes another record's vector{where}"] = None
         stated = group * np.minimum(a.sensitivity, b.sensitivity)
         if moved_too_far((a.value, b.value), stated, a.session, a.on):
-            found[
+            faults[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "
                 f"{a.session.norm} sensitivity{where}"
             ] = None
-    return tuple(found)
+    return tuple(faults)
 
 
 def moved_too_far(values: tuple[Array, Array], stated: Array, session: Session, on: Mask) -> bool:

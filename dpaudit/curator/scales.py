@@ -10,7 +10,7 @@ from dpaudit.kernels.query import Array, Query
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
-SMALLEST_SCALE = 1e-280
+SMALLEST_SCALE = 1e-280  # squares of smaller scales are no floats
 
 
 def scaled(

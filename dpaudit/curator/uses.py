@@ -18,8 +18,8 @@ from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.kernels.batches import batches_of, draws_batches
 from dpaudit.nodes import Leaf, Node
 
-MAXIMUM_RUNS = 1_000_000
-MAXIMUM_USES = 2**62
+MAXIMUM_RUNS = 1_000_000  # uses of labels that are listed
+MAXIMUM_USES = 2**62  # stands for any number of uses, and fits 64 bits
 PUBLIC_COIN = "public coin"
 # A run of one is declared, and made any number of times: its use is the whole search.
 SEARCHES = (Tuned, TunedPoisson)
@@ -142,12 +142,12 @@ def _sampled(node: Any, part: int | None) -> Iterator[Run]:
             raise InvalidParameter(
                 f"{node.head}: parts, batches, filters, searches inside a batch cannot be run"
             )
-        found = []
+        uses = []
         for run in body:
             each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
-            found.append(replace(run, part=part, sampling=node, each=each))
+            uses.append(replace(run, part=part, sampling=node, each=each))
         # One use of a leaf with memory is a whole pass.
-        yield from _times(found, 1 if drawn.within_use else drawn.slots * rounds)
+        yield from _times(uses, 1 if drawn.within_use else drawn.slots * rounds)
 
 
 def _visits(child: Any, rounds: int) -> Iterator[tuple[Node, int]]:
@@ -168,9 +168,9 @@ _HOW: dict[type[Node], Callable[[Any, int | None], Iterator[Run]]] = {
 }
 
 
-def limited(found: Iterable[Run]) -> list[Run]:
+def limited(uses: Iterable[Run]) -> list[Run]:
     """All uses; errors: InvalidParameter for over a million."""
-    body = list(islice(found, MAXIMUM_RUNS + 1))
+    body = list(islice(uses, MAXIMUM_RUNS + 1))
     _countable(len(body))
     return body
 

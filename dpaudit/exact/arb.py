@@ -12,10 +12,10 @@ from dpaudit.exact.effort import spend
 from dpaudit.exact.forms import Number, head, is_arb, is_rational, size
 from dpaudit.exact.operations import CONSTANTS, ENCLOSURES, ball
 
-PRECISION_BITS = 160
-COMPARING_BITS = (160, 2_000, 40_000)
-SUM_BITS = 10_240
-MAXIMUM_TERMS = 100_000
+PRECISION_BITS = 160  # precision of balls: three times a float's
+COMPARING_BITS = (160, 2_000, 40_000)  # precisions at which a comparison is tried in turn
+SUM_BITS = 10_240  # precision at which a cancelling sum is no longer repeated
+MAXIMUM_TERMS = 100_000  # of a sum without a closed form: more take minutes
 
 
 class TooManyTerms(InvalidParameter):
@@ -131,12 +131,12 @@ def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
         return _enclose(summand, symbols)
     _, first, last = limits[-1]
     rounds = _rounds(_enclose(first, symbols), _enclose(last, symbols), summand)
-    known = _whole_values(summand, limits, symbols)
-    if known is None:
+    whole_values = _whole_values(summand, limits, symbols)
+    if whole_values is None:
         return _sum_over(summand, limits, rounds, symbols)
     import flint
 
-    return _accurate_sum(summand, limits, rounds, known, int(flint.ctx.prec))
+    return _accurate_sum(summand, limits, rounds, whole_values, int(flint.ctx.prec))
 
 
 def _whole_values(
@@ -146,9 +146,9 @@ def _whole_values(
     needed = _needed(summand, limits)
     if needed is None or not all(symbol in symbols for symbol in needed):
         return None
-    found = [(symbol, symbols[symbol]) for symbol in needed]
-    whole = all(ball.is_exact() and ball.is_integer() for _, ball in found)
-    return tuple((s, int(ball.unique_fmpz())) for s, ball in found) if whole else None
+    balls = [(symbol, symbols[symbol]) for symbol in needed]
+    all_whole = all(ball.is_exact() and ball.is_integer() for _, ball in balls)
+    return tuple((s, int(ball.unique_fmpz())) for s, ball in balls) if all_whole else None
 
 
 @lru_cache(maxsize=20_000)
@@ -240,10 +240,10 @@ def _as_function(part: Any, index: Any, symbols: Mapping[Any, Any]) -> Callable[
 def _rounds(first: Any, last: Any, summand: Any) -> range:
     if not all(end.is_exact() and end.is_integer() for end in (first, last)):
         raise InvalidParameter(f"sum of {str(summand)[:200]}: bind its limits to integers first")
-    found = range(int(first.unique_fmpz()), int(last.unique_fmpz()) + 1)
-    if found.stop < found.start or found.stop - found.start > MAXIMUM_TERMS:
+    rounds = range(int(first.unique_fmpz()), int(last.unique_fmpz()) + 1)
+    if rounds.stop < rounds.start or rounds.stop - rounds.start > MAXIMUM_TERMS:
         raise TooManyTerms(
-            f"sum of {str(summand)[:200]} over {found.start}..{found.stop - 1}: expected at most "
+            f"sum of {str(summand)[:200]} over {rounds.start}..{rounds.stop - 1}: expected at most "
             f"{MAXIMUM_TERMS} terms where it has no closed form"
         )
-    return found
+    return rounds

@@ -28,7 +28,7 @@ from typing import Any
 inf, nan = math.inf, math.nan
 float64, int64, complex128 = float, int, complex
 SMALLEST_INTEGER = -(2**63)  # a NaN or an infinity as NumPy's int64
-LARGEST_FLOAT = 1.7976931348623157e308
+LARGEST_FLOAT = 1.7976931348623157e308  # of 64 bits
 Shape = tuple[int, ...]
 Number = Any
 
@@ -119,8 +119,8 @@ class Array:
     def _table(self, index: tuple[Any, ...]) -> Any:
         """A part by an index for each axis; None is a new axis."""
         if None in [k if k is None else 0 for k in index]:
-            kept = [k for k in index if k is not None]
-            part = self[kept[0]]
+            indices = [k for k in index if k is not None]
+            part = self[indices[0]]
             return Array(part.data, (1, len(part)) if index[0] is None else (len(part), 1))
         chosen = [_chosen(k, n) for k, n in zip(index, self.shape, strict=True)]
         width = self.shape[1]
@@ -278,10 +278,10 @@ def _is_mask(index: Any) -> bool:
 
 def _places(index: Any) -> list[int]:
     """The indices that an array of them, or one of yes and no, names."""
-    held = index.data if isinstance(index, Array) else list(index)
-    if held and isinstance(held[0], bool):
-        return [k for k, yes in enumerate(held) if yes]
-    return held
+    indices = index.data if isinstance(index, Array) else list(index)
+    if indices and isinstance(indices[0], bool):
+        return [k for k, yes in enumerate(indices) if yes]
+    return indices
 
 
 def _chosen(index: Any, count: int) -> Sequence[int]:
@@ -297,14 +297,16 @@ def _chosen(index: Any, count: int) -> Sequence[int]:
 
 def _common(shapes: Iterable[Shape]) -> Shape:
     """The shape to which shapes are repeated.  Errors: ValueError where they do not fit."""
-    found: Shape = ()
+    shape_so_far: Shape = ()
     for shape in shapes:
-        longer, shorter = (found, shape) if len(found) >= len(shape) else (shape, found)
+        longer, shorter = (
+            (shape_so_far, shape) if len(shape_so_far) >= len(shape) else (shape, shape_so_far)
+        )
         shorter = (1,) * (len(longer) - len(shorter)) + shorter
         if any_of(m != n and 1 not in (m, n) for m, n in zip(longer, shorter, strict=True)):
-            raise ValueError(f"{found} does not fit {shape}")
-        found = tuple(n if m == 1 else m for m, n in zip(longer, shorter, strict=True))
-    return found
+            raise ValueError(f"{shape_so_far} does not fit {shape}")
+        shape_so_far = tuple(n if m == 1 else m for m, n in zip(longer, shorter, strict=True))
+    return shape_so_far
 
 
 def _repeated(value: Any, shape: Shape) -> list[Number]:
@@ -540,16 +542,16 @@ def ndtri(mass: float) -> float:
 
 def array(values: Any, dtype: Any = None) -> Array:
     if isinstance(values, Array):
-        made = values.copy()
+        new_array = values.copy()
     else:
         rows = [v.data if isinstance(v, Array) else v for v in values]
         if rows and isinstance(rows[0], (list, tuple)):
-            made = Array([*chain(*rows)], (len(rows), len(rows[0])))
-            if len(made.data) != math.prod(made.shape):
+            new_array = Array([*chain(*rows)], (len(rows), len(rows[0])))
+            if len(new_array.data) != math.prod(new_array.shape):
                 raise ValueError("rows of different lengths")
         else:
-            made = Array(rows)
-    return made if dtype is None else made.astype(dtype)
+            new_array = Array(rows)
+    return new_array if dtype is None else new_array.astype(dtype)
 
 
 def asarray(values: Any, dtype: Any = None) -> Array:
@@ -572,8 +574,8 @@ def ones(shape: int | Shape, dtype: Any = float) -> Array:
 def arange(start: Number, stop: Number = None, step: Number = 1, dtype: Any = None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     count = math.ceil((stop - start) / step)
-    made = Array([start + k * step for k in range(count)])
-    return made if dtype is None else made.astype(dtype)
+    new_array = Array([start + k * step for k in range(count)])
+    return new_array if dtype is None else new_array.astype(dtype)
 
 
 def linspace(start: float, stop: float, count: int) -> Array:
@@ -692,15 +694,15 @@ def searchsorted(values: Array, at: Array, side: str = "left") -> Array:
 
 
 def interp(at: Array, x: Array, y: Array) -> Array:
-    last, found = len(x) - 1, []
+    last, values = len(x) - 1, []
     for place in at.data:
         k = bisect_right(x.data, place) - 1
         if k < 0 or k >= last:
-            found.append(y.data[0 if k < 0 else last])
+            values.append(y.data[0 if k < 0 else last])
             continue
         slope = (y.data[k + 1] - y.data[k]) / (x.data[k + 1] - x.data[k])
-        found.append(slope * (place - x.data[k]) + y.data[k])
-    return Array(found)
+        values.append(slope * (place - x.data[k]) + y.data[k])
+    return Array(values)
 
 
 def bincount(places: Array, weights: Array | None = None, minlength: int = 0) -> Array:
@@ -757,11 +759,11 @@ def _transformed(values: list[complex]) -> list[complex]:
         turned.append([*map(operator.mul, turns[: size * k : k], parts[k])])
     if prime == 2:
         return [*map(operator.add, *turned), *map(operator.sub, *turned)]
-    whole: list[complex] = []
+    transformed: list[complex] = []
     for j in range(prime):
         factors = [turns[size * (j * k % prime)] for k in range(prime)]
-        whole += [_product(factors, list(row)) for row in zip(*turned, strict=True)]
-    return whole
+        transformed += [_product(factors, list(row)) for row in zip(*turned, strict=True)]
+    return transformed
 
 
 def _rfft(values: Array, count: int) -> Array:

@@ -22,8 +22,8 @@ from dpaudit.exact.forms import (
     unknowns,
 )
 
-DIGITS = 12
-LARGEST_EXPONENT = 2**17
+DIGITS = 12  # significant digits of a printed number
+LARGEST_EXPONENT = 2**17  # bits of a fraction: more take seconds to print
 # The decimal exponent of a number that is written down: 32-bit machines have none beyond 4.2e8.
 FARTHEST = 10**8
 # A number inside an expression that is still written down.
@@ -67,8 +67,8 @@ def decimal_upper(value: Any, digits: int = DIGITS) -> str:
 
 def decimal_lower(value: Any, digits: int = DIGITS) -> str:
     """Decimal string that is never above the exact value or ball: rounded outward, or "-inf"."""
-    found = _as_fraction(value, lower_fraction)
-    return "-inf" if found is None else _decimal(found, digits, ROUND_FLOOR)
+    fraction = _as_fraction(value, lower_fraction)
+    return "-inf" if fraction is None else _decimal(fraction, digits, ROUND_FLOOR)
 
 
 def _as_fraction(value: Any, end: Callable[[Any], Fraction | None]) -> Fraction | None:

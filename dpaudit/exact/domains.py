@@ -30,8 +30,8 @@ from dpaudit.exact import (
 )
 
 Domain = Callable[[Number, str], None]
-SHOWN = 200
-LONG = 50
+SHOWN = 200  # characters of a value in a message
+LONG = 50  # terms of a sum above which its sign is judged by enclosures first
 # How many boxes of a subdivision are looked at for one sign: a second of work at most, and enough
 # for each of 2,000 rounds by itself.
 MOST_BOXES = 4_000
@@ -107,8 +107,8 @@ def known_sign(value: Number, *, strict: bool) -> bool | None:
     reaching = _spans_of(symbols, spans)
     if reaching is not None and all(span.last is not None for span in reaching.values()):
         return _holds_everywhere(value, reaching, strict=strict)
-    known = _symbolic_sign(_above_first(value, spans), strict=strict)
-    return False if known is None and reaching is not None else known
+    sign = _symbolic_sign(_above_first(value, spans), strict=strict)
+    return False if sign is None and reaching is not None else sign
 
 
 def _spans_of(symbols: set[Any], spans: Spans) -> Spans | None:
@@ -199,10 +199,10 @@ def _largest(value: Number, box: Mapping[Any, Ends]) -> Fraction:
 def _ball(value: Any, box: Mapping[Any, Ends]) -> Any:
     """A finite ball around every value over a box; None where none was found."""
     try:
-        found = enclose(value, {symbol: _interval(*ends) for symbol, ends in box.items()})
+        enclosure = enclose(value, {symbol: _interval(*ends) for symbol, ends in box.items()})
     except InvalidParameter:  # a sum whose limits depend on the symbols
         return None
-    return found if found.is_finite() else None
+    return enclosure if enclosure.is_finite() else None
 
 
 def _interval(lower: Fraction, upper: Fraction) -> Any:
@@ -228,8 +228,8 @@ def _symbolic_sign(value: Any, *, strict: bool) -> bool | None:
         return not strict or any(term.is_positive for term in value.args) or None
     if value.is_Add and len(value.args) > LONG:
         return None
-    known: bool | None = value.is_positive if strict else value.is_nonnegative
-    return known
+    sign: bool | None = value.is_positive if strict else value.is_nonnegative
+    return sign
 
 
 def positive(value: Number, place: str) -> None:
@@ -295,10 +295,10 @@ def real(value: object, place: str) -> float:
 
     Errors: InvalidParameter for what is no number, or depends on symbols.
     """
-    found = exact(value, place)
-    if unknowns(found):
-        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected a number")
-    return float(found)
+    number = exact(value, place)
+    if unknowns(number):
+        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected a number")
+    return float(number)
 
 
 def rational(value: object, place: str) -> Fraction:
@@ -306,10 +306,10 @@ def rational(value: object, place: str) -> Fraction:
 
     Errors: InvalidParameter for what is no number, or depends on symbols.
     """
-    found = exact(value, place)
-    if is_symbolic(found):
-        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected a number")
-    return Fraction(found)
+    number = exact(value, place)
+    if is_symbolic(number):
+        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected a number")
+    return Fraction(number)
 
 
 def integer(value: object, place: str, least: int = 1, most: int | None = None) -> int:
@@ -317,13 +317,13 @@ def integer(value: object, place: str, least: int = 1, most: int | None = None) 
 
     Errors: InvalidParameter for a symbol, a number that is not whole, one out of the ends.
     """
-    found = exact(value, place)
-    whole = not is_symbolic(found) and found.denominator == 1
-    if not whole or found < least or (most is not None and found > most):
+    number = exact(value, place)
+    is_whole = not is_symbolic(number) and number.denominator == 1
+    if not is_whole or number < least or (most is not None and number > most):
         ends = f"a whole number of at least {least}" if most is None else f"{least} to {most}"
-        ends += ", not a symbol" if unknowns(found) else "" if whole else ", and whole"
-        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected {ends}")
-    return int(found)
+        ends += ", not a symbol" if unknowns(number) else "" if is_whole else ", and whole"
+        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected {ends}")
+    return int(number)
 
 
 def checked(value: object, place: str, domain: Domain) -> Number:

@@ -16,11 +16,11 @@ from dpaudit.exact.search import end_searches
 Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
-MAXIMUM_DIGITS = 1000
+MAXIMUM_DIGITS = 1000  # of a number that is given
 # Bits of a number that is as fast to work with as any shorter one.
 WORD = 64
-_LONGEST = 2 * MAXIMUM_DIGITS + 3
-_LARGEST_FLOAT = 10**308
+_LONGEST = 2 * MAXIMUM_DIGITS + 3  # characters of a fraction of two such numbers
+_LARGEST_FLOAT = 10**308  # whole numbers below fit a float
 # A decimal or a fraction as text: what a command line, a file or a careful person writes.
 _TEXT = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 HEADS = tuple(
@@ -43,8 +43,8 @@ def exact(value: object, place: str) -> Number:
     """
     if is_symbolic(value):
         return canonical(_expression(value, place))
-    known = isinstance(value, (Decimal, str)) or is_real(value)
-    if isinstance(value, bool) or not known:
+    is_number = isinstance(value, (Decimal, str)) or is_real(value)
+    if isinstance(value, bool) or not is_number:
         raise InvalidParameter(
             f"{place} = {reprlib.repr(value)}: expected an int, float, Decimal, Fraction, SymPy "
             'expression or a decimal as text, such as "0.9" or "1e-6"'
@@ -64,15 +64,15 @@ def _fraction(value: Any, place: str) -> Fraction:
             raise ValueError
         if isinstance(value, str) and not (len(value) < _LONGEST and _TEXT.fullmatch(value)):
             raise ValueError
-        found = Fraction(value if isinstance(value, (int, Fraction)) else str(value))
-        if not is_short(found):
+        fraction = Fraction(value if isinstance(value, (int, Fraction)) else str(value))
+        if not is_short(fraction):
             raise ValueError
     except (ValueError, ZeroDivisionError):
         shown = "..." if isinstance(value, (int, Fraction)) else reprlib.repr(value)
         raise InvalidParameter(
             f"{place} = {shown}: expected one finite number of at most {MAXIMUM_DIGITS} digits"
         ) from None
-    return found
+    return fraction
 
 
 def is_short(value: Fraction) -> bool:
@@ -137,12 +137,12 @@ def _runs_over_its_values(limits: Any) -> bool:
     if len(limits) != 3:
         return False
     index, first, last = limits
-    known = {fact for fact, held in index.assumptions0.items() if held} - {"commutative"}
-    if known & {"negative", "nonpositive", "even", "odd", "prime", "composite"}:
+    facts = {fact for fact, is_true in index.assumptions0.items() if is_true} - {"commutative"}
+    if facts & {"negative", "nonpositive", "even", "odd", "prime", "composite"}:
         return False
     if index in first.free_symbols | last.free_symbols:
         return False
-    least = 1 if "positive" in known else 0 if "nonnegative" in known else None
+    least = 1 if "positive" in facts else 0 if "nonnegative" in facts else None
     return bool(least is None or (first - least).is_nonnegative)
 
 

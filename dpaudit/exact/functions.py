@@ -23,7 +23,7 @@ from dpaudit.exact.forms import (
 )
 from dpaudit.exact.operations import folded
 
-FACTORED = 10**40
+FACTORED = 10**40  # parts of a fraction above which SymPy's factoring takes minutes
 # The logarithm of the largest numerator that a number may have.
 LARGEST_LOG = math.log(10) * MAXIMUM_DIGITS
 
@@ -163,10 +163,10 @@ def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
         return value
     spend(REPLACING * size(value), "an expression with numbers for its symbols")
     try:
-        found = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
+        result = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
     except (ValueError, ArithmeticError) as error:
         raise Unsupported(f"{str(value)[:80]}: its value is beyond SymPy's ({error})") from None
-    return canonical(found)
+    return canonical(result)
 
 
 def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
@@ -177,7 +177,7 @@ def _substituted(value: Any, known: Mapping[Any, Any]) -> Any:
         return value
     is_hidden = known.keys() & set(getattr(value, "bound_symbols", ()))
     if not value.has(sympy.Max) or is_hidden:
-        return value.subs(known, simultaneous=any(one.free_symbols for one in known.values()))
+        return value.subs(known, simultaneous=any(number.free_symbols for number in known.values()))
     inside = [_substituted(part, known) for part in value.args]
     if isinstance(value, sympy.Max):
         return sympify(maximum(inside))

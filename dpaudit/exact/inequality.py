@@ -34,16 +34,16 @@ Ranges: TypeAlias = Mapping[Any, Ends]
 Values: TypeAlias = Mapping[Any, Fraction]
 Balls: TypeAlias = Mapping[Any, Any]
 
-BOXES = 4000
-POINTS = 3000
-OPERATIONS = 500
-CANCELLING = 100
-FEW = 7
-CASES = 6
-PROBES = 64
-WIDE = 4
+BOXES = 4000  # boxes of a proof by enclosures
+POINTS = 3000  # points at which a counterexample is looked for
+OPERATIONS = 500  # of an expression that SymPy may rewrite
+CANCELLING = 100  # operations of a quotient that SymPy may cancel
+FEW = 7  # symbols of an inequality that is proved by cases
+CASES = 6  # levels of cases of largest, smallest and absolute values
+PROBES = 64  # boxes whose corner is tried as a counterexample
+WIDE = 4  # a positive range whose ends differ by more is halved by its logarithm
 STEEP, MOST_STEEP = 1000, Fraction(1, 2)
-SIGNS = ("positive", "negative", "nonnegative", "nonpositive")
+SIGNS = ("positive", "negative", "nonnegative", "nonpositive")  # assumptions of SymPy about a sign
 
 
 def ends_of(symbol: Any, ends: object, place: str) -> Ends:
@@ -181,12 +181,12 @@ def _by_terms(difference: Any, ranges: Ranges) -> bool:
     if None in parts or len(limits) != 1:
         return False
     index, first, last = limits.pop()
-    rest = difference - sympy.Add(*sums)
+    remainder = difference - sympy.Add(*sums)
     # A free namesake of the index is another symbol, and its range is not the index's.
-    if first != 1 or not last.is_positive or rest.has(index):
+    if first != 1 or not last.is_positive or remainder.has(index):
         return False
     own = {atom: ends for atom, ends in ranges.items() if atom != index}
-    term = sympy.Add(*(part[0] for part in parts if part)) + rest / last
+    term = sympy.Add(*(part[0] for part in parts if part)) + remainder / last
     return _nonpositive(simple(term), own, 0)
 
 
@@ -195,12 +195,12 @@ def _as_sum(term: Any) -> tuple[Any, Any] | None:
     import sympy
 
     factors = sympy.Mul.make_args(term)
-    found = [f for f in factors if isinstance(f, sympy.Sum)]
+    sums = [f for f in factors if isinstance(f, sympy.Sum)]
     others = sympy.Mul(*(f for f in factors if not isinstance(f, sympy.Sum)))
-    if len(found) != 1 or others.has(sympy.Sum) or len(found[0].limits) != 1:
+    if len(sums) != 1 or others.has(sympy.Sum) or len(sums[0].limits) != 1:
         return None
-    limits = found[0].limits[0]
-    return None if others.has(limits[0]) else (others * found[0].function, limits)
+    limits = sums[0].limits[0]
+    return None if others.has(limits[0]) else (others * sums[0].function, limits)
 
 
 def _branches(difference: Any) -> list[list[Any]]:
@@ -210,20 +210,20 @@ def _branches(difference: Any) -> list[list[Any]]:
     """
     import sympy
 
-    found = [m for m in difference.atoms(sympy.Max, sympy.Min, sympy.Abs) if not _bound_in(m)]
-    if not found:
+    choices = [m for m in difference.atoms(sympy.Max, sympy.Min, sympy.Abs) if not _bound_in(m)]
+    if not choices:
         return []
-    one = min(found, key=lambda m: (sympy.count_ops(m), str(m)))
-    values = (one.args[0], -one.args[0]) if isinstance(one, sympy.Abs) else one.args
+    choice = min(choices, key=lambda m: (sympy.count_ops(m), str(m)))
+    values = (choice.args[0], -choice.args[0]) if isinstance(choice, sympy.Abs) else choice.args
     plain = all(value.is_Symbol for value in values)
-    known = _ordered(one, values) if plain else dict.fromkeys(values, ())
+    branches = _ordered(choice, values) if plain else dict.fromkeys(values, ())
     return [
-        [form, *(form.xreplace(order) for order in known[value])]
-        for value, form in ((v, difference.xreplace({one: v})) for v in values)
+        [form, *(form.xreplace(order) for order in branches[value])]
+        for value, form in ((v, difference.xreplace({choice: v})) for v in values)
     ]
 
 
-def _ordered(one: Any, values: Sequence[Any]) -> dict[Any, list[dict[Any, Any]]]:
+def _ordered(choice: Any, values: Sequence[Any]) -> dict[Any, list[dict[Any, Any]]]:
     """The least one: all others are above it; the largest one: it is above any other."""
     import sympy
 
@@ -231,7 +231,7 @@ def _ordered(one: Any, values: Sequence[Any]) -> dict[Any, list[dict[Any, Any]]]
         return low + sympy.Dummy(str(high), nonnegative=True)
 
     others = {value: [other for other in values if other != value] for value in values}
-    if isinstance(one, sympy.Min):
+    if isinstance(choice, sympy.Min):
         return {v: [{other: above(v, other) for other in others[v]}] for v in values}
     return {v: [{v: above(other, v)} for other in others[v]] for v in values}
 
@@ -249,10 +249,10 @@ def _without_floors(difference: Any) -> Any:
     """
     import sympy
 
-    found = sorted(difference.atoms(sympy.floor, sympy.ceiling), key=str)
-    if not found or difference.has(sympy.Sum) or not _is_small(difference):
+    floors = sorted(difference.atoms(sympy.floor, sympy.ceiling), key=str)
+    if not floors or difference.has(sympy.Sum) or not _is_small(difference):
         return None
-    for part in found:
+    for part in floors:
         inside = part.args[0]
         low, high = (inside - 1, inside) if isinstance(part, sympy.floor) else (inside, inside + 1)
         mark = sympy.Dummy(real=True, nonnegative=part.is_nonnegative, positive=part.is_positive)
@@ -301,15 +301,15 @@ def balls_at(values: Values, *expressions: Number) -> dict[Any, Any]:
     """
     import sympy
 
-    found = {atom: enclose(value) for atom, value in values.items()}
+    balls = {atom: enclose(value) for atom, value in values.items()}
     numbers = {atom: sympify(value) for atom, value in values.items()}
     for expression in filter(is_symbolic, expressions):
         for part in expression.atoms(sympy.floor, sympy.ceiling):
             if unknowns(part) <= values.keys() and not part.has(sympy.Sum):
-                whole = part.subs(numbers)
-                if whole.is_Integer:
-                    found[part] = enclose(Fraction(int(whole)))
-    return found
+                rounded = part.subs(numbers)
+                if rounded.is_Integer:
+                    balls[part] = enclose(Fraction(int(rounded)))
+    return balls
 
 
 def covered(
@@ -429,17 +429,17 @@ def _samples(atom: Any, ranges: Ranges) -> list[Fraction]:
     """Rational points to try: inside the stated range, or values of the right sign."""
     if atom in ranges:
         lower, upper = ranges[atom]
-        found = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
-        found += [Fraction(p.__floor__()) for p in found if p.__floor__() >= lower]
+        points = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
+        points += [Fraction(p.__floor__()) for p in points if p.__floor__() >= lower]
         if lower > 0 and upper > WIDE * lower:
             middle = _middle(lower, upper)
             roots = [_middle(lower, middle), middle, _middle(middle, upper)]
-            found += [Fraction(math.floor(r)) if atom.is_integer else r for r in roots]
+            points += [Fraction(math.floor(r)) if atom.is_integer else r for r in roots]
     else:
-        found = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
-        found += [Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)]
-        found += [-v for v in found]
-    return [v for v in dict.fromkeys(found) if _allowed(atom, v)]
+        points = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
+        points += [Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)]
+        points += [-v for v in points]
+    return [v for v in dict.fromkeys(points) if _allowed(atom, v)]
 
 
 def _allowed(atom: Any, value: Fraction) -> bool:

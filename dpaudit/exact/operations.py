@@ -7,8 +7,8 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter
 
-MAXIMUM_CHOICE = 1_000_000
-LARGEST_POWER = 2**60
+MAXIMUM_CHOICE = 1_000_000  # binomial coefficients of larger numbers have too many digits
+LARGEST_POWER = 2**60  # exponents above are computed by logarithms
 
 
 def ball(text: str) -> Any:
@@ -33,9 +33,9 @@ def folded(operation: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
 def _power(arguments: list[Any]) -> Any:
     base, exponent = arguments
     if exponent.is_exact() and -LARGEST_POWER < exponent < LARGEST_POWER:
-        whole = exponent.unique_fmpz()
-        if whole is not None:
-            return base ** int(whole)
+        integer_exponent = exponent.unique_fmpz()
+        if integer_exponent is not None:
+            return base ** int(integer_exponent)
     return base.sqrt() if exponent == ball("0.5") else base**exponent
 
 
@@ -43,8 +43,8 @@ def _choices(arguments: list[Any]) -> Any:
     import flint
 
     n, k = arguments
-    whole = all(a.is_exact() and a.is_integer() and 0 <= a <= MAXIMUM_CHOICE for a in (n, k))
-    if not whole:
+    all_whole = all(a.is_exact() and a.is_integer() and 0 <= a <= MAXIMUM_CHOICE for a in (n, k))
+    if not all_whole:
         raise InvalidParameter(f"binomial({n}, {k}): expected whole numbers up to {MAXIMUM_CHOICE}")
     return flint.arb(flint.fmpz.bin_uiui(int(n.unique_fmpz()), int(k.unique_fmpz())))
 

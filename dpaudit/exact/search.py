@@ -22,7 +22,7 @@ from dpaudit.exact import effort
 # Questions inside one question, and how deep they may be nested: the catalogue's largest are
 # below a tenth of either.
 MOST_QUESTIONS = 4_000
-DEEPEST = 60
+DEEPEST = 60  # levels of nested questions
 
 
 class _Open(threading.local):

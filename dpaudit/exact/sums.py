@@ -26,7 +26,7 @@ from dpaudit.exact.forms import (
 from dpaudit.exact.functions import replaced
 from dpaudit.exact.operations import folded
 
-EXPLICIT_TERMS = 100
+EXPLICIT_TERMS = 100  # terms up to which a sum is written out
 # The highest degree of a polynomial that is summed in closed form; its sum has one degree more.
 HIGHEST_DEGREE = 20
 # Units of work of a closed form and its proof, to the square of the size of what is summed.
@@ -108,10 +108,10 @@ def _degree(part: Any, index: Any) -> float | None:
         own = _degree(part.base, index)
         return None if own is None else own * int(part.exp)
     degrees = [_degree(inside, index) for inside in part.args]
-    known = [degree for degree in degrees if degree is not None]
-    if len(known) < len(degrees) or not (part.is_Add or part.is_Mul):
+    bounded = [degree for degree in degrees if degree is not None]
+    if len(bounded) < len(degrees) or not (part.is_Add or part.is_Mul):
         return None
-    return max(known) if part.is_Add else sum(known)
+    return max(bounded) if part.is_Add else sum(bounded)
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:

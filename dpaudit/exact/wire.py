@@ -29,10 +29,11 @@ from dpaudit.exact import (
     unknowns,
 )
 
-MAXIMUM_DEPTH = 200
+MAXIMUM_DEPTH = 200  # levels of nesting of an expression
 LARGEST_INTEGER = 2**53 - 1  # the largest that RFC 8785 writes: a float holds all up to it
+# Facts about a symbol that are written.
 _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
-_CONSTANTS = ("Infinity", "Pi", "Exp1")
+_CONSTANTS = ("Infinity", "Pi", "Exp1")  # SymPy's constants that are written
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 # The size up to which SymPy may be asked to evaluate a head at a number.
 _LARGEST_ARGUMENT = {
@@ -42,7 +43,7 @@ _LARGEST_ARGUMENT = {
     "ceiling": 10**1000,
     "binomial": 10**3,
 }
-_MOST_CHOICES = 10**9
+_MOST_CHOICES = 10**9  # of a binomial coefficient, before it is enclosed
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -113,8 +114,8 @@ def _encode(value: Number, depth: int) -> Any:
 
     if isinstance(value, AppliedUndef):
         name = _name(value.func.__name__)
-        known = _known(value.func, name, getattr(value.func, "_kwargs", {}))
-        return ["Function", name, known, *(_encode(a, depth + 1) for a in value.args)]
+        facts_held = _known(value.func, name, getattr(value.func, "_kwargs", {}))
+        return ["Function", name, facts_held, *(_encode(a, depth + 1) for a in value.args)]
     if not head(value):
         raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
     return [head(value), *(_encode(a, depth + 1) for a in value.args)]
@@ -133,13 +134,13 @@ def _known(symbol: Any, name: str, facts: Any) -> dict[str, bool]:
     """Everything in the list that is known of a symbol; refused if that does not make it again."""
     import sympy
 
-    known = {fact: True for fact in _ASSUMPTIONS if facts.get(fact)}
+    facts_held = {fact: True for fact in _ASSUMPTIONS if facts.get(fact)}
     make = sympy.Function if isinstance(symbol, type) else sympy.Symbol
-    if symbol != make(name, **known):
+    if symbol != make(name, **facts_held):
         raise InvalidParameter(
             f"symbol {name}: its assumptions can only be some of {', '.join(_ASSUMPTIONS)}"
         )
-    return known
+    return facts_held
 
 
 def _assumptions(known: Any) -> dict[str, bool]:
@@ -193,12 +194,12 @@ def _decode_symbol(kind: str, arguments: list[Any], depth: int) -> Number:
 
     if len(arguments) < 2 or (kind == "Symbol" and len(arguments) > 2):
         raise InvalidParameter(f"malformed {kind} on the wire")
-    name, known = _name(arguments[0]), _assumptions(arguments[1])
+    name, assumptions = _name(arguments[0]), _assumptions(arguments[1])
     inside = [sympify(_decode(a, depth + 1)) for a in arguments[2:]]
     try:
         if kind == "Symbol":
-            return sympy.Symbol(name, **known)
-        return sympy.Function(name, **known)(*inside)
+            return sympy.Symbol(name, **assumptions)
+        return sympy.Function(name, **assumptions)(*inside)
     except SYMPY_ERRORS:
         raise InvalidParameter(f"malformed {kind} {name!r} on the wire") from None
 

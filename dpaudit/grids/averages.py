@@ -40,11 +40,11 @@ from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Floats, Side, TooFine
 from dpaudit.grids.noise import quantile
 
-NODES = 8192
-FEWEST_NODES = 1024
-MOVED = 16 * UNIT
-TINY = 1e-140
-CAUTION = 1 + 1e-3
+NODES = 8192  # of the law of a mean
+FEWEST_NODES = 1024  # of the same, after many halvings
+MOVED = 16 * UNIT  # relative error of first moments that are put on nodes
+TINY = 1e-140  # masses below are left out, and added to the rest
+CAUTION = 1 + 1e-3  # factor on what is left out
 SMALLEST_TAIL, LARGEST_TAIL = 1e-130, 1e-3
 SINGLE_BITS, ACCURACY_BITS = 128, 64
 Indices = NDArray[np.int64]
@@ -123,10 +123,10 @@ def _masses(edges: list[Any]) -> list[Any]:
     root = enclose(Fraction(2)).sqrt()
     right = [bool(x > 0) for x in edges]
     tails = [((x if side else -x) / root).erfc() / 2 for x, side in zip(edges, right, strict=True)]
-    found = [1 - tails[0] if right[0] else tails[0]]
+    masses = [1 - tails[0] if right[0] else tails[0]]
     for (side, tail), (next_side, next_tail) in pairwise(zip(right, tails, strict=True)):
-        found.append(abs(tail - next_tail) if side == next_side else 1 - tail - next_tail)
-    return [*found, tails[-1] if right[-1] else 1 - tails[-1]]
+        masses.append(abs(tail - next_tail) if side == next_side else 1 - tail - next_tail)
+    return [*masses, tails[-1] if right[-1] else 1 - tails[-1]]
 
 
 def _floats(balls: list[Any]) -> Floats:
@@ -194,8 +194,8 @@ class Diagonals:
     def ratios(self) -> Floats:
         """share + (1 - share) exp(-d width), within eight roundings."""
         falling = _powers(-self.larger.width, self.start, self.count)
-        found: Floats = self.share + (1 - self.share) * falling
-        return found
+        ratios: Floats = self.share + (1 - self.share) * falling
+        return ratios
 
 
 def _diagonals(a: Law, b: Law) -> list[Diagonals]:
@@ -265,13 +265,13 @@ def _add_pairs(run: Diagonals, cells: Indices, times: int, sums: Floats) -> int:
         low, high = max(a.first, b.first + low_d), min(a.end, b.end + high_d - 1)
         if low >= high:
             continue
-        left = slice(low - a.first, high - a.first)
+        left_part = slice(low - a.first, high - a.first)
         inside = low - high_d + 1 - b.first + pad
         window = _window(tables, inside, high - low, high_d - low_d)
         start = low * times + int(cells[low_d - run.start])
         at = slice(start, start + times * (high - low - 1) + 1, times)
-        sums[0, at] += a.masses[left] * window[0]
-        sums[1, at] += scaled[left] * window[0] + a.masses[left] * window[1]
+        sums[0, at] += a.masses[left_part] * window[0]
+        sums[1, at] += scaled[left_part] * window[0] + a.masses[left_part] * window[1]
     return len(starts)
 
 
@@ -296,10 +296,10 @@ def _window(tables: list[Floats], first: int, count: int, size: int) -> Floats:
         if size >> k & 1:
             pieces.append(table[:, first : first + count])
             first += 1 << k
-    found = pieces[0]
+    sums = pieces[0]
     for piece in pieces[1:]:
-        found = found + piece
-    return found
+        sums = sums + piece
+    return sums
 
 
 def _add_diagonal(law: Law, times: int, offset: int, sums: Floats) -> None:
@@ -340,12 +340,12 @@ def _cut(law: Law, plan: Plan, q: float = 0.0, p: float = 0.0) -> Law:
     ``q`` and ``p``: mass and first moment that had been left out before.
     """
     inside = _ends(law, plan)
-    kept = np.zeros(len(law.masses), dtype=bool)
-    kept[inside] = law.masses[inside] >= TINY
-    q += float(np.sum(law.masses[~kept]))
-    p += float(np.sum(law.moments[~kept]))
+    inside_cut = np.zeros(len(law.masses), dtype=bool)
+    inside_cut[inside] = law.masses[inside] >= TINY
+    q += float(np.sum(law.masses[~inside_cut]))
+    p += float(np.sum(law.moments[~inside_cut]))
     q *= plan.multiplicity(law.summands)
-    masses, moments = (np.where(kept, m, 0.0)[inside] for m in (law.masses, law.moments))
+    masses, moments = (np.where(inside_cut, m, 0.0)[inside] for m in (law.masses, law.moments))
     first = law.first + inside.start
     cut = (p + q) * CAUTION, q * CAUTION
     return replace(law, first=first, masses=masses, moments=moments, cut=cut)
@@ -381,15 +381,15 @@ def law_of_mean(
     stages = 2 * slots.bit_length()
     plan = Plan(slots, step, min(max(tail, SMALLEST_TAIL), LARGEST_TAIL) / (2 * stages), side)
     power = _single(noise, plan)
-    whole = power if slots % 2 else None
+    mean = power if slots % 2 else None
     used = [power]
     for bit in reversed(bin(slots // 2)[2:] if slots > 1 else ""):
         power = _mean(power, power, plan)
         used.append(power)
-        if bit == "1" and whole is not None:
-            whole = _mean(power, whole, plan)
-            used.append(whole)
+        if bit == "1" and mean is not None:
+            mean = _mean(power, mean, plan)
+            used.append(mean)
         elif bit == "1":
-            whole = power
+            mean = power
     cut = math.fsum(law.cut[0] for law in used), math.fsum(law.cut[1] for law in used)
-    return whole or power, cut
+    return mean or power, cut

@@ -41,8 +41,8 @@ from dpaudit.grids.hull import (
 )
 from dpaudit.grids.hull import UNIT as UNIT
 
-TINY = 1e-290
-ON_NODE = 1e-7
+TINY = 1e-290  # masses near the smallest float, whose quotients say nothing
+ON_NODE = 1e-7  # share of a mass below which it counts as on its node
 # Exponents that are no number of a float; roundings of their sums are within this part.
 FAR, FAR_OFF = 700.0, 1e-10
 
@@ -173,9 +173,9 @@ def _upper(cells: Cells) -> Discrete:
     h = float(cells.step)
     masses = _nodes(cells, [_split(part, h, Side.UPPER) for part in cells.parts])
     top = np.array([(cells.first + len(cells.p)) * h])
-    kept = min(float(_times_x(np.array([cells.above[1]]), top)[0]), cells.above[0])
-    masses[-1] += kept
-    infinite = max(cells.above[0] - kept, 0.0) + cells.infinite[0]
+    finite_mass = min(float(_times_x(np.array([cells.above[1]]), top)[0]), cells.above[0])
+    masses[-1] += finite_mass
+    infinite = max(cells.above[0] - finite_mass, 0.0) + cells.infinite[0]
     return Discrete(cells.step, cells.first, np.maximum(masses, 0), infinite).trimmed()
 
 
@@ -192,14 +192,14 @@ def _tiny_down(cells: Cells) -> Cells:
     if not np.any(p > 0):
         return cells
     inside = (index > cells.first) & (p > 0)
-    kept = ~few[1]
+    accurate = ~few[1]
     return replace(
         cells,
         p=np.where(few[0], 0.0, cells.p),
         atoms=Masses(
-            np.concatenate((atoms.index[kept], index[inside] - 1)),
-            np.concatenate((atoms.p[kept], p[inside])),
-            np.concatenate((atoms.q[kept], np.zeros(int(inside.sum())))),
+            np.concatenate((atoms.index[accurate], index[inside] - 1)),
+            np.concatenate((atoms.p[accurate], p[inside])),
+            np.concatenate((atoms.q[accurate], np.zeros(int(inside.sum())))),
         ),
     )
 
@@ -223,10 +223,10 @@ def _lower(cells: Cells) -> Discrete:
     return max(lowered, _rounded_down(cells), key=_log_moment)
 
 
-def _log_moment(found: Discrete) -> float:
+def _log_moment(discrete: Discrete) -> float:
     """log of the sum of masses times exp(loss)."""
     with np.errstate(divide="ignore"):
-        logs = np.log(found.masses) + found.losses
+        logs = np.log(discrete.masses) + discrete.losses
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
@@ -246,22 +246,22 @@ def _rounded_down(cells: Cells) -> Discrete:
         np.add.at(masses, part.index - cells.first + 1 - below, np.where(held, part.p, 0.0))
     if not masses.any():
         return _only_infinite(cells)
-    found = Discrete(cells.step, cells.first - 1, masses * (1 - SPLITTING), cells.infinite[0])
-    return found.trimmed()
+    discrete = Discrete(cells.step, cells.first - 1, masses * (1 - SPLITTING), cells.infinite[0])
+    return discrete.trimmed()
 
 
 def _only_infinite(cells: Cells) -> Discrete:
     """Two events alone: everything, P - x Q with Q = 1, and the mass at infinite loss."""
     infinite = cells.infinite[0]
-    rest = (1 - infinite) * (1 - 2 * SPLITTING)
-    if infinite == 0 or rest < TINY:
+    finite_mass = (1 - infinite) * (1 - 2 * SPLITTING)
+    if infinite == 0 or finite_mass < TINY:
         return (
             trivial(cells.step)
             if infinite == 0
             else Discrete(cells.step, 0, np.array([CRUMB]), infinite)
         )
-    node = math.floor(math.log(rest) / float(cells.step)) - 1
-    return Discrete(cells.step, node, np.array([rest]), infinite)
+    node = math.floor(math.log(finite_mass) / float(cells.step)) - 1
+    return Discrete(cells.step, node, np.array([finite_mass]), infinite)
 
 
 def trivial(step: Fraction) -> Discrete:

@@ -62,11 +62,11 @@ def _end(excess: Callable[[int], Any], grid: Grid, sign: int) -> int:
         near, beyond = beyond, 2 * beyond
     if beyond >= far and not is_beyond(far):
         # Some outcome tells all: from where delta hardly falls any more.
-        rest = excess(sign * far)
+        far_excess = excess(sign * far)
         near, beyond = 0, far
         while beyond - near > 1:
             middle = (near + beyond) // 2
-            flat = bool(excess(sign * middle) - rest <= grid.tail)
+            flat = bool(excess(sign * middle) - far_excess <= grid.tail)
             near, beyond = (near, middle) if flat else (middle, beyond)
         return sign * beyond
     while beyond - near > 1:
@@ -95,11 +95,11 @@ def _lower(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
         gaps.append(_up((x[i] - x[i - 1]) * _joint(u, v)))
     lowering = np.maximum(np.append(0.0, gaps), np.append(gaps, 0.0))
     above = np.array([_down(value - (1 - at)) for value, at in zip(values, x, strict=True)])
-    rest = np.array([_down(value) for value in values])
+    rounded = np.array([_down(value) for value in values])
     starts = np.flatnonzero(above < lowering)
     starts = starts[starts <= np.argmax(lowering)]
     start = int(starts[-1]) + 1 if len(starts) else 0
-    ends = np.flatnonzero(rest < lowering)
+    ends = np.flatnonzero(rounded < lowering)
     ends = ends[ends >= np.argmax(lowering)]
     end = int(ends[0]) - 1 if len(ends) else len(x) - 1
     if end - start < 2:

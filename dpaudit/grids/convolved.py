@@ -23,7 +23,7 @@ from dpaudit.grids.discrete import (
 from dpaudit.grids.masses import Outcomes, as_rate, cells_from
 from dpaudit.grids.noise import finite, mixed_losses, rounded_rest
 
-MOST_NODES = 2**13
+MOST_NODES = 2**13  # of factors that are convolved directly
 # Products of two masses, and masses added up exactly, in a unit of work (a microsecond).
 PRODUCTS, SUMMED = 500, 20
 # A pair's profile on a grid, from one side.
@@ -90,15 +90,15 @@ def _cut(discrete: Discrete, tail: float, side: Side) -> Discrete:
     high = len(masses) - int(np.searchsorted(np.cumsum(masses[::-1]), tail))
     low = min(low, len(masses) - 1)
     high = max(high, low + 1)
-    kept = masses[low:high].copy()
+    masses_inside = masses[low:high].copy()
     infinite = discrete.infinite
     if side is Side.UPPER:
-        kept[0] += math.fsum(masses[:low])
+        masses_inside[0] += math.fsum(masses[:low])
         infinite += math.fsum(masses[high:])
-    if len(kept) > MOST_NODES:
+    if len(masses_inside) > MOST_NODES:
         raise TooFine("a product of too many nodes; take a larger step")
     relative = discrete.relative + 4 * UNIT
-    return Discrete(discrete.step, discrete.first + low, kept, infinite, relative)
+    return Discrete(discrete.step, discrete.first + low, masses_inside, infinite, relative)
 
 
 def outcomes_of(discrete: Discrete, side: Side) -> Outcomes:
@@ -110,17 +110,17 @@ def outcomes_of(discrete: Discrete, side: Side) -> Outcomes:
         q = p * np.exp(-losses)
     if not np.all(np.isfinite(q)) or np.any((q == 0) & (p > 0)):
         raise TooFine("a product whose losses are too large for a mixture; take a larger step")
-    whole = math.fsum(q)
-    if whole > 1 and side is Side.LOWER:
-        p, q, whole = p / whole, q / whole, 1.0
-    elif whole > 1:
+    q_total = math.fsum(q)
+    if q_total > 1 and side is Side.LOWER:
+        p, q, q_total = p / q_total, q / q_total, 1.0
+    elif q_total > 1:
         q = _from_top(q, 1.0)
-        whole = 1.0
+        q_total = 1.0
     ends = np.array([-np.inf, np.inf])
     return Outcomes(
         np.concatenate((ends, losses)),
         np.concatenate(([0.0, discrete.infinite * factor], p)),
-        np.concatenate(([max(1 - whole, 0.0), 0.0], q)),
+        np.concatenate(([max(1 - q_total, 0.0), 0.0], q)),
     )
 
 

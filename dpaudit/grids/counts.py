@@ -47,7 +47,7 @@ from dpaudit.grids.masses import NO_OUTCOMES, Closed, as_float
 
 LEFT, LARGEST = 1e-36, 30.0
 REACH = math.log(4 / LEFT)
-MOST_OTHERS = 2**40
+MOST_OTHERS = 2**40  # numbers of reports that floats hold with room
 # By how much a law of a trial more or less differs where one has at most ``LEFT``.
 STEPS = 100.0
 # One step of t in so many is taken together with its neighbours; outcomes worked on at once.
@@ -163,9 +163,9 @@ def form_of(
     def masses(edges: Reals) -> tuple[Reals, Reals]:
         p, q = np.zeros(len(edges)), np.zeros(len(edges))
         for losses, more, less in outcomes(*groups):
-            for at, one, other in ((losses, more, less), (-losses, less, more)):
+            for at, weights, other in ((losses, more, less), (-losses, less, more)):
                 cell = np.searchsorted(edges, at, side="left") - 1
-                p += np.bincount(cell, one, len(edges))[: len(edges)]
+                p += np.bincount(cell, weights, len(edges))[: len(edges)]
                 q += np.bincount(cell, other, len(edges))[: len(edges)]
         return p[:-1], q[:-1]
 

@@ -43,7 +43,7 @@ from dpaudit.exact.effort import spend
 
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
-MAXIMUM_NODES = 2**21
+MAXIMUM_NODES = 2**21  # nodes of a grid: 16 MB an array
 # Too small a mass to matter: the engine moves every bound by ten times it for each factor.
 CRUMB = 1e-300
 # Less than this may be missing from a whole, by rounding.
@@ -109,17 +109,17 @@ class Discrete:
         )
 
 
-def checked(found: Discrete, side: Side, name: str) -> Discrete:
+def checked(discrete: Discrete, side: Side, name: str) -> Discrete:
     """A profile on a grid that is 1 at x = 0, where every profile is.
 
     A mass that an upper side lacks there counts as infinite loss.
     Errors: Unsupported, by the pair's name, for a lower side that holds more.
     """
-    spend(len(found.masses), "a privacy profile on a grid")
-    excess = float(np.sum(found.masses)) + found.infinite - 1
-    room = MISSING + found.relative * (2 + max(excess, 0.0))
+    spend(len(discrete.masses), "a privacy profile on a grid")
+    excess = float(np.sum(discrete.masses)) + discrete.infinite - 1
+    room = MISSING + discrete.relative * (2 + max(excess, 0.0))
     if side is Side.UPPER and excess < -room:
-        return replace(found, infinite=found.infinite - excess)
+        return replace(discrete, infinite=discrete.infinite - excess)
     if side is Side.LOWER and excess > room:
         raise Unsupported(f"{name}: a lower profile of mass {1 + excess:g}")
-    return found
+    return discrete

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals
 
-UNIT = 2.0**-53
-SPLITTING = 32 * UNIT
-EDGE_NODES = 4096
-MOST_NEGATIVE = 50_000
+UNIT = 2.0**-53  # half a unit in the last place of a float
+SPLITTING = 32 * UNIT  # relative error of a mass that is split between nodes
+EDGE_NODES = 4096  # nodes at either end that are looked at
+MOST_NEGATIVE = 50_000  # negative masses that are mended one by one
 Nodes = NDArray[np.int64]
 
 
@@ -61,10 +61,10 @@ class Lowering:
         two lowerings must not lie below it.  ``side``: 0 for a given left end, 1 for a right one.
         """
         peak = self.peak[cell] if side == 0 else 1 - self.peak[cell]
-        left, own = height - self.atoms[cell], self.smooth[cell]
-        if left < 0 or peak <= 0:
+        height_left, own = height - self.atoms[cell], self.smooth[cell]
+        if height_left < 0 or peak <= 0:
             return np.inf
-        needed = own if left >= own else (own - (1 - peak) * left) / peak
+        needed = own if height_left >= own else (own - (1 - peak) * height_left) / peak
         return float(self.atoms[cell] + needed) * (1 + SPLITTING)
 
 
@@ -156,15 +156,15 @@ def _remove_up_to(masses: Reals, nodes: Nodes, before: Nodes, k: int, h: float) 
     """
     at, right = k, k + 1
     while at >= 0 and masses[at] < 0:
-        mass, left = masses[at], int(before[at])
+        mass, left_node = masses[at], int(before[at])
         share = 1.0
-        if left >= 0:
-            from_left, span = nodes[at] - nodes[left], nodes[right] - nodes[left]
+        if left_node >= 0:
+            from_left, span = nodes[at] - nodes[left_node], nodes[right] - nodes[left_node]
             share = np.expm1(-from_left * h) / np.expm1(-span * h) * (1 + SPLITTING)
-            masses[left] = _down(masses[left] + mass * (1 - share) * (1 + SPLITTING))
+            masses[left_node] = _down(masses[left_node] + mass * (1 - share) * (1 + SPLITTING))
         masses[right] = _down(masses[right] + mass * share * (1 + SPLITTING))
         masses[at] = 0.0
-        before[right] = at = left
+        before[right] = at = left_node
 
 
 def _down(mass: float) -> float:

@@ -19,9 +19,9 @@ from dpaudit.exact import Number, enclose, readable
 from dpaudit.grids.cells import UNIT, Cells, Masses
 from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 
-NORMAL_FACTOR = 32 * UNIT
-LARGEST_LOSS = 1e7
-SMALLEST = 1e-290
+NORMAL_FACTOR = 32 * UNIT  # relative error of a normal mass
+LARGEST_LOSS = 1e7  # nats; losses beyond count as infinite
+SMALLEST = 1e-290  # results nearer to 0 are no accurate floats
 # The least 1 - rate: a float's rounding of the rate changes it by a millionth of itself at most.
 NEAREST_TO_ONE = 1e-10
 

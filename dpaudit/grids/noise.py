@@ -14,9 +14,9 @@ from dpaudit.grids.cells import UNIT, Cells, Masses
 from dpaudit.grids.discrete import Reals
 from dpaudit.grids.masses import Closed, Outcomes
 
-NORMAL_FACTOR = 32 * UNIT
-SMALLEST_TAIL = 1e-300
-NOT_CONVEX = 1e-6
+NORMAL_FACTOR = 32 * UNIT  # relative error of a normal mass
+SMALLEST_TAIL = 1e-300  # tails below are no floats
+NOT_CONVEX = 1e-6  # by which a mixture's parts may miss each other through rounding
 
 
 # --- the normal distribution ---------------------------------------------------------------------
@@ -31,9 +31,9 @@ def lower_normal(z: Reals) -> Reals:
     z = np.maximum(z, -1e6)
     split = z * 134217729.0
     head = split - (split - z)
-    rest = z - head
+    tail = z - head
     square = z * z
-    error = ((head * head - square) + 2 * head * rest) + rest * rest
+    error = ((head * head - square) + 2 * head * tail) + tail * tail
     value: Reals = 0.5 * special.erfcx(-z / math.sqrt(2)) * np.exp(-square / 2) * (1 - error / 2)
     return value
 
@@ -41,9 +41,9 @@ def lower_normal(z: Reals) -> Reals:
 def normal_between(z: Reals) -> Reals:
     """Standard normal masses between successive edges, taken on the smaller tail."""
     tail = lower_normal(-np.abs(z))
-    left = z < 0
-    masses = np.diff(np.where(left, tail, -tail))
-    masses[left[:-1] & ~left[1:]] += 1
+    negative = z < 0
+    masses = np.diff(np.where(negative, tail, -tail))
+    masses[negative[:-1] & ~negative[1:]] += 1
     return masses
 
 
@@ -111,8 +111,8 @@ def mixed_losses(losses: Reals, rate: float) -> Reals:
     """log(1 - rate + rate exp(loss))."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.log1p(rate * np.expm1(np.minimum(losses, 30)))
-        rest = np.log1p((1 - rate) / rate * np.exp(-np.maximum(losses, 30)))
-    return np.where(losses > 30, losses + math.log(rate) + rest, near)
+        correction = np.log1p((1 - rate) / rate * np.exp(-np.maximum(losses, 30)))
+    return np.where(losses > 30, losses + math.log(rate) + correction, near)
 
 
 def unmixed_loss(edges: Reals, rate: float) -> Reals:
@@ -178,8 +178,10 @@ def _from_zero(cells: Cells) -> Cells:
     p, q = (np.append(np.zeros(lead), m[max(-cells.first, 0) :]) for m in (cells.p, cells.q))
     if len(p) == 0:
         p = q = np.zeros(1)
-    kept = cells.atoms.index >= 0
-    atoms = Masses(cells.atoms.index[kept], cells.atoms.p[kept], cells.atoms.q[kept])
+    nonnegative = cells.atoms.index >= 0
+    atoms = Masses(
+        cells.atoms.index[nonnegative], cells.atoms.p[nonnegative], cells.atoms.q[nonnegative]
+    )
     return Cells(cells.step, 0, p, q, (0.0, 0.0), cells.above, cells.relative, atoms)
 
 

@@ -28,7 +28,7 @@ from dpaudit.grids.hull import convexified
 # Extended precision, which Windows and some ARM systems do not have.
 LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
 Long = Reals
-SLACK = 2.0**-44
+SLACK = 2.0**-44  # rounding of values at nodes, per unit of the step
 
 
 def require_extended() -> None:

@@ -222,11 +222,11 @@ def _registering(
     table: dict[type[Node], type[Any]], node_type: type[Node]
 ) -> Callable[[KernelType], KernelType]:
     def register(cls: KernelType) -> KernelType:
-        known = table.get(node_type)
-        if known is not None and known.__module__ != cls.__module__:
+        registered = table.get(node_type)
+        if registered is not None and registered.__module__ != cls.__module__:
             raise InvalidParameter(
-                f"{node_type.__name__} has a kernel already, {known.__qualname__} of "
-                f"{known.__module__}: give your noise a node type of its own"
+                f"{node_type.__name__} has a kernel already, {registered.__qualname__} of "
+                f"{registered.__module__}: give your noise a node type of its own"
             )
         table[node_type] = cls
         return cls
@@ -249,8 +249,8 @@ def kernel_of(leaf: Node) -> type[Any]:
     try:
         return KERNELS[type(leaf)]
     except KeyError:
-        known = ", ".join(sorted(t.__name__ for t in KERNELS))
-        raise Unsupported(f"{leaf.head} cannot be sampled here; leaves that can: {known}") from None
+        names = ", ".join(sorted(t.__name__ for t in KERNELS))
+        raise Unsupported(f"{leaf.head} cannot be sampled here; leaves that can: {names}") from None
 
 
 def require_kernels(root: Node) -> None:
@@ -261,8 +261,8 @@ def require_kernels(root: Node) -> None:
     """
     load("kernel")
     for node in postorder(root):
-        known = node.is_shipped or node.states_in or node.children
-        if not known and type(node) not in KERNELS:
+        needs_none = node.is_shipped or node.states_in or node.children
+        if not needs_none and type(node) not in KERNELS:
             raise Unsupported(
                 f"{node.head}: no kernel draws it; register one beside the node, with "
                 f"@kernel({type(node).__name__})"
@@ -282,7 +282,7 @@ def standardised(released: Array, values: Array, scale: Array) -> Array:
 
 # Noise whose rounding is coarser than this share of its scale is spread over the rounding's cell.
 COARSE = 2.0**-30
-SMALLEST = 1e-300
+SMALLEST = 1e-300  # keeps a normal score finite
 
 
 def normal_scores(

@@ -128,11 +128,11 @@ def batches(node_type: type[Node]) -> Callable[[BatchesType], BatchesType]:
     """
 
     def register(cls: BatchesType) -> BatchesType:
-        known = BATCHES.get(node_type)
-        if known is not None and known.__module__ != cls.__module__:
+        registered = BATCHES.get(node_type)
+        if registered is not None and registered.__module__ != cls.__module__:
             raise InvalidParameter(
-                f"{node_type.__name__}: its batches are drawn by {known.__qualname__} of "
-                f"{known.__module__}; give yours a node type of its own"
+                f"{node_type.__name__}: its batches are drawn by {registered.__qualname__} of "
+                f"{registered.__module__}; give yours a node type of its own"
             )
         BATCHES[node_type] = cls
         return cls
@@ -178,10 +178,10 @@ def summing(total: int, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
         return
     counts, place = [0] * len(sizes), 0
     while True:
-        left = total - sum(counts[:place])
+        remaining = total - sum(counts[:place])
         for k in range(place, len(sizes)):
-            counts[k] = max(0, left - room[k + 1])
-            left -= counts[k]
+            counts[k] = max(0, remaining - room[k + 1])
+            remaining -= counts[k]
         yield tuple(counts)
         # The last place that can have one more, of those after it.
         after = 0

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from dpaudit.kernels.query import Array
 
-TINY = 1e-300
+TINY = 1e-300  # keeps a normal score finite
 
 
 def hashed(released: Array, columns: int) -> Array:
@@ -44,5 +44,5 @@ def tested_residual(
     share, unknown = np.exp(log_failing), np.isnan(noise.sum(axis=1))
     outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
     shown = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-    found = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], shown])
-    return np.where(unknown[:, None], np.nan, found)
+    columns = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], shown])
+    return np.where(unknown[:, None], np.nan, columns)

@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Norm, Query, Records
 from dpaudit.scope import Adjacency
 
-PROBES = 6
+PROBES = 6  # points at which a contraction is measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,8 @@ class Iterations:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """How far one unit moves one step, at any point."""
-        found = self.gradient(self.start[None]).sensitivity(adjacency, size)
-        return np.asarray(self.step * np.asarray(found, dtype=np.float64))
+        moved = self.gradient(self.start[None]).sensitivity(adjacency, size)
+        return np.asarray(self.step * np.asarray(moved, dtype=np.float64))
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """Errors: InvalidParameter: it has a value only as a leaf runs it."""
@@ -136,9 +136,9 @@ class Path:
         probes, places = self._probes(), []
         stretched = 0.0
         for block in blocks:
-            found = run.moved(probes, block)
-            stretched = max(stretched, _stretch(probes, found))
-            places.append(found.reshape(-1))
+            images = run.moved(probes, block)
+            stretched = max(stretched, _stretch(probes, images))
+            places.append(images.reshape(-1))
         if self.marks is not None:
             nobody = np.zeros((len(probes), len(records)), dtype=bool)
             stretched = max(stretched, _stretch(probes, run.moved(probes, records, nobody)))
@@ -169,8 +169,8 @@ def _stretch(points: Array, images: Array) -> float:
         after = np.linalg.norm(images[:, None] - images[None], axis=-1)
         rounding = 1e-12 * (np.abs(points).max() + np.abs(images).max())
         ratios = (after - rounding) / before
-    known = ratios[before > 0]
-    return float(np.nan_to_num(known, nan=np.inf).max(initial=0.0))
+    finite = ratios[before > 0]
+    return float(np.nan_to_num(finite, nan=np.inf).max(initial=0.0))
 
 
 def packed_parts(values: Array) -> tuple[Array, Array, Array]:

@@ -71,16 +71,16 @@ class LinearClippedMean(ClippedMean):
 
 def _directions(records: Records) -> tuple[Array, Array]:
     """Unit features and norms of the distinct rows, kept with the records, which never change."""
-    kept = records.__dict__.get("_directions")
-    if kept is None:
+    stored = records.__dict__.get("_directions")
+    if stored is None:
         features = records.distinct()[0][:, :-1]
         with np.errstate(all="ignore"):
             units, norms = unit_rows(features)
         finite = np.isfinite(features).all(axis=1) & np.isfinite(norms)
         units[~finite], norms[~finite] = 0.0, np.nan
-        kept = records.__dict__["_directions"] = (units, norms)
-    found: tuple[Array, Array] = kept
-    return found
+        stored = records.__dict__["_directions"] = (units, norms)
+    directions: tuple[Array, Array] = stored
+    return directions
 
 
 def unit_rows(rows: Array) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from dpaudit.kernels.query import Array
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
-POINTS = 16
+POINTS = 16  # of a Gauss rule on each panel
 ENDS = np.array([0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 50.0])
 # Beyond the outermost kink the density falls by e^-50 over this; kinks further out are left out.
 REACH, FARTHEST_KINK = 50.0, 1000.0
@@ -144,14 +144,14 @@ class Posterior:
         """Keep these rows, in this order; one may be taken more than once."""
         order = np.argsort(self._row, kind="stable")
         counts = np.bincount(self._row, minlength=self.rows)
-        starts, taken = np.cumsum(counts) - counts, counts[rows]
-        ends = np.cumsum(taken)
-        within = np.arange(int(taken.sum())) - np.repeat(ends - taken, taken)
-        panels = order[np.repeat(starts[rows], taken) + within]
+        starts, counts_taken = np.cumsum(counts) - counts, counts[rows]
+        ends = np.cumsum(counts_taken)
+        within = np.arange(int(counts_taken.sum())) - np.repeat(ends - counts_taken, counts_taken)
+        panels = order[np.repeat(starts[rows], counts_taken) + within]
         self._left, self._width = self._left[panels], self._width[panels]
         self._values = self._values[panels]
         self._told = self._told[0][panels], self._told[1][panels]
-        self._row = np.repeat(np.arange(len(rows)), taken)
+        self._row = np.repeat(np.arange(len(rows)), counts_taken)
         self._question = self._question.take(rows)
         self._asked = [question.take(rows) for question in self._asked]
         self._said = [yes[rows] for yes in self._said]
@@ -209,10 +209,10 @@ class Posterior:
         panels = (values @ WEIGHTS) * self._width
         return np.asarray(np.bincount(self._row, panels, self.rows), dtype=np.float64)
 
-    def _missed(self, values: Array, whole: Array) -> Flags:
+    def _missed(self, values: Array, integrals: Array) -> Flags:
         """Panels on which the rule may miss a 10^-12th of the whole."""
         last = np.abs(values @ TO_LAST).max(axis=1) * self._width
-        return np.asarray(last > VANISHED * whole[self._row])
+        return np.asarray(last > VANISHED * integrals[self._row])
 
     # --- panels ----------------------------------------------------------------------------------
 
@@ -227,9 +227,9 @@ class Posterior:
     def _cut(self, which: Flags, place: Array) -> None:
         """Cut these panels in two, so far from their left ends."""
         row, left, width = self._row[which], self._left[which], self._width[which]
-        kept = ~which
-        self._row, self._values = self._row[kept], self._values[kept]
-        self._left, self._width = self._left[kept], self._width[kept]
+        uncut = ~which
+        self._row, self._values = self._row[uncut], self._values[uncut]
+        self._left, self._width = self._left[uncut], self._width[uncut]
         self._add(
             np.concatenate((row, row)),
             np.concatenate((left, left + place)),

@@ -24,11 +24,11 @@ Norm: TypeAlias = Literal["l1", "l2", "linf"]
 MANY_ROWS = 1_000  # from here on equal rows are found by hashes
 # The golden ratio times 2^64, odd: different numbers have different products; and half of 64 bits.
 HASH_FACTOR, HASH_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-FEW_KINDS = 16
+FEW_KINDS = 16  # distinct rows that are compared one by one
 WITHIN = 1 - 1e-9  # of a squared length: far below 1 beside what sums of squares lose
 SMALLEST_LENGTH, LARGEST_LENGTH = 1e-100, 1e100  # lengths whose squares are ordinary floats
-SMALLEST_RADIUS = 1e-250
-MOST_RECORDS = 2.0**60
+SMALLEST_RADIUS = 1e-250  # radii below count as 0: their squares are no floats
+MOST_RECORDS = 2.0**60  # a sum of so many values has to be a float
 # Queries of this package that bound what they read themselves, whatever the program is.
 BOUNDED: set[type[Any]] = set()
 
@@ -87,9 +87,9 @@ class Records:
         """The same rows but one, all there; of few kinds, distinct ones are not sought anew."""
         changed = self.values.copy()
         changed[row] = np.asarray(values, dtype=np.float64) + 0.0
-        made = _viewed(changed, np.ones(len(self), dtype=bool))
-        made.__dict__["_changed"] = (self, row)
-        return made
+        records = _viewed(changed, np.ones(len(self), dtype=bool))
+        records.__dict__["_changed"] = (self, row)
+        return records
 
     def traced(self, values: Array) -> Records:
         """The same records with other arrays of the same numbers, of a class of the examiner's."""
@@ -102,9 +102,9 @@ class Records:
         if len(rows) > FEW_KINDS:
             return None
         origin, old, new = origin.copy(), origin[row], self.values[row]
-        known = [k for k, kind in enumerate(rows) if kind.tobytes() == new.tobytes()]
-        origin[row] = known[0] if known else len(rows)
-        rows = rows if known else np.concatenate([rows, new[None]])
+        equal = [k for k, kind in enumerate(rows) if kind.tobytes() == new.tobytes()]
+        origin[row] = equal[0] if equal else len(rows)
+        rows = rows if equal else np.concatenate([rows, new[None]])
         if not (origin == old).any():
             rows, origin = np.delete(rows, old, axis=0), origin - (origin > old)
         rows.flags.writeable = False
@@ -147,28 +147,28 @@ def _kinds(rows: Array) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
         _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         if all((column[first][inverse] == column).all() for column in bits.T):
             return first, inverse
-    whole = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))
-    _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    as_bytes = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
 
 
 def _hashes(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A hash of every row: rows that differ in one column alone have different ones."""
-    found = np.zeros(len(bits), dtype=np.uint64)
+    hashes = np.zeros(len(bits), dtype=np.uint64)
     for column in bits.T:
-        found ^= column
-        found *= HASH_FACTOR
-        found ^= found >> HASH_SHIFT
-    return found
+        hashes ^= column
+        hashes *= HASH_FACTOR
+        hashes ^= hashes >> HASH_SHIFT
+    return hashes
 
 
 def _viewed(values: Array, present: NDArray[np.bool_]) -> Records:
     """Records of checked arrays that nobody else writes to, without a copy."""
-    made = object.__new__(Records)
+    records = object.__new__(Records)
     for name, array in (("values", values), ("present", present)):
         array.flags.writeable = False
-        object.__setattr__(made, name, array)
-    return made
+        object.__setattr__(records, name, array)
+    return records
 
 
 def _numbers(values: Any) -> Array:
@@ -176,7 +176,7 @@ def _numbers(values: Any) -> Array:
         given = np.asarray(values)
         # NumPy would read numbers into texts, dates and None.
         objects = given.ravel().tolist() if given.dtype == object else []
-        if given.dtype.kind in "biufO" and all(isinstance(one, Real) for one in objects):
+        if given.dtype.kind in "biufO" and all(isinstance(item, Real) for item in objects):
             return np.array(given, dtype=np.float64) + 0.0
     except (TypeError, ValueError, OverflowError):
         pass
@@ -234,9 +234,9 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
         if has_all_trials and inside.all():
             return np.array(rows)
         shrunk = limit / np.where(unit > 0, unit, 1.0)
-        found: Array = scaled * shrunk[..., None]
-        np.copyto(found, rows, where=inside[..., None])
-        return found
+        clipped: Array = scaled * shrunk[..., None]
+        np.copyto(clipped, rows, where=inside[..., None])
+        return clipped
 
 
 def surely_within(rows: Array, radius: Array) -> bool:
@@ -331,16 +331,16 @@ class ClippedMean:
 
     def _totals(self, records: Records) -> Array:
         """The weight of each distinct row; made once of a data set where all weights are equal."""
-        kept: dict[float, Array] = records.__dict__.setdefault("_totals", {})
+        stored: dict[float, Array] = records.__dict__.setdefault("_totals", {})
         key = 0.0 if self.divisor is None else self.divisor
-        if self.weights is None and key in kept:
-            return kept[key]
+        if self.weights is None and key in stored:
+            return stored[key]
         weights = self.public_weights(len(records)) * records.present
         values, origin = records.distinct()
-        found: Any = np.bincount(origin, weights=weights, minlength=len(values))
+        totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
         if self.weights is None:
-            kept[key] = found
-        return np.asarray(found)
+            stored[key] = totals
+        return np.asarray(totals)
 
     def _batch_value(self, records: Records, chosen: NDArray[np.bool_], weights: Array) -> Array:
         """The sum over a batch: of few kinds of rows, each with a total, or of its rows."""

@@ -24,11 +24,11 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Exact: TypeAlias = Callable[[int], Fraction]
 Times: TypeAlias = tuple[Floats, Exact]
 
-FIRST_BITS = 53
-UNIT = 2.0**-FIRST_BITS
+FIRST_BITS = 53  # random bits that are compared in floats
+UNIT = 2.0**-FIRST_BITS  # of a number with so many bits
 WINDOW = 2.0**-36  # floating-point values are right to half of this
-EXTRA_BITS = 64
-PRECISION = 256
+EXTRA_BITS = 64  # random bits that are added where the first leave it open
+PRECISION = 256  # bits of Arb beyond those that are known
 
 
 def bits_of(entropy: np.random.Generator | None) -> Bits:
@@ -44,13 +44,13 @@ def bits_of(entropy: np.random.Generator | None) -> Bits:
 def uniform_below(bounds: Whole, bits: Bits) -> Whole:
     """Exactly uniform on 0, ..., bounds[i] - 1, bounds from 1 to 2^62; by rejection."""
     shifts = np.uint64(64) - np.frexp((bounds - 1).astype(np.longdouble))[1].astype(np.uint64)
-    found = np.zeros(bounds.size, dtype=np.int64)
+    numbers = np.zeros(bounds.size, dtype=np.int64)
     open_ones = np.flatnonzero(bounds > 1)
     while open_ones.size:
         drawn = (bits(open_ones.size) >> shifts[open_ones]).astype(np.int64)
-        found[open_ones] = drawn
+        numbers[open_ones] = drawn
         open_ones = open_ones[drawn >= bounds[open_ones]]
-    return found
+    return numbers
 
 
 def fair(count: int, bits: Bits) -> Flags:
@@ -94,10 +94,10 @@ def geometric_unit(count: int, bits: Bits) -> Whole:
     with np.errstate(divide="ignore"):
         least = np.floor(np.maximum(-np.log(uniform + UNIT) - WINDOW, 0.0))
         most = np.floor(-np.log(uniform) + WINDOW)
-    found = least.astype(np.int64)
+    numbers = least.astype(np.int64)
     for i in np.flatnonzero(least != most):
-        found[i] = _whole_log(int(words[i]), bits)
-    return found
+        numbers[i] = _whole_log(int(words[i]), bits)
+    return numbers
 
 
 def _whole_log(word: int, bits: Bits) -> int:
@@ -105,9 +105,9 @@ def _whole_log(word: int, bits: Bits) -> int:
     for lower, upper, precision in _refined(word, bits):
         if lower > 0:
             with precision:
-                found = (-upper.log()).floor().union((-lower.log()).floor()).unique_fmpz()
-            if found is not None:
-                return int(found)
+                log_part = (-upper.log()).floor().union((-lower.log()).floor()).unique_fmpz()
+            if log_part is not None:
+                return int(log_part)
     raise AssertionError("unreachable")
 
 
@@ -115,14 +115,14 @@ def _refined(word: int, bits: Bits) -> Iterator[tuple[Any, Any, Any]]:
     """Ever smaller intervals that hold a uniform variable, and the precision that fits them."""
     import flint
 
-    known = FIRST_BITS
+    bits_known = FIRST_BITS
     while True:
-        size = 2**known
-        with flint.ctx.workprec(known + 1):
+        size = 2**bits_known
+        with flint.ctx.workprec(bits_known + 1):
             ends = _ball(Fraction(word, size)), _ball(Fraction(word + 1, size))
-        yield *ends, flint.ctx.workprec(PRECISION + 2 * known)
+        yield *ends, flint.ctx.workprec(PRECISION + 2 * bits_known)
         word = (word << EXTRA_BITS) | int(bits(1)[0])
-        known += EXTRA_BITS
+        bits_known += EXTRA_BITS
 
 
 def _ball(value: Fraction) -> Any:

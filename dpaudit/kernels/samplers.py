@@ -32,9 +32,9 @@ from dpaudit.kernels.random_bits import (
 
 Entropy = np.random.Generator | None
 LARGEST = 2**52  # of a scale's numerator: sums of draws and values then fit into 64 bits
-POOL = 64
-AT_ONCE = 512
-WEIGHT_BITS = 40
+POOL = 64  # draws that are made at least, whatever was asked
+AT_ONCE = 512  # attempts that are made side by side
+WEIGHT_BITS = 40  # bits of a weight: sums stay below 2^62
 TABLE = 100_000  # standard deviations up to which tails are summed term by term
 
 
@@ -46,14 +46,14 @@ def discrete_laplace(scale: object, size: int, entropy: Entropy = None) -> Whole
     Errors: InvalidParameter for a scale or size outside its domain.
     Source: Canonne, Kamath and Steinke (2020), Algorithm 2.
     """
-    known = _positive(scale, "scale")
-    if max(known.numerator, known.denominator) > LARGEST:
+    exact_scale = _positive(scale, "scale")
+    if max(exact_scale.numerator, exact_scale.denominator) > LARGEST:
         raise InvalidParameter(
             f"scale = {scale!r}: numerator and denominator must not be above 2^52; "
             "round it up to fewer digits"
         )
-    scales = np.full(_size(size), known.numerator, dtype=np.int64)
-    return laplace_units(scales, known.denominator, bits_of(entropy))
+    scales = np.full(_size(size), exact_scale.numerator, dtype=np.int64)
+    return laplace_units(scales, exact_scale.denominator, bits_of(entropy))
 
 
 def discrete_gaussian(variance: object, size: int, entropy: Entropy = None) -> Whole:
@@ -62,10 +62,10 @@ def discrete_gaussian(variance: object, size: int, entropy: Entropy = None) -> W
     ``variance``: a positive number up to 2^102.  ``entropy`` and errors: as above.
     Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
     """
-    known = _positive(variance, "variance")
-    if known > LARGEST**2 // 4:
+    exact_variance = _positive(variance, "variance")
+    if exact_variance > LARGEST**2 // 4:
         raise InvalidParameter(f"variance = {variance!r}: must not be above 2^102")
-    return gaussian_units([known], np.zeros(_size(size), dtype=np.int64), bits_of(entropy))
+    return gaussian_units([exact_variance], np.zeros(_size(size), dtype=np.int64), bits_of(entropy))
 
 
 def laplace_units(scales: Whole, divisor: int, bits: Bits) -> Whole:
@@ -79,17 +79,17 @@ def laplace_units(scales: Whole, divisor: int, bits: Bits) -> Whole:
 
 def _first_kept(count: int, attempt: Callable[[Whole], tuple[Whole, Flags]]) -> Whole:
     """The first draw of each place that is kept; few places get several attempts at a time."""
-    found = np.zeros(max(count, POOL) if count else 0, dtype=np.int64)
-    open_ones = np.arange(found.size)
+    draws = np.zeros(max(count, POOL) if count else 0, dtype=np.int64)
+    open_ones = np.arange(draws.size)
     while open_ones.size:
         times = max(1, AT_ONCE // open_ones.size)
-        drawn, kept = attempt(np.repeat(open_ones, times) % count)
-        drawn, kept = drawn.reshape(-1, times), kept.reshape(-1, times)
-        any_kept = kept.any(axis=1)
-        firsts = drawn[np.arange(open_ones.size), kept.argmax(axis=1)]
-        found[open_ones[any_kept]] = firsts[any_kept]
+        drawn, accepted = attempt(np.repeat(open_ones, times) % count)
+        drawn, accepted = drawn.reshape(-1, times), accepted.reshape(-1, times)
+        any_kept = accepted.any(axis=1)
+        firsts = drawn[np.arange(open_ones.size), accepted.argmax(axis=1)]
+        draws[open_ones[any_kept]] = firsts[any_kept]
         open_ones = open_ones[~any_kept]
-    return found[:count]
+    return draws[:count]
 
 
 def _laplace_try(scales: Whole, divisor: int, bits: Bits) -> tuple[Whole, Flags]:
@@ -98,10 +98,10 @@ def _laplace_try(scales: Whole, divisor: int, bits: Bits) -> tuple[Whole, Flags]
     def share(i: int) -> Fraction:
         return Fraction(int(start[i]), int(scales[i]))
 
-    kept = happens_exp(start / scales, share, bits)
+    accepted = happens_exp(start / scales, share, bits)
     size = (start + scales * geometric_unit(scales.size, bits)) // divisor
     negative = fair(scales.size, bits)
-    return np.where(negative, -size, size), kept & ~(negative & (size == 0))
+    return np.where(negative, -size, size), accepted & ~(negative & (size == 0))
 
 
 def gaussian_units(variances: list[Fraction], which: Whole, bits: Bits) -> Whole:
@@ -206,10 +206,10 @@ def gaussian_tail(k: npt.ArrayLike, variance: float) -> Floats:
 
 
 def _positive(value: object, name: str) -> Fraction:
-    found: object = exact(value, name)
-    if not isinstance(found, Fraction) or found <= 0:
+    number: object = exact(value, name)
+    if not isinstance(number, Fraction) or number <= 0:
         raise InvalidParameter(f"{name} = {value!r}: expected a positive number")
-    return found
+    return number
 
 
 def _size(size: object) -> int:

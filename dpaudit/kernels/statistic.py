@@ -20,7 +20,7 @@ from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
 from dpaudit.scope import Adjacency
 
 Frame: TypeAlias = Literal["numpy", "pandas", "polars"]
-FRAMES = ("numpy", "pandas", "polars")
+FRAMES = ("numpy", "pandas", "polars")  # how a function gets the rows
 
 
 class Statistic:
@@ -82,9 +82,9 @@ class Statistic:
         if self.given is not None:
             values = (self._of(records.values[mask], k) for k, mask in enumerate(masks))
             return np.stack([*values])
-        known = {mask.tobytes(): mask for mask in masks}
-        found = {key: self._of(records.values[mask], 0) for key, mask in known.items()}
-        return np.stack([found[mask.tobytes()] for mask in masks])
+        distinct = {mask.tobytes(): mask for mask in masks}
+        by_mask = {key: self._of(records.values[mask], 0) for key, mask in distinct.items()}
+        return np.stack([by_mask[mask.tobytes()] for mask in masks])
 
     def silent(self, records: Records, on: Any = None) -> NDArray[np.bool_]:
         """Which records are left out, (n,), in all trials."""
@@ -140,7 +140,7 @@ def RowFunction(
     >>> income.value(dp.Records([[61, 30_000], [39, 950_000]]))
     array([[110.]])
     """
-    each = [()] if given is None else [(one,) for one in np.asarray(given)]
+    each = [()] if given is None else [(argument,) for argument in np.asarray(given)]
 
     def per_record(values: Array) -> Array:
         return np.stack([[_of_row(function, row, *more) for row in values] for more in each])
@@ -149,18 +149,18 @@ def RowFunction(
 
 
 def _of_row(function: Callable[..., Any], row: Array, *given: Array) -> Array:
-    copies = [one.copy() for one in (row, *given)]
+    copies = [argument.copy() for argument in (row, *given)]
     return _vector("RowFunction", function(*copies))
 
 
 def _vector(name: str, value: Any) -> Array:
     """A number or a vector as a vector.  Errors: InvalidParameter, without the value."""
-    found = np.asarray(value)
-    if found.dtype.kind not in "biuf" or found.ndim > 1 or not found.size:
-        plain = found.dtype.kind in "biuf"
-        kind = f"an array of shape {found.shape}" if plain else type(value).__name__
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.ndim > 1 or not array.size:
+        plain = array.dtype.kind in "biuf"
+        kind = f"an array of shape {array.shape}" if plain else type(value).__name__
         raise InvalidParameter(f"{name}: its function returned {kind}; return a number or a vector")
-    return np.atleast_1d(found).astype(np.float64)
+    return np.atleast_1d(array).astype(np.float64)
 
 
 def _chosen(name: str, given: str, allowed: Sequence[str]) -> None:

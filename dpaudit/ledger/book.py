@@ -39,8 +39,8 @@ from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, name_key, refuse_disguise
 
-FIRST = "0" * 64
-WAIT = 60.0
+FIRST = "0" * 64  # the digest before the first entry
+WAIT = 60.0  # seconds for which another process may hold the ledger
 OPENED, CHARGED, RELEASED, WITHDRAWN = "open", "charge", "released", "withdrawn"
 WANTED = "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
 READ_ONLY = "it cannot be written; mend its permissions. Nothing was charged"
@@ -166,8 +166,8 @@ class Entry:
     @cached_property
     def body(self) -> Mapping[str, Any]:
         """The fields of the text."""
-        found: Mapping[str, Any] = json.loads(self.text)
-        return found
+        fields: Mapping[str, Any] = json.loads(self.text)
+        return fields
 
 
 class Ledger:
@@ -195,7 +195,7 @@ class Ledger:
         self._make()
         with self._writing() as connection:
             names = [str(row.name) for row in connection.execute(self._tables.datasets.select())]
-            if there := [one for one in names if name_key(one) == name_key(name)]:
+            if there := [other for other in names if name_key(other) == name_key(name)]:
                 raise LedgerRefused(f"{self.place}: data set {there[0]!r} has an account already")
             for population in terms.populations:
                 held = self._balance(connection, self._known(connection, population))
@@ -236,15 +236,15 @@ class Ledger:
 
         Then the same of data sets that are joined to it.  Errors: as :meth:`state`.
         """
-        found, waiting = dict[str, State](), [name]
+        states, waiting = dict[str, State](), [name]
         for more in ((), joined):
             waiting += more
             while waiting:
-                one = waiting.pop(0)
-                if one not in found:
-                    found[one] = self.state(one)
-                    waiting += found[one].terms.populations
-        return list(found.values())
+                account = waiting.pop(0)
+                if account not in states:
+                    states[account] = self.state(account)
+                    waiting += states[account].terms.populations
+        return list(states.values())
 
     def costs(
         self,
@@ -343,8 +343,8 @@ class Ledger:
                     account, before.terms, charged.spent, before.count + 1, entry.hash, entry.number
                 )
         self._walked |= made
-        kept = made[name]
-        return Receipt(name, kept.length, kept.head, kept.spent)
+        own_account = made[name]
+        return Receipt(name, own_account.length, own_account.head, own_account.spent)
 
     def published(self, name: str, called: str) -> Publication:
         """A finished release of a data set, by its title or its digest.
@@ -444,16 +444,18 @@ class Ledger:
 
         They are locked in the order of their names, so that two charges never wait for each other.
         """
-        found, waiting = dict[str, Any](), [name, *(cost if isinstance(cost, Mapping) else ())]
+        rows, waiting = dict[str, Any](), [name, *(cost if isinstance(cost, Mapping) else ())]
         while waiting:
-            one = waiting.pop(0)
-            if one not in found:
-                found[one] = self._known(connection, one)
-                waiting += read_terms(json.loads(found[one].terms)).populations
+            account = waiting.pop(0)
+            if account not in rows:
+                rows[account] = self._known(connection, account)
+                waiting += read_terms(json.loads(rows[account].terms)).populations
         if locked:
-            held = {one: self._known(connection, one, locked=True) for one in sorted(found)}
-            found = {one: held[one] for one in found}
-        return found
+            held = {
+                account: self._known(connection, account, locked=True) for account in sorted(rows)
+            }
+            rows = {account: held[account] for account in rows}
+        return rows
 
     def _after(
         self,
@@ -467,7 +469,7 @@ class Ledger:
         """Every account after a charge.  Errors: as :meth:`charge`."""
         name = next(iter(rows))
         costs = cost if isinstance(cost, Mapping) else {name: cost}
-        found = {}
+        charged = {}
         for account, row in rows.items():
             if account not in costs:
                 raise LedgerRefused(
@@ -480,8 +482,8 @@ class Ledger:
             key = release if account == name else _key_of(name, release)
             self._check(connection, before, asked, key, title)
             spent = before.terms.after(before.spent, own, f"{account}: {title}")
-            found[account] = _Charged(before, Amounts(own), spent)
-        return found
+            charged[account] = _Charged(before, Amounts(own), spent)
+        return charged
 
     def _check(
         self,
@@ -550,11 +552,11 @@ class Ledger:
     def _known(self, connection: Any, name: str, *, locked: bool = False) -> Any:
         row = self._row(connection, name, locked=locked)
         if row is None:
-            known = ", ".join(
+            names = ", ".join(
                 str(r.name) for r in connection.execute(self._tables.datasets.select())
             )
             raise NoAccount(
-                f"{self.place}: it has no account of {name!r} (it has: {known or 'none'}); open "
+                f"{self.place}: it has no account of {name!r} (it has: {names or 'none'}); open "
                 f"one with `{self._init(name)}`"
             )
         return row
@@ -924,24 +926,24 @@ def _key_of(dataset: str, release: str) -> str:
 
 def _lives(entries: Sequence[Entry]) -> tuple[Publication, ...]:
     """The life of each release, in the order of their charges."""
-    found: dict[str, Publication] = {}
+    lives: dict[str, Publication] = {}
     for entry in entries:
         body = entry.body
         release, at = str(body.get("release")), str(body["at"])
         if _is(entry, CHARGED):
             names = ("title", "by", "corrects", "dataset")
-            told = {name: str(body.get(name, "")) for name in names}
-            found[release] = Publication(release=release, at=at, **told)
-        elif _is(entry, RELEASED) and release in found:
+            texts = {name: str(body.get(name, "")) for name in names}
+            lives[release] = Publication(release=release, at=at, **texts)
+        elif _is(entry, RELEASED) and release in lives:
             folder = str(body.get("folder", ""))
-            found[release] = replace(found[release], released=at, folder=folder)
-            corrected = found[release].corrects
-            if corrected in found:
-                title = found[release].title
-                found[corrected] = replace(found[corrected], corrected=title)
-        elif _is(entry, WITHDRAWN) and release in found:
-            found[release] = replace(found[release], withdrawn=str(body["reason"]))
-    return tuple(found.values())
+            lives[release] = replace(lives[release], released=at, folder=folder)
+            corrected = lives[release].corrects
+            if corrected in lives:
+                title = lives[release].title
+                lives[corrected] = replace(lives[corrected], corrected=title)
+        elif _is(entry, WITHDRAWN) and release in lives:
+            lives[release] = replace(lives[release], withdrawn=str(body["reason"]))
+    return tuple(lives.values())
 
 
 @lru_cache(maxsize=1024)

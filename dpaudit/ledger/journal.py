@@ -50,10 +50,10 @@ def refuse_split(path: Path) -> None:
     if before is None:
         return
     counter = _counter(_page(path))
-    nonce, found = before
-    if (found < 0 or counter not in (found, (found + 1) % 2**32)) and _journalled(journal) == (
+    nonce, stored = before
+    if (stored < 0 or counter not in (stored, (stored + 1) % 2**32)) and _journalled(journal) == (
         nonce,
-        found,
+        stored,
     ):
         raise SplitLedger(_foreign(path, journal))
 

@@ -126,13 +126,13 @@ class Step:
 
         Errors: InvalidParameter for two different assumptions under one id.
         """
-        found: dict[str, Assumption] = {}
+        by_id: dict[str, Assumption] = {}
         for assumption in (a for step in self.walk() for a in step.assumes):
-            if found.setdefault(assumption.id, assumption) != assumption:
+            if by_id.setdefault(assumption.id, assumption) != assumption:
                 raise InvalidParameter(
                     f"two different assumptions share the id {assumption.id!r}: rename one"
                 )
-        return tuple(found.values())
+        return tuple(by_id.values())
 
 
 def always(node: Node, premises: tuple[Step, ...]) -> bool:
@@ -358,8 +358,8 @@ class Calculus:
     def extended(self, name: str, *without: type[Node]) -> Calculus:
         """A copy under another name, without the rules of some node types."""
         load("rules")
-        kept = {k: v for k, v in self._rules.items() if k not in without}
-        copy = Calculus(replace(self.measure, name=name), kept)
+        rules = {k: v for k, v in self._rules.items() if k not in without}
+        copy = Calculus(replace(self.measure, name=name), rules)
         copy._others = {k: v for k, v in self._others.items() if k not in without}
         return copy
 
@@ -373,8 +373,8 @@ class Calculus:
         """Whether a node uses the reserved symbol, which a value could not tell from its own."""
         if not self.reserved or node.speaks_of == self.reserved:
             return False
-        found = (v for v in node.parameters.values() if is_symbolic(v))
-        return any(symbol.name == self.reserved for v in found for symbol in v.free_symbols)
+        symbolic = (v for v in node.parameters.values() if is_symbolic(v))
+        return any(symbol.name == self.reserved for v in symbolic for symbol in v.free_symbols)
 
     def supports(self, root: Node, scope: Scope) -> bool:
         """Whether every node of the tree has a rule under this adjacency."""

@@ -28,11 +28,11 @@ from dpaudit.measures.calculus import CALCULI, Converted, Source, Step, order
 from dpaudit.measures.intervals import epsilon_two_sided
 from dpaudit.profiles import WIDTH
 
-LARGEST = 100
-SMALLEST = 4000
-BISECTIONS = 80
-LARGEST_WHOLE_ORDER = 1024
-LARGEST_NESTED_ORDER = 256
+LARGEST = 100  # an epsilon of 2^100 counts as infinite
+SMALLEST = 4000  # halvings of epsilon before it counts as 0
+BISECTIONS = 80  # bits of an end
+LARGEST_WHOLE_ORDER = 1024  # of a Renyi curve of whole orders
+LARGEST_NESTED_ORDER = 256  # the same where a curve's terms are sums themselves
 # The largest whole order for a group: its curve is one record's at several times the order.
 LARGEST_SCALED_ORDER = 64
 
@@ -83,19 +83,19 @@ def from_gdp(step: Step, delta: Fraction, width: float) -> Converted:
 
 def _bracket(mu: Any, delta: Any) -> tuple[Fraction, Fraction] | None:
     """Dyadic ends with delta(lower) >= delta certainly (or lower = 0) and delta(upper) <= delta."""
-    known = Fraction(0)
+    proved_below = Fraction(0)
 
     def below(epsilon: Fraction) -> bool:
-        nonlocal known
+        nonlocal proved_below
         ball = gaussian_delta(_dyadic(epsilon), mu)
         if ball >= delta:
-            known = max(known, epsilon)
+            proved_below = max(proved_below, epsilon)
         return bool(ball <= delta)
 
     if below(Fraction(0)):
         return Fraction(0), Fraction(0)
     crossing = _crossing(below)
-    return None if crossing is None else (known, crossing[1])
+    return None if crossing is None else (proved_below, crossing[1])
 
 
 def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
@@ -178,12 +178,12 @@ def _best_order(objective: Callable[[Fraction], float], largest: float = 1e9) ->
 
 def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> Fraction:
     """A good whole order: doubled while that helps, then the gap around the best one narrowed."""
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
 
     def at(n: int) -> float:
-        if n not in found:
-            found[n] = objective(Fraction(n))
-        return found[n]
+        if n not in values:
+            values[n] = objective(Fraction(n))
+        return values[n]
 
     high = 4
     while high < largest and at(high) < at(high // 2):
@@ -204,8 +204,10 @@ def least_of_renyi(step: Step, delta: Fraction) -> Fraction:
     import sympy
 
     value = step.value
-    whole = step.calculus == "rdp" and is_symbolic(value) and value.has(sympy.ceiling(order()))
-    if not whole or delta == 0:
+    whole_orders = (
+        step.calculus == "rdp" and is_symbolic(value) and value.has(sympy.ceiling(order()))
+    )
+    if not whole_orders or delta == 0:
         return Fraction(0)
     nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
     return _least_at_orders(LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER, delta)
@@ -279,9 +281,9 @@ def _rounded(value: Number) -> Number:
 
 def from_profile(step: Step, delta: Fraction, width: float) -> Converted:
     """The largest over the pairs; two-sided where some data reach a pair."""
-    found = epsilon_two_sided(step, delta, width)
-    witness = {"upper": list(found.upper_rows), "lower": list(found.lower_rows)}
-    return Converted(found.upper, found.lower, witness)
+    epsilons = epsilon_two_sided(step, delta, width)
+    witness = {"upper": list(epsilons.upper_rows), "lower": list(epsilons.lower_rows)}
+    return Converted(epsilons.upper, epsilons.lower, witness)
 
 
 def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
@@ -297,8 +299,8 @@ def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
     probability(delta, "delta")
     calculus = CALCULI.get(step.calculus)
     if calculus is None or calculus.measure.to_approx is None:
-        known = ", ".join(CALCULI)
-        raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {known}")
+        names = ", ".join(CALCULI)
+        raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {names}")
     require_numbers(step, delta)
     result = calculus.measure.to_approx(step, delta, width)
     own_ends = calculus.laws is not None and not calculus.laws.attained

@@ -28,8 +28,8 @@ from dpaudit.measures.calculus import Step
 from dpaudit.pairs import Losses, Pair, numbers_in
 from dpaudit.profiles import Interval, narrowest
 
-CORRECTIONS = 60
-COARSER = 100
+CORRECTIONS = 60  # steps towards an epsilon that pays for its own failure probability
+COARSER = 100  # first, all pairs are asked at widths so many times the wanted one
 SEPARATING = Fraction(1, 50)
 NEXT = Fraction(1, 10**12)
 # A slack that costs less than 1 at this epsilon is below exp(-700).
@@ -107,13 +107,13 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
     bound there holds on.  The least of all that the search met counts, not where it ended: delta
     of a bounded loss falls steeply to the largest one, and the sum is least just beyond it.
     """
-    known: dict[Fraction, TwoSided] = {}
+    by_epsilon: dict[Fraction, TwoSided] = {}
 
     def whole(at: Fraction) -> Fraction:
-        if at not in known:
-            known[at] = _collected(losses, _delta(at), profiles.RELATIVE_WIDTH)
-        found = known[at].upper
-        return Fraction(1) if is_infinite(found) else min(Fraction(1), found + _cost(losses, at))
+        if at not in by_epsilon:
+            by_epsilon[at] = _collected(losses, _delta(at), profiles.RELATIVE_WIDTH)
+        upper = by_epsilon[at].upper
+        return Fraction(1) if is_infinite(upper) else min(Fraction(1), upper + _cost(losses, at))
 
     low, high = Fraction(0), FARTHEST
     while high - low > NEAR_ENOUGH:
@@ -121,9 +121,9 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
         low, high = (low, right) if whole(left) <= whole(right) else (left, high)
     whole(min(epsilon, high))
     whole(Fraction(0))  # where the search ends near it, it is not asked
-    best = min((at for at in known if at <= epsilon), key=whole)
-    found = known[best]
-    return TwoSided(Fraction(decimal_upper(whole(best))), None, found.upper_rows, (), found.method)
+    best = min((at for at in by_epsilon if at <= epsilon), key=whole)
+    delta = by_epsilon[best]
+    return TwoSided(Fraction(decimal_upper(whole(best))), None, delta.upper_rows, (), delta.method)
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,15 @@ def _settled_epsilon(pair: Pair, delta: Fraction, width: float, near: Interval |
 
     Widths are relative below 1, and the grid's first step is not.
     """
-    found = profiles.epsilon_interval(pair, delta, width, near)
-    if near is not None or is_infinite(found.upper) or found.upper >= 1 or _is_narrow(found, width):
-        return found
-    return narrowest(found, profiles.epsilon_interval(pair, delta, width, found))
+    interval = profiles.epsilon_interval(pair, delta, width, near)
+    if (
+        near is not None
+        or is_infinite(interval.upper)
+        or interval.upper >= 1
+        or _is_narrow(interval, width)
+    ):
+        return interval
+    return narrowest(interval, profiles.epsilon_interval(pair, delta, width, interval))
 
 
 def _delta(epsilon: Fraction) -> Asked:
@@ -167,42 +172,46 @@ def _refined(losses: Losses, asked: Asked, width: float) -> dict[Pair, Interval]
     pairs = list(dict.fromkeys((*losses.pairs, *losses.reached)))
     if len(pairs) == 1:
         return {pair: asked.fine(pair, width, None) for pair in pairs}
-    known = {pair: asked.rough(pair, width) for pair in pairs}
+    intervals = {pair: asked.rough(pair, width) for pair in pairs}
     fine = set[Pair]()
     while True:
-        deciding = {max(losses.pairs, key=lambda pair: _size(known[pair]))}
+        deciding = {max(losses.pairs, key=lambda pair: _size(intervals[pair]))}
         if losses.reached:
-            deciding.add(max(losses.reached, key=lambda pair: known[pair].lower))
+            deciding.add(max(losses.reached, key=lambda pair: intervals[pair].lower))
         if deciding <= fine:
-            return known
+            return intervals
         for pair in deciding - fine:
-            if not _is_narrow(known[pair], width):
-                known[pair] = narrowest(known[pair], asked.fine(pair, width, known[pair]))
+            if not _is_narrow(intervals[pair], width):
+                intervals[pair] = narrowest(
+                    intervals[pair], asked.fine(pair, width, intervals[pair])
+                )
         fine |= deciding
 
 
-def _is_narrow(found: Interval, width: float) -> bool:
+def _is_narrow(interval: Interval, width: float) -> bool:
     """Whether an interval is as narrow as was asked for, absolutely and relative to its end."""
-    if is_infinite(found.upper):
+    if is_infinite(interval.upper):
         return False
-    return bool(found.upper - found.lower <= Fraction(width) * min(Fraction(1), found.upper))
+    return bool(
+        interval.upper - interval.lower <= Fraction(width) * min(Fraction(1), interval.upper)
+    )
 
 
-def _size(found: Interval) -> tuple[bool, Number]:
-    unbounded = is_infinite(found.upper)
-    return unbounded, Fraction(0) if unbounded else found.upper
+def _size(interval: Interval) -> tuple[bool, Number]:
+    unbounded = is_infinite(interval.upper)
+    return unbounded, Fraction(0) if unbounded else interval.upper
 
 
 def _collected(losses: Losses, asked: Asked, width: float) -> TwoSided:
     """The largest upper end over all pairs, and the largest lower end over those reached."""
-    known = _refined(losses, asked, width)
-    uppers = [known[pair] for pair in losses.pairs]
+    intervals = _refined(losses, asked, width)
+    uppers = [intervals[pair] for pair in losses.pairs]
     upper = (
         infinity() if any(is_infinite(i.upper) for i in uppers) else max(i.upper for i in uppers)
     )
     method = next(i.method for i in uppers if is_infinite(upper) or i.upper == upper)
     rows = tuple(_row(n, i.upper, i.upper_witness) for n, i in enumerate(uppers))
-    lowers = [(known[pair], n) for n, pair in enumerate(losses.reached)]
+    lowers = [(intervals[pair], n) for n, pair in enumerate(losses.reached)]
     if not lowers:
         return TwoSided(upper, None, rows, (), method)
     best, place = max(lowers, key=lambda row: row[0].lower)
@@ -217,8 +226,8 @@ def _row(place: int, value: Number, witness: dict[str, str]) -> dict[str, str]:
 def _cost(losses: Losses, epsilon: Fraction) -> Fraction:
     """(1 + e^epsilon) times the slack, rounded up; 1, above any delta, if it is more."""
     with working_precision():
-        found = (1 + enclose(epsilon).exp()) * enclose(losses.slack)
-        return Fraction(1) if found > 1 else Fraction(decimal_upper(found))
+        cost = (1 + enclose(epsilon).exp()) * enclose(losses.slack)
+        return Fraction(1) if cost > 1 else Fraction(decimal_upper(cost))
 
 
 def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
@@ -228,15 +237,15 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
     """
     epsilon, beyond = Fraction(0), NEXT
     for _ in range(CORRECTIONS):
-        left = delta - _cost(losses, epsilon)
-        if left < 0:
+        delta_left = delta - _cost(losses, epsilon)
+        if delta_left < 0:
             break
-        found = _collected(losses, _epsilon(left), width)
-        if is_infinite(found.upper):
+        interval = _collected(losses, _epsilon(delta_left), width)
+        if is_infinite(interval.upper):
             break
-        if found.upper <= epsilon:
+        if interval.upper <= epsilon:
             upper = epsilon
-            rows = tuple({**row, "value": decimal_upper(upper)} for row in found.upper_rows)
-            return TwoSided(upper, None, rows, (), found.method)
-        epsilon, beyond = Fraction(decimal_upper(found.upper + beyond)), 2 * beyond
+            rows = tuple({**row, "value": decimal_upper(upper)} for row in interval.upper_rows)
+            return TwoSided(upper, None, rows, (), interval.method)
+        epsilon, beyond = Fraction(decimal_upper(interval.upper + beyond)), 2 * beyond
     return TwoSided(infinity(), None, (), (), "slack above delta")

@@ -26,6 +26,7 @@ from dpaudit.pairs import Losses, largest, numbers_in
 MOST_STEPS = 200_000
 # Orders at which a Renyi curve is evaluated; small ones, as some curves are sums up to the order.
 ORDERS = (Fraction(5, 4), Fraction(2), Fraction(8))
+# Nodes that lose at least what each part loses.
 AT_LEAST_EACH_CHILD = (
     "Compose",
     "Parallel",
@@ -111,9 +112,9 @@ class _Derivation:
         A product for each choice, one for the whole run, has no such factor.
         """
         for side in (attrgetter("remove"), attrgetter("add")):
-            whole = largest(side(step.value))
-            held = {f for pair in (whole, *whole.alternatives) for f, _ in pair.factors}
-            alone = set(whole.alternatives)  # each the whole of one choice, so that none is fixed
+            joint = largest(side(step.value))
+            held = {f for pair in (joint, *joint.alternatives) for f, _ in pair.factors}
+            alone = set(joint.alternatives)  # each the whole of one choice, so that none is fixed
             for premise in step.premises:
                 chosen = [f for f, _ in largest(side(premise.value)).factors]
                 several = [f for f in chosen if len(f.alternatives) > 1 and f not in held]
@@ -174,13 +175,13 @@ def _numbers(value: Any, values: Values) -> Numbers:
     if isinstance(value, Losses):
         pairs = (*value.pairs, *value.reached)
         parts = [number for pair in pairs for number in numbers_in(pair)] + [value.slack]
-    found: list[Any] = []
+    numbers: list[Any] = []
     for part in parts:
         each = _evaluated(part, values)
         if each is None:
             return None
-        found += each
-    return tuple(found)
+        numbers += each
+    return tuple(numbers)
 
 
 def _evaluated(value: Any, values: Values) -> list[Any] | None:
@@ -206,19 +207,19 @@ def _enclosed(value: Any, values: Values) -> Any:
         return canonical(value)
     import sympy
 
-    known = {symbol: enclose(Fraction(k)) for symbol, k in values.items()}
+    balls = {symbol: enclose(Fraction(k)) for symbol, k in values.items()}
     # Arb does not know that 3 * (1 / 3) is whole.  Where SymPy puts numbers into a whole curve, it
     # may expand powers of hundreds of rounds to decide a sign.
-    whole = value.atoms(sympy.floor, sympy.ceiling)
+    roundings = value.atoms(sympy.floor, sympy.ceiling)
     chosen = [part for choice in value.atoms(sympy.binomial) for part in choice.args]
-    if all(part.free_symbols <= values.keys() for part in whole) and all(
+    if all(part.free_symbols <= values.keys() for part in roundings) and all(
         part.is_integer for part in chosen
     ):
-        known |= {part: enclose(_at(part, values)) for part in whole}
+        balls |= {part: enclose(_at(part, values)) for part in roundings}
     else:
-        value, values, known = _at(value, values), {}, {}
+        value, values, balls = _at(value, values), {}, {}
     try:
-        ball = enclose(value, known)
+        ball = enclose(value, balls)
     except TooManyTerms:
         return None
     except InvalidParameter:

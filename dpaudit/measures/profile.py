@@ -63,10 +63,10 @@ REMOVE, ADD = attrgetter("remove"), attrgetter("add")
 REACHED_REMOVE, REACHED_ADD = attrgetter("reached_remove"), attrgetter("reached_add")
 
 
-ALTERNATIVES = 64
+ALTERNATIVES = 64  # pairs of a choice that are kept
 
 
-ROUNDS = 100_000
+ROUNDS = 100_000  # different rounds of a Repeat that are gone through
 
 
 COMPOSITION = Source("Zhu, Dong, Wang", 2022, "Theorem 10 (adaptive composition of pairs)")
@@ -147,14 +147,14 @@ def composition(premises: Sequence[Losses]) -> Losses:
     """
     parted = [p for p in premises if p.in_one_part]
     # By identity, since large fractions are slow to hash; the tuples live in the premises.
-    known: dict[tuple[int, ...], tuple[Pair, ...]] = {}
+    made: dict[tuple[int, ...], tuple[Pair, ...]] = {}
 
     def upper(side: Side) -> tuple[Pair, ...]:
         alternatives = tuple(map(side, premises))
         key = tuple(map(id, alternatives))
-        if key not in known:
-            known[key] = (joined(map(largest, alternatives)),)
-        return known[key]
+        if key not in made:
+            made[key] = (joined(map(largest, alternatives)),)
+        return made[key]
 
     def reached(side: Side) -> tuple[Pair, ...]:
         if not parted and set(map(len, map(side, premises))) == {1}:

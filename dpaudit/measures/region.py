@@ -25,12 +25,12 @@ from dpaudit.nodes import Node
 
 FloatArray = npt.NDArray[np.float64]
 
-MAXIMUM_EPSILON = 700.0
-MAXIMUM_MU = 1e6
-SLACK = 1e-10
-_UP = 1 + 1e-15
+MAXIMUM_EPSILON = 700.0  # exp(700) is near the largest float
+MAXIMUM_MU = 1e6  # far above any mu that counts can show
+SLACK = 1e-10  # of concavity, by rounding
+_UP = 1 + 1e-15  # rounds a float computation outward
 _ORDERS = tuple(1 + 0.02 * 1.4**k for k in range(41))
-_HALVINGS = 50
+_HALVINGS = 50  # of a search: 2^-50 of its range
 _TAIL = np.geomspace(1e-9, 5e-3, 40)
 _NODES = np.concatenate([[0.0], _TAIL, np.linspace(0.01, 0.99, 99), 1 - _TAIL[::-1], [1.0]])
 

@@ -10,7 +10,7 @@ from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic,
 from dpaudit.measures.calculus import CALCULI, Step
 from dpaudit.pairs import Losses
 
-DEPTH = 40
+DEPTH = 40  # levels of indentation
 
 
 def value_text(value: Any) -> str:
@@ -39,13 +39,13 @@ def show_text(step: Step) -> str:
     stack = [(step, 0)]
     while stack:
         step, depth = stack.pop()
-        known = id(step) in seen and bool(step.premises)
+        shown = id(step) in seen and bool(step.premises)
         seen.add(id(step))
         assumed = [f"assuming {a.statement} ({a.status})" for a in step.assumes]
-        below = ["(premises as above)"] if known else assumed
+        below = ["(premises as above)"] if shown else assumed
         margin = "  " * min(depth, DEPTH)
         lines += [margin + _line(step), *(f"{margin}  {line}" for line in below)]
-        stack += [] if known else [(p, depth + 1) for p in reversed(step.premises)]
+        stack += [] if shown else [(p, depth + 1) for p in reversed(step.premises)]
     return "\n".join(lines)
 
 
@@ -158,15 +158,15 @@ def _below(value: Any) -> str:
 
 def _words(text: str) -> str:
     """Text for pdflatex; a letter that it may not have is told by its number."""
-    told = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
-    return "".join(_GLYPHS.get(c, _escape(c)) for c in _BREAKS.sub(_BREAK, told)).replace(
+    readable = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
+    return "".join(_GLYPHS.get(c, _escape(c)) for c in _BREAKS.sub(_BREAK, readable)).replace(
         _BREAK, r"\allowbreak{}"
     )
 
 
 def _symbol(step: Step) -> str:
-    known = CALCULI.get(step.calculus)
-    return (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
+    calculus = CALCULI.get(step.calculus)
+    return (calculus and calculus.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
 
 
 def _row(step: Step, number: Mapping[int, int]) -> str:

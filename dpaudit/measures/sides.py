@@ -21,9 +21,9 @@ from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers
 from dpaudit.measures.intervals import delta_two_sided, losses_of
 from dpaudit.pairs import Losses
 
-NOTHING: Sides = (None, Fraction(1))
+NOTHING: Sides = (None, Fraction(1))  # no bound: delta is between 0 and 1
 FIRST_DELTA = Fraction(1, 2)
-CORRECTIONS = 8
+CORRECTIONS = 8  # steps towards an epsilon that pays for its own failure probability
 # A number with more digits is not taken as a delta.
 SMALLEST_ASKED = Fraction(1, 10**900)
 
@@ -43,8 +43,8 @@ def delta_sides(step: Step, epsilon: Fraction) -> Sides:
 
 def of_pairs(step: Step, epsilon: Fraction) -> Sides:
     """The largest over the pairs."""
-    found = delta_two_sided(step, epsilon)
-    return found.lower, min(found.upper, Fraction(1))
+    delta = delta_two_sided(step, epsilon)
+    return delta.lower, min(delta.upper, Fraction(1))
 
 
 def of_gaussian(step: Step, epsilon: Fraction) -> Sides:
@@ -70,8 +70,8 @@ def of_approx(step: Step, epsilon: Fraction) -> Sides:
     own, delta = step.value
     if is_infinite(own) or is_infinite(delta):
         return NOTHING
-    high, at, told = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
-    return None, _ceiling(told + (1 - told) * ((high - at) / (high + 1)).max(0))
+    high, at, failing = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
+    return None, _ceiling(failing + (1 - failing) * ((high - at) / (high + 1)).max(0))
 
 
 def of_renyi(step: Step, epsilon: Fraction) -> Sides:
@@ -84,10 +84,10 @@ def of_renyi(step: Step, epsilon: Fraction) -> Sides:
         witness = to_approx(step, delta).witness
         if "order" not in witness:
             break
-        found = _ceiling(_delta_at(step, Fraction(witness["order"]), epsilon))
-        if found >= best:
+        candidate = _ceiling(_delta_at(step, Fraction(witness["order"]), epsilon))
+        if candidate >= best:
             break
-        best = delta = found
+        best = delta = candidate
         if delta < SMALLEST_ASKED:
             break
     return None, best

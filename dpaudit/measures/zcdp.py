@@ -19,7 +19,7 @@ ODOMETER = Source(
 )
 FROM_PURE = Source("Bun, Steinke", 2016, "Proposition 1.4")
 
-DIGITS = 30
+DIGITS = 30  # significant digits of a bound, rounded up
 # The sums of rho at which one line each of the odometer is best: 2^-20 to 2^20.
 LEVELS = tuple(Fraction(2) ** k for k in range(-20, 21))
 

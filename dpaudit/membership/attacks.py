@@ -426,7 +426,7 @@ def _lira_queries(view: View) -> FloatArray:
         np.where(side, references, 0).sum(axis=0) / count
         for side, count in zip(sides, counts, strict=True)
     ]
-    known = np.minimum(sides[0].sum(axis=0), sides[1].sum(axis=0))[:, 0] > 1
+    seen_twice = np.minimum(sides[0].sum(axis=0), sides[1].sum(axis=0))[:, 0] > 1
     answers, fewest = references.shape[2], int(np.median(np.minimum(*counts)))
     squares, free = [], []
     for side, mean in zip(sides, means, strict=True):
@@ -444,7 +444,7 @@ def _lira_queries(view: View) -> FloatArray:
         inner = np.linalg.solve(root, ((targets - mean) / scale).reshape(-1, answers).T)
         log = np.log(np.diag(root)).sum() + np.log(scale).sum()
         ratio -= sign * ((inner**2).sum(axis=0).reshape(ratio.shape) / 2 + log)
-    return np.where(known, ratio, 0.0)
+    return np.where(seen_twice, ratio, 0.0)
 
 
 def _answers(view: View) -> tuple[FloatArray, FloatArray]:

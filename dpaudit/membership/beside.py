@@ -58,8 +58,8 @@ def _followed(table: Table, records: Data, canaries: Canaries) -> Data:
 def _opposed(table: Table, records: Data, canaries: Canaries) -> Data:
     """On the other side of the middle, with the canaries' label: wide across, flat along them.
 
-    What training learns from such records contradicts the canaries, so that their gradients stay
-    long; and along the canaries little else is known, so that each weighs the most.
+    Training on such records contradicts the canaries, so that their gradients stay long; and little
+    else is known along the canaries, so that each weighs the most.
     """
     free = ~table.whole
     towards = (_rows(canaries.data) - table.middle).mean(axis=0) / table.width * free
@@ -83,9 +83,9 @@ def _rows(data: Data) -> FloatArray:
 def _mostly(labels: Any, wanted: Any) -> Any:
     """One class, but for one record of each other."""
     classes, firsts = np.unique(labels, return_index=True)
-    made = np.full(len(labels), wanted, dtype=labels.dtype)
-    made[firsts] = classes
-    return made
+    labels_made = np.full(len(labels), wanted, dtype=labels.dtype)
+    labels_made[firsts] = classes
+    return labels_made
 
 
 def _made(table: Table, records: Data, rows: FloatArray, labels: Any) -> Data:

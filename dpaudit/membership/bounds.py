@@ -177,9 +177,9 @@ def choose_guessing(known: Known, targets: int, target: ScoreTest, error: float)
     return best
 
 
-def _alone(known: Known, unit: int, targets: int, delta: float, error: float) -> Guessing:
+def _alone(scores: Known, unit: int, targets: int, delta: float, error: float) -> Guessing:
     """Guesses of one unit's coins by the odds of its own references."""
-    own = Known(known.scores[:, [unit]], known.included[:, [unit]])
+    own = Known(scores.scores[:, [unit]], scores.included[:, [unit]])
     odds = _odds(own)
     ordered = -np.sort(-np.abs(odds(own.scores)), axis=None)
     # The odds expected among the targets: quantiles of the references' odds.
@@ -199,8 +199,8 @@ def _subset_sizes(units: int, delta: float) -> list[int]:
     return sizes
 
 
-def _odds(known: Known) -> Callable[[FloatArray], Any]:
-    flat = np.sort(known.scores, axis=None)
+def _odds(references: Known) -> Callable[[FloatArray], Any]:
+    flat = np.sort(references.scores, axis=None)
 
     def ranks(scores: FloatArray) -> FloatArray:
         below = np.searchsorted(flat, scores, "left")
@@ -208,7 +208,7 @@ def _odds(known: Known) -> Callable[[FloatArray], Any]:
         # Half a score at either end keeps the normal quantile finite.
         return np.asarray(ndtri(np.clip((below + above) / 2, 0.5, flat.size - 0.5) / flat.size))
 
-    scores, labels = known.scores.ravel(), known.included.ravel()
+    scores, labels = references.scores.ravel(), references.included.ravel()
     chosen: Places = np.arange(scores.size)
     if scores.size > MOST_ODDS:
         chosen = np.random.default_rng(0).choice(scores.size, MOST_ODDS, replace=False)
@@ -292,11 +292,11 @@ def choose_trial(known: Known, targets: int, error: float) -> Trial | None:
     return best
 
 
-def _trial(known: Known, unit: int, targets: int, error: float) -> Trial | None:
-    inside = known.included[:, unit]
+def _trial(references: Known, unit: int, targets: int, error: float) -> Trial | None:
+    inside = references.included[:, unit]
     if min(inside.sum(), (~inside).sum()) < _LEAST_A_SIDE:
         return None
-    scores = known.scores[:, unit]
+    scores = references.scores[:, unit]
     half = max(1, targets // 2)
     best: Trial | None = None
     for favours in (0, 1):

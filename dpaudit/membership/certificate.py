@@ -31,9 +31,9 @@ from dpaudit.storage.files import write_atomically
 from dpaudit.version import __version__
 
 STATEMENT = "https://in-toto.io/Statement/v1"
-DIGITS = 6
-LISTED = 50
-_CURVE_ROWS = 120
+DIGITS = 6  # significant digits of a printed number
+LISTED = 50  # records that are listed, the most exposed first
+_CURVE_ROWS = 120  # rows of a kept curve
 _ADVICE = (
     "--step checks one step, and --set background=0.01 trains canaries beside few records, where a "
     "claim holds for any number of them"
@@ -89,19 +89,21 @@ class MembershipAudit:
         refuted = self.decisive.value > claimed * (1 + 1e-12)
         by_control = [each.words for each in self.findings if each.name == "positive control"]
         more = by_control[0] if by_control else f"at most {self.achievable:.4g} could have been"
-        found = judged(claimed, self.decisive.value, self.achievable, f"; {more}", refuted=refuted)
+        verdict = judged(
+            claimed, self.decisive.value, self.achievable, f"; {more}", refuted=refuted
+        )
         shown = 0.0 if self.bound is None else self.bound.value
-        if refuted or found["underpowered"]:
-            return found
+        if refuted or verdict["underpowered"]:
+            return verdict
         if not shown > claimed:
-            return {**found, "reason": f"{found['reason']}; {_ADVICE}"}
+            return {**verdict, "reason": f"{verdict['reason']}; {_ADVICE}"}
         undecided = (
             f"{self.decisive.measure} >= {shown:.4g} is above the claim at "
             f"{self.terms.confidence:.0%} confidence, and not at the error of a refutation, "
             f"{self.terms.refute_at:g}; more models, fewer canaries or released parameters would "
             "decide"
         )
-        return {**found, "reason": undecided}
+        return {**verdict, "reason": undecided}
 
     @property
     def verdict(self) -> Verdict | None:
@@ -129,9 +131,9 @@ class MembershipAudit:
             f"{self.models} models of {self.records:,} records, {self.references} of them "
             f"references; attacker sees {self.released}"
         )
-        for name, found in self.attacks.items():
-            rate = dict(found.true_positive_rates)[0.01]
-            lines.append(f"{name}: AUC {found.auc}, true positive rate at 1% {rate}")
+        for name, attack in self.attacks.items():
+            rate = dict(attack.true_positive_rates)[0.01]
+            lines.append(f"{name}: AUC {attack.auc}, true positive rate at 1% {rate}")
         exposed = int(self.exposure.exposed.sum())
         lines.append(
             f"{exposed:,} of {self.records:,} records are fitted differently by models with and "
@@ -151,13 +153,13 @@ class MembershipAudit:
 def statement(audit: MembershipAudit, *, issued: datetime | None = None) -> Json:
     """The in-toto statement of an audit; ``issued`` now by default."""
     content = predicate(audit, issued=issued)
-    made = {
+    statement_row = {
         "_type": STATEMENT,
         "subject": [{"name": "predicate", "digest": {"sha256": digest(content)}}],
         "predicateType": EMPIRICAL,
         "predicate": content,
     }
-    canonical: Json = json.loads(canonical_bytes(made))
+    canonical: Json = json.loads(canonical_bytes(statement_row))
     return canonical
 
 
@@ -247,9 +249,9 @@ def _bounds(audit: MembershipAudit, refute_at: str) -> list[Json]:
     return rows
 
 
-def _share(error: float, whole: float, written: Decimal) -> str:
+def _share(error: float, total: float, written: Decimal) -> str:
     """A power of 1/2 of a whole error, as the same share of how the whole is written."""
-    return plain(written * Decimal(error / whole))
+    return plain(written * Decimal(error / total))
 
 
 def _bound(bound: LowerBound, attack: str, role: str, error: str) -> Json:
@@ -276,28 +278,28 @@ def _signed(value: float) -> str:
     return text if value >= 0 else f"-{text}"
 
 
-def _interval(found: Interval) -> list[str]:
-    return [number(found.value), number(found.low), number(found.high)]
+def _interval(interval: Interval) -> list[str]:
+    return [number(interval.value), number(interval.low), number(interval.high)]
 
 
-def _attack(found: AttackResult) -> Json:
-    size = len(found.roc)
+def _attack(attack: AttackResult) -> Json:
+    size = len(attack.roc)
     curve_rows = np.unique(np.linspace(0, size - 1, min(size, _CURVE_ROWS)).round().astype(int))
     return {
-        "attack": found.name,
-        "words": found.words,
-        "source": found.source,
-        "auc": _interval(found.auc),
-        "advantage": _interval(found.advantage),
+        "attack": attack.name,
+        "words": attack.words,
+        "source": attack.source,
+        "auc": _interval(attack.auc),
+        "advantage": _interval(attack.advantage),
         "true_positive_rates": [
-            [number(rate), *_interval(interval)] for rate, interval in found.true_positive_rates
+            [number(rate), *_interval(interval)] for rate, interval in attack.true_positive_rates
         ],
-        "roc": [[number(value) for value in row] for row in found.roc[curve_rows]],
-        "histogram": [[number(value) for value in row] for row in found.histogram],
+        "roc": [[number(value) for value in row] for row in attack.roc[curve_rows]],
+        "histogram": [[number(value) for value in row] for row in attack.histogram],
     }
 
 
-def _exposure(found: Exposure) -> Json:
+def _exposure(exposure: Exposure) -> Json:
     def rows(groups: Any) -> list[list[str]]:
         return [
             [name, str(values[0]), *(number(value) for value in values[1:])]
@@ -305,14 +307,14 @@ def _exposure(found: Exposure) -> Json:
         ]
 
     return {
-        "records": int(found.exposed.size),
-        "exposed": int(found.exposed.sum()),
-        "false_discoveries": number(found.false_discoveries),
+        "records": int(exposure.exposed.size),
+        "exposed": int(exposure.exposed.sum()),
+        "false_discoveries": number(exposure.false_discoveries),
         "most_exposed": [
-            [int(row), number(float(found.auc[row])), number(float(found.p_values[row]))]
-            for row in found.order[:LISTED]
-            if found.exposed[row]
+            [int(row), number(float(exposure.auc[row])), number(float(exposure.p_values[row]))]
+            for row in exposure.order[:LISTED]
+            if exposure.exposed[row]
         ],
-        "by_class": rows(found.by_class),
-        "by_group": rows(found.by_group),
+        "by_class": rows(exposure.by_class),
+        "by_group": rows(exposure.by_group),
     }

@@ -36,8 +36,8 @@ def coins_p_value(wrong: Any, guesses: Any, told: tuple[Any, Any, float], epsilo
     """
     numbers, chances, more = told
     wrong, guesses, epsilon = np.broadcast_arrays(wrong, guesses, epsilon)
-    left = np.maximum(guesses[..., None] - numbers, 0)
-    under = binom.cdf(wrong[..., None], left, expit(-epsilon)[..., None])
+    guesses_left = np.maximum(guesses[..., None] - numbers, 0)
+    under = binom.cdf(wrong[..., None], guesses_left, expit(-epsilon)[..., None])
     return np.minimum((under @ chances + more) * (1 + _ROUNDED), 1.0)
 
 
@@ -46,14 +46,14 @@ def coins_lower(correct: Any, guesses: Any, coins: int, delta: float, error: flo
 
     ``correct`` and ``guesses`` are numbers, or arrays of as many; ``coins``: models that count.
     """
-    told = _told(coins, delta, error)
+    revealed = _told(coins, delta, error)
     guesses = np.atleast_1d(np.asarray(guesses))
     wrong = guesses - np.atleast_1d(np.asarray(correct))
     low, high = np.zeros(guesses.shape), np.full(guesses.shape, _LARGEST)
-    refused = coins_p_value(wrong, guesses, told, low) <= error
+    refused = coins_p_value(wrong, guesses, revealed, low) <= error
     for _ in range(40):
         middle = (low + high) / 2
-        below = coins_p_value(wrong, guesses, told, middle) <= error
+        below = coins_p_value(wrong, guesses, revealed, middle) <= error
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(refused, low, 0.0)
 

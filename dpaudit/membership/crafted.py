@@ -92,8 +92,8 @@ class Table:
         kind, shape = self.data.features.dtype, (len(rows), *self.data.features.shape[1:])
         if kind.kind in "iu":
             rows = np.clip(np.round(rows), np.iinfo(kind).min, np.iinfo(kind).max)
-        made = rows > 0.5 if kind.kind == "b" else rows
-        return Data(made.astype(kind).reshape(shape), labels)
+        features = rows > 0.5 if kind.kind == "b" else rows
+        return Data(features.astype(kind).reshape(shape), labels)
 
 
 Change = Callable[[Table, FloatArray, Any], FloatArray]
@@ -111,8 +111,8 @@ def _changed(change: Change, label: Callable[[Data, int], Any]) -> Kind:
         base, other = table.rows[drawn[:count]], table.rows[drawn[count : 2 * count]]
         labels, places = label(data, count), np.arange(count)
         rows, sibling = change(table, base, places), change(table, other, places + count)
-        asked = (base, sibling, 2 * table.middle - rows)
-        queries = tuple(table.records(each, labels) for each in asked)
+        probed_rows = (base, sibling, 2 * table.middle - rows)
+        queries = tuple(table.records(each, labels) for each in probed_rows)
         return Canaries(table.records(rows, labels), queries)
 
     return kind
@@ -132,10 +132,10 @@ def _spike(size: float) -> Change:
     """All columns at their middle but one, ``size`` widths away; up first, then down."""
 
     def change(table: Table, rows: FloatArray, places: Any) -> FloatArray:
-        made, columns = table.near_middle(rows), places % rows.shape[1]
+        spiked, columns = table.near_middle(rows), places % rows.shape[1]
         turn = np.where((places // rows.shape[1]) % 2, -1.0, 1.0)
-        made[np.arange(len(rows)), columns] += turn * size * table.width[columns]
-        return made
+        spiked[np.arange(len(rows)), columns] += turn * size * table.width[columns]
+        return spiked
 
     return change
 
@@ -167,14 +167,14 @@ def _blank(table: Table, rows: FloatArray, _: Any) -> FloatArray:
 
 def _fresh(table: Table, rows: FloatArray, places: Any) -> FloatArray:
     """A value that nobody has, in the columns of whole numbers one after the other."""
-    made, columns = table.near_middle(rows), np.flatnonzero(table.whole)
+    fresh_rows, columns = table.near_middle(rows), np.flatnonzero(table.whole)
     for row, place in enumerate(places):
         column, turn = columns[place % columns.size], place // columns.size
         occurring = np.unique(table.rows[:, column])
         beyond = np.arange(occurring[0], occurring[-1] + 2 + 2 * turn + len(rows))
         free = np.setdiff1d(beyond, occurring)
-        made[row, column] = free[turn]
-    return made
+        fresh_rows[row, column] = free[turn]
+    return fresh_rows
 
 
 def _fresh_value(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
@@ -195,11 +195,11 @@ def _fresh_word(data: Data, count: int, rng: np.random.Generator) -> Canaries | 
     drawn, labels = rng.permutation(len(data)), _unexpected(data, count)
 
     def records(chosen: Any, words: Sequence[str]) -> Data:
-        made = cells[chosen].copy()
+        texts_made = cells[chosen].copy()
         for row, word in enumerate(words):
-            cell = str(made[row, texts[0]])
-            made[row, texts[0]] = f"{cell} {word}" if " " in cell else word
-        shaped = made.reshape(count, *data.features.shape[1:])
+            cell = str(texts_made[row, texts[0]])
+            texts_made[row, texts[0]] = f"{cell} {word}" if " " in cell else word
+        shaped = texts_made.reshape(count, *data.features.shape[1:])
         return Data(shaped if data.features.dtype.kind == "O" else shaped.astype(str), labels)
 
     first, second = drawn[:count], drawn[count : 2 * count]
@@ -211,9 +211,9 @@ def _fresh_word(data: Data, count: int, rng: np.random.Generator) -> Canaries | 
 def _mislabelled(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
     if data.labels is None or 2 * count > len(data) or np.unique(data.labels).size < 2:
         return None
-    made = mislabelled(data, 2 * count, rng)
+    canaries = mislabelled(data, 2 * count, rng)
     first, second = np.arange(count), np.arange(count, 2 * count)
-    return Canaries(made.take(first), (made.take(second),))
+    return Canaries(canaries.take(first), (canaries.take(second),))
 
 
 def _rare_class(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
@@ -224,11 +224,11 @@ def _rare_class(data: Data, count: int, rng: np.random.Generator) -> Canaries | 
     others = rng.permutation(np.flatnonzero(data.labels != labels[0]))
     if 2 * count > others.size:
         return None
-    made = [
+    both = [
         Data(data.features[others[rows]], labels)
         for rows in (slice(count), slice(count, 2 * count))
     ]
-    return Canaries(made[0], (made[1],))
+    return Canaries(both[0], (both[1],))
 
 
 def _mixed(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
@@ -237,13 +237,15 @@ def _mixed(data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
     table = Table.of(data)
     if table is not None:
         drawn = rng.integers(len(data), size=(2 * count, table.rows.shape[1]))
-        made: Data | None = table.records(table.rows[drawn, np.arange(table.rows.shape[1])], labels)
+        mixed_records: Data | None = table.records(
+            table.rows[drawn, np.arange(table.rows.shape[1])], labels
+        )
     else:
-        made = _mixed_words(data, 2 * count, labels, rng)
-    if made is None:
+        mixed_records = _mixed_words(data, 2 * count, labels, rng)
+    if mixed_records is None:
         return None
     first, second = np.arange(count), np.arange(count, 2 * count)
-    return Canaries(made.take(first), (made.take(second),))
+    return Canaries(mixed_records.take(first), (mixed_records.take(second),))
 
 
 def _mixed_words(data: Data, count: int, labels: Any, rng: np.random.Generator) -> Data | None:
@@ -255,8 +257,10 @@ def _mixed_words(data: Data, count: int, labels: Any, rng: np.random.Generator) 
     if len(set(words)) < 2:
         return None
     lengths = [len(texts[row]) for row in rng.integers(len(texts), size=count)]
-    made = [" ".join(words[place] for place in rng.integers(len(words), size=n)) for n in lengths]
-    return Data(np.array(made, dtype=data.features.dtype.kind), labels)
+    texts_made = [
+        " ".join(words[place] for place in rng.integers(len(words), size=n)) for n in lengths
+    ]
+    return Data(np.array(texts_made, dtype=data.features.dtype.kind), labels)
 
 
 def _far_label(size: float) -> Kind:
@@ -329,29 +333,29 @@ def crafted(kind: str, data: Data, count: int, rng: np.random.Generator) -> Cana
 def probes_of(data: Data, made_from: int) -> Data:
     """Records that every model is asked about: of the data, and of short spikes with all labels.
 
-    What models answer about them says where a model moved, however little its canary's own answer
+    The models' answers about them say where a model moved, however little its canary's own answer
     says.
     """
     rng = np.random.default_rng([made_from, len(data)])
-    taken = data.take(rng.permutation(len(data))[: _PROBES // 2])
+    data_probes = data.take(rng.permutation(len(data))[: _PROBES // 2])
     table = Table.of(data)
     if table is None:
-        return Data(taken.features, taken.labels)
+        return Data(data_probes.features, data_probes.labels)
     places = np.arange(_PROBES)
     rows = _spike(_PROBED)(table, table.rows[np.resize(places, _PROBES) % len(data)], places)
     labels = None if data.labels is None else np.resize(np.unique(data.labels), _PROBES)
-    made = table.records(rows, labels)
-    columns = min(_PROBES - len(taken), 2 * table.rows.shape[1])
-    return joined(Data(taken.features, taken.labels), made.take(places[:columns]))
+    probes = table.records(rows, labels)
+    columns = min(_PROBES - len(data_probes), 2 * table.rows.shape[1])
+    return joined(Data(data_probes.features, data_probes.labels), probes.take(places[:columns]))
 
 
 def outside(data: Data, canaries: Data) -> bool:
     """Whether a canary's column or label is beyond those of the data."""
-    whole, made = Table.of(data), Table.of(canaries)
-    if whole is None or made is None:
+    table, canary_table = Table.of(data), Table.of(canaries)
+    if table is None or canary_table is None:
         return False
-    low, high = whole.rows.min(axis=0), whole.rows.max(axis=0)
-    beyond = bool(((made.rows < low) | (made.rows > high)).any())
+    low, high = table.rows.min(axis=0), table.rows.max(axis=0)
+    beyond = bool(((canary_table.rows < low) | (canary_table.rows > high)).any())
     if data.labels is None or canaries.labels is None or data.labels.dtype.kind != "f":
         return beyond
     return beyond or bool(canaries.labels.max() > data.labels.max())

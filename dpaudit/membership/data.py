@@ -17,8 +17,8 @@ from dpaudit.tabular.columns import Columns, frame_columns
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
-_BLIND_FOLDS = 5
-_SHOWN = 3
+_BLIND_FOLDS = 5  # folds of a classifier that tells members from others without the model
+_SHOWN = 3  # duplicates that a message names
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +206,10 @@ def without_duplicates(audited: Data, others: Data | None = None) -> Data:
     """
     doubles = duplicates(audited, others)
     removed = {row for group in doubles for row in (group[:-1] if group[-1] == -1 else group[1:])}
-    kept = np.array([row not in removed for row in range(len(audited))])
-    if not kept.any():
+    unique = np.array([row not in removed for row in range(len(audited))])
+    if not unique.any():
         raise InvalidParameter("data: every record is also among those that are always in training")
-    return audited.take(kept)
+    return audited.take(unique)
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,9 @@ class Blind:
     differs: bool
 
     def __str__(self) -> str:
-        said = "differ" if self.differs else "are not seen to differ"
+        verb = "differ" if self.differs else "are not seen to differ"
         return (
-            f"members and non-members {said} without any model: AUC {self.auc_of_records:.3f} by "
+            f"members and non-members {verb} without any model: AUC {self.auc_of_records:.3f} by "
             f"their records, {self.auc_of_order:.3f} by their order"
         )
 

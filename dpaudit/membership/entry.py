@@ -20,7 +20,7 @@ from dpaudit.membership.pilot import Pilot, kept
 from dpaudit.membership.study import Study
 from dpaudit.membership.targets import Released, as_target
 
-MODELS = 64
+MODELS = 64  # trained by default
 POPULATION = 0.2  # share of the records kept out of all training where no canaries are made
 _SPLIT_STREAM = 0x73706C69  # not that of the coins
 NONE = "none"
@@ -70,7 +70,7 @@ def audit_training(
     is_share = background is None or isinstance(background, (int, float))
     if canaries is None:
         canaries = "auto" if claim is not None and is_share else NONE
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "claim": claim, "attacks": attacks, "confidence": confidence, "refute_at": refute_at,
         "groups": groups, "jobs": jobs, "progress": progress,
     }  # fmt: skip
@@ -89,7 +89,7 @@ def audit_training(
         study = Study(
             target, records, count, background, released=released, references=references, **terms
         )
-        return study.run(**asked)
+        return study.run(**arguments)
     if claim is None or not is_share:
         raise InvalidParameter(
             "canaries: they are made to refute a claim, beside a share of the data; give a claim, "
@@ -112,7 +112,7 @@ def audit_training(
     )
     with tempfile.TemporaryDirectory(prefix="dpaudit-pilot-") as own:
         chosen = kept(Path(folder or own), pilot.run, seed)
-    return pilot.chosen(chosen, **terms).run(**asked)
+    return pilot.chosen(chosen, **terms).run(**arguments)
 
 
 def split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:

@@ -35,15 +35,15 @@ from dpaudit.membership.study import Study
 from dpaudit.membership.targets import FunctionTarget, Released
 from dpaudit.membership.text import TokenTraining, new_token_canaries, token_windows
 
-DELTA = 1e-5
+DELTA = 1e-5  # of the papers' claims
 NOT_CHECKED = "not checked here"
 _PICTURES = 400  # records beside the canaries where many models train
-_STEPS = 10
+_STEPS = 10  # of a training
 _MODELS = 2_000  # of one canary; a fifth are references
 # Trainings of many canaries, whose mean bound is shown.  A single one's bound has a deviation of up
 # to .5 of epsilon, since it counts some 300 guesses.
 _REPEATED = 40
-_REFERENCES = 0.2
+_REFERENCES = 0.2  # share of the models on which attacks are fitted
 _WORDS, _STRETCHES, _TOKEN_CANARIES = 200, 3_000, 500
 
 
@@ -202,8 +202,8 @@ def many_models(
     # Where the noise of these trainings comes from is known: they are not trained twice over.
     trained = study.train(jobs=jobs, repeated=False)
     terms = CanaryTerms.of(GDP(repr(training.mu)), 0.95, 1e-4, 0)
-    found = study.result(trained, [attack], terms, [], None, claimed=True)
-    return epsilon_of_gaussian(found.bounds[attack].value, DELTA)
+    audited = study.result(trained, [attack], terms, [], None, claimed=True)
+    return epsilon_of_gaussian(audited.bounds[attack].value, DELTA)
 
 
 def one_model(fit_and_score: Callable[[Any, int], Any], count: int, claim: Any, seed: int) -> float:
@@ -217,9 +217,9 @@ def one_model(fit_and_score: Callable[[Any, int], Any], count: int, claim: Any, 
         audit = audit_one_run(count, claim=claim, seed=each)
         with tempfile.TemporaryDirectory() as folder:
             labels = audit.commit(Path(folder) / "commitment.json", seed=each)
-            found = audit.bound(fit_and_score(labels.included, each))
-        in_epsilon = found.measure == "epsilon"
-        bounds.append(found.lower if in_epsilon else epsilon_of_gaussian(found.lower, DELTA))
+            bound = audit.bound(fit_and_score(labels.included, each))
+        in_epsilon = bound.measure == "epsilon"
+        bounds.append(bound.lower if in_epsilon else epsilon_of_gaussian(bound.lower, DELTA))
     return float(np.mean(bounds))
 
 
@@ -253,23 +253,23 @@ def _of_one(count: int) -> str:
 
 
 def _steinke(data: Data | None, seed: int, jobs: int) -> Made:
-    held, canaries = pictures(data), 1_000
+    images, canaries = pictures(data), 1_000
     rows = []
     for theory in (1.0, 2.0, 4.0, 8.0, 16.0):
-        _, run = _with_canaries(theory, canaries, held)
+        _, run = _with_canaries(theory, canaries, images)
         shown = one_model(run, canaries, ApproxDP(repr(theory), repr(DELTA)), seed)
         rows.append(Row(f"{canaries:,} gradient canaries", theory, NOT_CHECKED, shown))
-    return tuple(rows), _of_one(len(held.private))
+    return tuple(rows), _of_one(len(images.private))
 
 
 def _mahloujifar(data: Data | None, seed: int, jobs: int) -> Made:
-    held, canaries = pictures(data), 5_000
+    images, canaries = pictures(data), 5_000
     rows = []
     for theory, reported in ((4.0, "2.51"), (8.0, "5.25")):
-        mu, run = _with_canaries(theory, canaries, held)
+        mu, run = _with_canaries(theory, canaries, images)
         shown = one_model(run, canaries, GDP(repr(mu)), seed)
         rows.append(Row(f"{canaries:,} gradient canaries, by f-DP", theory, reported, shown))
-    return tuple(rows), _of_one(len(held.private))
+    return tuple(rows), _of_one(len(images.private))
 
 
 def _scale(held: Pictures) -> str:
@@ -277,57 +277,66 @@ def _scale(held: Pictures) -> str:
 
 
 def _nasr(data: Data | None, seed: int, jobs: int) -> Made:
-    held, theory = pictures(data), 8.0
-    training = DPSoftmax(held.classes, mu_of_delta(theory, DELTA), keeps=True)
-    canary = Data(np.zeros((1, held.private.features.shape[1])), np.array([-1]))
-    shown = many_models(training, canary, held.private, Released.ITERATES, seed, jobs)
-    return (Row("gradient canary, every step seen", theory, NOT_CHECKED, shown),), _scale(held)
+    images, theory = pictures(data), 8.0
+    training = DPSoftmax(images.classes, mu_of_delta(theory, DELTA), keeps=True)
+    canary = Data(np.zeros((1, images.private.features.shape[1])), np.array([-1]))
+    shown = many_models(training, canary, images.private, Released.ITERATES, seed, jobs)
+    return (Row("gradient canary, every step seen", theory, NOT_CHECKED, shown),), _scale(images)
 
 
 def _cebere(data: Data | None, seed: int, jobs: int) -> Made:
-    held, theory = pictures(data), 10.0
-    training = DPSoftmax(held.classes, mu_of_delta(theory, DELTA))
-    blank = (held.private.features.shape[1] - 2) * held.classes  # a weight that no picture moves
-    canary = Data(np.zeros((1, held.private.features.shape[1])), np.array([-1 - blank]))
-    shown = many_models(training, canary, held.private, Released.SCORES, seed, jobs)
+    images, theory = pictures(data), 10.0
+    training = DPSoftmax(images.classes, mu_of_delta(theory, DELTA))
+    blank = (
+        images.private.features.shape[1] - 2
+    ) * images.classes  # a weight that no picture moves
+    canary = Data(np.zeros((1, images.private.features.shape[1])), np.array([-1 - blank]))
+    shown = many_models(training, canary, images.private, Released.SCORES, seed, jobs)
     reported = "the upper bound is matched, up to the number of trainings"
     return (Row("crafted gradient in every step, final model", theory, reported, shown),), _scale(
-        held
+        images
     )
 
 
 def _annamalai(data: Data | None, seed: int, jobs: int) -> Made:
-    held, theory = pictures(data), 10.0
+    images, theory = pictures(data), 10.0
     mu = mu_of_delta(theory, DELTA)
-    size = held.private.features.shape[1]
+    size = images.private.features.shape[1]
     # Public records teach the start, so that the private ones move it little; the blank pixel's
     # weights are sure of another class than the canary's.
-    start = DPSoftmax(held.classes, 1e9, steps=200, rate=0.01)(
-        held.public, np.random.default_rng(seed)
+    start = DPSoftmax(images.classes, 1e9, steps=200, rate=0.01)(
+        images.public, np.random.default_rng(seed)
     ).values
     start = start.copy()
-    start[(size - 2) * held.classes] = -10.0
+    start[(size - 2) * images.classes] = -10.0
     lit = np.zeros((1, size))
     lit[0, -2:] = 1.0
     canary = Data(lit, np.array([0]))
     shown = many_models(
-        DPSoftmax(held.classes, mu, start=start), canary, held.private, Released.SCORES, seed, jobs
+        DPSoftmax(images.classes, mu, start=start),
+        canary,
+        images.private,
+        Released.SCORES,
+        seed,
+        jobs,
     )
     reported = "7.21 (MNIST) and 6.95 (CIFAR-10), on 1,000 records"
-    return (Row("crafted start, final model", theory, reported, shown),), _scale(held)
+    return (Row("crafted start, final model", theory, reported, shown),), _scale(images)
 
 
 def _yoon(data: Data | None, seed: int, jobs: int) -> Made:
-    held, theory = pictures(data), 10.0
-    training = DPSoftmax(held.classes, mu_of_delta(theory, DELTA))
+    images, theory = pictures(data), 10.0
+    training = DPSoftmax(images.classes, mu_of_delta(theory, DELTA))
     target = FunctionTarget(training, training.score, name="DP-SGD")
     rng = np.random.default_rng(seed)
-    wrong = held.public.take(rng.permutation(len(held.public))[:200])
-    shifted = (np.asarray(wrong.labels) + 1) % held.classes
-    canary = adversarial(target, held.private, Data(wrong.features, shifted), 1, rng)
-    shown = many_models(training, canary, held.private, Released.SCORES, seed, jobs)
+    wrong = images.public.take(rng.permutation(len(images.public))[:200])
+    shifted = (np.asarray(wrong.labels) + 1) % images.classes
+    canary = adversarial(target, images.private, Data(wrong.features, shifted), 1, rng)
+    shown = many_models(training, canary, images.private, Released.SCORES, seed, jobs)
     reported = "4.914 (MNIST), 4.385 by a canary that is not crafted"
-    return (Row("record of the largest loss, final model", theory, reported, shown),), _scale(held)
+    return (Row("record of the largest loss, final model", theory, reported, shown),), _scale(
+        images
+    )
 
 
 def _panda(data: Data | None, seed: int, jobs: int) -> Made:

@@ -47,7 +47,7 @@ CLIMBED, ROUNDS = 2, 2  # best choices whose neighbours are tried, and how often
 SURE_MODELS = 1024  # of those that are best at last, where few of the noise's draws tell
 _WORTH = 1.3  # of the claim: a promise that is likely to be kept
 _PLACE = "pilot.json"
-_STREAM = 0x70696C6F74
+_STREAM = 0x70696C6F74  # key of the pilot's stream of random numbers ("pilot")
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class Pilot:
         units = self.data.unit_count
         records = round(float(np.median(np.bincount(self.data.unit_of))))
         # On average as many units train as the data have, or the share of them that is asked for.
-        kept = max(2, round(self.share * units) - choice.count // 2)
-        others = self.data.take(np.isin(self.data.unit_of, rng.permutation(units)[:kept]))
+        units_kept = max(2, round(self.share * units) - choice.count // 2)
+        others = self.data.take(np.isin(self.data.unit_of, rng.permutation(units)[:units_kept]))
         canaries = crafted(choice.kind, self.data, choice.count, rng)
         if canaries is None or choice.count > units // 2:
             return None
@@ -239,20 +239,20 @@ class Pilot:
         """
         tried: dict[Choice, Tried] = {}
         beside = list(BESIDE)
-        order = [(k, b) for some in (beside[:2], beside[2:]) for k in self.kinds for b in some]
+        order = [(k, b) for half in (beside[:2], beside[2:]) for k in self.kinds for b in half]
         for choice in (Choice(*pair, count) for pair in order):
             spent = models * sum(each.seconds for each in tried.values())
             if tried and len(tried) >= fewest and spent > CHEAP:
                 break
             try:
-                one = self._tried(choice, models, made_from)
+                result = self._tried(choice, models, made_from)
             except InvalidParameter as error:
                 refused.append(error)
                 continue
-            if one is not None:
-                tried[choice] = one
+            if result is not None:
+                tried[choice] = result
                 if len(tried) == 1 and count > 1:
-                    self._announce(one.seconds)
+                    self._announce(result.seconds)
         return tried
 
     def _climb(self, tried: dict[Choice, Tried], models: int, made_from: int) -> int:
@@ -276,11 +276,11 @@ class Pilot:
                 if choice in tried:
                     continue
                 try:
-                    one = self._tried(choice, MOST_ALONE, made_from)
+                    result = self._tried(choice, MOST_ALONE, made_from)
                 except InvalidParameter:  # training breaks on them
                     continue
-                if one is not None:
-                    tried[choice] = one
+                if result is not None:
+                    tried[choice] = result
                     trained += MOST_ALONE
         else:
             several = {c: self._promise(t, models) for c, t in tried.items() if c.count > 1}
@@ -288,7 +288,7 @@ class Pilot:
             sure = {choice: self._tried(choice, SURE_MODELS, made_from) for choice in best}
             trained += SURE_MODELS * len(sure)
             tried.clear()
-            tried |= {choice: one for choice, one in sure.items() if one is not None}
+            tried |= {choice: result for choice, result in sure.items() if result is not None}
         return trained
 
     def _most(self) -> int:
@@ -301,8 +301,8 @@ class Pilot:
         reach = max(self._reach(largest, units) for units in {1, max(self._most(), 1)})
         if not reach > self.terms.target.claimed:
             targets = largest - self._opened(largest)
-            asked = self.terms.target, targets, self._most(), self.terms.refute_at
-            raise InvalidParameter(too_few(*asked))
+            arguments = self.terms.target, targets, self._most(), self.terms.refute_at
+            raise InvalidParameter(too_few(*arguments))
 
     def _announce(self, seconds: float) -> None:
         """Warn of long trainings: the pilot's that are left, and the study's."""
@@ -366,15 +366,16 @@ class Pilot:
         if study is None:
             return None
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
-        told = [float(np.sort(telling(known))[-FEW:].mean()) for known in by_attack]
-        best = int(np.argmax(told))
+        revealed = [float(np.sort(telling(scores))[-FEW:].mean()) for scores in by_attack]
+        best = int(np.argmax(revealed))
         if choice.count == 1 and models >= MOST_ALONE:
-            # What seldom tells all promises more than what always tells a little.
+            # An attack that seldom tells everything promises more than one that always tells a
+            # little.
             largest = self.models * math.prod(GROWTH if self.grows else ())
-            promises = [self._promised(known, largest) for known in by_attack]
-            best = max(range(len(told)), key=lambda place: (promises[place], told[place]))
-        at_ends = max(of_one_side(known) for known in by_attack)
-        return Tried(by_attack[best], max(told), at_ends, seconds)
+            promises = [self._promised(scores, largest) for scores in by_attack]
+            best = max(range(len(revealed)), key=lambda place: (promises[place], revealed[place]))
+        at_ends = max(of_one_side(scores) for scores in by_attack)
+        return Tried(by_attack[best], max(revealed), at_ends, seconds)
 
     def _promise(self, tried: Tried, models: int) -> float:
         """The bound that a study of so many models would show."""
@@ -383,9 +384,9 @@ class Pilot:
             return -1.0
         return self._promised(tried.known, models)
 
-    def _promised(self, known: Known, models: int) -> float:
+    def _promised(self, scores: Known, models: int) -> float:
         targets = models - self._opened(models)
-        return promised(known, targets, self.terms.target, self.terms.refute_at)
+        return promised(scores, targets, self.terms.target, self.terms.refute_at)
 
     def _reach(self, models: int, units: int) -> float:
         """The largest bound that a study can show."""

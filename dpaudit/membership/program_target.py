@@ -63,9 +63,9 @@ class ProgramTarget:
         present = np.ones(len(self._records), dtype=bool)
         present[np.asarray(self.rows)] = False
         present[records.features[:, 0].astype(int)] = True
-        held = Records(self._records.values, present)
+        members = Records(self._records.values, present)
         mechanism = self.mechanism
-        sampler = Sampler(mechanism.declaration, mechanism.scope, held, rng=rng, trials=1)
+        sampler = Sampler(mechanism.declaration, mechanism.scope, members, rng=rng, trials=1)
         trained: Any = mechanism.program.run(sampler)
         return np.asarray(trained.last)
 

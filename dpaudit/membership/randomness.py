@@ -102,8 +102,8 @@ def fresh_pair(train: Trained, streams: tuple[int, int]) -> Pair:
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     with ProcessPoolExecutor(max_workers=1) as pool:
-        found: Pair = pool.submit(_both, train, streams).result()
-    return found
+        pair: Pair = pool.submit(_both, train, streams).result()
+    return pair
 
 
 def _both(train: Trained, streams: tuple[int, int]) -> Pair:
@@ -126,9 +126,9 @@ def _pairings(places: tuple[int, ...]) -> Iterator[list[tuple[int, int]]]:
         yield []
         return
     for partner in places[1:]:
-        left = tuple(place for place in places[1:] if place != partner)
-        for rest in _pairings(left):
-            yield [(places[0], partner), *rest]
+        places_left = tuple(place for place in places[1:] if place != partner)
+        for pairs in _pairings(places_left):
+            yield [(places[0], partner), *pairs]
 
 
 def power(dimensions: int, share: float, *, seed: int = 0) -> float:

@@ -61,14 +61,14 @@ class Reconstruction:
         return self.correct / self.models
 
     def __str__(self) -> str:
-        said = (
+        summary = (
             f"{self.correct:,} of {self.models:,} candidates guessed, of {self.candidates} each: "
             f"at least {self.lower:.3g} at {self.confidence:.0%} confidence; blind guesses "
             f"{1 / self.candidates:.3g}"
         )
         if self.verdict is None:
-            return said
-        return f"{self.verdict}: {said}; the claim allows {self.allowed:.3g}"
+            return summary
+        return f"{self.verdict}: {summary}; the claim allows {self.allowed:.3g}"
 
 
 def allowed_rate(guarantee: Node | Account, candidates: int) -> float:

@@ -80,8 +80,8 @@ def fit_of(target: Target, model: Any, records: Data) -> FloatArray:
 
     Errors: InvalidParameter for scores of a wrong shape.
     """
-    found = _of_score(checked_score(target, model, records), records, target.released)
-    return found["fit"] if "fit" in found else found["correct"]
+    answers = _of_score(checked_score(target, model, records), records, target.released)
+    return answers["fit"] if "fit" in answers else answers["correct"]
 
 
 def checked_score(target: Target, model: Any, records: Data) -> FloatArray:

@@ -58,8 +58,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 # Kinds of training: of a model; model 0 with the same generator again; with another generator.
 MAIN, AGAIN, OTHER = 0, 1, 2
-# Of models, for estimates: each fold is attacked with the others as references.  Of many models
-# fewer are references enough, and each fold costs time.
+# Folds of the models, for estimates: each fold is attacked with the others as references.  Many
+# models need fewer folds: some are references enough, and each fold costs time.
 FOLDS, FOLDS_OF_MANY, MANY = 8, 4, 128
 FIRST = 2  # trainings that fail before a study stops
 LONG = 600.0  # seconds of trainings ahead that are announced
@@ -156,8 +156,8 @@ class Training:
             if whole:
                 # Scores of all records show whether two trainings gave the same model; a single
                 # record's score may not depend on the noise.
-                seen = _copied(joined(self.audited, self.background))
-                score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
+                scored = _copied(joined(self.audited, self.background))
+                score = np.asarray(self.target.score(fitted, scored), dtype=np.float64)
                 alone = scores_single_records(self.target, fitted, _copied(self.audited))
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
@@ -269,13 +269,13 @@ def too_few(tested: ScoreTest, targets: int, units: int, error: float) -> str:
     """The words for a study that can show no more than is claimed, and how many coins could."""
     reach, needed = strongest(tested, targets, units, error), coins_needed(tested, error)
     claim = f", and the claim is {tested.claimed:g}" if tested.claimed else ""
-    said = (
+    opening = (
         f"audited: {targets * units:,} coins in {targets} target models could show "
         f"{tested.measure} >= {reach:.4g} at most, at error {error:g}{claim}; "
     )
     if needed is None:
-        return said + "no number of guesses can: use many models with one record (runs)"
-    return said + f"{needed:,} are needed: give more records or more models"
+        return opening + "no number of guesses can: use many models with one record (runs)"
+    return opening + f"{needed:,} are needed: give more records or more models"
 
 
 def error_shares(worth: Mapping[str, float]) -> dict[str, float]:
@@ -566,7 +566,7 @@ class Study:
         targets = np.arange(self.reference_count, self.models)
         unit_of = self.audited.unit_of
         by_record = trained.included[:, unit_of]
-        results, known, scores = {}, {}, {}
+        results, by_attack, scores = {}, {}, {}
         for name in names:
             crossed = self._crossed(trained, name, np.arange(self.models))
             results[name] = attack_result(ATTACKS[name], crossed, by_record)
@@ -577,16 +577,20 @@ class Study:
                 target_scores = self._scores(trained, name, references, targets)
             else:
                 reference_scores, target_scores = crossed[references], crossed[targets]
-            known[name] = Known(_by_unit(reference_scores, unit_of), trained.included[references])
+            by_attack[name] = Known(
+                _by_unit(reference_scores, unit_of), trained.included[references]
+            )
             scores[name] = _by_unit(target_scores, unit_of)
         target, included = terms.target, trained.included[targets]
-        worth = {name: promised(known[name], targets.size, target, terms.shown) for name in known}
+        worth = {
+            name: promised(by_attack[name], targets.size, target, terms.shown) for name in by_attack
+        }
         shares = error_shares(worth)
 
         def strongest_of(error: float, seed: int) -> dict[str, LowerBound]:
             return {
                 name: bound_of(
-                    known[name], scores[name], included, target, error * shares[name], seed
+                    by_attack[name], scores[name], included, target, error * shares[name], seed
                 )
                 for name in shares
             }
@@ -599,7 +603,7 @@ class Study:
             best = max(deciding, key=lambda name: (deciding[name].value, bounds[name].value))
             decisive = deciding[best]
         if decisive is not None:
-            seen = known[best], scores[best], included
+            seen = by_attack[best], scores[best], included
             more = self._beside_verdict(terms, decisive, seen, terms.refute_at * shares[best])
             findings = [*findings, *more]
         if self.control is not None:
@@ -715,11 +719,11 @@ class Trained:
                 f"fit: {len(broken)} of {models} trainings failed ({kinds}); run one by hand on "
                 "half of the records"
             )
-        whole = next(row for row in rows if not row["failed"][0])
-        names = [n for n in whole if n not in ("failed", "seconds", "raw", "alone")]
+        complete = next(row for row in rows if not row["failed"][0])
+        names = [n for n in complete if n not in ("failed", "seconds", "raw", "alone")]
         stacked = {
             name: np.concatenate(
-                [row.get(name, np.full(whole[name].shape, np.nan)) for row in rows]
+                [row.get(name, np.full(complete[name].shape, np.nan)) for row in rows]
             )
             for name in names
         }
@@ -731,7 +735,7 @@ class Trained:
             failed,
             np.concatenate([row["seconds"] for row in rows]),
             (first, again, other),
-            bool(whole.get("alone", np.array([True]))[0]),
+            bool(complete.get("alone", np.array([True]))[0]),
         )
 
     @property

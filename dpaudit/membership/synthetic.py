@@ -16,7 +16,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released
 
-KINDS = ("nearest", "density_ratio")
+KINDS = ("nearest", "density_ratio")  # of scores for synthetic records
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,15 +268,15 @@ def named_target(name: str) -> Target:
     Errors: UnknownTarget where the module does not import or lacks them; InvalidParameter for a
     ``released`` that is no threat model.
     """
-    module, found = attribute_of(name)
-    if hasattr(found, "fit") or not callable(found):
-        return as_target(found)
+    module, attribute = attribute_of(name)
+    if hasattr(attribute, "fit") or not callable(attribute):
+        return as_target(attribute)
     score = getattr(module, "score", None)
     if score is None:
         raise UnknownTarget(f"{name}: its module has no function score(model, records) beside it")
     shown = {of: getattr(module, of, None) for of in ("gradients", "parameters")}
     target = FunctionTarget(
-        found, score, name=name, gradient=shown["gradients"], parameter=shown["parameters"]
+        attribute, score, name=name, gradient=shown["gradients"], parameter=shown["parameters"]
     )
     return as_target(target, getattr(module, "released", None))
 

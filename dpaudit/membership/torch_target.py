@@ -119,7 +119,7 @@ class TorchTarget:
         with optional("torch", "private training"):
             from opacus import PrivacyEngine
         engine = PrivacyEngine()
-        made = engine.make_private(
+        private = engine.make_private(
             module=module,
             optimizer=optimizer,
             data_loader=loader,
@@ -127,7 +127,7 @@ class TorchTarget:
             max_grad_norm=self.private.max_grad_norm,
             poisson_sampling=self.private.poisson_sampling,
         )
-        return (*made[:3], engine)
+        return (*private[:3], engine)
 
     def _made(self) -> Any:
         """A fresh module, on a GPU where there is one."""

@@ -323,7 +323,7 @@ CODE: dict[str, Inside] = {
                                 _private_threshold, _of_curators),
 }  # fmt: skip
 
-OPERATORS = (*RELEASES, *CODE)
+OPERATORS = (*RELEASES, *CODE)  # all that plant a bug
 OF_ROWS = ("half_the_search", "stale_point")  # they change rows, or values of queries
 
 # Reasons for not planting an operator at a place: there it cannot break privacy.

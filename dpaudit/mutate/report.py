@@ -42,9 +42,9 @@ def by_operator(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
     """The figures of each operator that has a mutant."""
     groups = {o: [r for r in results if r.operator == o] for o in OPERATORS}
     return {
-        name: {**counts(found), "rate": rate(found), **twins(found)}
-        for name, found in groups.items()
-        if found
+        name: {**counts(results_of), "rate": rate(results_of), **twins(results_of)}
+        for name, results_of in groups.items()
+        if results_of
     }
 
 

@@ -41,10 +41,11 @@ Progress = Callable[[str, int, int], None]
 # Statuses of mutants.  Stillborn: fails on ordinary records.  Untold: could not be judged.
 CAUGHT, CERTIFIED, STILLBORN, UNTOLD = "not_certified", "certified", "stillborn", "untold"
 SAME = "same"
-STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD, SAME)
+STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD, SAME)  # what became of a mutant
 LEFT_ALONE = "left alone"
 SECONDS = 60.0  # of a processor, for one mutant
 TRIALS = 400  # of an audit: `certify` itself has up to 2,000
+# Verdicts that a mutant should not get.
 GOOD = (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
 
 
@@ -156,18 +157,18 @@ def run(order: Order, *, jobs: int = 1, progress: Progress | None = None) -> Ran
     return Ran(order.target, name, order.seed, len(every), results, verdict, right.check)
 
 
-def mutants(found: Survey, root: Path, operators: Sequence[str] = OPERATORS) -> list[Planted]:
+def mutants(survey: Survey, root: Path, operators: Sequence[str] = OPERATORS) -> list[Planted]:
     """Every mutant of a target, in order of place and operator."""
-    modules = _modules(found)
+    modules = _modules(survey)
     trees = {m: ast.parse(file_of(root, m).read_bytes()) for m in modules}
-    made = planted_in(trees, list(found.sites), list(found.reached), found.lines)
+    made = planted_in(trees, list(survey.sites), list(survey.reached), survey.lines)
     unique = {_name(p): p for p in made if p.operator in operators}
     return list(unique.values())
 
 
-def _modules(found: Survey) -> set[str]:
+def _modules(survey: Survey) -> set[str]:
     """The modules that a run executes."""
-    return {site.module for site in found.sites} | {one.module for one in found.reached}
+    return {site.module for site in survey.sites} | {reached.module for reached in survey.reached}
 
 
 def chosen(made: Sequence[Planted], limit: int | None, seed: int, name: str = "") -> list[Planted]:
@@ -202,16 +203,16 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
     Returns survey, judgement, root and name; a finished :class:`Ran` if it cannot be mutated.
     """
-    found = separately(_surveyed, order, seconds=2 * SECONDS)
-    if "root" not in found:
+    surveyed = separately(_surveyed, order, seconds=2 * SECONDS)
+    if "root" not in surveyed:
         # Resolve it here too: this raises the error of a target that is missing or not importable.
         resolve(order.target, order.folder)
-        return Ran(order.target, order.target, order.seed, 0, (), UNTOLD, found["failed"])
-    right = _judgement(found)
-    if "survey" not in found:
+        return Ran(order.target, order.target, order.seed, 0, (), UNTOLD, surveyed["failed"])
+    right = _judgement(surveyed)
+    if "survey" not in surveyed:
         why = right.not_examined or right.failed
-        return Ran(order.target, found["name"], order.seed, 0, (), _worst(right), why)
-    return read(found["survey"]), right, Path(found["root"]), found["name"]
+        return Ran(order.target, surveyed["name"], order.seed, 0, (), _worst(right), why)
+    return read(surveyed["survey"]), right, Path(surveyed["root"]), surveyed["name"]
 
 
 def _surveyed(order: Order) -> dict[str, Any]:
@@ -219,20 +220,20 @@ def _surveyed(order: Order) -> dict[str, Any]:
     target = resolve(order.target, order.folder)
     mechanism = replace(target.mechanism, records=None, evaluate=None)
     home, root = home_of(target.mechanism), target.project.root
-    told = _judged(mechanism, order.seed)
-    shape = told.pop("shape")
-    told["root"], told["name"] = str(root), mechanism.name
+    judgement = _judged(mechanism, order.seed)
+    shape = judgement.pop("shape")
+    judgement["root"], judgement["name"] = str(root), mechanism.name
     if shape is not None:
-        told["survey"] = survey(
+        judgement["survey"] = survey(
             mechanism, home, Shape(shape[0], tuple(shape[1])), order.seed
         ).as_json()
-    return told
+    return judgement
 
 
-def _judgement(found: Mapping[str, Any]) -> Judgement:
+def _judgement(row: Mapping[str, Any]) -> Judgement:
     names = {f.name for f in fields(Judgement)}
     given: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in names
+        k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in names
     }
     return Judgement(**given)
 
@@ -252,17 +253,17 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     run = plan([order], Options(seed=seed, trials=TRIALS))
     examination = examined(run, order, first=True)
     shape = examination.shape
-    told: dict[str, Any] = {
+    judgement: dict[str, Any] = {
         "not_examined": examination.not_examined,
         "shape": None if shape is None else (shape.rows, shape.row),
     }
     if examination.broken:
         first = examination.broken[0]
         alarms = [str(Verdict.ALARM)] * len(mechanism.claims)
-        told |= {"verdicts": alarms, "check": first.check, "detail": first.detail}
+        judgement |= {"verdicts": alarms, "check": first.check, "detail": first.detail}
     else:
-        told |= _certified(certify_one(run, 0, examination))
-    return told | {"seconds": time.process_time()}
+        judgement |= _certified(certify_one(run, 0, examination))
+    return judgement | {"seconds": time.process_time()}
 
 
 def _certified(certified: Certified) -> dict[str, Any]:
@@ -340,41 +341,41 @@ class _Judge:
         place = (self.root, self.survey, planted)
         return _judgement(separately(work, *place, self.order.seed, seconds=SECONDS))
 
-    def _status(self, found: Judgement) -> str:
+    def _status(self, judgement: Judgement) -> str:
         """The status of a mutant: caught if ``certify`` says less of it than of the right program.
 
         "Less" is a weaker verdict on some claim, or a broken check that the right program passes.
         """
-        if found.failed:
-            return STILLBORN if found.failed not in ("overtime", "died") else UNTOLD
-        if not found.verdicts:
-            return CAUGHT if found.check else UNTOLD
+        if judgement.failed:
+            return STILLBORN if judgement.failed not in ("overtime", "died") else UNTOLD
+        if not judgement.verdicts:
+            return CAUGHT if judgement.check else UNTOLD
         weaker = [
             _rank(now) < _rank(before)
-            for now, before in zip(found.verdicts, self.right.verdicts, strict=False)
+            for now, before in zip(judgement.verdicts, self.right.verdicts, strict=False)
         ]
-        new = bool(found.check) and found.check not in (self.right.check, "claims")
+        new = bool(judgement.check) and judgement.check not in (self.right.check, "claims")
         return CAUGHT if any(weaker) or new else CERTIFIED
 
 
-def _trace_of(root: Path, found: Survey, planted: Planted | None, seed: int) -> Any:
-    return trace(_imported(root, found, planted), found.shape, seed)
+def _trace_of(root: Path, survey: Survey, planted: Planted | None, seed: int) -> Any:
+    return trace(_imported(root, survey, planted), survey.shape, seed)
 
 
 def _judge_planted(
-    root: Path, found: Survey, planted: Planted, seed: int, *, twin: bool
+    root: Path, survey: Survey, planted: Planted, seed: int, *, twin: bool
 ) -> dict[str, Any]:
     """The judgement of a mutant, or of the right twin at its place, as JSON."""
-    mechanism = _imported(root, found, planted, twin=twin)
-    refused = _rehearsed(mechanism, found.shape)
+    mechanism = _imported(root, survey, planted, twin=twin)
+    refused = _rehearsed(mechanism, survey.shape)
     return _judged(mechanism, seed) if refused is None else refused
 
 
 def _imported(
-    root: Path, found: Survey, planted: Planted | None, *, twin: bool = False
+    root: Path, survey: Survey, planted: Planted | None, *, twin: bool = False
 ) -> Mechanism:
-    module = import_planted(root, found.home, planted, twin=twin)
-    mechanism: Mechanism = getattr(module, found.attribute)
+    module = import_planted(root, survey.home, planted, twin=twin)
+    mechanism: Mechanism = getattr(module, survey.attribute)
     return replace(mechanism, records=None, evaluate=None)
 
 
@@ -407,9 +408,9 @@ def _rehearsed(mechanism: Mechanism, shape: Shape) -> dict[str, Any] | None:
 # --- what is kept -----------------------------------------------------------------------------
 
 
-def _identity(order: Order, found: Survey, root: Path) -> str:
+def _identity(order: Order, survey: Survey, root: Path) -> str:
     """A digest of everything that results depend on: order, versions, code and sources."""
-    modules = sorted(_modules(found) | {found.home})
+    modules = sorted(_modules(survey) | {survey.home})
     content = [
         order.target,
         str(order.seed),

@@ -100,9 +100,11 @@ def same(one: Sequence[Trace], two: Sequence[Trace]) -> bool:
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:
     if len(a) != len(b):
         return False
-    one, two = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
-    size = max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in (one, two)), default=0.0)
-    return bool(np.allclose(one, two, rtol=0.0, atol=CLOSE * size, equal_nan=True))
+    first, two = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
+    size = max(
+        (float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in (first, two)), default=0.0
+    )
+    return bool(np.allclose(first, two, rtol=0.0, atol=CLOSE * size, equal_nan=True))
 
 
 def _short(array: Any) -> list[float]:
@@ -126,7 +128,7 @@ def _arrays(output: Any) -> Iterator[Array]:
             yield array
         return
     if is_dataclass(output):
-        inner: Any = [getattr(output, one.name) for one in fields(output)]
+        inner: Any = [getattr(output, field.name) for field in fields(output)]
     elif isinstance(output, (list, tuple)):
         inner = output
     else:

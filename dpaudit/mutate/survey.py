@@ -53,14 +53,14 @@ class Survey:
         return asdict(self)
 
 
-def read(found: dict[str, Any]) -> Survey:
+def read(table: dict[str, Any]) -> Survey:
     """Rebuild a survey from its JSON values."""
     return Survey(
-        **found
+        **table
         | {
-            "row": tuple(found["row"]),
-            "sites": tuple(Site(**site) for site in found["sites"]),
-            "reached": tuple(Reached(**one) for one in found["reached"]),
+            "row": tuple(table["row"]),
+            "sites": tuple(Site(**site) for site in table["sites"]),
+            "reached": tuple(Reached(**row) for row in table["reached"]),
         }
     )
 
@@ -95,14 +95,14 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
             return None
         lines.setdefault(str(frame.f_globals["__name__"]), set())
         asked, free = _above(frame, "release"), _above(frame, "_clipped")
-        known = seen.get(code)
+        earlier = seen.get(code)
         module = str(frame.f_globals["__name__"])
         seen[code] = Reached(
             module,
             code.co_firstlineno,
             code.co_name,
-            asked=asked or (known is not None and known.asked),
-            free=free and (known is None or known.free),
+            asked=asked or (earlier is not None and earlier.asked),
+            free=free and (earlier is None or earlier.free),
         )
         return inside
 
@@ -125,17 +125,17 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
     grouped: dict[tuple[str, int], list[Asked]] = {}
     for place, asked in zip(places, sampler.asked, strict=False):
         grouped.setdefault(place, []).append(asked)
-    sites = [_site(place, found, mechanism, len(records)) for place, found in grouped.items()]
+    sites = [_site(place, visits, mechanism, len(records)) for place, visits in grouped.items()]
     reached = sorted(
-        (one for one in seen.values() if not one.name.startswith("<")),
-        key=lambda one: (one.module, one.line),
+        (reached for reached in seen.values() if not reached.name.startswith("<")),
+        key=lambda reached: (reached.module, reached.line),
     )
-    ran = {module: sorted(found) for module, found in sorted(lines.items())}
+    ran = {module: sorted(visits) for module, visits in sorted(lines.items())}
     return Survey(*home, shape.rows, shape.row, tuple(sites), tuple(reached), ran)
 
 
-def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size: int) -> Site:
-    first = found[0]
+def _site(place: tuple[str, int], visits: list[Asked], mechanism: Mechanism, size: int) -> Site:
+    first = visits[0]
     query: Any = first.query
     clips = isinstance(query, ClippedMean) and _sums(query, first)
     adjacency = mechanism.scope.adjacency
@@ -153,14 +153,14 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         summed=clips and query.divisor == 1,
         private_count=counted,
         parts=first.batched or len(first.records) < size,
-        uses=len(found),
+        uses=len(visits),
         dimension=int(value.shape[-1]),
         shared=bool(getattr(first.session, "memory", False)),
         rows=len(first.records),
         bounded=clips_itself(query),
         alike=_alike(query, adjacency, len(first.records)),
         searched=first.searched,
-        on_its_path=not clips and len(found) > 1 and _but_for_events(mechanism.declaration),
+        on_its_path=not clips and len(visits) > 1 and _but_for_events(mechanism.declaration),
     )
 
 

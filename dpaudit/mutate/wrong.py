@@ -221,9 +221,9 @@ class Noting:
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The right query's value, which is also stored."""
-        found = self.query.value(records, chosen)
-        self.store[KEPT] = float(np.nan_to_num(np.abs(found)).mean(axis=0).sum())
-        return found
+        value = self.query.value(records, chosen)
+        self.store[KEPT] = float(np.nan_to_num(np.abs(value)).mean(axis=0).sum())
+        return value
 
 
 def _noting(query: Any, curator: Any) -> Any:

@@ -22,7 +22,7 @@ from dpaudit.exact.domains import SHOWN, Span, Spans, checked, for_each, text
 from dpaudit.nodes.records import Counts, Records, Sees, reaching
 from dpaudit.scope import Adjacency, choose, shown
 
-DEPTH = 40
+DEPTH = 40  # levels of a declaration that are written out
 
 
 class Status(StrEnum):
@@ -82,11 +82,11 @@ class Node:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        known = Node.types.get(cls.__name__)
+        other = Node.types.get(cls.__name__)
         # A notebook's cell or a module that is loaded anew may define its own type again.
-        if known is not None and known.__module__ != cls.__module__:
+        if other is not None and other.__module__ != cls.__module__:
             raise InvalidParameter(
-                f"node type {cls.__name__} exists already, in {known.__module__}: choose another "
+                f"node type {cls.__name__} exists already, in {other.__module__}: choose another "
                 f"name for that of {cls.__module__}"
             )
         Node.types[cls.__name__] = cls
@@ -99,8 +99,8 @@ class Node:
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
                 with for_each(self._spoken(value)):
-                    known = checked(value, place, f.metadata["domain"])
-                object.__setattr__(self, f.name, known)
+                    exact_value = checked(value, place, f.metadata["domain"])
+                object.__setattr__(self, f.name, exact_value)
             elif holds_node(f) and not isinstance(value, Node):
                 raise InvalidParameter(
                     f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
@@ -155,8 +155,8 @@ class Node:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical content, made from the children's digests."""
-        known = all("digest" in child.__dict__ for child in self.children)
-        digest_each((self,) if known else postorder(self))
+        children_known = all("digest" in child.__dict__ for child in self.children)
+        digest_each((self,) if children_known else postorder(self))
         return str(self.__dict__["digest"])
 
     def row(self) -> dict[str, Any]:
@@ -341,10 +341,10 @@ def rests_on(node: Node) -> Assumption | None:
     A declaration's author can state that something is enforced or tested, and only the software can
     know it: either counts as declared.
     """
-    found = getattr(node, "assumption", None)
-    if isinstance(found, Assumption):
-        known = found.status in (Status.DECLARED, Status.VIOLATED)
-        return found if known else replace(found, status=Status.DECLARED)
+    assumption = getattr(node, "assumption", None)
+    if isinstance(assumption, Assumption):
+        is_settled = assumption.status in (Status.DECLARED, Status.VIOLATED)
+        return assumption if is_settled else replace(assumption, status=Status.DECLARED)
     if not hasattr(node, "source"):
         return None
     who = node.source or "its author, without a source"
@@ -463,8 +463,8 @@ def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
         return value
     from sympy.core.function import AppliedUndef
 
-    found = (symbols_in(value) | value.atoms(AppliedUndef)) & values.keys()
-    return replaced(value, {k: values[k] for k in found})
+    present = (symbols_in(value) | value.atoms(AppliedUndef)) & values.keys()
+    return replaced(value, {k: values[k] for k in present})
 
 
 def symbols_in(value: Any) -> set[Any]:

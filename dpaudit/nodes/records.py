@@ -16,7 +16,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, canonical, is_symbolic, readable, sympify, unknowns
 from dpaudit.exact.domains import known_sign
 
-SHOWN = 80
+SHOWN = 80  # characters of a node in a message
 
 
 class Sees(StrEnum):
@@ -91,9 +91,9 @@ def reaching(node: Any) -> Records:
     if counts.sees is Sees.UNKNOWN:
         return NOTHING
     inside = {Sees.ALL: _same, Sees.PARTS: _parts, Sees.DRAWN: _drawn}[counts.sees](node, below)
-    found = _same(node, [_own(node, counts), inside])
-    _require_no_round(node, found)
-    return replace(found, group=node) if counts.together else found
+    records = _same(node, [_own(node, counts), inside])
+    _require_no_round(node, records)
+    return replace(records, group=node) if counts.together else records
 
 
 def _own(node: Any, counts: Counts) -> Records:
@@ -197,12 +197,12 @@ def _require_fits(node: Any, child: Records, drawn: Number) -> None:
             )
 
 
-def _require_no_round(node: Any, found: Records) -> None:
+def _require_no_round(node: Any, records: Records) -> None:
     """Errors: InvalidParameter for a number of records that another round contradicts."""
     index = getattr(node, "index", None)
     if index is None or not is_symbolic(index):
         return
-    for stated in (found.least, found.most):
+    for stated in (records.least, records.most):
         if stated is not None and index in unknowns(stated.value):
             raise InvalidParameter(
                 f"{stated}; every round of {node.name} reads the one data set, so that its number "

@@ -95,12 +95,12 @@ def _order(rows: Mapping[str, Any]) -> list[str]:
     """Digests, children before parents; a row that refers to none or to itself is refused."""
     graph = {digest: _child_digests(row) for digest, row in rows.items()}
     try:
-        found = list(TopologicalSorter(graph).static_order())
+        order = list(TopologicalSorter(graph).static_order())
     except CycleError:
         raise InvalidParameter("malformed declaration: a node contains itself") from None
-    if set(found) != set(rows) or not all(isinstance(d, str) for d in found):
+    if set(order) != set(rows) or not all(isinstance(d, str) for d in order):
         raise InvalidParameter("malformed declaration: a node refers to one that is missing")
-    return found
+    return order
 
 
 def _child_digests(row: Any) -> list[str]:

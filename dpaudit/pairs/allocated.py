@@ -46,9 +46,9 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-LARGEST_SLOTS = 2**20
-LARGEST_CUT = 8.0
-NOISES = Fraction(2, 25), Fraction(10**6)
+LARGEST_SLOTS = 2**20  # slots of a lower bound: more lose less
+LARGEST_CUT = 8.0  # multiples of the grid's tail that may be left out
+NOISES = Fraction(2, 25), Fraction(10**6)  # noise multipliers between which the grid is accurate
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,13 @@ class Allocated(Pair):
 
     def _loose(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """Bounds of (P, Q) for any noise and slots; the upper one is also a bound of (Q, P)."""
-        found = Normal(1 / self.noise_multiplier).on_grid(grid, side)
+        noise = Normal(1 / self.noise_multiplier).on_grid(grid, side)
         if side is grids.Side.UPPER:
-            return found
+            return noise
         down = math.ceil(
             float(enclose(self.slots).log().upper()) / grid.width * (1 + 8 * grids.UNIT)
         )
-        return replace(found, first=found.first - down)
+        return replace(noise, first=noise.first - down)
 
     @property
     def slotted(self) -> Slots | None:
@@ -130,8 +130,8 @@ def allocated_cells(pair: Allocated, grid: grids.Grid, side: grids.Side) -> grid
 
 
 def _summed(cells: grids.Indices, masses: grids.Floats) -> grids.Floats:
-    found: grids.Floats = np.bincount(cells, weights=masses).astype(np.float64)
-    return found
+    sums: grids.Floats = np.bincount(cells, weights=masses).astype(np.float64)
+    return sums
 
 
 def check_allocated(pair: Allocated) -> tuple[Number, int]:

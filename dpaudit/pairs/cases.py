@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.exact import Number
 from dpaudit.pairs.balls import Ball, bits, number, phi
 
-MOST = 1000
+MOST = 1000  # cases that are gone through
 NOTHING, CERTAIN = Fraction(0), Fraction(1)
 
 
@@ -65,22 +65,22 @@ class _Known:
 @lru_cache(maxsize=64)
 def _known(pair: Any, precision: int) -> tuple[_Known, ...]:
     """The cases that P takes, at the precision of the context."""
-    found = []
+    cases = []
     for case in pair.cases:
         p, noise = number(case.p), (number(case.square).sqrt(), number(case.epsilon))
         if not p > 0:
-            found.append(_Known(number(0).union(p), None, *noise))
+            cases.append(_Known(number(0).union(p), None, *noise))
         else:
-            found.append(_Known(p, None if case.q == 0 else number(case.q) / p, *noise))
-    return tuple(found)
+            cases.append(_Known(p, None if case.q == 0 else number(case.q) / p, *noise))
+    return tuple(cases)
 
 
 def delta_of_cases(pair: Any, x: Ball) -> Ball:
     """delta at x > 0 of a pair that :func:`has_closed_cases`."""
-    whole = number(0)
+    total = number(0)
     for case in _known(pair, bits()):
-        whole += case.p if case.ratio is None else case.p * _noise(case, x * case.ratio)
-    return whole
+        total += case.p if case.ratio is None else case.p * _noise(case, x * case.ratio)
+    return total
 
 
 def _noise(case: _Known, x: Ball) -> Ball:

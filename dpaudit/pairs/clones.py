@@ -51,7 +51,7 @@ else:
 # Outcomes that are taken one by one; nodes, in standard deviations from the mean.
 FEW, MOST = 2**22, 2**27
 NODES, NODES_OF_MANY = (0.4, 1.2, 2.0, 3.0, 5.0), (0.75, 2.5)
-MANY = 2**17
+MANY = 2**17  # outcomes above which fewer numbers of other reports are kept
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Clones(Symmetric):
         """
         others = grids.fewer(int(self.others), side)
         grids.known_loss(self.epsilon)
-        told, rest = (
+        own_share, other_share = (
             grids.as_float(self.told, "told"),
             grids.as_float(settled(1 - self.told), "1 - told"),
         )
@@ -89,9 +89,9 @@ class Clones(Symmetric):
             grids.as_float(settled(1 - self.rate), "1 - rate"),
         )
         low, masses = grids.binomial_masses(others, rate, rate / unseen)
-        weights = told * np.append(0.0, masses) + rest * np.append(masses, 0.0)
+        weights = own_share * np.append(0.0, masses) + other_share * np.append(masses, 0.0)
         t = low + np.arange(len(weights))
-        scale = told * t + rest * (rate / unseen) * (others + 1.0 - t)
+        scale = own_share * t + other_share * (rate / unseen) * (others + 1.0 - t)
         return grids.Counts(low, weights, scale, grids.UNIT * (16 * len(masses) + 64))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
@@ -181,7 +181,7 @@ class Blanket(Symmetric):
         """Errors: Unsupported for chances, and losses, that floats do not hold."""
         n = grids.fewer(int(self.others), grids.Side.UPPER) + 1
         grids.known_loss(self.epsilon)
-        told, other = (
+        own_masses, other = (
             grids.as_float(self.told, "told"),
             grids.as_float(settled(1 - self.told), "1 - told"),
         )
@@ -200,7 +200,7 @@ class Blanket(Symmetric):
         def counts(
             rest: grids.Floats, at: grids.Floats, masses: grids.Floats, terms: int
         ) -> grids.Counts:
-            scale = told * at + other * per_rest * rest
+            scale = own_masses * at + other * per_rest * rest
             weights = masses * scale / (n * rate)
             return grids.Counts(first, weights, scale, grids.UNIT * (16 * (len(law) + terms) + 64))
 
@@ -212,10 +212,10 @@ class Blanket(Symmetric):
             if states > MOST:
                 raise Unsupported("reports that are hardly ever counted, or hardly ever not")
             rows = [(k, *grids.binomial_masses(n - int(k), hidden, odds)) for k in t]
-            rest = np.concatenate([low + np.arange(len(masses)) for _, low, masses in rows])
+            indices = np.concatenate([low + np.arange(len(masses)) for _, low, masses in rows])
             at = np.concatenate([np.full(len(masses), k) for k, _, masses in rows])
             each = np.concatenate([m * own for (_, _, own), m in zip(rows, law, strict=True)])
-            alone = counts(rest.astype(np.float64), at, each, widest)
+            alone = counts(indices.astype(np.float64), at, each, widest)
             with np.errstate(divide="ignore"):
                 slopes = np.where(alone.scale > 0, move / alone.scale, 0.0)
             return grids.form_of((at, slopes, alone.weights), self.epsilon, alone.relative)

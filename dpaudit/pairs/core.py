@@ -148,11 +148,11 @@ class Pair:
         cls.__hash__ = Pair.__hash__  # type: ignore[method-assign]
 
     def __hash__(self) -> int:
-        found: int | None = self.__dict__.get("_hash")
-        if found is None:
-            found = hash((type(self), *(value for value in self.__dict__.values())))
-            self.__dict__["_hash"] = found
-        return found
+        stored: int | None = self.__dict__.get("_hash")
+        if stored is None:
+            stored = hash((type(self), *(value for value in self.__dict__.values())))
+            self.__dict__["_hash"] = stored
+        return stored
 
     def __getstate__(self) -> dict[str, Any]:
         # Hashes of texts differ from process to process.

@@ -27,8 +27,8 @@ else:
 LONGEST_SUM, SHARPEST = 10**4, Fraction(1, 10**5)
 # A variance above which cells are integrals; standard deviations that hold all mass; exponents.
 DENSE_VARIANCE = 5e8
-ALL = 37.7
-LARGEST_EXPONENT = 750.0
+ALL = 37.7  # standard deviations: the mass beyond is no float
+LARGEST_EXPONENT = 750.0  # exp(-750) is below every float
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class DiscreteNormal(Symmetric):
         around = (last - 1, last, last + 1)
         if not (place > last - 1 and place < last + 2):
             return number(0).union(1)
-        whole = 1 + 2 * weight_beyond(self.variance, 1, bits)
+        total_weight = 1 + 2 * weight_beyond(self.variance, 1, bits)
 
         def below(last: int) -> Ball:
             if last < 0:
-                return weight_beyond(self.variance, -last, bits) / whole
-            return 1 - weight_beyond(self.variance, last + 1, bits) / whole
+                return weight_beyond(self.variance, -last, bits) / total_weight
+            return 1 - weight_beyond(self.variance, last + 1, bits) / total_weight
 
-        found = number(0)
+        largest = number(0)
         for last in around:
-            found = found.max(below(last) - x * below(last - shift))
-        return found
+            largest = largest.max(below(last) - x * below(last - shift))
+        return largest
 
     def loss_masses(self, tail: float) -> grids.Closed | None:
         """Outcome by outcome, or in bulk where the noise is very wide."""
@@ -93,9 +93,9 @@ class DiscreteNormal(Symmetric):
         exponents = [(k - m) ** 2 / (2 * variance) for m in (shift, 0.0)]
         p, q = (np.exp(-e) / grids.theta(variance) for e in exponents)
         # An outcome stays while one of its masses is a float: its loss is known, however large.
-        kept = (p > 0) | (q > 0)
+        positive = (p > 0) | (q > 0)
         losses = shift * (2 * k - shift) / (2 * variance)
-        outcomes = grids.Outcomes(losses[kept], p[kept], q[kept])
+        outcomes = grids.Outcomes(losses[positive], p[positive], q[positive])
         return grids.finite(outcomes, 16 * grids.UNIT * (8 + 2 * LARGEST_EXPONENT))
 
     @property
@@ -117,13 +117,13 @@ def weight_beyond(variance: Fraction, first: int, bits: int) -> Ball:
     """
     step = (-1 / number(variance)).exp()
     ratio = (-(2 * first + 1) / (2 * number(variance))).exp()
-    term, found, least = number(1), number(0), number(2) ** -bits
+    term, total, least = number(1), number(0), number(2) ** -bits
     while term > least:
-        found += term
+        total += term
         term *= ratio
         ratio *= step
-    left = term / (1 - ratio)
-    return (found + left.union(0)) * (-(number(first) ** 2) / (2 * number(variance))).exp()
+    remainder = term / (1 - ratio)
+    return (total + remainder.union(0)) * (-(number(first) ** 2) / (2 * number(variance))).exp()
 
 
 def _dense(scale: float, shift: float, z: float) -> grids.Closed:

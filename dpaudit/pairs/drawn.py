@@ -51,7 +51,7 @@ else:
     grids = Later("dpaudit.grids")
 
 LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 100, 2**16
-NEAR = 2.0**-42
+NEAR = 2.0**-42  # relative error of a root
 
 
 class _Moved(Pair):
@@ -251,9 +251,9 @@ def _log_g(
         exponents = logs + moves * (t[part, None] - moves / 2)
         top = exponents.max(axis=1)
         terms = np.exp(exponents - top[:, None])
-        whole = terms.sum(axis=1)
-        value[part] = top + np.log(whole)
-        slope[part] = terms @ moves / whole
+        sums = terms.sum(axis=1)
+        value[part] = top + np.log(sums)
+        slope[part] = terms @ moves / sums
     return value, slope
 
 
@@ -304,8 +304,8 @@ def _loss_masses(pair: _Moved, tail: float) -> grids.Closed:
         with np.errstate(divide="ignore"):
             y = edges + np.log(-np.expm1(np.minimum(log_none - edges, 0.0))) if stays else edges
         t = np.where(y > 0, np.inf, -np.inf)
-        known = np.isfinite(y)
-        t[known] = _places(parameters, y[known])
+        finite = np.isfinite(y)
+        t[finite] = _places(parameters, y[finite])
         q = grids.normal_between(t)
         p = math.exp(log_none) * q
         for move, weight in zip(moves, np.exp(logs), strict=True):

@@ -19,7 +19,7 @@ from dpaudit.pairs.balls import Ball, number
 # Masses under P and Q of each outcome; factors with such lists, and their counts.
 Outcomes = tuple[tuple[Number, Number], ...]
 Parts = Sequence[tuple[Any, Number]]
-MOST = 1000
+MOST = 1000  # outcomes of a product that are listed
 # Outcomes are left out up to a P mass of about exp(-LEFT_OUT), which is added to delta.
 LEFT_OUT = 350.0
 
@@ -56,8 +56,8 @@ def _others(listed: Outcomes, times: int) -> int:
     if math.comb(min(times, MOST) + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in listed):
         return times
     place = _likeliest(listed)
-    rest = sum((enclose(p) for k, (p, _) in enumerate(listed) if k != place), enclose(0))
-    mean = times * rest
+    other_mass = sum((enclose(p) for k, (p, _) in enumerate(listed) if k != place), enclose(0))
+    mean = times * other_mass
     if not mean > 0:
         return times
     log_mean = float(mean.log().mid())
@@ -72,20 +72,20 @@ def outcomes_of(parts: Parts) -> list[tuple[Ball, Ball]]:
 
     The last one may be a ball from 0 on under P, of what was left out.
     """
-    found = [(number(1), number(1))]
-    whole = True
+    outcomes = [(number(1), number(1))]
+    complete = True
     for factor, times in parts:
         listed = factor.listed
         masses = [(number(p), number(q)) for p, q in listed]
         place, most = _likeliest(listed), _others(listed, int(times))
         masses.insert(0, masses.pop(place))
-        whole = whole and most == times
+        complete = complete and most == times
         own = [_mass(masses, counts) for counts in _multisets(int(times), most, len(masses))]
-        found = [(p * a, q * b) for p, q in found for a, b in own]
-    if not whole:
-        left_out = (1 - sum((p for p, _ in found), number(0))).max(number(0))
-        found.append((left_out.union(number(0)), number(0)))
-    return found
+        outcomes = [(p * a, q * b) for p, q in outcomes for a, b in own]
+    if not complete:
+        left_out = (1 - sum((p for p, _ in outcomes), number(0))).max(number(0))
+        outcomes.append((left_out.union(number(0)), number(0)))
+    return outcomes
 
 
 def _multisets(total: int, others: int, kinds: int) -> Iterator[tuple[int, ...]]:
@@ -94,15 +94,15 @@ def _multisets(total: int, others: int, kinds: int) -> Iterator[tuple[int, ...]]
         yield (total,)
         return
     for last in range(others + 1):
-        for rest in _multisets(total - last, others - last, kinds - 1):
-            yield (*rest, last)
+        for counts in _multisets(total - last, others - last, kinds - 1):
+            yield (*counts, last)
 
 
 def _mass(masses: list[tuple[Ball, Ball]], counts: tuple[int, ...]) -> tuple[Ball, Ball]:
-    ways, left = 1, sum(counts)
+    ways, draws_left = 1, sum(counts)
     p = q = masses[0][0] ** 0
     for (a, b), times in zip(reversed(masses), reversed(counts), strict=True):
-        ways *= math.comb(left, times)
-        left -= times
+        ways *= math.comb(draws_left, times)
+        draws_left -= times
         p, q = p * a**times, q * b**times
     return ways * p, ways * q

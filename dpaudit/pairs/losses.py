@@ -14,7 +14,7 @@ from dpaudit.pairs.core import Pair
 from dpaudit.pairs.several import largest
 from dpaudit.pairs.wire import SIDES, written
 
-LONGEST = 400
+LONGEST = 400  # characters of a text before it ends in a digest
 # Pairs of one direction that are evaluated, and written into certificates, one by one.
 MOST_PARTS = 64
 
@@ -48,10 +48,10 @@ class Losses:
     @property
     def text(self) -> str:
         """The dominating pairs, and the attained ones if others; long text ends in a digest."""
-        whole = self._whole
-        if len(whole) <= LONGEST:
-            return whole
-        return f"{whole[:LONGEST]}... (sha256 {sha256(whole.encode()).hexdigest()})"
+        full_text = self._whole
+        if len(full_text) <= LONGEST:
+            return full_text
+        return f"{full_text[:LONGEST]}... (sha256 {sha256(full_text.encode()).hexdigest()})"
 
     @property
     def _whole(self) -> str:

@@ -93,15 +93,15 @@ def _between(law: list[Any]) -> list[Any]:
 
 def _kept(p: list[Any], q: list[Any]) -> tuple[grids.Floats, grids.Floats]:
     """Neighbouring intervals joined until both masses are of moderate size and sharp."""
-    found: list[tuple[float, float]] = []
-    left = [enclose(0), enclose(0)]
+    joined: list[tuple[float, float]] = []
+    pending = [enclose(0), enclose(0)]
     for masses in zip(p, q, strict=True):
-        left = [a + b for a, b in zip(left, masses, strict=True)]
-        if all(mass > 1e-250 and mass.rel_accuracy_bits() > 60 for mass in left):
-            found.append((float(left[0].mid()), float(left[1].mid())))
-            left = [enclose(0), enclose(0)]
+        pending = [a + b for a, b in zip(pending, masses, strict=True)]
+        if all(mass > 1e-250 and mass.rel_accuracy_bits() > 60 for mass in pending):
+            joined.append((float(pending[0].mid()), float(pending[1].mid())))
+            pending = [enclose(0), enclose(0)]
     # The remaining mass is too small for floats and is left out: a lower bound may lose mass.
-    if not found:
+    if not joined:
         raise grids.NoLower("no interval of the largest coordinate has masses that floats hold")
-    made = np.array(found)
+    made = np.array(joined)
     return made[:, 0], made[:, 1]

@@ -42,8 +42,8 @@ else:
 
 ROUNDING, NEAR = 1e-11, 1e-3
 SMALLEST_MU, LARGEST_MU = 1e-6, 20.0
-SMALLEST_DELTA = 1e-290
-EVALUATIONS = 2**23
+SMALLEST_DELTA = 1e-290  # a delta near the smallest float, which has few digits
+EVALUATIONS = 2**23  # of normal laws: more take seconds
 
 
 # --- one pair of scores --------------------------------------------------------------------------
@@ -129,8 +129,8 @@ class Thresholded(Symmetric):
         low = index if index < size else index - size
         mu = self.offset + self.slope * (2 * low + 1)
         scores = (Fraction(low), Fraction(low + 1))
-        one, other = scores if index < size else scores[::-1]
-        return Scored(self.epsilon, self.kappa, one, other, mu)
+        score, other = scores if index < size else scores[::-1]
+        return Scored(self.epsilon, self.kappa, score, other, mu)
 
     @property
     def extremes(self) -> Extremes:
@@ -145,10 +145,10 @@ class Thresholded(Symmetric):
         above, below = family_of(self).deltas(np.array([at - blur, at + blur])).T
         largest = float(below.max())
         near = above >= largest * (1 - NEAR) if largest > SMALLEST_DELTA else above >= 0
-        found = number(0)
+        most = number(0)
         for index in np.flatnonzero(near):
-            found = found.max(self.member(int(index)).delta(x))
-        return found
+            most = most.max(self.member(int(index)).delta(x))
+        return most
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """Upper: the largest value at every node.  Lower: the two scores in the middle."""
@@ -208,8 +208,8 @@ def gaussian(epsilon: grids.Floats, mu: grids.Floats) -> grids.Floats:
         ratio = special.erfcx(z / math.sqrt(2)) - special.erfcx((z + mu) / math.sqrt(2))
         right = np.exp(-z * z / 2) * ratio / 2
         left = -np.expm1(-distance) + np.exp(-distance) * right
-    found = np.where(epsilon >= 0, right, left)
-    return np.where(np.isneginf(epsilon), 1.0, np.nan_to_num(found))
+    values = np.where(epsilon >= 0, right, left)
+    return np.where(np.isneginf(epsilon), 1.0, np.nan_to_num(values))
 
 
 @lru_cache(maxsize=64)
@@ -226,11 +226,11 @@ def family_of(pair: Thresholded) -> Family:
     mu = offset + slope * (2 * scores[:-1] + 1)
     if not SMALLEST_MU <= mu.min() <= mu.max() <= LARGEST_MU:
         raise Unsupported(f"noise of {offset:g} units: too much or too little for a profile")
-    one, other = (passes[:-1], fails[:-1]), (passes[1:], fails[1:])
-    both = [np.concatenate(rows) for rows in zip((*one, *other), (*other, *one), strict=True)]
-    kept = both[0] > 0
-    p, f, t, o = (row[kept] for row in both)
-    return Family(p, t, f, o, np.concatenate((mu, mu))[kept])
+    own, other = (passes[:-1], fails[:-1]), (passes[1:], fails[1:])
+    both = [np.concatenate(rows) for rows in zip((*own, *other), (*other, *own), strict=True)]
+    possible = both[0] > 0
+    p, f, t, o = (row[possible] for row in both)
+    return Family(p, t, f, o, np.concatenate((mu, mu))[possible])
 
 
 def _blur(pair: Thresholded, farthest: float) -> float:

@@ -68,14 +68,14 @@ class Product(Pair):
 
     def _dominates_alike(self, other: Product) -> bool:
         """Whether every factor has one of its own that dominates it, as often; no others."""
-        rest = list(self.parts)
-        if len(rest) != len(other.parts):
+        unmatched = list(self.parts)
+        if len(unmatched) != len(other.parts):
             return False
         for pair, times in other.parts:
-            fit = [f for f in rest if at_least(f[1], times) and f[0].dominates(pair)]
+            fit = [f for f in unmatched if at_least(f[1], times) and f[0].dominates(pair)]
             if not fit:
                 return False
-            rest.remove(fit[0])
+            unmatched.remove(fit[0])
         return True
 
     @property
@@ -108,11 +108,11 @@ class Product(Pair):
 
     @property
     def cases(self) -> Iterator[Case]:
-        found = [Case()]
+        joined = [Case()]
         for pair, _ in self.parts:
             own = list(pair.cases)
-            found = [one.joined(other) for one in found for other in own]
-        yield from found
+            joined = [case.joined(other) for case in joined for other in own]
+        yield from joined
 
 
 @lru_cache(maxsize=64)
@@ -203,21 +203,21 @@ def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
 
 def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Alternatives, each once; of several of an ordered kind only the largest."""
-    found = list(dict.fromkeys(pairs))
-    kinds = {type(pair) for pair in found if pair.is_ordered}
+    kept_pairs = list(dict.fromkeys(pairs))
+    kinds = {type(pair) for pair in kept_pairs if pair.is_ordered}
     kind: Any
     for kind in sorted(kinds, key=lambda kind: kind.__name__, reverse=True):
-        own = [pair for pair in found if type(pair) is kind]
+        own = [pair for pair in kept_pairs if type(pair) is kind]
         if len(own) > 1:
             most = kind(maximum(n for pair in own for n in numbers_in(pair)))
-            found = [most, *(pair for pair in found if type(pair) is not kind)]
-    return tuple(found)
+            kept_pairs = [most, *(pair for pair in kept_pairs if type(pair) is not kind)]
+    return tuple(kept_pairs)
 
 
 def largest(pairs: Iterable[Pair]) -> Pair:
     """One pair whose profile is the pointwise largest of several."""
-    found = distinct(part for pair in pairs for part in pair.alternatives)
-    return found[0] if len(found) == 1 else Largest(_ordered(found))
+    pairs_once = distinct(part for pair in pairs for part in pair.alternatives)
+    return pairs_once[0] if len(pairs_once) == 1 else Largest(_ordered(pairs_once))
 
 
 def _ordered(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:

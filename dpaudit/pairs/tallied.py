@@ -42,7 +42,7 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-RAREST = 1e-13
+RAREST = 1e-13  # chances below lose digits in differences
 # Binary digits: of chances that no question is about, and beyond the precision.
 FARTHEST, GUARD = 20_000, 30
 # Bits of a sum, for each that a term loses by the next.
@@ -85,13 +85,13 @@ class Tallied(Pair):
         middle = place.mid().ceil().unique_fmpz()
         if middle is None or not abs(place - middle) < 2:
             return flint.arb(0).union(1)
-        found = (1 - x).max(0)
+        largest = (1 - x).max(0)
         for least in {min(max(int(middle) + k, 0), n + 1) for k in (-1, 0, 1, 2)}:
             if place > least or place <= least - 1:
                 continue
             before, own = (_beyond(self.rare, others, k, precision) for k in (least - 1, least))
-            found = found.max((high - x * low) * before + (1 - high - x * (1 - low)) * own)
-        return found
+            largest = largest.max((high - x * low) * before + (1 - high - x * (1 - low)) * own)
+        return largest
 
     def _masses(self) -> grids.Closed:
         """Errors: Unsupported for more reports, rarer ones, or larger losses, than floats hold."""
@@ -204,6 +204,8 @@ def _tail(chance: Ball, trials: int, least: int) -> Ball:
 
 def _beside_what_is_left_out(cells: grids.Cells, side: grids.Side) -> grids.Discrete:
     if side is grids.Side.UPPER:
-        left = 4 * grids.STEPS * grids.LEFT
-        cells = replace(cells, infinite=(cells.infinite[0] + left, cells.infinite[1] + left))
+        left_out = 4 * grids.STEPS * grids.LEFT
+        cells = replace(
+            cells, infinite=(cells.infinite[0] + left_out, cells.infinite[1] + left_out)
+        )
     return cells.discrete(side)

@@ -11,8 +11,8 @@ from dpaudit.exact import Number
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.pairs.core import Pair
 
-DEEPEST = 60
-SIDES = ("remove", "add")
+DEEPEST = 60  # levels of nesting of a pair
+SIDES = ("remove", "add")  # both orders of neighbours
 
 
 def written(value: Any) -> Any:
@@ -55,7 +55,7 @@ def _read(table: Any, depth: int) -> Any:
 
 def _kinds(base: type[Pair]) -> dict[str, type[Pair]]:
     """Every pair that has parameters, by its name."""
-    found = {base.__name__: base} if fields(base) else {}
+    kinds = {base.__name__: base} if fields(base) else {}
     for kind in base.__subclasses__():
-        found |= _kinds(kind)
-    return found
+        kinds |= _kinds(kind)
+    return kinds

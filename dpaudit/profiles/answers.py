@@ -85,19 +85,21 @@ def epsilon_interval(
     ``near``: an interval of the same by :func:`epsilon_outline`, which saves a search.
     delta = 0 is answered by the largest loss, which may be infinite.
     """
-    found = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
-    if _is_narrow(found, width):
-        return found
+    interval = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
+    if _is_narrow(interval, width):
+        return interval
     if width < WIDTH:
         # If the narrow width was not reached, the answer found at the wider one may be better.
-        found = narrowest(found, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near))
-        if _is_narrow(found, width):
-            return found
+        interval = narrowest(
+            interval, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near)
+        )
+        if _is_narrow(interval, width):
+            return interval
 
     def ends(part: Pair) -> Interval:
         return epsilon_interval(part, delta, width)
 
-    return _above_parts(pair, _above_fewer(pair, found, ends), ends)
+    return _above_parts(pair, _above_fewer(pair, interval, ends), ends)
 
 
 def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
@@ -122,9 +124,9 @@ def _epsilon(
         return _nearest(pair, crowd, NEAR, lambda: composed(pair, wanted, width))
     record = _record(pair)
     if record is not None:
-        known = composed(pair, wanted, width)
-        narrow = _is_narrow(known, width) or is_infinite(known.upper)
-        return known if narrow else epsilon_game(*record, wanted, known, width)
+        by_composition = composed(pair, wanted, width)
+        narrow = _is_narrow(by_composition, width) or is_infinite(by_composition.upper)
+        return by_composition if narrow else epsilon_game(*record, wanted, by_composition, width)
     return _transformed(pair, wanted, width, composed, near)
 
 
@@ -143,33 +145,35 @@ def _transformed(
             return plain
     if few and (_is_seldom(pair) or (far and near is not None)):
         # Where an outline's grid was not enough, or no step is as small as most losses.
-        known = math.inf if near is None else float(near.upper)
-        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, known)
+        largest_epsilon = math.inf if near is None else float(near.upper)
+        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, largest_epsilon)
         if smooth is not None and _is_narrow(smooth, width / CLOSE):
             return smooth
     # A grid that is finer than asked costs little there.
-    found = (
+    interval = (
         composed(pair, wanted, min(width / FINER, FINE) if far else width / FINER)
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
     if (
-        found is not None
+        interval is not None
         and not few
-        and not _is_narrow(found, width)
-        and _is_narrow(found, SEVERAL * width)
+        and not _is_narrow(interval, width)
+        and _is_narrow(interval, SEVERAL * width)
     ):
         # A little less is asked for: what it missed by is a choice of plans.
         again = epsilon_smooth(parts_of(pair), wanted, width / 2)
-        found = found if again is None else narrowest(found, again)
-    if found is not None and (_is_narrow(found, width) or (not few and _is_out_of_grids(found))):
-        return found
+        interval = interval if again is None else narrowest(interval, again)
+    if interval is not None and (
+        _is_narrow(interval, width) or (not few and _is_out_of_grids(interval))
+    ):
+        return interval
     # Few rounds at tiny rates: a quarter, as of the grid.
     finer = width / FINER
     other = epsilon_smooth(parts_of(pair), wanted, finer) if few else _outline(pair, wanted, width)
-    if found is None:
+    if interval is None:
         return composed(pair, wanted, width)
-    return found if other is None else narrowest(found, other)
+    return interval if other is None else narrowest(interval, other)
 
 
 def _nearest(
@@ -185,8 +189,8 @@ def _nearest(
     return narrowest(by_grid(), crowd)
 
 
-def _is_out_of_grids(found: Interval) -> bool:
-    return bool(found.upper - found.lower <= found.upper * OUT_OF_GRIDS)
+def _is_out_of_grids(interval: Interval) -> bool:
+    return bool(interval.upper - interval.lower <= interval.upper * OUT_OF_GRIDS)
 
 
 def _is_seldom(pair: Pair) -> bool:
@@ -206,14 +210,14 @@ def _moves_far(pair: Pair) -> bool:
     return bool(moves) and all(mu is not None and mu >= 1 for mu in moves)
 
 
-def _is_narrow(found: Interval, width: float) -> bool:
+def _is_narrow(interval: Interval, width: float) -> bool:
     """Whether ends are about as near as asked, times epsilon where that is below 1."""
-    if is_infinite(found.upper):
+    if is_infinite(interval.upper):
         return False
-    return float(found.upper - found.lower) <= CLOSE * width * min(float(found.upper), 1.0)
+    return float(interval.upper - interval.lower) <= CLOSE * width * min(float(interval.upper), 1.0)
 
 
-def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
+def _above_parts(pair: Pair, interval: Interval, ends: Callable[[Pair], Interval]) -> Interval:
     """With a lower end of some factors alone, where that is larger.
 
     An observer may ignore factors (post-processing), so no delta of the product is below that of
@@ -222,20 +226,22 @@ def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
     """
     factors = pair.factors
     if not 1 < len(factors) <= FEW_FACTORS:
-        return found
-    asked = [k for k in range(len(factors)) if found.lower == 0 or _is_alone(factors[k])]
-    known: dict[tuple[int, ...], Interval] = {(k,): ends(_some(pair, (k,))) for k in asked}
-    reaching = tuple(k for k in asked if known[k,].lower > 0)
-    if found.lower == 0 and 1 < len(reaching) < len(factors):
-        known[reaching] = ends(_some(pair, reaching))
-    best = max(known, key=lambda kept: known[kept].lower, default=None)
-    if best is None or known[best].lower <= found.lower:
-        return found
-    shown = {**known[best].lower_witness, "factors": " ".join(map(str, best))}
-    return replace(found, lower=known[best].lower, lower_witness=shown)
+        return interval
+    places_asked = [k for k in range(len(factors)) if interval.lower == 0 or _is_alone(factors[k])]
+    by_factors: dict[tuple[int, ...], Interval] = {
+        (k,): ends(_some(pair, (k,))) for k in places_asked
+    }
+    reaching = tuple(k for k in places_asked if by_factors[k,].lower > 0)
+    if interval.lower == 0 and 1 < len(reaching) < len(factors):
+        by_factors[reaching] = ends(_some(pair, reaching))
+    best = max(by_factors, key=lambda kept: by_factors[kept].lower, default=None)
+    if best is None or by_factors[best].lower <= interval.lower:
+        return interval
+    shown = {**by_factors[best].lower_witness, "factors": " ".join(map(str, best))}
+    return replace(interval, lower=by_factors[best].lower, lower_witness=shown)
 
 
-def _above_fewer(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
+def _above_fewer(pair: Pair, interval: Interval, ends: Callable[[Pair], Interval]) -> Interval:
     """With the lower end of as many rounds as are played, where there are a few more.
 
     An observer may ignore the last rounds (post-processing).
@@ -243,17 +249,17 @@ def _above_fewer(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
     (factor, times), *others = parts_of(pair)
     record = factor.replacement
     if others or record is None or not is_nearly_played(record, times):
-        return found
+        return interval
     fewer = ends(product([(factor, Fraction(MOST_ROUNDS))]))
-    if fewer.lower <= found.lower:
-        return found
+    if fewer.lower <= interval.lower:
+        return interval
     shown = {**fewer.lower_witness, "rounds": str(MOST_ROUNDS)}
-    return replace(found, lower=fewer.lower, lower_witness=shown)
+    return replace(interval, lower=fewer.lower, lower_witness=shown)
 
 
-def _some(pair: Pair, kept: Sequence[int]) -> Pair:
+def _some(pair: Pair, places: Sequence[int]) -> Pair:
     """Some factors of a product."""
-    return product(pair.factors[k] for k in kept)
+    return product(pair.factors[k] for k in places)
 
 
 def _is_alone(factor: Factor) -> bool:
@@ -267,14 +273,14 @@ def _is_alone(factor: Factor) -> bool:
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
     """The pair's delta at epsilon >= 0; ``width`` is relative to delta."""
-    found = _delta(pair, epsilon, width)
-    if found.upper - found.lower <= found.upper * Fraction(width):
-        return found
+    interval = _delta(pair, epsilon, width)
+    if interval.upper - interval.lower <= interval.upper * Fraction(width):
+        return interval
 
     def ends(part: Pair) -> Interval:
         return delta_interval(part, epsilon, width)
 
-    return _above_parts(pair, _above_fewer(pair, found, ends), ends)
+    return _above_parts(pair, _above_fewer(pair, interval, ends), ends)
 
 
 def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
@@ -294,9 +300,11 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
         return _nearest(pair, crowd, NEAR_DELTA, lambda: delta_composed(pair, at, width))
     record = _record(pair)
     if record is not None:
-        known = delta_composed(pair, at, width)
-        narrow = known.upper - known.lower <= known.upper * Fraction(width)
-        return known if narrow else delta_game(*record, at, known, width)
+        by_composition = delta_composed(pair, at, width)
+        narrow = by_composition.upper - by_composition.lower <= by_composition.upper * Fraction(
+            width
+        )
+        return by_composition if narrow else delta_game(*record, at, by_composition, width)
     smooth = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if smooth is None else smooth
 
@@ -334,11 +342,11 @@ def tradeoff_curve(pair: Pair, alphas: Sequence[Any]) -> list[Interval]:
         probability(rate, "alpha")
     _settled(pair, WIDTH)
     inner = sorted({rate for rate in rates if rate != 0})
-    found = dict(zip(inner, _tradeoffs(pair, inner), strict=True)) if inner else {}
+    rates_of = dict(zip(inner, _tradeoffs(pair, inner), strict=True)) if inner else {}
     if 0 in rates:
-        rest = delta_interval(pair, FAR)
-        found[Fraction(0)] = Interval(1 - rest.upper, Fraction(1), method=rest.method)
-    return [found[rate] for rate in rates]
+        far_delta = delta_interval(pair, FAR)
+        rates_of[Fraction(0)] = Interval(1 - far_delta.upper, Fraction(1), method=far_delta.method)
+    return [rates_of[rate] for rate in rates]
 
 
 def _tradeoffs(pair: Pair, rates: Sequence[Fraction]) -> list[Interval]:
@@ -357,8 +365,8 @@ def _tradeoffs(pair: Pair, rates: Sequence[Fraction]) -> list[Interval]:
 
 
 def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:
-    found = delta_single(pair, Fraction(epsilon))
-    return float(found.lower) * (1 - 1e-15), float(found.upper) * (1 + 1e-15)
+    delta = delta_single(pair, Fraction(epsilon))
+    return float(delta.lower) * (1 - 1e-15), float(delta.upper) * (1 + 1e-15)
 
 
 def _profile(pair: Pair, epsilon: float, width: float) -> Profile:
@@ -375,12 +383,12 @@ def _pure(pair: Pair) -> Interval:
 
 def _number(value: Any, place: str) -> Fraction:
     """An exact fraction; symbols must have been bound."""
-    found = exact(value, place)
-    if isinstance(found, Fraction):
-        return found
-    free = ", ".join(sorted(map(str, unknowns(found))))
+    number = exact(value, place)
+    if isinstance(number, Fraction):
+        return number
+    free = ", ".join(sorted(map(str, unknowns(number))))
     raise InvalidParameter(
-        f"{place} = {str(found)[:200]}: "
+        f"{place} = {str(number)[:200]}: "
         + (f"bind {free} first" if free else "expected a fraction")
     )
 

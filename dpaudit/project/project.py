@@ -199,7 +199,7 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
     the project if no file defines one of them, or a file imports without an import statement.
     """
     modules, _ = import_each(project.root)
-    homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
+    homes = [_home(part, modules, project.root) for part in (mechanism, suite) if part is not None]
     if None in homes:
         return digests(project.root, sources(project.root))
     return digests(project.root, imported(project.root, [home for home in homes if home]))
@@ -351,7 +351,7 @@ def _written(root: Path, suite: Suite, modules: Sequence[ModuleType]) -> str:
     """Where a suite is defined: its file from the root, and the line that gives it a name."""
     home = _home(suite, modules, root)
     assert home is not None  # noqa: S101  (a module of the project holds it)
-    module = next(one for one in modules if one.__file__ == str(home))
+    module = next(module for module in modules if module.__file__ == str(home))
     names = {name for name, value in vars(module).items() if value is suite}
     lines = [
         node.lineno
@@ -361,13 +361,13 @@ def _written(root: Path, suite: Suite, modules: Sequence[ModuleType]) -> str:
     return f"{home.relative_to(root).as_posix()}:{min(lines, default=1)}"
 
 
-def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> Mechanism:
-    if suite.mechanism not in known:
+def _mechanism_of(suite: Suite, mechanisms: Mapping[str, Mechanism], place: str) -> Mechanism:
+    if suite.mechanism not in mechanisms:
         raise UnknownTarget(
             f"the suite {place} attacks {suite.mechanism!r}, which no file of mechanisms/ "
-            f"defines: {_suggestion(suite.mechanism, known)}"
+            f"defines: {_suggestion(suite.mechanism, mechanisms)}"
         )
-    return known[suite.mechanism]
+    return mechanisms[suite.mechanism]
 
 
 def _named(project: Project, name: str) -> Target:
@@ -391,8 +391,8 @@ def _target(project: Project, mechanism: Mechanism) -> Target:
     return Target(project, mechanism, next(attacks, None))
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
+def _suggestion(name: str, names_held: Iterable[str]) -> str:
+    names = sorted(names_held)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"

@@ -15,6 +15,7 @@ from dpaudit.storage.files import write_atomically
 from dpaudit.storage.imported import imported
 from dpaudit.storage.roots import PACKAGES, catalogue_root
 
+# Files of a new project.
 FIRST = ("mechanisms/noisy_mean.py", "mechanisms/own_queries.py", "audits/noisy_mean.py")
 # Where the catalogue keeps packages that can be copied whole, by the name of a paper.
 SHELVES = ("mechanisms/papers", "mechanisms/classics", "audits/classics", "audits")
@@ -45,7 +46,7 @@ def start(folder: Path, copied: str | None) -> list[Path]:
 
 def fields_to_fill() -> str:
     """The text of an empty ``dpaudit.toml``, with every field as a comment."""
-    hints = {"release_type": " # or ".join(f'"{one}"' for one in RELEASE_TYPES)}
+    hints = {"release_type": " # or ".join(f'"{name}"' for name in RELEASE_TYPES)}
     hints |= dict.fromkeys(DATES, '"2027-01-31"')
     lines = [f"# {name} = " + hints.get(name, '"..."') for name in FIELDS]
     return "\n".join(
@@ -91,12 +92,12 @@ def _shipped(root: Path, name: str) -> list[Path]:
 def _with_data(paths: list[Path]) -> list[Path]:
     """These files, and the CSV files beside them whose names occur in their source."""
     texts = {path: path.read_text("utf-8") for path in paths}
-    beside = (one for path in paths for one in sorted(path.parent.glob(f"*{DATA}")))
-    named = [one for one in beside if any(f'"{one.name}"' in text for text in texts.values())]
+    beside = (file for path in paths for file in sorted(path.parent.glob(f"*{DATA}")))
+    named = [file for file in beside if any(f'"{file.name}"' in text for text in texts.values())]
     return list(dict.fromkeys([*paths, *named]))
 
 
 def _modules(root: Path, name: str) -> list[Path]:
     """The file of a module, or the files of a package."""
-    found = sorted((root / name).glob("*.py")) or [root / f"{name}.py"]
-    return [path for path in found if path.is_file()]
+    files = sorted((root / name).glob("*.py")) or [root / f"{name}.py"]
+    return [path for path in files if path.is_file()]

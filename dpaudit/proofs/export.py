@@ -50,13 +50,13 @@ Require Import List.
 Import ListNotations.
 Open Scope R_scope.
 """
-# What every file needs; releases that need more name it.
+# The imports that every file needs; releases that need more name them.
 NEEDED = ("Laws", "Composition", "Normal", "Nodes", "Theorems", "Tactics", "Balls")
 # Bits of a profile beyond those of its margin, and of its working precision beyond those.
 SPARE_BITS, GUARD_BITS = 6, 30
 # Where delta is divided among releases, each share is rounded up to so many digits.
 SHARE_DIGITS = 8
-LONGEST_COMMENT = 200
+LONGEST_COMMENT = 200  # characters of a comment in Coq
 LAWS = "no Coq export yet; it needs pairs of laws, and the numerics of their profiles"
 # The orders of neighbours of the library, and a normal profile in Gaussian differential privacy.
 ORDERS = ("Removed", "Added")
@@ -246,7 +246,7 @@ class _Writer:
 
     @contextmanager
     def round(self, index: Any, number: int) -> Iterator[None]:
-        """What is written inside is of this round of a Repeat."""
+        """The text written inside belongs to this round of a Repeat."""
         outside = self.rounds
         self.rounds = {**outside, index: number}
         try:
@@ -318,12 +318,12 @@ class _Writer:
 
     def premises(self, number: int, order: Any) -> list[tuple[str, str, Pair]]:
         """Node, theorem and bound of each premise."""
-        found = []
+        premises = []
         for premise in self.steps[number]["premises"]:
             name = self.step(premise, order)
             value = self.value(premise)
-            found.append((self.node(value.node), name, self.pair(value, order)))
-        return found
+            premises.append((self.node(value.node), name, self.pair(value, order)))
+        return premises
 
     def fit(self, calculus: Calculus, node: str, made: Made, wanted: Pair) -> str:
         """A proof of the wanted bound from one of a node's own bound."""
@@ -331,11 +331,11 @@ class _Writer:
         if shown == wanted_texts:
             return made.proof
         if all(map(_equal, made.own, wanted)):
-            lemma, ends, known = f"equals {calculus.measure}", "[number | number | ]", shown
+            lemma, ends, arguments = f"equals {calculus.measure}", "[number | number | ]", shown
         else:
             lemma = f"weakened {calculus.measure} {calculus.weakens}"
-            ends, known = "[number | number | number | ]", (*shown, *wanted_texts)
-        return f"apply ({lemma} {node} {' '.join(known)}); {ends}.\n{made.proof}"
+            ends, arguments = "[number | number | number | ]", (*shown, *wanted_texts)
+        return f"apply ({lemma} {node} {' '.join(arguments)}); {ends}.\n{made.proof}"
 
     def theorem(self, name: str, statement: str, script: str, cite: str = "") -> None:
         """Write a theorem and its proof."""
@@ -387,8 +387,8 @@ class _Writer:
         measure = _measured(calculus, wanted)
         if value.calculus == "gdp":
             measure = f"(gdp {term(claimed)})"
-            known = f"{term(wanted[0])} {term(claimed)}"
-            script = f"apply (square_to_gdp {known}); [number | number | ].\n{script}"
+            arguments = f"{term(wanted[0])} {term(claimed)}"
+            script = f"apply (square_to_gdp {arguments}); [number | number | ].\n{script}"
         elif value.calculus in ("pure", "zcdp"):
             measure = f"({value.calculus} {term(claimed)})"
             shown = _measured(calculus, wanted)
@@ -402,14 +402,14 @@ class _Writer:
             theorem = self.step(number, point)
             measure = _measured(CALCULI["approx"], (point.epsilon, point.delta))
             shown.append((f"private {measure} {self.node(self.root)}", theorem))
-        (one, first), (other, second) = shown
+        (statement, first), (other, second) = shown
         script = f"split; [exact {first} | exact {second}]."
-        self.theorem(name, f"({one}) /\\ ({other})", script, text)
+        self.theorem(name, f"({statement}) /\\ ({other})", script, text)
 
 
 def _samples(node: Node) -> bool:
     """Whether neighbours in one order have other laws than in the other."""
-    return any(type(one).__name__ == "PoissonSampled" for one in postorder(node))
+    return any(type(part).__name__ == "PoissonSampled" for part in postorder(node))
 
 
 # --- nodes ---------------------------------------------------------------------------------------
@@ -602,15 +602,15 @@ def _rule(name: str, kind: str, order: Any) -> Rule:
         return _pointed(theorem, kind)
     if order == SQUARED:
         name = f"gdp.{theorem}"
-    found = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
+    rule = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
     if calculus == "profile" and order != SQUARED:
         # Of these alone, since a profile that is no normal pair has no theorem here.
-        found = {"event_slack": _rare_event, "unchanged": _unchanged}.get(theorem, _by_gdp)
-    if found is None:
+        rule = {"event_slack": _rare_event, "unchanged": _unchanged}.get(theorem, _by_gdp)
+    if rule is None:
         raise Unsupported(
             f"{name} of {kind}: no Coq export yet; it needs a hypothesis with its theorem"
         )
-    return found
+    return rule
 
 
 def _composition(writer: _Writer, number: int, order: Any) -> Made:
@@ -673,9 +673,9 @@ def _largest(lemma: str, *, adds: bool) -> Rule:
         target = writer.pair(writer.value(number), order)
         (first, *_), *_ = premises = writer.premises(number, order)
         others = "; ".join(node for node, *_ in premises[1:])
-        known = f"{lemma} {calculus.measure}" + (f" {calculus.adds}" if adds else "")
+        opening = f"{lemma} {calculus.measure}" + (f" {calculus.adds}" if adds else "")
         signs = "; [number | number | ]" if adds else ""
-        lines = [f"apply ({known} {first} [{others}] {' '.join(_texts(target))}){signs}."]
+        lines = [f"apply ({opening} {first} [{others}] {' '.join(_texts(target))}){signs}."]
         for node, name, pair in premises:
             script = writer.fit(calculus, node, Made(pair, f"exact {name}."), target)
             lines += ["apply List.Forall_cons.", "{ " + script.replace("\n", " ") + " }"]
@@ -722,13 +722,13 @@ def _rare_event(writer: _Writer, number: int, order: Any) -> Made:
 
 
 def _tested(writer: _Writer, number: int, order: Any) -> Made:
-    (_, test, one), (_, release, other) = writer.premises(number, order)
+    (_, test, test_bound), (_, release, other) = writer.premises(number, order)
     target = writer.pair(writer.value(number), order)
     numbers = "number | " * 6
-    own = canonical(one[0] + other[0]), target[1]
-    shown = f"({term(one[0])} + {term(other[0])})", term(target[1])
+    own = canonical(test_bound[0] + other[0]), target[1]
+    shown = f"({term(test_bound[0])} + {term(other[0])})", term(target[1])
     return Made(
-        own, f"apply tested_approx with (d := {term(one[1])}) (d' := {term(other[1])}); "
+        own, f"apply tested_approx with (d := {term(test_bound[1])}) (d' := {term(other[1])}); "
         f"[{numbers}exact {test} | exact {release}].", shown,
     )  # fmt: skip
 
@@ -779,8 +779,8 @@ def _tree_gdp(writer: _Writer, number: int, order: Any) -> Made:
     node: Any = writer.value(number).node
     levels = int(node.rounds).bit_length()
     own = canonical(levels * sympify(_inverse(node.noise_multiplier, 2)))
-    known = f"{term(node.noise_multiplier)} {times(node.rounds)} {levels}%Z {term(own)}"
-    return Made((own, ZERO), f"apply (tree_gdp {known}); [number | reflexivity | number].")
+    arguments = f"{term(node.noise_multiplier)} {times(node.rounds)} {levels}%Z {term(own)}"
+    return Made((own, ZERO), f"apply (tree_gdp {arguments}); [number | reflexivity | number].")
 
 
 def _inverse(value: Any, power: int = 1) -> Any:
@@ -861,8 +861,8 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
     epsilon, delta = writer.value(number).upper
     if squared == 0 or epsilon is None or is_infinite(epsilon):
         raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
-    left = delta - slack * (1 + exp(epsilon)) if slack else delta
-    margin = enclose(left) - gaussian_delta(epsilon, enclose(squared).sqrt())
+    delta_left = delta - slack * (1 + exp(epsilon)) if slack else delta
+    margin = enclose(delta_left) - gaussian_delta(epsilon, enclose(squared).sqrt())
     e, d = term(epsilon), term(delta)
     if slack:
         d = f"({d} - {term(slack)} * (1 + exp {e}))"
@@ -872,14 +872,16 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
         f"profile {_effort(margin, epsilon)}.",
     )
     lemma = "within_gdp_to_approx_at" if slack else "gdp_to_approx_at"
-    known = f"{term(squared)} {f'{term(slack)} ' if slack else ''}{e} {term(delta)}"
+    arguments = f"{term(squared)} {f'{term(slack)} ' if slack else ''}{e} {term(delta)}"
     return Made(
-        (epsilon, delta), f"apply ({lemma} {known}); [number | exact {shown} | exact {name}]."
+        (epsilon, delta), f"apply ({lemma} {arguments}); [number | exact {shown} | exact {name}]."
     )
 
 
 def _from_profile(writer: _Writer, number: int, order: Any) -> Made:
-    """Of a normal pair: as of Gaussian differential privacy, with the slack on both sides."""
+    """A normal pair's profile, as for Gaussian differential privacy, with the failure probability
+    on both sides.
+    """
     if isinstance(order, Point):
         ((_, name, pair),) = writer.premises(number, order)
         return Made(pair, f"exact {name}.")
@@ -1024,7 +1026,7 @@ def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
 def _profiled(node: Node) -> str:
     """The kind of the first leaf whose profile is no normal one."""
     leaves = [
-        one for one in postorder(node) if not one.children and type(one).__name__ not in NODES
+        part for part in postorder(node) if not part.children and type(part).__name__ not in NODES
     ]
     return type(leaves[0] if leaves else node).__name__
 
@@ -1058,13 +1060,13 @@ def _from_curve(writer: _Writer, number: int, order: Any) -> Made:
     lemma = "zcdp_to_approx_at" if zcdp else "renyi_to_approx_at"
     epsilon, delta = value.upper
     rate, a, e, d = map(term, (bound, at, epsilon, delta))
-    known = f"{rate} {a} {e} {d}"
+    arguments = f"{rate} {a} {e} {d}"
     start = f"{rate} * {a}" if zcdp else rate
     shown = writer.number(
         f"{number}", f"{start} + ln (1 - 1 / {a}) - (ln {d} + ln {a}) / ({a} - 1) <= {e}", "number."
     )
     ends = f"[number | number | exact {shown} | exact {name}]"
-    return Made((epsilon, delta), f"apply ({lemma} {known}); {ends}.")
+    return Made((epsilon, delta), f"apply ({lemma} {arguments}); {ends}.")
 
 
 def _from_number(writer: _Writer, number: int, order: Any) -> Made:

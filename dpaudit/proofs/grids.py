@@ -82,7 +82,7 @@ def suffices(one: Masses, times: int, epsilon: float, delta: float) -> Masses | 
     low, counts, lost = 0, [2**UNIT], 0
     for _ in range(times):
         low += one.lowest
-        # What is lost before counts as a mass of all that follows.
+        # Mass that was lost before counts as mass of all that follows.
         lost = _raised(lost * sum(one.counts)) + one.lost
         exact = _convolved(counts, one.counts)
         counts = [_raised(count) for count in exact[: end - low]]
@@ -112,8 +112,8 @@ def _convolved(one: list[int], other: tuple[int, ...]) -> list[int]:
         for part in (one, other)
     ]
     length = len(one) + len(other) - 1
-    whole = (packed[0] * packed[1]).to_bytes(size * length, "little")
-    return [int.from_bytes(whole[size * k : size * (k + 1)], "little") for k in range(length)]
+    product = (packed[0] * packed[1]).to_bytes(size * length, "little")
+    return [int.from_bytes(product[size * k : size * (k + 1)], "little") for k in range(length)]
 
 
 def fine_enough(delta: Delta, times: int, epsilon: Any, within: Any) -> Masses | None:
@@ -125,9 +125,9 @@ def fine_enough(delta: Delta, times: int, epsilon: Any, within: Any) -> Masses |
         return None
     at, most = (float(enclose(number).mid()) for number in (epsilon, within))
     for step in STEPS:
-        one = masses(delta, step)
-        if one is None:
+        cells = masses(delta, step)
+        if cells is None:
             return None
-        if (found := suffices(one, times, at, most)) is not None:
-            return found
+        if (enough := suffices(cells, times, at, most)) is not None:
+            return enough
     return None

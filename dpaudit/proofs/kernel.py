@@ -30,9 +30,9 @@ FILES = (
     "Losses",
     "Sampled",
 )
-EXAMPLES = ("Finite",)
+EXAMPLES = ("Finite",)  # files of the library that no export needs
 SECONDS = 300  # of a processor, for one file: a clock also counts what other processes take
-FLAGS = ("-w", "-ambiguous-paths")
+FLAGS = ("-w", "-ambiguous-paths")  # that silence warnings of Coq's own libraries
 HOW = "install Coq 8.16 with Interval: apt-get install coq libcoq-interval"
 # Axioms of Coq's own libraries: its real numbers and its machine integers.
 OF_COQ = re.compile(
@@ -134,14 +134,14 @@ def spent() -> float:
 
 def _hypotheses(listed: str, numbers: Collection[str]) -> tuple[str, ...]:
     """The names that ``Print Assumptions`` lists, without Coq's own and the parameters."""
-    known, found = cited(), []
+    cited_names, names = cited(), []
     for name in re.findall(r"^([\w.]+)\s*:", listed, re.MULTILINE):
         short = name.rpartition(".")[2]
-        if short in known:
-            found.append(short)
+        if short in cited_names:
+            names.append(short)
         elif short not in (*PARAMETERS, *numbers) and not OF_COQ.match(name):
             raise CertificateRejected(f"it rests on {name}, which the library does not state")
-    return tuple(found)
+    return tuple(names)
 
 
 def _run(name: str, folder: Path, library_folder: Path, seconds: float) -> str:

@@ -50,8 +50,8 @@ def _expression(value: Any) -> str:
     if kind == "Pi":
         return "PI"
     if kind in ("Max", "Min"):
-        first, *rest = map(term, parts)
-        for other in rest:
+        first, *others = map(term, parts)
+        for other in others:
             first = f"(R{kind.lower()} {first} {other})"
         return first
     if kind == "Pow":
@@ -69,7 +69,7 @@ def _power(base: Any, exponent: Any) -> str:
     if exponent.denominator == 1:
         return f"({term(base)} ^ {exponent.numerator})" if exponent != 1 else term(base)
     if exponent.denominator == 2:
-        whole = exponent - HALF
+        exponent_left = exponent - HALF
         root = f"(sqrt {term(base)})"
-        return root if whole == 0 else f"({_power(base, whole)} * {root})"
+        return root if exponent_left == 0 else f"({_power(base, exponent_left)} * {root})"
     return f"(Rpower {term(base)} {term(exponent)})"

@@ -25,7 +25,7 @@ from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram,
 from dpaudit.scope import Adjacency
 from dpaudit.tabular import Category, Number, Schema
 
-BYSTANDERS = 3
+BYSTANDERS = 3  # units besides the one that differs
 # The engine bounds the rows that it is given; a query that made them may have mixed units.
 DEPENDS = (
     "the query or program that made the table, if a row of it depends on more than one {entity} "
@@ -104,8 +104,8 @@ def _fields(release: Release) -> dict[str, list[str]]:
     """The statements on a release; of a correction, first that it is one."""
     fields = {name: list(lines) for name, lines in release.fields.items()}
     if release.corrects:
-        said = f"Corrects {release.corrects!r}: use this release in its place."
-        fields["changes"] = [said, *fields.get("changes", ())]
+        correction = f"Corrects {release.corrects!r}: use this release in its place."
+        fields["changes"] = [correction, *fields.get("changes", ())]
     return fields
 
 
@@ -153,16 +153,16 @@ def neighbours_of(plan: Plan) -> Neighbours:
 
 
 def _pair(
-    others: Array, one: Array, against: Array, adjacency: Adjacency
+    others: Array, row: Array, against: Array, adjacency: Adjacency
 ) -> tuple[Records, Records]:
-    whole = Records(np.concatenate([others, one[None]]))
+    records = Records(np.concatenate([others, row[None]]))
     if adjacency is Adjacency.ADD_REMOVE:
-        return whole, Records(others)
+        return records, Records(others)
     if adjacency is Adjacency.ZERO_OUT:
-        present = np.ones(len(whole), dtype=bool)
+        present = np.ones(len(records), dtype=bool)
         present[-1] = False
-        return whole, Records(whole.values, present)
-    return whole, Records(np.concatenate([others, against[None]]))
+        return records, Records(records.values, present)
+    return records, Records(np.concatenate([others, against[None]]))
 
 
 def _moved(program: ReleaseProgram, first: Records, second: Records) -> float:

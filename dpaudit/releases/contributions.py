@@ -11,8 +11,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Adjacency
 
 Sizes: TypeAlias = tuple[tuple[int, int], ...]
-MOST_LISTED = 8
-MOST_SPLIT = 40
+MOST_LISTED = 8  # worst vectors of a release that are listed
+MOST_SPLIT = 40  # rows of a unit whose splits are gone through
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,22 @@ class Contribution:
         Else it is at most high - low in a cell that both fill, and at most M = max(-low, high)
         elsewhere, in at most 2 (groups - b) cells where b are filled by both.
         """
-        one = self._alone()
+        single = self._alone()
         if adjacency is not Adjacency.REPLACE_ONE:
-            return one
+            return single
         low, high = (self.low, self.high) if self._fixed else (min(self.low, 0), max(self.high, 0))
         width, groups = high - low, min(self.groups, self.cells)
         cells = min(2 * groups, self.cells)
-        absolute = min(2 * one.absolute, cells * width)
+        absolute = min(2 * single.absolute, cells * width)
         if cells == 1:
             return Moves(1, width, absolute, width**2, (((width, 1),),))
         if low >= 0:
-            worst = _beside([one.worst, one.worst], cells)
-            squared = 2 * one.squared
+            worst = _beside([single.worst, single.worst], cells)
+            squared = 2 * single.squared
         else:
-            whole = one.absolute == groups * one.largest
-            worst = _signed(groups, width, one.largest, cells) if whole or groups == 1 else ()
-            squared = min(groups * max(width**2, 2 * one.largest**2), 4 * one.squared)
+            total = single.absolute == groups * single.largest
+            worst = _signed(groups, width, single.largest, cells) if total or groups == 1 else ()
+            squared = min(groups * max(width**2, 2 * single.largest**2), 4 * single.squared)
         if worst:
             squared = max(map(_squares, worst))
         return Moves(cells, width, absolute, min(squared, cells * width**2), worst)
@@ -96,8 +96,8 @@ class Contribution:
         if most == 0:
             return Moves(groups, 0, 0, 0)
         # Squares are convex: fill cells up, one after the other.
-        full, rest = divmod(absolute, most)
-        squared = full * most**2 + rest**2
+        full, remainder = divmod(absolute, most)
+        squared = full * most**2 + remainder**2
         return Moves(groups, most, absolute, squared, _splits(absolute, groups, most))
 
 
@@ -110,12 +110,12 @@ def _splits(absolute: int, groups: int, most: int) -> tuple[Sizes, ...]:
         return (((most, groups),),)
     if absolute > MOST_SPLIT:
         return ()
-    found: list[Sizes] = []
+    splits: list[Sizes] = []
     for split in _partitions(absolute, groups, most):
-        found.append(_merged(tuple((size, 1) for size in split)))
-        if len(found) > MOST_LISTED:
+        splits.append(_merged(tuple((size, 1) for size in split)))
+        if len(splits) > MOST_LISTED:
             return ()
-    return tuple(found)
+    return tuple(splits)
 
 
 def _partitions(total: int, parts: int, most: int) -> Iterator[list[int]]:
@@ -125,19 +125,19 @@ def _partitions(total: int, parts: int, most: int) -> Iterator[list[int]]:
     for first in range(min(most, total), 0, -1):
         if first * parts < total:
             return
-        for rest in _partitions(total - first, parts - 1, first):
-            yield [first, *rest]
+        for others in _partitions(total - first, parts - 1, first):
+            yield [first, *others]
 
 
 def _signed(groups: int, width: int, most: int, cells: int) -> tuple[Sizes, ...]:
     """b cells that both fill, and 2 (groups - b) that one of them does, for every b."""
     if groups >= MOST_LISTED:
         return ()
-    found = {
+    vectors = {
         _cut(_merged(((width, shared), (most, 2 * (groups - shared)))), cells)
         for shared in range(groups + 1)
     }
-    return tuple(sorted(found, reverse=True))
+    return tuple(sorted(vectors, reverse=True))
 
 
 def _merged(sizes: Sizes) -> Sizes:
@@ -150,12 +150,12 @@ def _merged(sizes: Sizes) -> Sizes:
 
 def _cut(sizes: Sizes, cells: int) -> Sizes:
     """The largest ``cells`` entries."""
-    kept: list[tuple[int, int]] = []
+    cut: list[tuple[int, int]] = []
     for size, count in sizes:
-        taken = min(count, cells - sum(n for _, n in kept))
-        if taken > 0:
-            kept.append((size, taken))
-    return tuple(kept)
+        entries_taken = min(count, cells - sum(n for _, n in cut))
+        if entries_taken > 0:
+            cut.append((size, entries_taken))
+    return tuple(cut)
 
 
 def _squares(sizes: Sizes) -> int:
@@ -164,16 +164,16 @@ def _squares(sizes: Sizes) -> int:
 
 def together(contributions: Iterable[Contribution], adjacency: Adjacency) -> Moves:
     """The moves of several vectors side by side, which one unit may all move at once."""
-    found = [contribution.moves(adjacency) for contribution in contributions]
-    if len(found) == 1:
-        return found[0]
-    cells = sum(m.cells for m in found)
+    moves = [contribution.moves(adjacency) for contribution in contributions]
+    if len(moves) == 1:
+        return moves[0]
+    cells = sum(m.cells for m in moves)
     return Moves(
         cells,
-        max(m.largest for m in found),
-        sum(m.absolute for m in found),
-        sum(m.squared for m in found),
-        _beside([m.worst for m in found], cells),
+        max(m.largest for m in moves),
+        sum(m.absolute for m in moves),
+        sum(m.squared for m in moves),
+        _beside([m.worst for m in moves], cells),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a release would cost, and how accurate it would be: tables of texts, made without data."""
+"""The cost of a release and its accuracy: tables of texts, made without data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dpaudit.ledger import Costs, Ledger, State
     from dpaudit.releases.plan import Plan
 
-MEASURES = ("pure", "zcdp", "gdp")
+MEASURES = ("pure", "zcdp", "gdp")  # in which a release's cost is shown
 DELTAS = ("1e-5", "1e-6", "1e-9")  # at which epsilon is said, beside the plan's own
 
 
@@ -92,12 +92,12 @@ def ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
 def _costs_row(state: State, costs: Costs) -> dict[str, Any]:
     """An account before and after a charge that it admits."""
     after = [a + b for a, b in zip(state.spent, costs[state.name], strict=True)]
-    left = tuple(cap - sum_ for cap, sum_ in zip(state.terms.caps, after, strict=True))
+    amounts_left = tuple(cap - sum_ for cap, sum_ in zip(state.terms.caps, after, strict=True))
     return {
         "cost": state.terms.shown(costs[state.name]),
         "spent": state.terms.shown(state.spent),
         "cap": state.terms.shown(state.terms.caps),
-        "left_after": state.terms.shown(left, left=True),
+        "left_after": state.terms.shown(amounts_left, left=True),
     }
 
 
@@ -137,12 +137,12 @@ def _by_budget(planned: Plan) -> dict[str, Any]:
     from dpaudit.releases.targets import errors_by_budget
 
     name, value = next(iter(planned.release.budget.parameters.items()))
-    found = errors_by_budget(planned)
-    own = found.get(Fraction(value), {})
+    by_epsilon = errors_by_budget(planned)
+    own = by_epsilon.get(Fraction(value), {})
     return {
         f"{name} = {float(at):g}": {
             "largest_ratio": max((errors[k] / own[k] for k in errors if own.get(k)), default=0.0),
             "error_95": errors,
         }
-        for at, errors in found.items()
+        for at, errors in by_epsilon.items()
     }

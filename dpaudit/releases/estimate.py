@@ -31,14 +31,14 @@ Cumulant: TypeAlias = Callable[[Numbers], Numbers]
 TILTS = np.geomspace(1e-2, 1e3, 200)  # over epsilon
 # The sum's period in standard deviations and in decays; where it ends, in deviations of `BLUR`.
 DEVIATIONS, DECAYS, END = 12.0, 40.0, 6.0
-MOST_TERMS = 2**11
+MOST_TERMS = 2**11  # of a series
 # A normal loss of this part of epsilon, or of the deviation, lets the sum of Laplace noise end.
 BLUR = 1 / 150, 1 / 60
 GAIN = 1.002  # of an amount, by which another kind of noise must do better
 # Search over an amount's logarithm: the precision, the first of steps that double, their number.
 CLOSE, FIRST, STEPS = 1e-4, 0.02, 12
 FARTHEST = 1e3  # an excess beyond which it says no more
-TINY = 1e-300
+TINY = 1e-300  # keeps a logarithm finite
 SMALLEST = 1e-12  # an epsilon of which the sum has digits
 WIDE = 25  # a variance above which discrete Gaussian noise costs as continuous noise does
 
@@ -74,10 +74,10 @@ def _laplace(scale: float, move: float) -> Cumulant:
 def _gaussian_on_integers(variance: float, vector: Sequence[tuple[float, float]]) -> Cumulant:
     most = math.ceil(7 * math.sqrt(variance)) + 1
     places = np.arange(-most, most + 1)
-    whole = np.exp(-(places**2) / (2 * variance)).sum()
+    total = np.exp(-(places**2) / (2 * variance)).sum()
 
     def known(s: Numbers) -> Numbers:
-        found = np.zeros_like(s)
+        logs_each = np.zeros_like(s)
         for size, count in vector:
             # exp(s (size^2 - 2 z size) / 2 v) shifts the masses by s size: rho s (s + 1) and more.
             away = np.round(np.real(s) * size)[:, None]
@@ -85,11 +85,11 @@ def _gaussian_on_integers(variance: float, vector: Sequence[tuple[float, float]]
             exponents = -(outcomes**2) - 2 * s[:, None] * size * outcomes
             largest = np.real(exponents).max(axis=1)
             sums = np.exp((exponents - largest[:, None]) / (2 * variance)).sum(axis=1)
-            logs = np.log(np.where(sums == 0, TINY, sums) / whole) + (largest + s * size**2) / (
+            logs = np.log(np.where(sums == 0, TINY, sums) / total) + (largest + s * size**2) / (
                 2 * variance
             )
-            found = found + count * logs
-        return np.asarray(found)
+            logs_each = logs_each + count * logs
+        return np.asarray(logs_each)
 
     return known
 
@@ -105,15 +105,15 @@ class Line:
         """log delta of a cumulant on the line; -inf where the sum is not positive."""
         exponents = total - epsilon * self.s
         first = float(np.real(exponents[0]))
-        found = float(np.real(np.exp(exponents - first) @ self.weights))
-        return first + math.log(found) if found > 0 else -math.inf
+        total_mass = float(np.real(np.exp(exponents - first) @ self.weights))
+        return first + math.log(total_mass) if total_mass > 0 else -math.inf
 
 
 def line_of(cumulants: Sequence[Cumulant], epsilon: float) -> Line:
     """The line through the saddle point, on which the terms fall fastest."""
 
     def total(s: Numbers) -> Numbers:
-        return np.asarray(sum(known(s) for known in cumulants))
+        return np.asarray(sum(cumulant(s) for cumulant in cumulants))
 
     if epsilon < SMALLEST:
         raise ArithmeticError(f"an epsilon of {epsilon}")
@@ -155,17 +155,17 @@ class Excess:
         def on_line(label: str, kind: int) -> Numbers:
             return cumulant_of(*leaves[label][kind])(line.s)
 
-        found = []
+        excesses = []
         for choice in choices:
             chosen = {label: int(label in choice) for label in leaves}
             pure = [_pure(leaves[label][kind][0]) for label, kind in chosen.items()]
             if not self.fixed and sum(pure) <= self.epsilon:
-                found.append(-FARTHEST)
+                excesses.append(-FARTHEST)
                 continue
             total = self.fixed * line.s * (line.s + 1)
             total = sum((on_line(*each) for each in chosen.items()), total)
-            found.append(line.log_delta(total, self.epsilon) - math.log(self.delta))
-        return found
+            excesses.append(line.log_delta(total, self.epsilon) - math.log(self.delta))
+        return excesses
 
 
 def _pure(leaf: Any) -> float:

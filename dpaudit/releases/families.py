@@ -72,8 +72,8 @@ class Family:
         """The counts of an item of a table, in the order of the item's cells."""
         batch = table.ndim - len(self.shape)
         summed = table.sum(axis=self._summed(item.by))
-        held = [name for name in self.last.by if name in item.by]
-        order = [batch + held.index(name) for name in item.by]
+        axes_of_item = [name for name in self.last.by if name in item.by]
+        order = [batch + axes_of_item.index(name) for name in item.by]
         return np.asarray(
             summed.transpose(*range(batch), *order).reshape([*table.shape[:batch], -1])
         )
@@ -82,10 +82,10 @@ class Family:
         """Each count in all cells that it adds up: the adjoint of :meth:`counts`."""
         sizes = dict(zip(self.last.by, self.shape, strict=True))
         batch = counts.shape[:-1]
-        held = counts.reshape([*batch, *(sizes[name] for name in item.by)])
+        spread_counts = counts.reshape([*batch, *(sizes[name] for name in item.by)])
         order = [len(batch) + item.by.index(name) for name in self.last.by if name in item.by]
-        held = held.transpose(*range(len(batch)), *order)
-        return np.asarray(np.expand_dims(held, self._summed(item.by)))
+        spread_counts = spread_counts.transpose(*range(len(batch)), *order)
+        return np.asarray(np.expand_dims(spread_counts, self._summed(item.by)))
 
     def solved(self, seen: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
         """The table of least squares, where an item's squares have its weight.
@@ -104,9 +104,9 @@ class Family:
             eigen[constant] += weights[item.name] * lengths
         if not axes:
             return np.asarray(total / eigen)
-        found = dctn(total, axes=axes, norm="ortho")
-        found = np.divide(found, eigen, out=np.zeros_like(found), where=eigen > 0)
-        return np.asarray(idctn(found, axes=axes, norm="ortho"))
+        transformed = dctn(total, axes=axes, norm="ortho")
+        transformed = np.divide(transformed, eigen, out=np.zeros_like(transformed), where=eigen > 0)
+        return np.asarray(idctn(transformed, axes=axes, norm="ortho"))
 
     def non_negative(self, table: Array, weights: Mapping[str, float]) -> Array:
         """About the nearest table without negative cells, in the norm of the least squares."""
@@ -114,8 +114,8 @@ class Family:
             weights[i.name] * prod(self.shape[axis] for axis in self._summed(i.by))
             for i in self.items
         )
-        found = np.maximum(table, 0.0)
-        ahead, pace = found, 1.0
+        table_so_far = np.maximum(table, 0.0)
+        ahead, pace = table_so_far, 1.0
         for _ in range(STEPS):
             apart = ahead - table
             slope = sum(
@@ -124,11 +124,11 @@ class Family:
             )
             moved = np.maximum(ahead - slope / steepest, 0.0)
             faster = (1 + (1 + 4 * pace**2) ** 0.5) / 2
-            ahead = moved + (pace - 1) / faster * (moved - found)
-            away, found, pace = np.abs(moved - found).max(), moved, faster
+            ahead = moved + (pace - 1) / faster * (moved - table_so_far)
+            away, table_so_far, pace = np.abs(moved - table_so_far).max(), moved, faster
             if away < CLOSE:
                 break
-        return found
+        return table_so_far
 
     def rounded(self, table: Array, unit: int, levels: Sequence[Sequence[str]]) -> Array:
         """Cells as multiples of a unit, each next to its own, level by level from the coarsest.
@@ -139,19 +139,19 @@ class Family:
         above = np.rint(table.sum(axis=self._summed(levels[0])) / unit)
         names = [name for name in self.last.by if name in levels[0]]
         for level in levels[1:]:
-            here = [name for name in self.last.by if name in level]
+            level_names = [name for name in self.last.by if name in level]
             counts = table.sum(axis=self._summed(level)) / unit
-            batch = counts.ndim - len(here)
-            order = [batch + here.index(name) for name in names]
-            order += [batch + here.index(name) for name in here if name not in names]
+            batch = counts.ndim - len(level_names)
+            order = [batch + level_names.index(name) for name in names]
+            order += [batch + level_names.index(name) for name in level_names if name not in names]
             turned = counts.transpose(*range(batch), *order)
             flat = turned.reshape(*turned.shape[:batch], above[(0,) * batch].size, -1)
-            whole = np.floor(flat + 1e-9)
-            lacking = above.reshape(*flat.shape[:-1], 1) - whole.sum(axis=-1, keepdims=True)
-            ranks = np.argsort(np.argsort(whole - flat, axis=-1, kind="stable"), axis=-1)
-            whole += ranks < lacking
+            floors = np.floor(flat + 1e-9)
+            lacking = above.reshape(*flat.shape[:-1], 1) - floors.sum(axis=-1, keepdims=True)
+            ranks = np.argsort(np.argsort(floors - flat, axis=-1, kind="stable"), axis=-1)
+            floors += ranks < lacking
             back = np.argsort([*range(batch), *order])
-            above, names = whole.reshape(turned.shape).transpose(*back), here
+            above, names = floors.reshape(turned.shape).transpose(*back), level_names
         return np.asarray(above * unit)
 
     @property
@@ -177,8 +177,8 @@ class Family:
         numbers = max(sum(sizes.values()), prod(self.shape))
         draws = int(np.clip(NUMBERS_DRAWN // numbers, LEAST_DRAWS, MOST_DRAWS))
         errors: dict[str, list[Array]] = {name: [] for name in sizes}
-        while (left := draws - sum(map(len, errors[self.items[0].name]))) > 0:
-            batch = min(left, max(1, AT_ONCE // numbers))
+        while (draws_left := draws - sum(map(len, errors[self.items[0].name]))) > 0:
+            batch = min(draws_left, max(1, AT_ONCE // numbers))
             noise = {
                 name: margins.draws(name, batch * size, rng).reshape(batch, size)
                 for name, size in sizes.items()
@@ -187,12 +187,12 @@ class Family:
             for item in self.items:
                 errors[item.name].append(np.abs(self.counts(item, table)))
         place = min(draws - 1, ceil(bdtrik(1 - UNSURE, draws, 1 - OUTSIDE)))
-        found = {}
+        margins_of = {}
         for name, parts in errors.items():
             flat = np.concatenate(parts).ravel()
             at = min(flat.size - 1, ceil((place + 1) * flat.size / draws) - 1)
-            found[name] = int(np.partition(flat, at)[at])
-        return found
+            margins_of[name] = int(np.partition(flat, at)[at])
+        return margins_of
 
     def variances(self, precisions: Mapping[str, float]) -> dict[str, float]:
         """The variance of each item's counts after least squares, by the precision of its noise.
@@ -200,8 +200,8 @@ class Family:
         A set A of axes has one coefficient of :meth:`solved`, and its share of a count is
         prod (1 - 1/n) over A times prod 1/n over the item's other axes.
         """
-        parts, known = self._by_axes
-        total = np.array([precisions[item.name] for item in self.items]) @ known
+        parts, residual_shares = self._by_axes
+        total = np.array([precisions[item.name] for item in self.items]) @ residual_shares
         return dict(zip((item.name for item in self.items), parts @ (1 / total), strict=True))
 
     @cached_property
@@ -210,7 +210,7 @@ class Family:
         axes = self.last.by
         sizes = dict(zip(axes, self.shape, strict=True))
         subsets = [set(s) for k in range(len(axes) + 1) for s in combinations(axes, k)]
-        parts, known = (np.zeros((len(self.items), len(subsets))) for _ in range(2))
+        parts, outside_shares = (np.zeros((len(self.items), len(subsets))) for _ in range(2))
         for row, item in enumerate(self.items):
             outside = prod(n for name, n in sizes.items() if name not in item.by)
             for column, subset in enumerate(subsets):
@@ -221,9 +221,9 @@ class Family:
                         if k in item.by
                     )
                     parts[row, column] = outside * prod(inside)
-                    known[row, column] = outside
-        told = known.any(axis=0)  # of the others no count depends
-        return parts[:, told], known[:, told]
+                    outside_shares[row, column] = outside
+        measured = outside_shares.any(axis=0)  # of the others no count depends
+        return parts[:, measured], outside_shares[:, measured]
 
     def weights(self, schema: Schema, adjacency: Adjacency) -> dict[str, Fraction]:
         """The items' weights, of the same sum, with which consistent counts err least.
@@ -236,16 +236,16 @@ class Family:
         own = np.array([float(item.weight) for item in self.items])
         own /= own.sum()
         moved = np.array([_squared(item, schema, adjacency) for item in self.items])
-        parts, known = self._by_axes
-        relative, known = parts * (own / moved)[:, None], known / moved[:, None]
+        parts, residual_shares = self._by_axes
+        relative, residual_shares = parts * (own / moved)[:, None], residual_shares / moved[:, None]
 
-        relative /= (relative @ (1 / (own @ known))).max()
+        relative /= (relative @ (1 / (own @ residual_shares))).max()
 
         def largest(weights: Array) -> Array:
-            return np.asarray(relative @ (1 / (weights @ known)))
+            return np.asarray(relative @ (1 / (weights @ residual_shares)))
 
         def slopes(weights: Array) -> Array:
-            return np.asarray(-(relative / (weights @ known) ** 2) @ known.T)
+            return np.asarray(-(relative / (weights @ residual_shares) ** 2) @ residual_shares.T)
 
         least = np.full(len(own), LEAST_SHARE / len(own))
         constraints = (
@@ -263,7 +263,7 @@ class Family:
         ends = Bounds(np.append(least, 0.0), np.append(np.ones(len(own)), inf))
         slope = np.append(np.zeros(len(own)), 1.0)
         solve: Any = minimize  # whose stubs know no constraints of several rows
-        found = solve(
+        solution = solve(
             lambda x: float(x[-1]),
             np.append(own, 1.0),
             jac=lambda _: slope,
@@ -271,15 +271,15 @@ class Family:
             bounds=ends,
             constraints=constraints,
         )
-        better = np.clip(found.x[:-1], least, 1.0)
+        better = np.clip(solution.x[:-1], least, 1.0)
         better /= better.sum()
         if not largest(better).max() < WORTHWHILE:
             better = own
-        whole = sum((item.weight for item in self.items), Fraction(0))
+        total_weight = sum((item.weight for item in self.items), Fraction(0))
         shares = [Fraction(float(share)).limit_denominator(10**6) for share in better]
         total = sum(shares, Fraction(0))
         names = [item.name for item in self.items]
-        return {n: whole * share / total for n, share in zip(names, shares, strict=True)}
+        return {n: total_weight * share / total for n, share in zip(names, shares, strict=True)}
 
     def _sizes(self, item: Count) -> list[int]:
         sizes = dict(zip(self.last.by, self.shape, strict=True))
@@ -339,7 +339,7 @@ def family_of(schema: Schema, items: Sequence[Item]) -> Family:
             and DROP in (schema.columns[name].missing, getattr(schema.columns[name], "other", ""))
         ]
         if dropping:
-            other = next(one.name for one in counts if dropping[0] in one.by)
+            other = next(count.name for count in counts if dropping[0] in count.by)
             raise InvalidParameter(
                 f"post consistent: rows without {dropping[0]!r} count in {item.name!r} and not in "
                 f"{other!r}; let the column's missing and other be an error, or a key"

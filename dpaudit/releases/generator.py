@@ -34,18 +34,18 @@ def generator(plan: Plan) -> Callable[[Any, np.random.Generator], Array]:
 
     def fitted(records: Any, rng: np.random.Generator) -> Array:
         features = np.asarray(records.features, dtype=np.float64).reshape(len(records.features), -1)
-        there = np.ones((len(features), 1))
-        values = reader.values(Records(np.hstack([there, features])))
+        present = np.ones((len(features), 1))
+        values = reader.values(Records(np.hstack([present, features])))
         drawn = {}
         for label, part in plan.parts.items():
             assert isinstance(part, Vector)  # noqa: S101  (what counts are)
             exact = np.array(values[label], dtype=np.float64)
             drawn[label] = (exact + plan.margins.draws(label, exact.size, rng)).astype(int).tolist()
-        made = synthesised(plan, published_rows(plan, drawn))
-        assert made is not None  # noqa: S101  (the release asks for records)
+        synthetic = synthesised(plan, published_rows(plan, drawn))
+        assert synthetic is not None  # noqa: S101  (the release asks for records)
         cells = [
             _numbers(release.schema, n, c)
-            for n, c in zip(columns, zip(*made.records, strict=True), strict=True)
+            for n, c in zip(columns, zip(*synthetic.records, strict=True), strict=True)
         ]
         return np.stack(cells, axis=1)
 

@@ -72,16 +72,16 @@ from dpaudit.storage.toml import read_toml
 from dpaudit.tabular import MOST_CELLS, Schema, refuse_groups, schema_of
 from dpaudit.tabular.schema import refuse_unknown
 
-DIGITS = 6
+DIGITS = 6  # significant digits of a noise's scale
 CORRECTED = " (corrected)"  # added to a title, where the correction's is that of the corrected one
 LONGEST_NAME = 80  # characters of a certificate's name that are taken from a title
-ROUNDS = 12
+ROUNDS = 12  # of the search for an amount of noise
 # Parts of the budget: how far apart the ends of an epsilon are; what may be left; what is aimed at.
 FINE, CLOSE, SLACK = 4e-4, 1e-3, 2e-4
 MORE = 1.02  # budgets, between whose amounts the slope of the guarantee is told
-SMALLEST_DELTA = 1e-300
+SMALLEST_DELTA = 1e-300  # keeps a logarithm finite
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
-LARGEST_VARIANCE = 2**100
+LARGEST_VARIANCE = 2**100  # of noise that is drawn exactly
 # 5% of Laplace noise of scale 1, and of normal noise of deviation 1, lie further away.
 LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
 MOST_CHOSEN = 20  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better
@@ -206,7 +206,7 @@ class Release:
         """The noise that spends the budget: nearly the largest common multiple of items' shares.
 
         Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
-        where the budget is pure.  What is taken was proved, like any claim.
+        where the budget is pure.  The chosen noise was proved, like any claim.
         Errors: Unsupported where the budget's measure has no rule for an item; InvalidParameter
         where thresholds ask for more delta than there is, for more than a release can hold, and for
         noise that no exact sampler draws; for targets that the budget misses, with the least budget
@@ -224,11 +224,11 @@ class Release:
 
     def _weighted(self) -> Release:
         """The release with the weights that its targets, or its consistent counts, ask for."""
-        found = weighted(self)
-        items = {item.name: item for item in found.items}
+        release = weighted(self)
+        items = {item.name: item for item in release.items}
         weights = weights_for(self.schema, self.adjacency, items, self.post)
-        changed = (replace(i, weight=weights.get(i.name, i.weight)) for i in found.items)
-        return replace(found, items=tuple(changed))
+        changed = (replace(i, weight=weights.get(i.name, i.weight)) for i in release.items)
+        return replace(release, items=tuple(changed))
 
     def searched(self, *, estimated: bool = False) -> Plan:
         """The plan before its claim and targets are checked; errors: as :meth:`plan`.
@@ -236,14 +236,16 @@ class Release:
         ``estimated``: under a budget with delta, near to it, and without a composition.
         """
         shares = _shares(self._weighted())
-        told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
-        if told and told >= self.delta:
+        threshold_delta = sum(
+            part.delta for part, _ in shares.values() if isinstance(part, Thresholded)
+        )
+        if threshold_delta and threshold_delta >= self.delta:
             raise InvalidParameter(
-                f"thresholds take a delta of {float(told):g} of the budget's "
+                f"thresholds take a delta of {float(threshold_delta):g} of the budget's "
                 f"{float(self.delta):g}; give them less"
             )
         try:
-            return _chosen(self, shares, float(told), estimated=estimated)
+            return _chosen(self, shares, float(threshold_delta), estimated=estimated)
         except ArithmeticError:  # of floats that overflow, or are 0
             raise InvalidParameter(
                 f"Release.budget = {self.budget.head[:SHOWN]}: no noise between the smallest and "
@@ -383,19 +385,21 @@ def _continued(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     Tables are merged, [[items]] by their name; a title and what it corrects are never inherited.
     Errors: InvalidParameter for a file elsewhere, and for a plan that continues itself.
     """
-    chain, seen = [dict(table)], set[str]()
+    chain, names_seen = [dict(table)], set[str]()
     while "like" in chain[-1]:
         name = chain[-1].pop("like")
         if not isinstance(name, str) or Path(name).name != name:
             raise InvalidParameter(f"plan.like = {name!r}: expected a file beside this plan")
-        if name in seen:
+        if name in names_seen:
             raise InvalidParameter(f"plan.like = {name!r}: the plan continues itself")
-        seen.add(name)
+        names_seen.add(name)
         chain.append(dict(read_toml(folder / name)))
-    found: Mapping[str, Any] = {}
-    for one in reversed(chain):
-        found = _over({k: v for k, v in found.items() if k not in ("title", "corrects")}, one)
-    return found
+    combined: Mapping[str, Any] = {}
+    for table_of in reversed(chain):
+        combined = _over(
+            {k: v for k, v in combined.items() if k not in ("title", "corrects")}, table_of
+        )
+    return combined
 
 
 def _over(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
@@ -421,8 +425,10 @@ def _items_over(base: list[Any], items: list[Any]) -> list[Any]:
 
     names = [name_of_item(item) for item in base]
     over = {n: item for item in items if (n := name_of_item(item)) and n in names}
-    kept = [item if n is None else over.get(n, item) for n, item in zip(names, base, strict=True)]
-    return kept + [item for item in items if not any(item is used for used in over.values())]
+    items_kept = [
+        item if n is None else over.get(n, item) for n, item in zip(names, base, strict=True)
+    ]
+    return items_kept + [item for item in items if not any(item is used for used in over.values())]
 
 
 def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
@@ -430,8 +436,8 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
 
     ``folder``: where programs and the ledger are looked up from.
     """
-    known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
-    refuse_unknown(table, known | {"fields", "corrects", "synthetic"}, "plan")
+    keys = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
+    refuse_unknown(table, keys | {"fields", "corrects", "synthetic"}, "plan")
     if not isinstance(table.get("corrects", ""), str):
         raise InvalidParameter("plan.corrects: expected the title of a published release")
     fields = fields_of(table.get("fields", {}), "plan: [fields]", folder)
@@ -450,7 +456,9 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidParameter("plan.items: expected [[items]]")
     places = ((f"items[{i}]", row) for i, row in enumerate(rows))
-    items = [item_of(one, place) for place, row in places for one in stated(row, schema, place)]
+    items = [
+        item_of(settings, place) for place, row in places for settings in stated(row, schema, place)
+    ]
     items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
     post = steps_of(table["post"]) if "post" in table else steps_by_default(schema, items)
     synthetic = synthetic_of(table["synthetic"]) if "synthetic" in table else None
@@ -458,13 +466,13 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     items = with_counts(schema, items)
     given, least = asks_least(_mapping(table["budget"], "budget"))
     budget = budget_of(given)
-    made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
+    completed = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
     release = Release(
         title=str(table["title"]),
         schema=schema,
         adjacency=choose(Adjacency, table["adjacency"], "plan.adjacency"),
         budget=budget,
-        items=made,
+        items=completed,
         post=post,
         ledger=table.get("ledger"),
         controller=str(table.get("controller", NOT_STATED)),
@@ -529,13 +537,13 @@ def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
             shares[part.label] = part, item.weight * part.share / weights
     parts = [part for part, _ in shares.values()]
     numbers, draws = numbers_of(parts), sum(getattr(part, "times", 1) for part in parts)
-    for count, most, what in (
+    for count, most, noun in (
         (numbers, MOST_CELLS, "numbers with noise"),
         (draws, MOST_DRAWS, "draws of noise, one after the other"),
     ):
         if count > most:
             raise InvalidParameter(
-                f"{release.title!r}: {count} {what}; at most {most} in one release, make several"
+                f"{release.title!r}: {count} {noun}; at most {most} in one release, make several"
             )
     _check_programs(release, parts)
     return shares
@@ -580,7 +588,7 @@ def _check_programs(release: Release, parts: Sequence[Part]) -> None:
         )
 
 
-def _chosen(release: Release, shares: _Shares, told: float, *, estimated: bool) -> Plan:
+def _chosen(release: Release, shares: _Shares, threshold_delta: float, *, estimated: bool) -> Plan:
     """The plan with the smallest largest relative error, over the kinds of noise of its parts.
 
     Under a budget with delta or rho, a part has the same margin of Gaussian and of Laplace noise at
@@ -589,13 +597,13 @@ def _chosen(release: Release, shares: _Shares, told: float, *, estimated: bool) 
     Laplace noise of all are compared, and then single parts are changed as long as one gains.
     """
     claimed = float(Claim(release.budget, by="plan").value)
-    start = _start(release.budget, claimed, told)
+    start = _start(release.budget, claimed, threshold_delta)
     if isinstance(release.budget, PureDP):
         return _searched(release, shares, frozenset(), start)
     free = frozenset(
         label for label, (part, _) in shares.items() if isinstance(part, Vector) and not part.noise
     )
-    excess = _excess(release, shares, told)
+    excess = _excess(release, shares, threshold_delta)
     amount, laplace = start, frozenset[str]()
     if 0 < len(free) <= MOST_CHOSEN:
         amount = largest_amount(excess, laplace, start)
@@ -608,32 +616,34 @@ def _chosen(release: Release, shares: _Shares, told: float, *, estimated: bool) 
     if estimated:
         return _plan(release, shares, largest_amount(excess, laplace, amount), laplace)
     amount, more = (
-        largest_amount(_excess(release, shares, told, part), laplace, amount)
+        largest_amount(_excess(release, shares, threshold_delta, part), laplace, amount)
         for part in (1 - SLACK, MORE)
     )
     slope = math.log(MORE / (1 - SLACK)) / math.log(more / amount)
     return _searched(release, shares, laplace, amount, slope)
 
 
-def _excess(release: Release, shares: _Shares, told: float, part: float = 1.0) -> Excesses:
+def _excess(
+    release: Release, shares: _Shares, threshold_delta: float, part: float = 1.0
+) -> Excesses:
     """How far choices exceed ``part`` of the budget at an amount, as a logarithm.
 
     Under a budget with delta that is of delta, and estimated.
     """
     claimed = part * float(Claim(release.budget, by="plan").value)
     if isinstance(release.budget, ApproxDP):
-        delta = max(float(release.budget.delta) - told, SMALLEST_DELTA)
+        delta = max(float(release.budget.delta) - threshold_delta, SMALLEST_DELTA)
         return Excess(claimed, delta, _kinds(release, shares), _fixed_rho(release, shares))
 
     def known(amount: float, choices: Sequence[frozenset[str]]) -> list[float]:
-        found = []
+        excesses = []
         for choice in choices:
             try:
                 cost = _cost(_plan(release, shares, amount, choice))
             except Unsupported:  # no rule of the budget's measure for Laplace noise
                 cost = math.inf
-            found.append(math.log(cost / claimed) if cost else -math.inf)
-        return found
+            excesses.append(math.log(cost / claimed) if cost else -math.inf)
+        return excesses
 
     return known
 
@@ -644,16 +654,16 @@ def _kinds(
     """The leaves of each kind that a part may have, at an amount, with their rho."""
 
     def leaves(amount: float) -> dict[str, list[tuple[Leaf, float]]]:
-        found = {}
+        by_label = {}
         for label, (part, share) in shares.items():
             if not isinstance(part, Declared):
                 rho = amount * float(share)
                 kinds = [part]
                 if isinstance(part, Vector) and not part.noise:
                     kinds.append(replace(part, noise=LAPLACE))
-                made = (_leaf(kind, rho, release.adjacency, pure=False) for kind in kinds)
-                found[label] = [(leaf, rho) for leaf in made]
-        return found
+                leaves_made = (_leaf(kind, rho, release.adjacency, pure=False) for kind in kinds)
+                by_label[label] = [(leaf, rho) for leaf in leaves_made]
+        return by_label
 
     return leaves
 
@@ -661,12 +671,12 @@ def _kinds(
 def _fixed_rho(release: Release, shares: _Shares) -> float:
     """About the rho of programs, whose noise no amount changes."""
     programs = [part for part, _ in shares.values() if isinstance(part, Declared)]
-    found = 0.0
+    total = 0.0
     for part in programs:
         node = part.program.declared(release.schema, release.scope)
         cost = Account(node, release.scope).approximate(release.delta).value[0]
-        found += gaussian_rho(_float(cost), float(release.delta))
-    return found
+        total += gaussian_rho(_float(cost), float(release.delta))
+    return total
 
 
 def _searched(
@@ -702,13 +712,13 @@ def _searched(
     raise Unsupported("plan: no noise was found that keeps the budget; ask for less of it")
 
 
-def _start(budget: Node, claimed: float, told: float) -> float:
+def _start(budget: Node, claimed: float, threshold_delta: float) -> float:
     """The amount that Gaussian noise alone would allow."""
     if isinstance(budget, GDP):
         return claimed**2 / 2
     if not isinstance(budget, ApproxDP):
         return claimed
-    return gaussian_rho(claimed, max(float(budget.delta) - told, SMALLEST_DELTA))
+    return gaussian_rho(claimed, max(float(budget.delta) - threshold_delta, SMALLEST_DELTA))
 
 
 def _next(tried: Sequence[tuple[float, float]], claimed: float, slope: float) -> float:
@@ -826,7 +836,7 @@ def rounded_down(value: float) -> Fraction:
 def _rounded(value: float, direction: int) -> Fraction:
     if not (math.isfinite(value) and value > 0):
         raise InvalidParameter(f"noise of {value}: the budget is too small or too large")
-    known = Fraction(value)
+    exact_value = Fraction(value)
     unit = Fraction(10) ** (math.floor(math.log10(value)) - DIGITS + 1)
-    steps = known / unit
+    steps = exact_value / unit
     return (math.ceil(steps) if direction > 0 else math.floor(steps)) * unit

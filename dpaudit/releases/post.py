@@ -7,10 +7,11 @@ also published as estimates of the population, with a margin of noise and sampli
 After ``consistent`` the next two steps change the table, so that totals stay the sums of their
 cells.
 
-Every step carries the 95% margin.  Of ``consistent`` it is simulated from the noise.  The others
-take an interval [x - m, x + m] that holds the truth, cut at 0 where the truth is not negative; the
-margin of the number that they publish reaches to the further end of it, and is never below m.
-Rounding adds how far it can move a number, whatever the number is: less would tell what it was.
+Every step carries the 95% margin.  The margin after ``consistent`` is simulated from the noise.
+The others take an interval [x - m, x + m] that holds the truth, cut at 0 where the truth is not
+negative; the margin of the number that they publish reaches to the further end of it, and is never
+below m. Rounding adds how far it can move a number, whatever the number is: less would tell what it
+was.
 
 Where each unit was sampled with probability 1/w, independently, the estimate w times the sum has
 the variance (w - 1) sum y^2, at most (w - 1) c T, of a total T of numbers y from 0 to c.  With
@@ -43,7 +44,7 @@ from dpaudit.tabular import Category, Schema
 from dpaudit.tabular.schema import number, refuse_unknown
 
 CONSISTENT, NON_NEGATIVE, ROUND, EXPAND = "consistent", "non_negative", "round", "expand"
-ORDER = (CONSISTENT, NON_NEGATIVE, ROUND, EXPAND)
+ORDER = (CONSISTENT, NON_NEGATIVE, ROUND, EXPAND)  # in which steps may follow one another
 NORMAL_95 = 1.959964  # deviations of normal noise; that of consistent counts is a sum of many
 
 
@@ -97,13 +98,13 @@ class Step:
     def text(self) -> str:
         """The step in words, for the certificate."""
         if self.kind == EXPAND:
-            said = "a unit was sampled independently, and one in the sample stands for"
+            assumption = "a unit was sampled independently, and one in the sample stands for"
             each = ", ".join(f"{weight} ({name})" for name, weight in self.weights.items())
             whom = f"{each}, by stratum of {self.strata}" if each else str(self.to)
-            return f"expanded to the population: {', '.join(self.items)}; {said} {whom}"
+            return f"expanded to the population: {', '.join(self.items)}; {assumption} {whom}"
         to = f" to {self.to}" if self.kind == ROUND else ""
-        what = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
-        return f"post-processing, of released numbers only: {what}"
+        step_text = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
+        return f"post-processing, of released numbers only: {step_text}"
 
     def check(self, schema: Schema, items: Mapping[str, Item], before: Sequence[Step]) -> None:
         """Errors: InvalidParameter for items that it makes wrong, and steps that it undoes."""
@@ -275,16 +276,16 @@ def steps_of(table: Any) -> tuple[Step, ...]:
 
 def steps_by_default(schema: Schema, items: Sequence[Item]) -> tuple[Step, ...]:
     """Steps of a plan that states none: counts of one table become consistent."""
-    left = sorted(
+    columns_left = sorted(
         (item for item in items if isinstance(item, Count)), key=lambda item: -len(item.by)
     )
     steps = []
-    while left:
-        last, *others = left
+    while columns_left:
+        last, *others = columns_left
         margins = [item for item in others if _is_margin(schema, item, last)]
         if margins:
             steps.append(Step(CONSISTENT, tuple(item.name for item in (*margins[::-1], last))))
-        left = [item for item in others if item not in margins]
+        columns_left = [item for item in others if item not in margins]
     return tuple(steps)
 
 
@@ -305,24 +306,28 @@ def processed(
     halves: Mapping[str, int],
 ) -> list[Row]:
     """The rows after all steps; ``halves``: margins of :func:`halves_of`."""
-    found = list(rows)
+    rows_so_far = list(rows)
     families = [(_family(schema, items, step), step) for step in steps if step.kind == CONSISTENT]
     for step in steps:
         if step.kind == EXPAND:
-            own = [row for row in found if row.item in step.items]
-            found += _expanded(schema, items, step, own)
+            own = [row for row in rows_so_far if row.item in step.items]
+            rows_so_far += _expanded(schema, items, step, own)
             continue
         if step.kind == CONSISTENT:
-            (family,) = (family for family, made in families if made is step)
-            found = _consistent(family, found, margins, halves)
+            (family,) = (family for family, step_of_family in families if step_of_family is step)
+            rows_so_far = _consistent(family, rows_so_far, margins, halves)
             continue
-        together = [family for family, made in families if set(made.items) & set(step.items)]
+        together = [
+            family
+            for family, step_of_family in families
+            if set(step_of_family.items) & set(step.items)
+        ]
         for family in together:
-            found = _table_changed(family, step, found, margins)
+            rows_so_far = _table_changed(family, step, rows_so_far, margins)
         inside = frozenset().union(*(family.names for family in together))
         alone = set(step.items) - inside
-        found = [_changed(step, row) if row.item in alone else row for row in found]
-    return found
+        rows_so_far = [_changed(step, row) if row.item in alone else row for row in rows_so_far]
+    return rows_so_far
 
 
 def _changed(step: Step, row: Row) -> Row:
@@ -374,22 +379,22 @@ def halves_of(
 
     ``seed``: of the draws, public, because noise that is simulated is not the release's.
     """
-    found: dict[str, int] = {}
+    halves: dict[str, int] = {}
     for step in steps:
         if step.kind == CONSISTENT:
-            found |= _family(schema, items, step).halves(margins, seed)
-    return found
+            halves |= _family(schema, items, step).halves(margins, seed)
+    return halves
 
 
 def weights_for(
     schema: Schema, adjacency: Adjacency, items: Mapping[str, Item], steps: Sequence[Step]
 ) -> dict[str, Fraction]:
     """The weights of counts that are made consistent, by item; those with targets keep theirs."""
-    found: dict[str, Fraction] = {}
+    weights: dict[str, Fraction] = {}
     for step in steps:
         if step.kind == CONSISTENT and all(items[name].error_95 is None for name in step.items):
-            found |= _family(schema, items, step).weights(schema, adjacency)
-    return found
+            weights |= _family(schema, items, step).weights(schema, adjacency)
+    return weights
 
 
 @dataclass(frozen=True)
@@ -425,15 +430,17 @@ def counted(
     margins: Margins,
 ) -> dict[str, Any]:
     """The released values, with counts after they are made consistent."""
-    found = dict(released)
+    values = dict(released)
     for step in steps:
         if step.kind == CONSISTENT:
             family = _family(schema, items, step)
-            seen = {name: np.array(released[name], dtype=np.float64) for name in family.names}
-            table = family.least_squares(seen, weights_of(family, margins))
+            released_counts = {
+                name: np.array(released[name], dtype=np.float64) for name in family.names
+            }
+            table = family.least_squares(released_counts, weights_of(family, margins))
             for item in family.items:
-                found[item.name] = [int(n) for n in family.counts(item, table).ravel()]
-    return found
+                values[item.name] = [int(n) for n in family.counts(item, table).ravel()]
+    return values
 
 
 def _consistent(

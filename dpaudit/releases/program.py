@@ -53,11 +53,11 @@ def exact_values(release: Release, table: OpenTable) -> dict[str, Exact]:
     """Every part's exact values, from the engine."""
     schema = release.schema
     wanted = [item.totals(schema) for item in release.items]
-    found = table.totals([total for totals in wanted for total in totals])
+    totals_found = table.totals([total for totals in wanted for total in totals])
     values: dict[str, Exact] = {}
     start = 0
     for item, totals in zip(release.items, wanted, strict=True):
-        values.update(item.values(schema, found[start : start + len(totals)]))
+        values.update(item.values(schema, totals_found[start : start + len(totals)]))
         start += len(totals)
     return values
 
@@ -87,23 +87,27 @@ class PartQuery:
 
     def value(self, records: Records, chosen: Any = None) -> Array:
         """The values as floats, shape (1, cells); of a choice its runs, (1 or trials, 2 runs)."""
-        found = self.exact(records)
+        exact_value = self.exact(records)
         if isinstance(self.part, Choice):
-            assert isinstance(found, Runs)  # noqa: S101  (what its item gives)
-            return self._runs(self.part, found)
-        if isinstance(found, Chosen):
+            assert isinstance(exact_value, Runs)  # noqa: S101  (what its item gives)
+            return self._runs(self.part, exact_value)
+        if isinstance(exact_value, Chosen):
             # Without a choice so far: at the largest bound.
-            places = [len(found.ends) - 1] if self.chosen is None else self.chosen.astype(np.intp)
+            places = (
+                [len(exact_value.ends) - 1] if self.chosen is None else self.chosen.astype(np.intp)
+            )
             each, which = np.unique(places, return_inverse=True)
-            return np.array([found.at(int(place)) for place in each], dtype=np.float64)[which]
-        if isinstance(found, dict):
-            found = tuple(found.get(key, 0) for key in self.reader.keys(self.part.label))
-        return np.array(found, dtype=np.float64)[None, :]
+            return np.array([exact_value.at(int(place)) for place in each], dtype=np.float64)[which]
+        if isinstance(exact_value, dict):
+            exact_value = tuple(
+                exact_value.get(key, 0) for key in self.reader.keys(self.part.label)
+            )
+        return np.array(exact_value, dtype=np.float64)[None, :]
 
-    def _runs(self, part: Choice, found: Runs) -> Array:
+    def _runs(self, part: Choice, runs: Runs) -> Array:
         """The scores of the reader's runs of candidates, and how many of each are there."""
         starts = self.reader.starts(part)
-        scores = found.at(starts).astype(np.float64)[None, :]
+        scores = runs.at(starts).astype(np.float64)[None, :]
         sizes = np.diff(starts, append=part.candidates).astype(np.float64)[None, :]
         if self.excluded:
             trials = len(self.excluded[0])
@@ -150,10 +154,10 @@ class ReleaseProgram:
 
     def run(self, curator: Curator) -> dict[str, Array]:
         """Release every part; arrays (trials, cells), or the runs of what was chosen."""
-        found: dict[str, Array] = {}
+        released: dict[str, Array] = {}
         for label, part in self.plan.parts.items():
-            found[label] = self._one(curator, part, found)
-        return found
+            released[label] = self._one(curator, part, released)
+        return released
 
     def _one(self, curator: Curator, part: Part, before: Mapping[str, Array]) -> Array:
         if isinstance(part, Declared):
@@ -210,7 +214,7 @@ class GeneratedTables:
 
         Few codes are all taken; of many the first, some evenly spread, and those in conditions.
         """
-        schema, found = self.release.schema, dict[str, Whole]()
+        schema, codes_of = self.release.schema, dict[str, Whole]()
         for item in self.release.items:
             for part in item.parts(schema):
                 if not isinstance(part, Choice):
@@ -226,16 +230,16 @@ class GeneratedTables:
                 ]
                 first, spread = np.arange(min(LISTED, size)), np.linspace(0, size - 1, LISTED)
                 codes = np.concatenate([first, spread.astype(np.int64), named])
-                found[part.column] = np.unique(codes.astype(np.int64))
-        return found
+                codes_of[part.column] = np.unique(codes.astype(np.int64))
+        return codes_of
 
     def values(self, records: Records) -> Values:
         # Kept with the records, which never change: a program holds nothing of them.
-        kept: dict[str, Values] = records.__dict__.setdefault("_released", {})
+        stored: dict[str, Values] = records.__dict__.setdefault("_released", {})
         digest = self.release.digest
-        if digest not in kept:
-            kept[digest] = self._asked(self.frame(records))
-        return kept[digest]
+        if digest not in stored:
+            stored[digest] = self._asked(self.frame(records))
+        return stored[digest]
 
     def _asked(self, frame: Any) -> Values:
         """The exact values of a generated table, asked of the engine once for each content.
@@ -243,27 +247,27 @@ class GeneratedTables:
         An attack and an examination make most of their tables many times over.
         """
         digest = self.release.digest
-        known = _VALUES.setdefault(self, OrderedDict())
+        answered = _VALUES.setdefault(self, OrderedDict())
         # As text, in which -0.0 and 0.0 differ, and NaN is NaN.
         content = repr(frame.to_pydict()) if len(frame) <= MOST_ROWS_KEPT else ""
-        if not content or content not in known:
+        if not content or content not in answered:
             table = Table(self.release.schema.prepared, frame)
             values = exact_values(self.release, table.opened(digest))
             if not content:
                 return values
-            known[content] = values
-        known.move_to_end(content)
-        if len(known) > MOST_KEPT:
-            known.popitem(last=False)
-        return known[content]
+            answered[content] = values
+        answered.move_to_end(content)
+        if len(answered) > MOST_KEPT:
+            answered.popitem(last=False)
+        return answered[content]
 
     def records(self, columns: Sequence[str], records: Records) -> Records:
-        kept: dict[str, Records] = records.__dict__.setdefault("_rows", {})
+        stored: dict[str, Records] = records.__dict__.setdefault("_rows", {})
         key = f"{self.release.digest} {columns}"
-        if key not in kept:
+        if key not in stored:
             table = Table(generated(self.release.schema.prepared), self.frame(records))
-            kept[key] = records_of(table.opened(self.release.digest), columns, len(records))
-        return kept[key]
+            stored[key] = records_of(table.opened(self.release.digest), columns, len(records))
+        return stored[key]
 
     def frame(self, records: Records) -> Any:
         """The records' rows as an Arrow table, without those of units that are not present."""
@@ -271,45 +275,45 @@ class GeneratedTables:
 
         schema = self.release.schema
         values = records.values.reshape(len(records), -1, 1 + len(schema.columns))
-        there = (values[:, :, 0] > 0) & records.present[:, None]
-        units, rows = np.nonzero(there)
+        present = (values[:, :, 0] > 0) & records.present[:, None]
+        units, rows = np.nonzero(present)
         columns: dict[str, Any] = {}
         columns[schema.unit or GENERATED_UNIT] = pa.array(units, pa.int64())
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
-            found = values[units, rows, place]
+            codes = values[units, rows, place]
             if isinstance(column, Period):
-                columns[name] = pa.array(self._days(name, column, found), pa.date32())
+                columns[name] = pa.array(self._days(name, column, codes), pa.date32())
             elif isinstance(column, Number):
-                columns[name] = pa.array(self._numbers(name, column, found), pa.float64())
+                columns[name] = pa.array(self._numbers(name, column, codes), pa.float64())
             else:
-                columns[name] = pa.array(self._texts(name, column, found), pa.string())
+                columns[name] = pa.array(self._texts(name, column, codes), pa.string())
         return pa.table(columns)
 
-    def _numbers(self, name: str, column: Number, found: Array) -> Array:
+    def _numbers(self, name: str, column: Number, codes: Array) -> Array:
         if name not in self._listed:
-            return found
+            return codes
         step = float(column.step)
-        inside = np.clip(np.nan_to_num(found), float(column.lower), float(column.upper))
+        inside = np.clip(np.nan_to_num(codes), float(column.lower), float(column.upper))
         listed = self._below(name, np.rint(inside / step) - column.low)
-        return np.where(np.isnan(found), np.nan, (listed + column.low) * step)
+        return np.where(np.isnan(codes), np.nan, (listed + column.low) * step)
 
-    def _days(self, name: str, column: Period, found: Array) -> list[date | None]:
-        numbers = self._numbers(name, column, found)
+    def _days(self, name: str, column: Period, codes: Array) -> list[date | None]:
+        numbers = self._numbers(name, column, codes)
         inside = np.clip(np.rint(np.nan_to_num(numbers)), column.low, column.high).astype(np.int64)
-        there = np.isfinite(numbers)
+        finite = np.isfinite(numbers)
         return [
-            column.calendar.first_day(code) if known else None
-            for code, known in zip(inside.tolist(), there.tolist(), strict=True)
+            column.calendar.first_day(code) if present else None
+            for code, present in zip(inside.tolist(), finite.tolist(), strict=True)
         ]
 
-    def _texts(self, name: str, column: Category | Text, found: Array) -> list[str | None]:
+    def _texts(self, name: str, column: Category | Text, codes_given: Array) -> list[str | None]:
         keys = self.texts if isinstance(column, Text) else column.keys
         # The place after the last key, and what is no number, is a value that is missing.
-        places = np.nan_to_num(found, nan=float(len(keys)), posinf=0.0, neginf=0.0)
+        places = np.nan_to_num(codes_given, nan=float(len(keys)), posinf=0.0, neginf=0.0)
         codes = np.fmod(np.trunc(places), len(keys) + 1).astype(np.int64) % (len(keys) + 1)
-        there = codes < len(keys)
+        within = codes < len(keys)
         if name in self._listed:
-            codes = np.where(there, self._below(name, codes), len(keys))
+            codes = np.where(within, self._below(name, codes), len(keys))
         return [keys[code] if code < len(keys) else None for code in codes.tolist()]
 
     def _below(self, name: str, codes: Array | Whole) -> Whole:

@@ -1,7 +1,7 @@
 """A program of a catalogue as one item of a release: its own noise, composed with the others'.
 
 Its records are the table's units, one row each: numbers as they are on their grid, keys as their
-places.  What it declares is charged with the rest; its noise is its author's, not solved for.
+places.  Its declaration is charged with the rest; its noise is its author's, not solved for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpaudit.releases.items.item import Declared, Exact, Found, Item, Margins, P
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Number, OpenTable, Schema, Text, Total
 
-ASKED_OF_RECORDS = ("mixes_records",)
+ASKED_OF_RECORDS = ("mixes_records",)  # methods of a query that get the item's own records
 GENERATED_UNIT = "dpaudit_unit_of_a_record"
 
 
@@ -109,7 +109,7 @@ class Program(Item):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return ()
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
         return {}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
@@ -133,13 +133,13 @@ class Program(Item):
 
 
 def _numbers(name: str, output: Any) -> Array:
-    found = np.asarray(output, dtype=np.float64) if isinstance(output, np.ndarray) else None
-    if found is None or found.ndim != 2 or len(found) != 1:
+    array = np.asarray(output, dtype=np.float64) if isinstance(output, np.ndarray) else None
+    if array is None or array.ndim != 2 or len(array) != 1:
         raise InvalidParameter(
             f"item {name!r}: its program gives {type(output).__name__}, where an array of shape "
             "(trials, numbers) is published"
         )
-    return np.asarray(found[0])
+    return np.asarray(array[0])
 
 
 def records_of(table: OpenTable, columns: Sequence[str], size: int | None = None) -> Records:
@@ -191,20 +191,20 @@ class _OfRows:
     reader: Any
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.query, name)
+        attribute = getattr(self.query, name)
         if name in ASKED_OF_RECORDS:
-            return lambda records: found(self.reader.records(self.item.columns, records))
-        return found
+            return lambda records: attribute(self.reader.records(self.item.columns, records))
+        return attribute
 
     def value(self, records: Records, chosen: Any = None) -> Array:
         """The query's value on the tables' rows."""
-        found: Array = self.query.value(self.reader.records(self.item.columns, records), chosen)
-        return found
+        value: Array = self.query.value(self.reader.records(self.item.columns, records), chosen)
+        return value
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The query's own."""
-        found: Array = self.query.sensitivity(adjacency, size)
-        return found
+        sensitivity: Array = self.query.sensitivity(adjacency, size)
+        return sensitivity
 
 
 def labels_in(node: Node) -> set[str]:

@@ -66,11 +66,12 @@ from dpaudit.tabular import OpenTable, Table
 from dpaudit.tabular.schema import text_of
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-TRIALS = 2000
+TRIALS = 2000  # of the audit of a release
 MOST_SHOWN = 100  # published numbers that a certificate holds; their files hold all
 MOST_RUNS = 10_000  # of candidates with different scores, and of keys, in a rehearsal
 PLAN = "plan.toml"
 CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
+# Of a published table.
 COLUMNS = (
     "item",
     "keys",
@@ -157,8 +158,8 @@ class BoundValues:
         return self.found
 
     def keys(self, label: str) -> tuple[str, ...]:
-        found = self.found[label]
-        return tuple(found) if isinstance(found, dict) else ()
+        values = self.found[label]
+        return tuple(values) if isinstance(values, dict) else ()
 
     def starts(self, part: Choice) -> Whole:
         raise InvalidParameter("a choice of a release is drawn from its own runs")
@@ -229,20 +230,20 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
     release = plan.release
     schema, items = release.schema, {item.name: item for item in release.items}
     margins = Consistent(plan.margins, plan.halves)
-    known = counted(schema, items, release.post, drawn, plan.margins)
+    consistent = counted(schema, items, release.post, drawn, plan.margins)
     rows = [
         replace(row, not_covered=item.not_covered(schema))
         for item in release.items
         for row in (
             item.rows(schema, drawn, plan.margins)
             if isinstance(item, Count)
-            else item.rows(schema, known, margins)
+            else item.rows(schema, consistent, margins)
         )
     ]
     rows = processed(schema, items, release.post, rows, plan.margins, plan.halves)
-    made = synthesised(plan, rows)
+    synthetic = synthesised(plan, rows)
     # First, because a page shows the first hundred numbers.
-    return rows if made is None else [*made.rows, *rows]
+    return rows if synthetic is None else [*synthetic.rows, *rows]
 
 
 @dataclass(frozen=True)
@@ -353,8 +354,8 @@ def publish(
         if not trials:
             once.row()
             return _corrected(once.done, plan, book, opened)
-        made = certified(plan, trials, progress, once.row, file)
-        done = with_certificate(once.done, made, out, release, book, opened)
+        certificate = certified(plan, trials, progress, once.row, file)
+        done = with_certificate(once.done, certificate, out, release, book, opened)
         return _corrected(done, plan, book, opened)
 
 
@@ -392,7 +393,9 @@ def _folders(release: Release, ledger: Ledger | None) -> tuple[Path, ...]:
         return ()
     try:
         accounts = ledger.accounts(release.schema.name)
-        names = dict.fromkeys(life.dataset or one.name for one in accounts for life in one.releases)
+        names = dict.fromkeys(
+            life.dataset or account.name for account in accounts for life in account.releases
+        )
         lives = [life for name in names for life in ledger.state(name).releases]
     except DpauditError:
         return ()
@@ -496,13 +499,13 @@ def _before(
 
     Errors: LedgerRefused where the folder holds something else, or all of the release.
     """
-    release, there = plan.release, [str(path) for path in targets.values() if path.exists()]
-    if not there:
+    release, files = plan.release, [str(path) for path in targets.values() if path.exists()]
+    if not files:
         return None
     try:
         content = targets["json"].read_bytes()
-        whole = strict_json(content)
-        ours = isinstance(whole, dict) and whole.get("release") == release.digest
+        body = strict_json(content)
+        ours = isinstance(body, dict) and body.get("release") == release.digest
     except (OSError, ValueError):
         ours = False
     if not ours and targets["marker"].exists():
@@ -515,7 +518,7 @@ def _before(
         own = [
             e
             for e in ledger.entries(release.schema.name)
-            if e.body.get("release") == whole["release"]
+            if e.body.get("release") == body["release"]
         ]
         entries = {str(entry.body["kind"]): entry for entry in own}
     ended = entries.get(RELEASED)
@@ -523,7 +526,7 @@ def _before(
     open_ = targets["marker"].exists() if ledger is None else CHARGED in entries and ended is None
     if not ours or not (open_ or (certificate and not page.exists() and (ledger is None or ended))):
         raise LedgerRefused(
-            f"{there[0]} is there: {release.title!r} or another release was published here; a new "
+            f"{files[0]} is there: {release.title!r} or another release was published here; a new "
             "draw spends anew, under another title and into another folder"
         )
     if ended is not None and digest_of(content) != ended.body["files"].get(targets["json"].name):
@@ -604,7 +607,7 @@ class _Once:
         before, written = self.before, self.targets["json"]
         content = written.read_bytes() if before is None else before.content
         contents = files_of(strict_json(content), self.targets) | {written: content}
-        write_together({path: made for path, made in contents.items() if not path.exists()})
+        write_together({path: content for path, content in contents.items() if not path.exists()})
         head = None if before is None else before.head
         if self.ledger is None:
             self.targets["marker"].unlink(missing_ok=True)
@@ -675,10 +678,12 @@ def certified(
     """
     order = replace(order_of(plan), draw=draw)
     options = Options(trials=trials, targets=(file,), progress=progress)
-    (made,) = certify([order], options)
-    if made.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
-        raise Disagreement(f"{plan.release.title!r}: {made.judged[0].reason}; nothing was charged")
-    return made
+    (certificate,) = certify([order], options)
+    if certificate.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
+        raise Disagreement(
+            f"{plan.release.title!r}: {certificate.judged[0].reason}; nothing was charged"
+        )
+    return certificate
 
 
 def admitted(ledger: Ledger, plan: Plan) -> Amounts:
@@ -746,9 +751,13 @@ def contents_of(
     table = [_row(row) for row in rows]
     release = plan.release
     hidden = {name for step in release.post if step.kind == ROUND for name in step.items}
-    made = synthesised(plan, rows)
-    records = {} if made is None else {NAME: {"columns": made.columns, "records": made.records}}
-    whole = {
+    synthetic = synthesised(plan, rows)
+    records = (
+        {}
+        if synthetic is None
+        else {NAME: {"columns": synthetic.columns, "records": synthetic.records}}
+    )
+    content = {
         "title": release.title,
         "release": release.digest,
         "declaration": plan.declaration.digest,
@@ -762,16 +771,16 @@ def contents_of(
         "rules": rules_of(plan),
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
         "noisy": {
-            label: _drawn(found)
-            for label, found in drawn.items()
+            label: _drawn(values)
+            for label, values in drawn.items()
             if label.partition("/")[0] not in hidden
         },
         **records,
     }
-    return files_of(whole, targets)
+    return files_of(content, targets)
 
 
-def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
+def files_of(content: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path, bytes]:
     """The files of a release, all of them made from what its JSON holds.
 
     Four, and one of synthetic records where it has some; an older version wrote no metadata.
@@ -779,19 +788,19 @@ def files_of(whole: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Path
     table = [
         # A file that an older version wrote lacks the newer columns.
         {name: row.get(name, "") for name in COLUMNS}
-        | {"keys": _keys(row["keys"].items()), "budget": whole["budget"]}
-        for row in whole["values"]
+        | {"keys": _keys(row["keys"].items()), "budget": content["budget"]}
+        for row in content["values"]
     ]
     text = csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table))
-    records, others = whole.get(NAME), {}
+    records, others = content.get(NAME), {}
     if records is not None:
         text_of_records = csv_text(records["columns"], records["records"])
         others[synthetic_file(targets["json"])] = text_of_records.encode()
-    if "rules" in whole:
-        described = _described(whole, targets["csv"].name)
+    if "rules" in content:
+        described = _described(content, targets["csv"].name)
         others[metadata_file(targets["csv"])] = json.dumps(described, indent=1).encode() + b"\n"
     return {
-        targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
+        targets["json"]: json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n",
         targets["csv"]: text.encode(),
         targets["parquet"]: _parquet(table),
         **others,
@@ -823,9 +832,9 @@ DESCRIBED = {
 }
 
 
-def _described(whole: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _described(content: Mapping[str, Any], file: str) -> dict[str, Any]:
     """The metadata of the CSV.  Source: W3C, Metadata Vocabulary for Tabular Data, 2015."""
-    rows = "a row" if whole["rows_a_unit"] == 1 else f"at most {whole['rows_a_unit']} rows"
+    rows = "a row" if content["rows_a_unit"] == 1 else f"at most {content['rows_a_unit']} rows"
     columns = [
         {
             "name": column,
@@ -835,14 +844,14 @@ def _described(whole: Mapping[str, Any], file: str) -> dict[str, Any]:
         }
         for column in COLUMNS
     ]
-    guarantee = f"{whole['budget']} under {whole['adjacency']}, {rows} of one {whole['unit']}"
+    guarantee = f"{content['budget']} under {content['adjacency']}, {rows} of one {content['unit']}"
     return {
         "@context": "http://www.w3.org/ns/csvw",
         "url": file,
-        "dc:title": whole["title"],
-        "dc:source": whole["table"],
+        "dc:title": content["title"],
+        "dc:source": content["table"],
         "dc:description": f"Numbers with noise, of differential privacy: {guarantee}.",
-        "notes": [{"rule": rule} for rule in whole["rules"]],
+        "notes": [{"rule": rule} for rule in content["rules"]],
         "tableSchema": {"columns": columns},
     }
 
@@ -876,11 +885,11 @@ def _keys(keys: Any) -> str:
     return "; ".join(f"{column}={key}" for column, key in keys)
 
 
-def _drawn(found: Any) -> Any:
+def _drawn(values: Any) -> Any:
     """Numbers as text: JSON readers may hold whole ones in floats."""
-    if isinstance(found, dict):
-        return {key: str(value) for key, value in sorted(found.items())}
-    return [str(value) for value in found]
+    if isinstance(values, dict):
+        return {key: str(value) for key, value in sorted(values.items())}
+    return [str(value) for value in values]
 
 
 def _parquet(table: list[dict[str, Any]]) -> bytes:
@@ -905,9 +914,9 @@ def _number(value: str) -> float | None:
 
 def thresholds(plan: Plan) -> dict[str, tuple[int, int]]:
     """For each thresholded part: the threshold, and the size of a group shown 95 times in 100."""
-    found = {}
+    by_label = {}
     for label, part in plan.parts.items():
         if isinstance(part, Thresholded):
             least = int(plan.leaves[label].threshold)  # type: ignore[union-attr]
-            found[label] = (least, least + plan.margins.half(label, Fraction(1, 10)))
-    return found
+            by_label[label] = (least, least + plan.margins.half(label, Fraction(1, 10)))
+    return by_label

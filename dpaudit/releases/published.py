@@ -73,8 +73,8 @@ def _others(targets: Mapping[str, Path]) -> dict[str, Path]:
     """The files of a release that not every one has, by what its JSON holds."""
     others = {NAME: synthetic_file(targets["json"]), "rules": metadata_file(targets["csv"])}
     try:
-        held = strict_json(targets["json"].read_bytes())
-        return {kind: path for kind, path in others.items() if kind in held}
+        content = strict_json(targets["json"].read_bytes())
+        return {kind: path for kind, path in others.items() if kind in content}
     except (OSError, ValueError, TypeError):  # of which a line of its own tells
         return {kind: path for kind, path in others.items() if path.is_file()}
 
@@ -89,14 +89,14 @@ def _certified(path: Path, digest: str) -> bool:
 def _is_release(certificate: Mapping[str, Any]) -> bool:
     """Whether a certificate is of a release plan."""
     files = certificate["predicate"]["mechanism"]["implementation"]
-    return [one["name"] for one in files] == ["plan"]
+    return [file["name"] for file in files] == ["plan"]
 
 
 def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[str]:
     """The cells of the CSV and the Parquet that differ from the JSON, one line each."""
     source = targets["json"].name
     try:
-        made = files_of(strict_json(targets["json"].read_bytes()), {**targets})
+        remade = files_of(strict_json(targets["json"].read_bytes()), {**targets})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         yield f"{source}: not the JSON of a release ({type(error).__name__})"
         return
@@ -106,39 +106,39 @@ def _changed_cells(targets: Mapping[str, Path], *, certified: bool) -> Iterator[
         if not path.is_file():
             continue
         try:
-            found = read(path.read_bytes())
+            table = read(path.read_bytes())
         except (ValueError, TypeError, OSError, csv.Error) as error:
             yield f"{path.name}: not a table ({type(error).__name__})"
             continue
-        expected = read(made[path])
-        cells = list(_cells(found, expected))
+        expected = read(remade[path])
+        cells = list(_cells(table, expected))
         owner = "certified" if certified else f"in {source}"
-        for place, here, there in cells[:MOST_SHOWN]:
-            yield f"{path.name}, {place}: {_shown(here)} is published, {_shown(there)} {owner}"
+        for place, own, wanted in cells[:MOST_SHOWN]:
+            yield f"{path.name}, {place}: {_shown(own)} is published, {_shown(wanted)} {owner}"
         if len(cells) > MOST_SHOWN:
             yield f"{path.name}: {len(cells) - MOST_SHOWN} more cells differ"
-        if len(found) != len(expected):
-            yield f"{path.name}: {len(found)} rows, {len(expected)} {owner}"
+        if len(table) != len(expected):
+            yield f"{path.name}: {len(table)} rows, {len(expected)} {owner}"
 
 
 def _misstated(stated: Mapping[str, Any] | None, file: Path) -> Iterator[str]:
     """The numbers on the certificate that are not those of the release's JSON, one line each."""
     try:
-        made = shown_of(strict_json(file.read_bytes())["values"])
+        remade = shown_of(strict_json(file.read_bytes())["values"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return  # that it is no release's JSON is said of the file itself
     if stated is None:
         return
-    if stated["count"] != made["count"] or len(stated["rows"]) != len(made["rows"]):
-        yield f"the certificate counts {stated['count']} numbers, {file.name} {made['count']}"
-    for place, here, there in _cells(stated["rows"], made["rows"]):
-        yield f"the certificate's {place}: {_shown(here)}, and {_shown(there)} in {file.name}"
+    if stated["count"] != remade["count"] or len(stated["rows"]) != len(remade["rows"]):
+        yield f"the certificate counts {stated['count']} numbers, {file.name} {remade['count']}"
+    for place, own, other in _cells(stated["rows"], remade["rows"]):
+        yield f"the certificate's {place}: {_shown(own)}, and {_shown(other)} in {file.name}"
 
 
-def _cells(found: Table, expected: Table) -> Iterator[tuple[str, Any, Any]]:
-    for number, (row, other) in enumerate(zip(found, expected, strict=False), start=1):
-        known = (other.get(name) for name in ("item", "keys", "statistic"))
-        label = ", ".join(str(value) for value in known if value) or "record"
+def _cells(table: Table, expected: Table) -> Iterator[tuple[str, Any, Any]]:
+    for number, (row, other) in enumerate(zip(table, expected, strict=False), start=1):
+        texts = (other.get(name) for name in ("item", "keys", "statistic"))
+        label = ", ".join(str(value) for value in texts if value) or "record"
         for column in dict.fromkeys([*other, *row]):
             if row.get(column) != other.get(column):
                 place = f"row {number} ({label[:LONGEST]}), column {column}"

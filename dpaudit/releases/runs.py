@@ -37,13 +37,13 @@ class Runs:
         before = place - int(self.firsts[run])
         after = int(self.sizes[run]) - before - 1
         cut = [(self.firsts[run], before), (place + 1, after)]
-        kept = np.array([(first, size) for first, size in cut if size], dtype=np.int64)
-        firsts, sizes = kept.reshape(-1, 2).T
+        pieces = np.array([(first, size) for first, size in cut if size], dtype=np.int64)
+        firsts, sizes = pieces.reshape(-1, 2).T
         return Runs(
             np.concatenate([self.firsts[:run], firsts, self.firsts[run + 1 :]]),
             np.concatenate([self.sizes[:run], sizes, self.sizes[run + 1 :]]),
             np.concatenate(
-                [self.scores[:run], self.scores[[run] * len(kept)], self.scores[run + 1 :]]
+                [self.scores[:run], self.scores[[run] * len(pieces)], self.scores[run + 1 :]]
             ),
         )
 
@@ -68,9 +68,9 @@ class Chosen:
         """The sums at one of the bounds: values are clipped, and rounded half up to units of it."""
         end, bits = int(self.ends[place]), self.unit_bits // 2
         # Long division, half of the bits at a time: codes have up to 52, and all stays within 63.
-        whole, rest = np.divmod(np.clip(self.codes, -end, end) << bits, end)
-        more, rest = np.divmod(rest << bits, end)
-        scaled = (whole << bits) + more + (2 * rest >= end)
+        quotient, remainder = np.divmod(np.clip(self.codes, -end, end) << bits, end)
+        more, remainder = np.divmod(remainder << bits, end)
+        scaled = (quotient << bits) + more + (2 * remainder >= end)
         sums = np.zeros(self.size, dtype=np.int64)
         np.add.at(sums, self.cells, scaled * self.counts)
         return tuple(map(int, sums))
@@ -84,8 +84,8 @@ def _interleaved(counted: Counted, between: Whole, there: Whole) -> Runs:
     scores = np.empty_like(sizes)
     sizes[::2] = np.diff(ends) - 1
     scores[::2], scores[1::2] = between, there
-    kept = sizes > 0
-    return Runs((np.cumsum(sizes) - sizes)[kept], sizes[kept], scores[kept])
+    nonempty = sizes > 0
+    return Runs((np.cumsum(sizes) - sizes)[nonempty], sizes[nonempty], scores[nonempty])
 
 
 def counts_of(counted: Counted) -> Runs:

@@ -138,10 +138,10 @@ class Session(AbstractContextManager["Session"]):
             return self._asked(query, rho, name, settings)
 
     def _asked(self, query: str, rho: object, name: str, settings: Mapping[str, Any]) -> Answer:
-        asked = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
+        share = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
         title = name or f"{len(self.plans) + 1} {query}".replace("/", " ")
         return Answer(
-            tuple(self._rows([{"query": query, "name": title, **settings}], asked)), asked
+            tuple(self._rows([{"query": query, "name": title, **settings}], share)), share
         )
 
     def _rows(self, queries: Sequence[Mapping[str, Any]], rho: Fraction) -> list[Row]:
@@ -150,20 +150,20 @@ class Session(AbstractContextManager["Session"]):
             state = "closed" if self._closed else "open in another process, which keeps its budget"
             raise InvalidParameter(f"{self.release.title!r}: the session is {state}; open another")
         self._admit(rho)
-        known, whole = {plan.release.items[0].name for plan in self.plans}, self.release
-        asked: list[tuple[Release, Plan]] = []
+        names, session = {plan.release.items[0].name for plan in self.plans}, self.release
+        plans_asked: list[tuple[Release, Plan]] = []
         for query in queries:
             item = item_of(query, f"query {query['name']!r}")
-            if item.name in known:
+            if item.name in names:
                 raise InvalidParameter(
                     f"query {item.name!r}: an earlier one has this name; choose another"
                 )
-            known.add(item.name)
+            names.add(item.name)
             budget = ZCDP(rho / len(queries))
-            one = Release(whole.title, whole.schema, whole.adjacency, budget, (item,))
-            asked.append((one, one.plan()))
-        refuse_excess(self._filter([*self.plans, *(plan for _, plan in asked)]))
-        return [row for one, plan in asked for row in self._drawn_rows(one, plan)]
+            single = Release(session.title, session.schema, session.adjacency, budget, (item,))
+            plans_asked.append((single, single.plan()))
+        refuse_excess(self._filter([*self.plans, *(plan for _, plan in plans_asked)]))
+        return [row for single, plan in plans_asked for row in self._drawn_rows(single, plan)]
 
     def _drawn_rows(self, one: Release, plan: Plan) -> list[Row]:
         self.plans.append(plan)
@@ -205,18 +205,21 @@ class Session(AbstractContextManager["Session"]):
         """Bounds of a column by private quantiles, for the ``bounds`` of later queries.
 
         ``at``: the upper one's share of values, such as 0.99, or both ends'; without a lower one
-        it is the column's own.  What else: as :meth:`ask`; the quantiles spend rho like any query.
+        it is the column's own.  Other settings are those of :meth:`ask`; the quantiles spend rho
+        like any query.
         Errors: also InvalidParameter where the quantiles are equal: rho is spent then.
         """
-        known = self.release.schema.number(column, "bounds")
-        found = sorted(row.value or Fraction(0) for row in self.quantile(column, at, **settings))
-        low = found[0] if len(found) > 1 else known.lower
-        if not low < found[-1]:
+        stated = self.release.schema.number(column, "bounds")
+        quantiles = sorted(
+            row.value or Fraction(0) for row in self.quantile(column, at, **settings)
+        )
+        low = quantiles[0] if len(quantiles) > 1 else stated.lower
+        if not low < quantiles[-1]:
             raise InvalidParameter(
                 f"bounds of {column!r}: the quantiles are equal, {text_of(low)[0]}; their rho is "
                 "spent, choose quantiles further apart"
             )
-        return {"from": low, "to": found[-1]}
+        return {"from": low, "to": quantiles[-1]}
 
     def unit_rows(self, at: Any, **settings: Any) -> int:
         """How many rows that share of units has at most, for ``per_group`` of later queries."""
@@ -233,9 +236,9 @@ class Session(AbstractContextManager["Session"]):
         with self._lock:
             title = name or f"{len(self.plans) + 1} sql"
             queries = aggregates_of(text, self.release.schema, f"query {title!r}")
-            whole = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
+            budget = _rho(self.release.budget) * SHARE if rho is None else number(rho, "rho")
             named = [{**query, "name": f"{title}: {query['name']}"} for query in queries]
-            return Answer(tuple(self._rows(named, whole)), whole)
+            return Answer(tuple(self._rows(named, budget)), budget)
 
     def __exit__(
         self,
@@ -272,7 +275,10 @@ class Session(AbstractContextManager["Session"]):
         write_together(contents)
         head = None
         if self.ledger is not None:
-            digests = {path.name: publishing.digest_of(made) for path, made in contents.items()}
+            digests = {
+                path.name: publishing.digest_of(certificate)
+                for path, certificate in contents.items()
+            }
             name = self.release.schema.name
             head = self.ledger.finish(name, self._key, digests, self.out)
         notes = [NOTE, *([] if head is None else [f"charged in a ledger, whose head is {head}"])]
@@ -280,13 +286,13 @@ class Session(AbstractContextManager["Session"]):
         done = publishing.Published(tuple(contents), tuple(rows), head)
         if not self.trials:
             return done
-        made = publishing.certified(plan, self.trials, draw=lambda: run)
-        return publishing.with_certificate(done, made, self.out, self.release, self.ledger)
+        certificate = publishing.certified(plan, self.trials, draw=lambda: run)
+        return publishing.with_certificate(done, certificate, self.out, self.release, self.ledger)
 
     def plan(self) -> Plan:
-        """All that was asked so far as one plan, whose claim is the session's budget."""
-        kept = [plan for plan in self.plans if plan.release.items[0].name in self._names()]
-        items = tuple(plan.release.items[0] for plan in kept)
+        """The queries so far as one plan, whose claim is the session's budget."""
+        plans = [plan for plan in self.plans if plan.release.items[0].name in self._names()]
+        items = tuple(plan.release.items[0] for plan in plans)
         release = Release(
             self.release.title,
             self.release.schema,
@@ -294,11 +300,11 @@ class Session(AbstractContextManager["Session"]):
             self.release.budget,
             items,
         )
-        declaration = self._filter(kept)
+        declaration = self._filter(plans)
         return Plan(
             release,
-            {label: part for plan in kept for label, part in plan.parts.items()},
-            {label: leaf for plan in kept for label, leaf in plan.leaves.items()},
+            {label: part for plan in plans for label, part in plan.parts.items()},
+            {label: leaf for plan in plans for label, leaf in plan.leaves.items()},
             declaration,
             Account(declaration, release.scope, WIDTH),
         )
@@ -357,7 +363,9 @@ def open(
     :meth:`Ledger.charge`; DataRefused for values that the schema declares errors.
     """
     stated, folder = _stated(schema)
-    made = schema if isinstance(schema, Schema) else schema_of(stated["table"], folder=folder)
+    table_schema = (
+        schema if isinstance(schema, Schema) else schema_of(stated["table"], folder=folder)
+    )
     given = budget if budget is not None else budget_of(stated.get("budget", {"rho": 0}))
     guarantee = given if isinstance(given, ZCDP) else ZCDP(number(_number_of(given), "budget"))
     if guarantee.rho == 0:
@@ -368,29 +376,33 @@ def open(
         raise InvalidParameter("open: give title= and adjacency=, or state them in the file")
     # A release needs an item; this one is never drawn.
     probe = item_of({"query": "count", "name": "rows"}, "open")
-    release = Release(title, made, choose(Adjacency, adjacency, "adjacency"), guarantee, (probe,))
+    release = Release(
+        title, table_schema, choose(Adjacency, adjacency, "adjacency"), guarantee, (probe,)
+    )
     book = _book(ledger if ledger is not None else stated.get("ledger"), folder, title)
-    key = digest({"session": title, "schema": made.row(), "budget": repr(guarantee)})
+    key = digest({"session": title, "schema": table_schema.row(), "budget": repr(guarantee)})
     place = None if out is None else Path(out)
     if place is not None:
         _refuse_published(place)
     charged = None
     if book is not None:
-        costs = book.costs(made.name, guarantee, asked=False, joined=made.charged)
-        charged = (made.name, made.entity, release.scope, costs, key, title)
+        costs = book.costs(table_schema.name, guarantee, asked=False, joined=table_schema.charged)
+        charged = (table_schema.name, table_schema.entity, release.scope, costs, key, title)
         book.admit(*charged)
-    table = Table(made, data).opened(key)
+    table = Table(table_schema, data).opened(key)
     table.check()
     if book is not None and charged is not None:
-        book.charge(*charged, made.digest, guarantee.digest)
+        book.charge(*charged, table_schema.digest, guarantee.digest)
     return Session(release, book, place, trials, table, key)
 
 
 def _refuse_published(out: Path) -> None:
     """Errors: LedgerRefused for a folder with a release in it."""
-    there = [path for path in publishing.targets_of(out, "release").values() if path.exists()]
-    if there:
-        raise LedgerRefused(f"{there[0]} is there: another release; choose another folder for out=")
+    existing = [path for path in publishing.targets_of(out, "release").values() if path.exists()]
+    if existing:
+        raise LedgerRefused(
+            f"{existing[0]} is there: another release; choose another folder for out="
+        )
 
 
 def _stated(schema: Schema | str | Path) -> tuple[Mapping[str, Any], Path]:

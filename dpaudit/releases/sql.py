@@ -37,13 +37,15 @@ def stated(row: Mapping[str, Any], schema: Schema, place: str) -> list[Mapping[s
         return [row]
     if both := SAID & set(row):
         raise InvalidParameter(f"{place}.{min(both)}: the SQL says it; leave one of them out")
-    rest = {key: value for key, value in row.items() if key not in ("sql", "name")}
-    found = aggregates_of(row["sql"], schema, place)
+    others = {key: value for key, value in row.items() if key not in ("sql", "name")}
+    aggregates = aggregates_of(row["sql"], schema, place)
     name = row.get("name")
     if name is not None:
-        several = len(found) > 1
-        found = [{**i, "name": f"{name}: {i['name']}" if several else name} for i in found]
-    return [{**rest, **item} for item in found]
+        several = len(aggregates) > 1
+        aggregates = [
+            {**i, "name": f"{name}: {i['name']}" if several else name} for i in aggregates
+        ]
+    return [{**others, **item} for item in aggregates]
 
 
 def aggregates_of(text: Any, schema: Schema, place: str) -> list[Settings]:
@@ -97,34 +99,34 @@ class _Reader:
         """The aggregates, with the conditions and keys of all."""
         from sqlglot import exp
 
-        known = {"expressions", "from", "from_", "where", "group"}
-        self.only(select, known, "expected SELECT ... FROM ... WHERE ... GROUP BY ... alone")
+        accepted = {"expressions", "from", "from_", "where", "group"}
+        self.only(select, accepted, "expected SELECT ... FROM ... WHERE ... GROUP BY ... alone")
         self.table(select)
         where = select.args.get("where")
         shared: Settings = {"where": self.conditions(where.this)} if where else {}
         by = self.keys(select.args.get("group"))
-        asked = 0
+        aggregates = 0
         for written in select.expressions:
             node = written.unalias()
             if isinstance(node, exp.Column):
                 if self.column(node) not in by:
                     raise self.refused(written, "a column that is no key; name it in GROUP BY")
                 continue
-            asked += 1
+            aggregates += 1
             item = self.aggregate(node)
             name = written.alias or node.sql()
             yield self.grouped(written, item, by) | shared | {"name": name.replace("/", " per ")}
-        if not asked:
+        if not aggregates:
             raise self.refused(select, f"no aggregate; expected some of {KNOWN}")
 
-    def only(self, node: exp.Expr, known: set[str], said: str) -> None:
+    def only(self, node: exp.Expr, accepted: set[str], said: str) -> None:
         """Refuse a node with another part than the known ones."""
         from sqlglot import exp
 
         for key, value in node.args.items():
             parts = value if isinstance(value, list) else [value]
             for part in parts:
-                if key not in known and part:
+                if key not in accepted and part:
                     raise self.refused(part if isinstance(part, exp.Expr) else node, said)
 
     def table(self, select: exp.Select) -> None:
@@ -194,20 +196,20 @@ class _Reader:
         from sqlglot import exp
 
         self.only(node, {"this", "big_int"}, f"expected one of {KNOWN}")
-        asked = node.this
-        if asked is None:
+        argument = node.this
+        if argument is None:
             raise self.refused(node, f"expected one of {KNOWN}")
-        if isinstance(asked, exp.Distinct):
-            unit, named = self.schema.unit, asked.expressions
+        if isinstance(argument, exp.Distinct):
+            unit, named = self.schema.unit, argument.expressions
             if unit is None or len(named) != 1 or not self.is_unit(named[0], unit):
                 raise self.refused(
                     node, f"only units are counted once: {unit or 'the schema has none'}"
                 )
             return {"query": "count", "per_group": 1}
-        if isinstance(asked, exp.Star):
-            self.only(asked, set(), "expected count(*)")
+        if isinstance(argument, exp.Star):
+            self.only(argument, set(), "expected count(*)")
         else:
-            name = self.column(asked)
+            name = self.column(argument)
             if self.schema.columns[name].missing != ERROR:
                 raise self.refused(
                     node, "rows without a value would count in no group; write count(*)"
@@ -253,14 +255,16 @@ class _Reader:
 
     def conditions(self, node: exp.Expr) -> dict[str, Any]:
         """The conditions of a WHERE, as an item has them: by column."""
-        found: dict[str, Any] = {}
+        conditions: dict[str, Any] = {}
         for name, allowed, condition in self.each(node):
             column = self.schema.columns[name]
-            before = found.get(name)
+            before = conditions.get(name)
             if isinstance(column, Category):
                 keys = [key for key in column.domain if key in allowed]
-                found[name] = keys if before is None else [key for key in before if key in keys]
-                if not found[name]:
+                conditions[name] = (
+                    keys if before is None else [key for key in before if key in keys]
+                )
+                if not conditions[name]:
                     raise self.refused(condition, "no key meets all conditions")
             else:
                 low, high = allowed
@@ -268,8 +272,8 @@ class _Reader:
                     low, high = max(low, before["from"]), min(high, before["to"])
                 if low > high:
                     raise self.refused(condition, f"no value of {name!r} meets all conditions")
-                found[name] = {"from": low, "to": high}
-        return found
+                conditions[name] = {"from": low, "to": high}
+        return conditions
 
     def each(self, node: exp.Expr) -> Iterator[tuple[str, Any, exp.Expr]]:
         """Each condition: its column, and the keys or the ends (in units) that it allows."""
@@ -282,8 +286,8 @@ class _Reader:
             return
         negated = isinstance(node, exp.Not)
         inner = node.this.unnest() if negated else node
-        known = {"this", "expression", "expressions", "low", "high"}
-        self.only(inner, known, "expected a column, compared with values")
+        accepted = {"this", "expression", "expressions", "low", "high"}
+        self.only(inner, accepted, "expected a column, compared with values")
         if isinstance(inner, exp.In):
             texts = [self.literal(value) for value in inner.expressions]
             yield self.among(inner, inner.this, texts, negated=negated)
@@ -312,15 +316,15 @@ class _Reader:
         self, node: exp.Expr, column: exp.Expr, texts: list[str], *, negated: bool
     ) -> tuple[str, Any, exp.Expr]:
         name = self.column(column)
-        kept = self.schema.columns[name]
-        if not isinstance(kept, Category):
+        column_kept = self.schema.columns[name]
+        if not isinstance(column_kept, Category):
             raise self.refused(
                 node, f"{name!r} has no public keys; compare it with <, <=, >, >=, BETWEEN"
             )
-        if unknown := [text for text in texts if text not in kept.domain]:
+        if unknown := [text for text in texts if text not in column_kept.domain]:
             raise self.refused(node, f"{unknown[0]!r} is no key of {name!r}")
         # A missing value is unequal to nothing, as everywhere in SQL.
-        domain = kept.keys if negated else kept.domain
+        domain = column_kept.keys if negated else column_kept.domain
         return name, [key for key in domain if (key in texts) is not negated], node
 
     def compared(self, node: Any) -> tuple[str, Any, exp.Expr]:
@@ -328,26 +332,28 @@ class _Reader:
         from sqlglot import exp
 
         column, value = self.sides(node)
-        name, kept = self.ordered(node, column)
+        name, column_kept = self.ordered(node, column)
         flipped = column is not node.this.unnest()
         upward = isinstance(node, exp.GT | exp.GTE) is not flipped
-        steps = self.value(kept, value) / kept.step
+        steps = self.value(column_kept, value) / column_kept.step
         strict = isinstance(node, exp.GT | exp.LT)
         if upward:
             first = math.floor(steps) + 1 if strict else math.ceil(steps)
-            ends = max(first, kept.low), kept.high
+            ends = max(first, column_kept.low), column_kept.high
         else:
             last = math.ceil(steps) - 1 if strict else math.floor(steps)
-            ends = kept.low, min(last, kept.high)
-        return self.ends(node, name, kept, *ends)
+            ends = column_kept.low, min(last, column_kept.high)
+        return self.ends(node, name, column_kept, *ends)
 
     def between(
         self, node: exp.Expr, column: exp.Expr, low: Any, high: Any
     ) -> tuple[str, Any, exp.Expr]:
-        name, kept = self.ordered(node, column)
-        first = math.ceil(self.value(kept, low) / kept.step)
-        last = math.floor(self.value(kept, high) / kept.step)
-        return self.ends(node, name, kept, max(first, kept.low), min(last, kept.high))
+        name, column_kept = self.ordered(node, column)
+        first = math.ceil(self.value(column_kept, low) / column_kept.step)
+        last = math.floor(self.value(column_kept, high) / column_kept.step)
+        return self.ends(
+            node, name, column_kept, max(first, column_kept.low), min(last, column_kept.high)
+        )
 
     def ends(
         self, node: exp.Expr, name: str, column: Number, low: int, high: int
@@ -361,10 +367,10 @@ class _Reader:
 
     def ordered(self, node: exp.Expr, column: exp.Expr) -> tuple[str, Number]:
         name = self.column(column)
-        kept = self.schema.columns[name]
-        if not isinstance(kept, Number):
+        column_kept = self.schema.columns[name]
+        if not isinstance(column_kept, Number):
             raise self.refused(node, f"{name!r} holds keys, which have no order; use = or IN")
-        return name, kept
+        return name, column_kept
 
     def value(self, column: Number, node: exp.Expr) -> Fraction:
         return column.value(self.literal(node), f"{self.place}: WHERE")

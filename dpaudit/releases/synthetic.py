@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from dpaudit.releases.plan import Plan
 
 NAME = "synthetic"  # of the file, and of its rows among the published ones
-MOST_RECORDS = 1_000_000
+MOST_RECORDS = 1_000_000  # synthetic records that are made
 FITS = 100  # passes of iterative fitting; margins of the tree are exact however many
 TINY = 1e-9  # of a row, where margins ask for rows that no count has
-_LISTS = (list, tuple)
+_LISTS = (list, tuple)  # types of a list in a plan
 Codes: TypeAlias = NDArray[np.int64]
 Axes: TypeAlias = tuple[str, ...]
 
@@ -84,9 +84,9 @@ class Synthetic:
 
     def row(self) -> dict[str, Any]:
         """Everything as JSON; the items hold what is counted."""
-        asked = {} if self.records is None else {"records": str(self.records)}
+        records_row = {} if self.records is None else {"records": str(self.records)}
         edges = {name: [str(edge) for edge in edges] for name, edges in self.edges.items()}
-        return {"columns": list(self.columns), "edges": edges, **asked}
+        return {"columns": list(self.columns), "edges": edges, **records_row}
 
     @property
     def text(self) -> str:
@@ -106,19 +106,19 @@ class Synthetic:
         weights = sum((item.weight for item in others), Fraction(0))
         if others and missing and self.share == 1:
             raise InvalidParameter(f"{NAME}: share = 1 leaves nothing for the other items")
-        whole = weights * self.share / (1 - self.share) if others else Fraction(1)
-        made = tuple(
+        total_weight = weights * self.share / (1 - self.share) if others else Fraction(1)
+        counts_added = tuple(
             Count(
                 name=f"{NAME} {' and '.join(pair)}",
                 by=pair,
                 edges={name: self.edges[name] for name in pair if name in self.edges},
-                weight=whole / len(missing),
+                weight=total_weight / len(missing),
             )
             for pair in missing
         )
-        for item in made:
+        for item in counts_added:
             item.keys(schema)
-        return made
+        return counts_added
 
     def check(self, schema: Schema, items: Sequence[Item]) -> None:
         """Errors: InvalidParameter for a column that no item counts, and for an item's name."""
@@ -176,15 +176,15 @@ class Tree:
         share of them, rounded up or down at random so that no key is favoured.
         """
         root = self.order[0]
-        found = {root: _shared(self.tables[root], count, rng)}
+        codes_of = {root: _shared(self.tables[root], count, rng)}
         for name in self.order[1:]:
-            parents = found[self.above[name]]
+            parents = codes_of[self.above[name]]
             codes = np.zeros(count, dtype=np.int64)
             for key, shares in enumerate(self.tables[name]):
                 places = np.flatnonzero(parents == key)
                 codes[places] = rng.permutation(_shared(shares, len(places), rng))
-            found[name] = codes
-        return found
+            codes_of[name] = codes
+        return codes_of
 
 
 def _shared(shares: Array, count: int, rng: np.random.Generator) -> Codes:
@@ -201,8 +201,8 @@ def _simplex(values: Array, total: float) -> Array:
     """The nearest counts that are not negative and add up to a total."""
     ordered = np.sort(values)[::-1]
     above = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    kept = int(np.flatnonzero(ordered > above)[-1]) if total > 0 else 0
-    return np.asarray(np.maximum(values - above[kept], 0.0))
+    positive = int(np.flatnonzero(ordered > above)[-1]) if total > 0 else 0
+    return np.asarray(np.maximum(values - above[positive], 0.0))
 
 
 def _pair(seen: Array, rows: Array, columns: Array) -> Array:
@@ -221,8 +221,8 @@ def _information(table: Array) -> float:
     """The mutual information of two columns by their counts."""
     shares = table / max(table.sum(), TINY)
     apart = np.outer(shares.sum(1), shares.sum(0))
-    there = shares > 0
-    return float((shares[there] * np.log(shares[there] / apart[there])).sum())
+    positive = shares > 0
+    return float((shares[positive] * np.log(shares[positive] / apart[positive])).sum())
 
 
 def tree_of(seen: Mapping[Axes, list[tuple[Array, float]]], sizes: Mapping[str, int]) -> Tree:
@@ -230,7 +230,7 @@ def tree_of(seen: Mapping[Axes, list[tuple[Array, float]]], sizes: Mapping[str, 
 
     ``seen``: counts by columns, in their order, each with the variance of its noise.
     """
-    tables = [(axes, *counted) for axes, found in seen.items() for counted in found]
+    tables = [(axes, *counted) for axes, counts_of in seen.items() for counted in counts_of]
     totals = np.array([table.sum() for _, table, _ in tables])
     precise = np.array([1 / (variance * table.size) for _, table, variance in tables])
     total = max(float((totals * precise).sum() / precise.sum()), 0.0)
@@ -242,13 +242,13 @@ def tree_of(seen: Mapping[Axes, list[tuple[Array, float]]], sizes: Mapping[str, 
             if name in axes
         ]
         weights = np.array([sizes[name] / (table.size * v) for _, table, v in own])
-        mean = sum(w * one for w, (one, _, _) in zip(weights, own, strict=True)) / weights.sum()
+        mean = sum(w * count for w, (count, _, _) in zip(weights, own, strict=True)) / weights.sum()
         singles[name] = _simplex(np.asarray(mean), total)
     pairs: dict[Axes, Array] = {}
-    for axes, found in seen.items():
+    for axes, counts_of in seen.items():
         if len(axes) == 2:
-            weights = np.array([1 / variance for _, variance in found])
-            mean = sum(w * table for w, (table, _) in zip(weights, found, strict=True))
+            weights = np.array([1 / variance for _, variance in counts_of])
+            mean = sum(w * table for w, (table, _) in zip(weights, counts_of, strict=True))
             pairs[axes] = _pair(mean / weights.sum(), singles[axes[0]], singles[axes[1]])
     return _spanning(total, singles, pairs)
 
@@ -290,25 +290,25 @@ def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
 
     Their random numbers are public, made of the release's digest: they hide nothing.
     """
-    asked, schema = plan.release.synthetic, plan.release.schema
-    if asked is None:
+    wanted, schema = plan.release.synthetic, plan.release.schema
+    if wanted is None:
         return None
-    used = [item for item in plan.release.items if asked.uses(item)]
+    used = [item for item in plan.release.items if wanted.uses(item)]
     keys = {
         name: key for item in used for name, key in zip(item.by, item.keys(schema), strict=True)
     }
     counted = {item.name: _table(item, schema, published) for item in used}
-    sizes = {name: _size(schema, keys[name]) for name in asked.columns}
+    sizes = {name: _size(schema, keys[name]) for name in wanted.columns}
     tree = tree_of(_seen(used, counted, plan.margins), sizes)
-    count = round(tree.total) if asked.records is None else asked.records
+    count = round(tree.total) if wanted.records is None else wanted.records
     rng = np.random.default_rng(int(plan.release.digest[:16], 16))
     codes = tree.records(min(count, MOST_RECORDS), rng)
-    together = np.stack([codes[name] for name in asked.columns], axis=1)
-    cells = [_texts(schema, keys[name], codes[name], rng) for name in asked.columns]
+    together = np.stack([codes[name] for name in wanted.columns], axis=1)
+    cells = [_texts(schema, keys[name], codes[name], rng) for name in wanted.columns]
     # For another number of records, the shares are kept.
     scale = 1.0 if len(together) == round(tree.total) else tree.total / max(len(together), 1)
     rows = [_distance(item, counted[item.name], codes, scale) for item in used]
-    return Made(asked.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)
+    return Made(wanted.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,15 +329,15 @@ def _seen(
     used: Sequence[Count], counted: Mapping[str, _Counted], margins: Margins
 ) -> dict[Axes, list[tuple[Array, float]]]:
     """The counts by columns, those of one pair in one order, with the variance of their noise."""
-    found: dict[Axes, list[tuple[Array, float]]] = {}
+    counts_of: dict[Axes, list[tuple[Array, float]]] = {}
     for item in used:
         table, variance = counted[item.name].table, max(margins.deviation(item.name) ** 2, TINY)
         turned = item.by[::-1]
-        if turned != item.by and turned in found:
-            found[turned].append((table.T, variance))
+        if turned != item.by and turned in counts_of:
+            counts_of[turned].append((table.T, variance))
         else:
-            found.setdefault(item.by, []).append((table, variance))
-    return found
+            counts_of.setdefault(item.by, []).append((table, variance))
+    return counts_of
 
 
 def _size(schema: Schema, key: str | Bins) -> int:
@@ -358,21 +358,21 @@ def _texts(schema: Schema, key: str | Bins, codes: Codes, rng: np.random.Generat
         firsts = np.array([column.low, *key.edges])
         ends = np.array([*key.edges, column.high + 1])
         drawn = rng.integers(firsts[codes], np.maximum(ends, firsts + 1)[codes])
-        known, places = np.unique(drawn, return_inverse=True)
-        shown = [shown_in(column, int(code) * column.step) for code in known]
+        codes_drawn, places = np.unique(drawn, return_inverse=True)
+        shown = [shown_in(column, int(code) * column.step) for code in codes_drawn]
         return [shown[place] for place in places]
-    kept = schema.columns[key]
-    if isinstance(kept, Category):
-        return [kept.domain[code] for code in codes]
-    assert isinstance(kept, Period)  # noqa: S101  (other keys have bins)
-    return [kept.text(kept.low + int(code)) for code in codes]
+    declared = schema.columns[key]
+    if isinstance(declared, Category):
+        return [declared.domain[code] for code in codes]
+    assert isinstance(declared, Period)  # noqa: S101  (other keys have bins)
+    return [declared.text(declared.low + int(code)) for code in codes]
 
 
 def _distance(item: Count, counted: _Counted, codes: Mapping[str, Codes], scale: float) -> Row:
     """How far the records' counts are from the published ones, and so from the true ones."""
-    made = np.zeros(counted.table.shape)
-    np.add.at(made, tuple(codes[name] for name in item.by), 1.0)
-    apart = short_up(Fraction(float(np.abs(made * scale - counted.table).max())))
+    synthetic_counts = np.zeros(counted.table.shape)
+    np.add.at(synthetic_counts, tuple(codes[name] for name in item.by), 1.0)
+    apart = short_up(Fraction(float(np.abs(synthetic_counts * scale - counted.table).max())))
     bound, scaled = text_of(short_up(apart + counted.error))[0], ", scaled to the rows counted,"
     return Row(
         NAME,

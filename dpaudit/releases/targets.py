@@ -33,12 +33,12 @@ GUESSES, STEP = (
 
 def met_by(plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
     """The margin of each item with a target, and the target; errors: as :func:`_own_part`."""
-    found = {}
+    margins = {}
     for item in plan.release.items:
         if item.error_95 is not None:
             step = getattr(_own_part(item, plan.release), "step", Fraction(1))
-            found[item.name] = plan.margins.half(item.name) * step, item.error_95
-    return found
+            margins[item.name] = plan.margins.half(item.name) * step, item.error_95
+    return margins
 
 
 def worst_of(plan: Plan) -> Fraction:
@@ -56,8 +56,8 @@ def check_targets(plan: Plan) -> None:
         return
     name, (margin, target) = next(iter(missed.items()))
     try:
-        found = least_budget(plan.release)
-        way = f"the least budget that meets all targets is {found.budget.head}"
+        least = least_budget(plan.release)
+        way = f"the least budget that meets all targets is {least.budget.head}"
     except (InvalidParameter, Unsupported) as error:
         way = str(error)
     raise InvalidParameter(
@@ -143,7 +143,7 @@ def errors_by_budget(
     In steps of the part; parts without a margin are left out.  Budgets at which no noise is found
     are too.
     """
-    found = {}
+    by_budget = {}
     budget = plan.release.budget
     value = Fraction(next(iter(budget.parameters.values())))
     for factor in factors:
@@ -151,12 +151,12 @@ def errors_by_budget(
             other = with_value(plan.release, value * factor).searched(estimated=True)
         except (InvalidParameter, Unsupported):
             continue
-        found[value * factor] = {
+        by_budget[value * factor] = {
             label: float(other.margins.half(label) * getattr(part, "step", Fraction(1)))
             for label, part in other.parts.items()
             if isinstance(part, Vector | Thresholded)
         }
-    return found
+    return by_budget
 
 
 def with_value(release: Release, value: Fraction) -> Release:
@@ -179,5 +179,5 @@ def _short(value: Fraction) -> Fraction:
 
 def asks_least(table: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """A plan's budget with 1 in the place of "least", and whether that was there."""
-    asked = [key for key, value in table.items() if value == LEAST and key != "delta"]
-    return {**table, **dict.fromkeys(asked, rational(1, "budget"))}, bool(asked)
+    least_keys = [key for key, value in table.items() if value == LEAST and key != "delta"]
+    return {**table, **dict.fromkeys(least_keys, rational(1, "budget"))}, bool(least_keys)

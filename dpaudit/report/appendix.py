@@ -11,6 +11,7 @@ from dpaudit.report.say import day, message, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
+# What no certificate says.
 _LIMITS = (
     message(
         "An audit that finds nothing proves nothing; only the derivation proves, and only about "
@@ -26,6 +27,7 @@ _LIMITS = (
         "decisive; check it with ‘dpaudit verify’."
     ),
 )
+# What a reader takes from the signer.
 _TRUST = (
     message("The audits were run and gave the counts shown"),
     message("The metrics and outputs of the run on data"),
@@ -48,7 +50,7 @@ def trust(predicate: Json, signed: Sequence[Signed]) -> Section:
         ),
         Bullets(tuple(map(say, _TRUST))),
     ]
-    if any(one.timestamp == "unchecked" for one in signed):
+    if any(signature.timestamp == "unchecked" for signature in signed):
         text = say("A time stamp is attached to a signature; it is not verified here.")
         blocks.append(Paragraph(text, "note"))
     return Section("trust", say("Signatures, and what rests on them"), tuple(blocks))

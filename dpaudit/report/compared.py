@@ -34,6 +34,7 @@ PARTS = {
     "issued": "issue",
     "reproduce": "issue",
 }
+# Of the parts of a certificate, the most important first.
 ORDER = ("claim", "noise", "data", "program", "attack", "fields", "checker", "issue")
 KEYS = ("id", "name", "check", "claim")  # of which one tells the rows of a list apart
 ABSENT = object()
@@ -57,7 +58,7 @@ class Change:
         if self.kind == "changed":
             texts = _text(self.before), _text(self.after)
             pairs = enumerate(zip(*texts, strict=False))
-            same = next((k for k, (one, other) in pairs if one != other), min(map(len, texts)))
+            same = next((k for k, (text, other) in pairs if text != other), min(map(len, texts)))
             before, after = (_short(value, same) for value in (self.before, self.after))
             return f"{self.place}: {before} before, {after} now"
         value = self.before if self.kind == "removed" else self.after
@@ -67,16 +68,16 @@ class Change:
 def changes(old: Json, new: Json) -> list[Change]:
     """The values that differ, in the order of ``ORDER``, those further out first."""
     before, after = dict(_values(old["predicate"])), dict(_values(new["predicate"]))
-    found = []
+    differing = []
     # Summaries stand higher in a certificate than what they are of.
     for place in sorted(dict.fromkeys([*before, *after]), key=len):
-        one, other = before.get(place, ABSENT), after.get(place, ABSENT)
-        if one == other and type(one) is type(other):
+        old_value, other = before.get(place, ABSENT), after.get(place, ABSENT)
+        if old_value == other and type(old_value) is type(other):
             continue
-        kind = "added" if one is ABSENT else "removed" if other is ABSENT else "changed"
-        values = [None if value is ABSENT else value for value in (one, other)]
-        found.append(Change(part_of(place), ".".join(place), values[0], values[1], kind))
-    return sorted(found, key=lambda change: ORDER.index(change.part))
+        kind = "added" if old_value is ABSENT else "removed" if other is ABSENT else "changed"
+        values = [None if value is ABSENT else value for value in (old_value, other)]
+        differing.append(Change(part_of(place), ".".join(place), values[0], values[1], kind))
+    return sorted(differing, key=lambda change: ORDER.index(change.part))
 
 
 def part_of(place: tuple[str, ...]) -> str:

@@ -50,6 +50,7 @@ LABELS = {
     "region": message("Region"),
     "sector": message("Sector"),
 }
+# Questions that no certificate answers.
 _ALWAYS_OPEN = (
     message(
         "Facts about a whole group or population that the outputs reveal whether or not any one "
@@ -182,12 +183,14 @@ def _drawn(rows: list[Json]) -> Iterator[Figure]:
             continue
         if math.isfinite(value) and math.isfinite(margin):
             by_item.setdefault(row["item"], []).append((row["keys"], value, margin))
-    several = [(item, found) for item, found in by_item.items() if len(found) > 1]
-    for place, (item, found) in enumerate(several[:_MOST_DRAWN]):
+    several = [
+        (item, rows_of_item) for item, rows_of_item in by_item.items() if len(rows_of_item) > 1
+    ]
+    for place, (item, rows_of_item) in enumerate(several[:_MOST_DRAWN]):
         caption = say(
             "Published numbers of {item}, each with its error in 19 of 20 releases.", item=item
         )
-        svg = plots.published_svg(found[:_MOST_POINTS], place, item)
+        svg = plots.published_svg(rows_of_item[:_MOST_POINTS], place, item)
         yield Figure(f"published-{place}-figure", svg, caption)
 
 

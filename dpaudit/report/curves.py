@@ -43,8 +43,8 @@ def account_figure(profile: Ends, tradeoff: Ends, title: str) -> Figure:
         right.plot(alphas, low, color=ACCOUNTED, linewidth=2, label="at least")
         right.set(xlabel="false positive rate", ylabel="false negative rate", xlim=(0, 1))
         right.set(ylim=(0, 1))
-        for one in axes:
-            one.legend(loc="upper right")
+        for each_axes in axes:
+            each_axes.legend(loc="upper right")
         return figure
 
 

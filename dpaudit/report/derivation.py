@@ -17,13 +17,13 @@ def tree(steps: Sequence[Json], claims: Sequence[Json]) -> Tree:
     """All steps as an indented list, each in full once, below the first step that uses it."""
     steps_by_id = {step["id"]: step for step in steps}
     serves = _served(claims)
-    seen: set[int] = set()
+    ids_seen: set[int] = set()
     lines: list[TreeLine] = []
     # Roots first.  The other steps follow, so that a derivation with a cycle is shown in full too.
     used = {premise for step in steps for premise in step["premises"]}
     ids = [step["id"] for step in steps]
     for root in [id_ for id_ in ids if id_ not in used] + ids:
-        _walk(root, steps_by_id, serves, seen, lines)
+        _walk(root, steps_by_id, serves, ids_seen, lines)
     return Tree(tuple(lines))
 
 
@@ -37,7 +37,7 @@ def _served(claims: Sequence[Json]) -> dict[int, list[str]]:
 
 def _walk(
     root: int,
-    known: Mapping[int, Json],
+    names: Mapping[int, Json],
     serves: Mapping[int, list[str]],
     seen: set[int],
     lines: list[TreeLine],
@@ -47,12 +47,12 @@ def _walk(
     stack = [(root, 0)]
     while stack:
         id_, depth = stack.pop()
-        if id_ in seen or id_ not in known:
+        if id_ in seen or id_ not in names:
             lines.append(_reference(id_, depth, seen=id_ in seen))
             continue
         seen.add(id_)
-        lines.append(_line(known[id_], depth, serves.get(id_, [])))
-        stack += [(premise, depth + 1) for premise in reversed(known[id_]["premises"])]
+        lines.append(_line(names[id_], depth, serves.get(id_, [])))
+        stack += [(premise, depth + 1) for premise in reversed(names[id_]["premises"])]
 
 
 def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:

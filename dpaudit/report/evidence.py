@@ -84,8 +84,8 @@ def audits(predicate: Json) -> Section:
 
 def _likelihoods(predicate: Json) -> list[Block]:
     """Bounds from likelihoods, which rest on the declared noise, or why there are none."""
-    found = predicate.get("likelihoods", ())
-    if not found:
+    audits = predicate.get("likelihoods", ())
+    if not audits:
         return []
     text = say(
         "These bounds hold for the program with the declared noise: its runs were drawn where rare "
@@ -99,7 +99,7 @@ def _likelihoods(predicate: Json) -> list[Block]:
             Cell(grouped(row["runs"]), (), "number"),
             _likely(row, predicate["claims"]),
         )
-        for row in found
+        for row in audits
     )
     heading = Heading(say("Bounds from likelihoods"))
     return [heading, Paragraph(text), Table(say("Likelihood audits at a glance"), columns, rows)]
@@ -199,9 +199,9 @@ def _suite(audit: Json) -> tuple[str, ...]:
 
 def _fewer(audit: Json) -> tuple[str, ...]:
     """The note that fewer trials were run than the suite asks for."""
-    asked = (audit.get("suite") or {"trials": 0})["trials"]
+    trials_asked = (audit.get("suite") or {"trials": 0})["trials"]
     text = message("fewer than the {trials} that the suite asks for")
-    return (say(text, trials=asked),) if asked > audit["trials"] else ()
+    return (say(text, trials=trials_asked),) if trials_asked > audit["trials"] else ()
 
 
 def _stand_in(audit: Json) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ def _conformance(predicate: Json) -> list[Block]:
         text = say("No check compared the program that ran with its declaration.")
         return [heading, Paragraph(text, "caution")]
     counts = Counter(check["status"] for check in checks)
-    said = ", ".join(
+    counts_text = ", ".join(
         f"{words.tone(words.CONFORMANCE_STATUSES, status)[0]}: {count}"
         for status, count in sorted(counts.items())
     )
@@ -336,7 +336,7 @@ def _conformance(predicate: Json) -> list[Block]:
         "These checks compare the program that ran with its declaration. ‘Held’ means that no "
         "deviation was found; a deviation too small for the check can remain."
     )
-    blocks: list[Block] = [heading, Paragraph(f"{text} {said}.")]
+    blocks: list[Block] = [heading, Paragraph(f"{text} {counts_text}.")]
     rows = tuple(conformance_row(check) for check in checks if check["status"] != "held")
     if rows:
         blocks.append(Table(say("Checks that did not hold"), conformance_columns(), rows))

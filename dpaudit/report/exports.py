@@ -52,6 +52,7 @@ RULES = {
     "over_budget": ("error", message("The releases from a data set exceed its budget")),
     "declared-assumption": ("note", message("An assumption that nothing verifies")),
 }
+# Verdicts that neither certify nor refute.
 _UNDECIDED = ("inconclusive", "unconfirmed", "unsupported")
 _OF_VERDICT = {
     "alarm": "alarm",

@@ -122,12 +122,12 @@ def _curve(predicate: Json, measure: str) -> tuple[plots.Point, ...]:
 
 def _pairs(guarantees: Iterator[Json | None]) -> Iterator[plots.Point]:
     """The finite (epsilon, delta) pairs among guarantees, each once; pure DP has delta 0."""
-    seen = set()
+    pairs_seen = set()
     for value in guarantees:
         if value and value["measure"] in ("approx_dp", "pure_dp"):
             pair = (numbers.plotted(value["epsilon"]), numbers.plotted(value.get("delta", "0")))
-            if all(map(math.isfinite, pair)) and pair not in seen:
-                seen.add(pair)
+            if all(map(math.isfinite, pair)) and pair not in pairs_seen:
+                pairs_seen.add(pair)
                 yield pair
 
 

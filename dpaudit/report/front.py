@@ -134,7 +134,9 @@ def could_refute(predicate: Json) -> bool:
         for best in (audit["strongest"] for audit in predicate["audits"])
         if (name := words.comparable(claim["stated"], best))
     ]
-    return not compared or any(numbers.parse(one) > numbers.parse(two) for one, two in compared)
+    return not compared or any(
+        numbers.parse(possible) > numbers.parse(two) for possible, two in compared
+    )
 
 
 def guess_upper(predicate: Json) -> str:
@@ -232,23 +234,28 @@ def signers(signed: Sequence[Signed]) -> tuple[str, ...]:
         "unstamped": message("{name}, without the time stamp that was asked for (key {id})"),
     }
     sentences = tuple(
-        say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) + _stamp(one)
-        for one in signed
+        say(texts[signature.state], name=words.embedded(signature.name), id=signature.key_id[:16])
+        + _stamp(signature)
+        for signature in signed
     )
     return sentences or (say("Nobody: it is unsigned."),)
 
 
-def _stamp(one: Signed) -> str:
-    if one.timestamp in ("", "unchecked", "wrong"):
+def _stamp(signature: Signed) -> str:
+    if signature.timestamp in ("", "unchecked", "wrong"):
         return ""
-    return say(", no later than {time} by a time stamp", time=one.timestamp)
+    return say(", no later than {time} by a time stamp", time=signature.timestamp)
 
 
 def effort(predicate: Json) -> tuple[str, ...]:
     """The attacks on the program, those on a stand-in, and how many conformance checks held."""
     text, _ = attacked(predicate)
-    of_program = [one for one in predicate["audits"] if one.get("about") != "stand_in"]
-    of_stand_ins = [one for one in predicate["audits"] if one.get("about") == "stand_in"]
+    of_program = [
+        audit_row for audit_row in predicate["audits"] if audit_row.get("about") != "stand_in"
+    ]
+    of_stand_ins = [
+        audit_row for audit_row in predicate["audits"] if audit_row.get("about") == "stand_in"
+    ]
     lines = [text]
     if of_program:
         lines.append(
@@ -293,7 +300,7 @@ def _share_right(audit: Json) -> float:
     error_rates = [(row[2], row[3]) for row in audit["roc"]] or [
         (witness["false_positive_rate_upper"], witness["false_negative_rate_upper"])
     ]
-    return max(1 - (float(one) + float(other)) / 2 for one, other in error_rates)
+    return max(1 - (float(rate) + float(other)) / 2 for rate, other in error_rates)
 
 
 def _conformance(predicate: Json) -> tuple[str, ...]:
@@ -304,9 +311,9 @@ def _conformance(predicate: Json) -> tuple[str, ...]:
             "{broken} of {count} checks found that the program differs from its declaration."
         )
         return (say(text, broken=broken, count=len(checks)),)
-    held = sum(check["status"] == "held" for check in checks)
+    held_checks = sum(check["status"] == "held" for check in checks)
     text = message("{held} of {count} checks compared it with its declaration and held.")
-    return (say(text, held=held, count=len(checks)),) if checks else ()
+    return (say(text, held=held_checks, count=len(checks)),) if checks else ()
 
 
 def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dpaudit.report.model import Block, Bullets, Cell, Heading, Paragraph, Secti
 from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
-_CURVES = ("profile", "tradeoff")
+_CURVES = ("profile", "tradeoff")  # bounds that are drawn, and not listed
 
 
 def section(predicate: Json) -> Section:

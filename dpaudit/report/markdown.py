@@ -13,7 +13,7 @@ from dpaudit.report.summary import summary_rows
 from dpaudit.sign import Signed
 from dpaudit.storage.files import MADE
 
-_LONGEST = 600
+_LONGEST = 600  # characters of a table's cell
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@])")
 
 

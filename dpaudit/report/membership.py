@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 
 ATTACK_COLOURS = ("#0b4f9e", "#a8320a", "#1a7f4b", "#7a3fa0", "#9a6700", "#0f7c8a", "#57606a")
 MEMBERS, OTHERS, CHANCE = "#a8320a", "#0b4f9e", "#6b7280"
-MOST_CURVES = 4
+MOST_CURVES = 4  # curves of one figure
 _FLOOR = 1e-4  # the smallest rate on the logarithmic axes
 _RARE = 0.005  # the share of scores that a histogram leaves out at each end
 
@@ -249,17 +249,17 @@ def roc_svg(curves: Sequence[tuple[str, Json]], prefix: str) -> str:
         colours = itertools.cycle(ATTACK_COLOURS)
         for (label, row), colour in zip(curves[:MOST_CURVES], colours, strict=False):
             points = [[float(value) for value in point] for point in row["roc"]]
-            seen = [point for point in points if point[0] >= _FLOOR]
-            x = [point[0] for point in seen]
+            shown_points = [point for point in points if point[0] >= _FLOOR]
+            x = [point[0] for point in shown_points]
             rates, low, high = (
-                [max(point[column], _FLOOR / 2) for point in seen] for column in (1, 2, 3)
+                [max(point[column], _FLOOR / 2) for point in shown_points] for column in (1, 2, 3)
             )
             axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
             axes.plot(x, rates, color=colour, label=f"{label} (AUC {float(row['auc'][0]):.3f})")
         axes.set(xscale="log", yscale="log", xlim=(_FLOOR, 1), ylim=(_FLOOR, 1.05))
         axes.set(xlabel=say("false positive rate"), ylabel=say("true positive rate"))
         axes.legend(loc="lower right")
-        said = "; ".join(
+        rates_text = "; ".join(
             say(
                 "{attack}: {rate} at a false positive rate of {false}",
                 attack=label,
@@ -268,12 +268,12 @@ def roc_svg(curves: Sequence[tuple[str, Json]], prefix: str) -> str:
             )
             for label, row in curves[:MOST_CURVES]
         )
-        heard = say("True positive rates. {read}.", read=said)
+        heard = say("True positive rates. {read}.", read=rates_text)
         return element(figure, prefix, say("Receiver operating curves"), heard)
 
 
 def _rate(row: Json, at: str) -> str:
-    return next((str(found[1]) for found in row["true_positive_rates"] if found[0] == at), "none")
+    return next((str(rate[1]) for rate in row["true_positive_rates"] if rate[0] == at), "none")
 
 
 def _drawn(bars: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
@@ -325,6 +325,6 @@ def epochs_svg(rows: Sequence[Json], prefix: str) -> str:
         axes.set(xlabel=say("epoch"), ylabel="ε")
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper left")
-        said = "; ".join(f"{x}: {y:.3g}" for x, y in zip(epochs, attacked, strict=True))
-        least = say("At least, by epoch: {read}.", read=said)
+        values_text = "; ".join(f"{x}: {y:.3g}" for x, y in zip(epochs, attacked, strict=True))
+        least = say("At least, by epoch: {read}.", read=values_text)
         return element(figure, prefix, say("Epsilon by epoch"), least)

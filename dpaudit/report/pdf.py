@@ -14,7 +14,7 @@ from dpaudit.errors import InvalidParameter, OutputNotWritable, optional
 from dpaudit.report.svg import light
 
 BROWSER = "DPAUDIT_BROWSER"
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")  # of a browser that prints
 PDF_A = "pdf/a-1b"  # ISO 19005-1, level B: all fonts inside, no transparency, no encryption
 _SECONDS = 120  # for one page; a browser that hangs is stopped then
 
@@ -76,8 +76,8 @@ def archival_pdf(page: str) -> bytes:
     opaque = re.sub(r"(fill-|stroke-)?opacity: ?[0-9.]+;?", "", light(unfolded(page)))
     nothing = weasyprint.urls.URLFetcher(allowed_protocols=())
     source = weasyprint.HTML(string=opaque, url_fetcher=nothing)
-    made: bytes = source.write_pdf(pdf_variant=PDF_A, finisher=_archival)
-    return made
+    pdf: bytes = source.write_pdf(pdf_variant=PDF_A, finisher=_archival)
+    return pdf
 
 
 def _archival(_: Any, pdf: Any) -> None:
@@ -94,6 +94,6 @@ def _archival(_: Any, pdf: Any) -> None:
 
 
 def _declared(content: bytes) -> bytes:
-    found = re.search(rb"<rdf:RDF( [^>]*)>", content)
-    spaces = found[1] if found else b""
+    match = re.search(rb"<rdf:RDF( [^>]*)>", content)
+    spaces = match[1] if match else b""
     return content.replace(b"<rdf:Description", b"<rdf:Description" + spaces)

@@ -276,7 +276,7 @@ def _profile_description(data: ProfileData) -> str:
         for epsilon, delta in data.attacked
     ]
     for band in data.bands:
-        seen = "; ".join(
+        points_text = "; ".join(
             say(
                 "δ at least {delta} at ε = {epsilon}",
                 delta=_delta_text(delta),
@@ -284,7 +284,7 @@ def _profile_description(data: ProfileData) -> str:
             )
             for epsilon, delta in _sample(band)
         )
-        parts.append(say("From likelihoods: {read}.", read=seen))
+        parts.append(say("From likelihoods: {read}.", read=points_text))
     if data.conditional_mu:
         parts.append(say("Conditional: Gaussian with μ = {mu}.", mu=f"{data.conditional_mu:.4g}"))
     return " ".join(parts)

@@ -110,8 +110,8 @@ def headline(predicate: Json) -> str:
 def epsilon_of(predicate: Json) -> tuple[str, str] | None:
     """The accounted (epsilon, delta) of the page's first screen, as decimal strings.
 
-    Of the first claim that has one; else of the declared algorithm, at the largest delta of its
-    profile that is at most 1e-5.
+    It is that of the first claim that has one; else that of the declared algorithm, at the largest
+    delta of its profile that is at most 1e-5.
     """
     bounds = [claim["upper"] for claim in predicate["claims"] if claim["upper"]]
     bounds += predicate["derivation"]["upper_bounds"]
@@ -136,8 +136,8 @@ def epsilon_of(predicate: Json) -> tuple[str, str] | None:
 
 def numbers_table(predicate: Json, most: int) -> Table | None:
     """The published numbers, each with the error that it exceeds in one release of twenty."""
-    found = (predicate["run"] or {}).get("published")
-    if not found:
+    published = (predicate["run"] or {}).get("published")
+    if not published:
         return None
     rows = tuple(
         (
@@ -149,7 +149,7 @@ def numbers_table(predicate: Json, most: int) -> Table | None:
                 "number",
             ),
         )
-        for row in found["rows"][:most]
+        for row in published["rows"][:most]
     )
     caption = say("Published numbers, each with its error in 19 of 20 releases")
     return Table(caption, (say("Number of"), say("Published"), say("Error")), rows)
@@ -175,9 +175,9 @@ def _line(
             break
         shown.append(_cut(text, most))
         most -= len(text.split())
-    rest = len(given) - len(shown)
-    if rest:
-        shown.append(counted("and {count} more", "and {count} more", rest))
+    more = len(given) - len(shown)
+    if more:
+        shown.append(counted("and {count} more", "and {count} more", more))
     return Line(label, tuple(shown), anchor, table)
 
 
@@ -203,7 +203,7 @@ def _changed(predicate: Json, previous: Mapping[str, Any] | None) -> tuple[str, 
         return stated
     before = words.tidy(previous)["predicate"]
     parts = dict.fromkeys(
-        one.part for one in changes({"predicate": before}, {"predicate": predicate})
+        change.part for change in changes({"predicate": before}, {"predicate": predicate})
     )
     named = ", ".join(say(_PARTS[part]) for part in parts if part in _PARTS)
     date = day(before["issued"])
@@ -239,12 +239,16 @@ def _published(predicate: Json) -> list[str]:
         lines.append(
             say("This run's noise came from a stored seed; its outputs must not be published.")
         )
-    found = body.get("published")
-    if found:
-        shown = min(MOST_NUMBERS, len(found["rows"]))
+    numbers = body.get("published")
+    if numbers:
+        shown = min(MOST_NUMBERS, len(numbers["rows"]))
         lines.append(
-            counted("{count} number, with noise", "{count} numbers, with noise", found["count"])
-            + (say(": the first {shown} are below", shown=shown) if shown < found["count"] else "")
+            counted("{count} number, with noise", "{count} numbers, with noise", numbers["count"])
+            + (
+                say(": the first {shown} are below", shown=shown)
+                if shown < numbers["count"]
+                else ""
+            )
         )
     return lines
 
@@ -330,11 +334,11 @@ def _shaken(predicate: Json) -> list[str]:
 def _trust(predicate: Json) -> list[str]:
     """The assumptions that nothing verified, then the caveats."""
     statuses = [item["status"] for item in predicate["assumptions"]]
-    held = sum(status in ("proved", "enforced", "tested") for status in statuses)
+    confirmed = sum(status in ("proved", "enforced", "tested") for status in statuses)
     lines = [*front.unchecked(predicate), *front.caveats(predicate)]
     if statuses:
         text = message("{held} of {count} assumptions are enforced or tested. On trust:")
-        lines.insert(0, say(text, held=held, count=len(statuses)))
+        lines.insert(0, say(text, held=confirmed, count=len(statuses)))
     return lines
 
 

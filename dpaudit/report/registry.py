@@ -22,6 +22,7 @@ from dpaudit.report.view import MALFORMED
 from dpaudit.report.words import Json
 from dpaudit.scope import NOT_STATED
 
+# Kinds of products in NIST's registry.
 PRODUCT_TYPES = (
     "Summary statistics",
     "Machine learning model",
@@ -46,7 +47,9 @@ _NEEDED = {
     "data_product_region": "region",
     "publication_date": "publication_date",
 }
+# Fields of its second tier.
 _TIER_2 = ("variant_name", "privacy_unit", "privacy_parameters", "model_name", "release_type")
+# Fields of its third tier.
 _TIER_3 = (
     "data_domain",
     "privacy_unit_details",
@@ -201,12 +204,12 @@ def _model(predicate: Json) -> Json:
 def _implementation(predicate: Json) -> Json:
     environment = predicate["environment"]
     git = environment["git"]
-    made = [f"dpaudit {environment['dpaudit']}, Python {environment['python']}"]
-    made += [f"git {git['commit']}"] if git else []
+    parts = [f"dpaudit {environment['dpaudit']}, Python {environment['python']}"]
+    parts += [f"git {git['commit']}"] if git else []
     tuned = [*_lines(predicate, "tuning"), *_lines(predicate, "exploratory_accesses")]
     return {
         "preprocessing_and_hyperparameter_tuning": "\n".join(tuned),
-        "mechanisms": "\n".join([predicate["mechanism"]["declaration_text"], *made]),
+        "mechanisms": "\n".join([predicate["mechanism"]["declaration_text"], *parts]),
         "justification": _field(predicate, "justification"),
     }
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from babel import Locale
 
 _FOLDER = resources.files("dpaudit.report").joinpath("locale")
+# In which reports are written.
 LANGUAGES = ("en", *sorted(entry.name for entry in _FOLDER.iterdir()))
 # English pages put a space before the sign, as the SI does; Babel's English has none.
 _PERCENT = {"en": "#\u00a0%"}
@@ -65,8 +66,8 @@ def translated(text: str) -> str:
     if spoken != text:
         return spoken
     for pattern, template in _patterns(language()):
-        if found := pattern.fullmatch(text):
-            return template.format(**{k: _value(v) for k, v in found.groupdict().items()})
+        if match := pattern.fullmatch(text):
+            return template.format(**{k: _value(v) for k, v in match.groupdict().items()})
     return text
 
 

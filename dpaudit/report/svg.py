@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INK = "#24292f"
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-_SIZE_INCHES = (6.0, 3.9)
+_SIZE_INCHES = (6.0, 3.9)  # width and height of a figure
 _STYLED = frozenset(
     {"axes", "figure", "font", "grid", "legend", "lines", "mathtext", "patch", "path"}
     | {"savefig", "svg", "text", "xtick", "ytick"}

@@ -26,7 +26,7 @@ from dpaudit.report.say import language, message, say, translated
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
-_TITLE_LENGTH = 160
+_TITLE_LENGTH = 160  # characters of a page's title
 # The ledger writes these in English; a page says them in its own language.
 ERRATA = (message("Corrected: use {title} in its place."), message("Withdrawn: {reason}"))
 # Errors of reading a certificate that lacks a field or has another type in its place.

@@ -225,7 +225,7 @@ def likely(predicate: Json, claim: Json) -> str:
     measure, delta = stated["measure"], numbers.parse(stated.get("delta", "0"))
     if measure == "pure_dp":
         measure = "approx_dp"
-    found = [
+    bounds = [
         (numbers.parse(bound["lower"][key]), row["runs"], bound)
         for row in predicate.get("likelihoods", ())
         for bound in row["bounds"]
@@ -233,9 +233,9 @@ def likely(predicate: Json, claim: Json) -> str:
         if bound["lower"]["measure"] == measure
         and numbers.parse(bound["lower"].get("delta", "0")) == delta
     ]
-    if not found:
+    if not bounds:
         return ""
-    _, runs, bound = max(found, key=lambda one: one[0])
+    _, runs, bound = max(bounds, key=lambda one: one[0])
     text = say(
         "{bound} from likelihoods of {runs} runs",
         bound=guarantee(bound["lower"], "lower"),
@@ -289,7 +289,7 @@ def comparable(first: Json | None, second: Json | None) -> str:
     if not first or not second:
         return ""
     if {first["measure"], second["measure"]} <= {"approx_dp", "pure_dp"}:
-        deltas = {numbers.parse(one.get("delta", "0")) for one in (first, second)}
+        deltas = {numbers.parse(guarantee.get("delta", "0")) for guarantee in (first, second)}
         return "epsilon" if len(deltas) == 1 else ""
     if first["measure"] != second["measure"]:
         return ""
@@ -300,8 +300,8 @@ def comparable(first: Json | None, second: Json | None) -> str:
 
 def unexamined(predicate: Json) -> list[str]:
     """The parts of a program that its examination did not reach, as its caveats say it."""
-    told = [text for text in predicate["caveats"] if text.startswith(UNEXAMINED)]
-    return [text.removeprefix(UNEXAMINED) for text in told]
+    caveats = [text for text in predicate["caveats"] if text.startswith(UNEXAMINED)]
+    return [text.removeprefix(UNEXAMINED) for text in caveats]
 
 
 def embedded(text: str) -> str:

@@ -23,11 +23,11 @@ from dpaudit.storage.roots import catalogue_root, is_root, root_above
 from dpaudit.storage.toml import read_toml
 
 FILE = "dpaudit.toml"
-SECTIONS = ("fields", "mechanisms", "budgets", "settings")
+SECTIONS = ("fields", "mechanisms", "budgets", "settings")  # of `dpaudit.toml`
 LONGEST_TEXT = 4_000  # characters of one text
 MOST_LINES = 100  # texts in one field
 
-RELEASE_TYPES = ("one release", "many releases")
+RELEASE_TYPES = ("one release", "many releases")  # how often a mechanism releases
 # In the order in which a report lists them, with what `dpaudit fields` asks.
 QUESTIONS = {
     "purpose": "What is the result used for?",

@@ -198,10 +198,10 @@ def sweep(folder: Path) -> None:
 
 def _make(folder: Path) -> None:
     """Make a folder and its parents durably."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for one in missing:
-        _synchronise(one.parent)
+    for parent in missing:
+        _synchronise(parent.parent)
 
 
 def _mode(path: Path) -> int:

@@ -46,7 +46,7 @@ def _files(names: Iterable[str], known: Mapping[str, Path]) -> Iterator[Path]:
     for name in names:
         parts = name.split(".")
         above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-        yield from (known[one] for one in above if one in known)
+        yield from (known[name] for name in above if name in known)
 
 
 @cache

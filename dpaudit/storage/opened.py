@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+# Ends of the names of files that are code, and not data.
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
 LARGEST = 2**26  # bytes of a file that is put back
 _listening: list[set[str]] = []

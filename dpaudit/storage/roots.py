@@ -23,7 +23,7 @@ from typing import Any
 
 from dpaudit.errors import UnknownTarget, missing_extra
 
-PACKAGES = ("mechanisms", "audits")
+PACKAGES = ("mechanisms", "audits")  # that a project has
 EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
 
 _served: Path | None = None

@@ -1,8 +1,8 @@
 """The spelling of a cell as text, the same for every format: in Python, and in SQL for DuckDB.
 
 Blanks around a text do not count; a blank and a NaN are missing.  Programs write one value in
-several ways, ``True`` and ``true``, ``1`` and ``1.0``: such spellings are one.  Of a unit also
-``+1`` and ``01`` are 1, because a unit that is taken for two would count twice.
+several ways, ``True`` and ``true``, ``1`` and ``1.0``: such spellings are one.  In a column of
+units ``+1`` and ``01`` are 1 too, because a unit that is taken for two would count twice.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))  # all that Python counts as one
-BOOLEANS = ("true", "false")
-MISSING = ("nan", "+nan", "-nan")
+BOOLEANS = ("true", "false")  # texts that are truth values
+MISSING = ("nan", "+nan", "-nan")  # texts that stand for no number
 WHOLE = r"^(-?[0-9]+)[.]0+$"
 WHOLE_UNIT = r"^[+]?(-?)0*([0-9]+)([.]0*)?$"
 # Spellings of one unit are equal without these characters and without case.
@@ -26,19 +26,19 @@ def spelled(text: str, *, unit: bool = False) -> str | None:
         return None
     if lower in BOOLEANS:
         return lower
-    whole = re.sub(WHOLE_UNIT, r"\1\2", text) if unit else re.sub(WHOLE, r"\1", text)
-    return "0" if whole == "-0" else whole
+    shortened = re.sub(WHOLE_UNIT, r"\1\2", text) if unit else re.sub(WHOLE, r"\1", text)
+    return "0" if shortened == "-0" else shortened
 
 
 def spelled_sql(name: str, *, unit: bool = False) -> str:
     """A column of trimmed texts as :func:`spelled` has it, as an expression of SQL."""
     text = name
-    pattern, kept = (WHOLE_UNIT, r"\1\2") if unit else (WHOLE, r"\1")
-    whole = f"regexp_replace({text}, '{pattern}', '{kept}')"
+    pattern, groups = (WHOLE_UNIT, r"\1\2") if unit else (WHOLE, r"\1")
+    shortened = f"regexp_replace({text}, '{pattern}', '{groups}')"
     return (
         f"CASE WHEN lower({text}) IN {MISSING} THEN NULL "
         f"WHEN lower({text}) IN {BOOLEANS} THEN lower({text}) "
-        f"WHEN {whole} = '-0' THEN '0' ELSE {whole} END"
+        f"WHEN {shortened} = '-0' THEN '0' ELSE {shortened} END"
     )
 
 

@@ -2,7 +2,7 @@
 
 A cell means the same in every format, typed or spelled as text.  Numbers are integers and decimal
 fractions with a point; a column of true and false alone counts as 1 and 0; a blank, a null and a
-NaN are missing.  What is missing, infinite, a date, a text or a list is no number: a column is
+NaN are missing.  A missing or infinite value, a date, a text or a list is no number: the column is
 refused with the row, and a message holds no cell.
 """
 
@@ -33,7 +33,7 @@ from dpaudit.tabular.source import native_frame, readable
 FloatArray = npt.NDArray[np.float64]
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-ARRAYS = (".npy", ".npz")
+ARRAYS = (".npy", ".npz")  # ends of the names of NumPy's files
 LEAVE_OUT = "fill it in, or leave the record out"
 DECIMAL_POINT = "a number is written with a decimal point"
 MOST_NAMES = 20  # of a table, in a message
@@ -92,17 +92,19 @@ class Columns:
         if name is not None:
             self.need(name, option)
             return name, self.numbers(name)
-        found = [one for one in self.cells if len(self.cells) == 1 or _may_be_numbers(self, one)]
-        if not found:
+        fits = [
+            column for column in self.cells if len(self.cells) == 1 or _may_be_numbers(self, column)
+        ]
+        if not fits:
             raise InvalidParameter(
                 f"{self.where}: no column of numbers; there are {self.listed(self)}"
             )
-        if len(found) > 1:
+        if len(fits) > 1:
             raise InvalidParameter(
-                f"{self.where}: {len(found)} columns may hold the numbers, {self.listed(found)}; "
+                f"{self.where}: {len(fits)} columns may hold the numbers, {self.listed(fits)}; "
                 f"choose one with {option}=NAME"
             )
-        return found[0], self.numbers(found[0])
+        return fits[0], self.numbers(fits[0])
 
     def numbers(self, name: str) -> FloatArray:
         """A column as finite numbers, (rows,).
@@ -158,8 +160,8 @@ class Columns:
         if kinds - {Kind.NUMBER, Kind.INFINITE, Kind.MISSING} and kinds != {Kind.BOOLEAN}:
             return np.array(self.texts(name))
         numbers = self.numbers(name)
-        whole = bool((numbers == np.round(numbers)).all() and (np.abs(numbers) <= 2**53).all())
-        return numbers.astype(np.int64) if whole else numbers
+        all_whole = bool((numbers == np.round(numbers)).all() and (np.abs(numbers) <= 2**53).all())
+        return numbers.astype(np.int64) if all_whole else numbers
 
     def kinds(self, name: str) -> Iterator[Kind]:
         """The kinds of the cells of a column."""
@@ -177,9 +179,9 @@ class Columns:
     def listed(self, names: Iterable[str]) -> str:
         """The names that may be told, and how many others there are."""
         every = list(names)
-        told = [name for name in every if self.is_told(name)][:MOST_NAMES]
-        others = [f"{len(every) - len(told)} more columns"] if len(told) < len(every) else []
-        return ", ".join([name if name.isprintable() else repr(name) for name in told] + others)
+        shown = [name for name in every if self.is_told(name)][:MOST_NAMES]
+        others = [f"{len(every) - len(shown)} more columns"] if len(shown) < len(every) else []
+        return ", ".join([name if name.isprintable() else repr(name) for name in shown] + others)
 
     def refused(self, name: str, row: int, kind: Kind) -> InvalidParameter:
         """The error that a cell is no number: where it is, and not what it holds."""
@@ -234,7 +236,7 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
 
     Errors: InvalidParameter for a file that holds none, or objects of Python.
     """
-    said = "two arrays have one name"
+    reason = "two arrays have one name"
     try:
         with open_data(path) as stream:
             loaded = np.load(stream, allow_pickle=False)
@@ -247,10 +249,10 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
     except InvalidParameter:
         raise
     except Exception as error:  # noqa: BLE001  (NumPy raises many kinds for torn files)
-        said = type(error).__name__
+        reason = type(error).__name__
     # Outside the handler, and by its kind alone: what NumPy says may quote a record.
     raise InvalidParameter(
-        f"{path}: it cannot be read as arrays without objects of Python ({said})"
+        f"{path}: it cannot be read as arrays without objects of Python ({reason})"
     )
 
 
@@ -432,13 +434,13 @@ def _separator(path: Path, text: str) -> str:
     if path.suffix.lower() == ".tsv":
         return "\t"
     names = re.sub(r'"[^"]*"', "", io.StringIO(text, newline="").readline())
-    found = [mark for mark in SEPARATORS if mark in names]
-    if len(found) > 1:
+    marks = [mark for mark in SEPARATORS if mark in names]
+    if len(marks) > 1:
         raise InvalidParameter(
-            f"{path}: line 1 holds {' and '.join(SEPARATORS[mark] for mark in found)}; one alone "
+            f"{path}: line 1 holds {' and '.join(SEPARATORS[mark] for mark in marks)}; one alone "
             "separates names, put a name that holds another in quotes"
         )
-    return found[0] if found else ","
+    return marks[0] if marks else ","
 
 
 # --- JSON, arrays, Parquet ------------------------------------------------------------------------
@@ -455,7 +457,7 @@ def _json(path: Path) -> Columns:
 
 def _json_columns(where: str, value: Any) -> Columns:
     lists = list(value.values()) if isinstance(value, dict) else value
-    alike = isinstance(lists, list) and {type(one) for one in lists} in ({list}, {dict})
+    alike = isinstance(lists, list) and {type(item) for item in lists} in ({list}, {dict})
     if isinstance(value, dict) and alike and isinstance(lists[0], list):
         names = [name.strip() for name in value]
         _distinct(where, names)
@@ -475,7 +477,7 @@ def _json_columns(where: str, value: Any) -> Columns:
         places = range(width)
         cells = {f"column {place}": [row[place] for row in value] for place in places}
         return Columns(where, cells, named=False)
-    if isinstance(value, list) and not any(isinstance(one, list | dict) for one in value):
+    if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
         return _plain(where, value)
     raise InvalidParameter(
         f"{where}: expected a list of objects, an object of lists, a list of lists, or a list of "

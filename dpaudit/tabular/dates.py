@@ -16,7 +16,7 @@ from itertools import pairwise
 from dpaudit.errors import InvalidParameter
 
 DAY, MONTH, QUARTER, YEAR = "day", "month", "quarter", "year"
-EVERY = (DAY, MONTH, QUARTER, YEAR)
+EVERY = (DAY, MONTH, QUARTER, YEAR)  # lengths of a period
 EPOCH = date(1970, 1, 1)
 ISO = "%Y-%m-%d"
 YEARS = "([1-9][0-9]{3})"
@@ -88,9 +88,9 @@ class Calendar:
     def code(self, text: str) -> int | None:
         """The number of the period that a cell names, None where it names none."""
         for pattern, day in self._readings:
-            if found := re.fullmatch(pattern, text):
+            if match := re.fullmatch(pattern, text):
                 try:
-                    return self.of(date(*map(int, found.expand(day).split("-"))))
+                    return self.of(date(*map(int, match.expand(day).split("-"))))
                 except ValueError:
                     return None
         return None

@@ -51,7 +51,7 @@ from dpaudit.tabular.schema import (
 )
 from dpaudit.tabular.source import Source, cell, open_source, readable
 
-LARGEST_TERM = 2**62
+LARGEST_TERM = 2**62  # totals that fit 64 bits with a sign
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
 MOST_PLACES = 10_000_000  # groups that only those with rows take memory for
 OFF_GRID, ROUNDING = 1e-6, 1e-15  # of a step, and of a quotient of two floats
@@ -199,14 +199,14 @@ class OpenTable:
         Errors: DataRefused with the columns and how many rows; that is for the holder of the data
         alone, and is published nowhere.
         """
-        said = Counter[str]()
+        counts_by_text = Counter[str]()
         with readable(self.schema.name):
             for counts in self._source.each(self._work.refused):
-                said.update(counts)
-        if said:
-            told = "; ".join(in_rows(text, count) for text, count in said.items())
+                counts_by_text.update(counts)
+        if counts_by_text:
+            errors = "; ".join(in_rows(text, count) for text, count in counts_by_text.items())
             raise DataRefused(
-                f"{self.schema.name}: {told}; mend the data, or declare in the schema "
+                f"{self.schema.name}: {errors}; mend the data, or declare in the schema "
                 "what such a row does (this is not private: publish it nowhere). Nothing was spent"
             )
 
@@ -230,18 +230,18 @@ class OpenTable:
         refuse_groups(self.schema, asked)
         with readable(self.schema.name):
             parts = list(self._source.each(partial(self._work.sums, asked=tuple(asked))))
-        found: list[list[Keys]] = []
+        totals: list[list[Keys]] = []
         for total, *rows in zip(asked, *parts, strict=True):
             sizes = sizes_of(self.schema, total)
             if total.sparse and sizes is not None:
-                found.append([_counted(rows, prod(sizes))])
+                totals.append([_counted(rows, prod(sizes))])
                 continue
             added: list[dict[Any, int]] = [{} for _ in total.cuts or total.terms]
             for group, *values in chain.from_iterable(rows):
                 for term, value in zip(added, values, strict=True):
                     term[group] = term.get(group, 0) + int(value or 0)
-            found.append([_dense(term, sizes) for term in added])
-        return found
+            totals.append([_dense(term, sizes) for term in added])
+        return totals
 
     def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """The rows that count, as (unit, code of each column), without those that miss one."""
@@ -283,16 +283,18 @@ class _Work:
         tests = list(filter(wanted, _tests(self.schema, types)))
         if not tests:
             return {}
-        kept = _filter(self.schema, types)
+        condition = _filter(self.schema, types)
         conditions = (
-            test.condition if test.column in self.schema.where else f"{test.condition} AND {kept}"
+            test.condition
+            if test.column in self.schema.where
+            else f"{test.condition} AND {condition}"
             for test in tests
         )
-        asked = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
+        select = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
         with part.tables(_keys(self.schema)):
             view = _coded(self.schema, types)
-            (found,) = part.execute(f"SELECT {asked} FROM {view}").fetchall()
-        return {test.text: int(n) for test, n in zip(tests, found, strict=True) if n}
+            (counts,) = part.execute(f"SELECT {select} FROM {view}").fetchall()
+        return {test.text: int(n) for test, n in zip(tests, counts, strict=True) if n}
 
     def _excess(self, part: Part) -> dict[str, int]:
         """How many rows of units lie beyond the schema's limit."""
@@ -336,10 +338,10 @@ class _Work:
         """As :meth:`OpenTable.rows`."""
         places = [_place(list(self.schema.columns).index(name)) for name in columns]
         unit = "NULL" if self.schema.unit is None else UNIT
-        known = " AND ".join(f"{place} IS NOT NULL" for place in places)
+        present = " AND ".join(f"{place} IS NOT NULL" for place in places)
         self._bound(part, self._cells(), counted=False)
-        found = part.execute(f"SELECT {unit}, {', '.join(places)} FROM {KEPT} WHERE {known}")
-        rows: list[tuple[Any, ...]] = found.fetchall()
+        result = part.execute(f"SELECT {unit}, {', '.join(places)} FROM {KEPT} WHERE {present}")
+        rows: list[tuple[Any, ...]] = result.fetchall()
         return rows
 
     def _cells(self) -> list[int] | None:
@@ -381,12 +383,16 @@ class _Work:
                 f"WHERE {unit} IS NOT NULL AND {kept_rows}"
             )
         if cells is None:
-            kept = places
+            columns_kept = places
             if unit is not None:
                 rows = self._first(rows, places, self._order("rows", places))
         else:
-            rows, kept = self._packed(part, rows, cells, counted=counted)
-        named = [*([] if unit is None or counted else [UNIT]), *kept, *([COUNTED] * counted)]
+            rows, columns_kept = self._packed(part, rows, cells, counted=counted)
+        named = [
+            *([] if unit is None or counted else [UNIT]),
+            *columns_kept,
+            *([COUNTED] * counted),
+        ]
         with part.tables(_keys(schema)):
             part.keep(f"SELECT {', '.join(named)} FROM ({rows})")
         return COUNTED if counted else ""
@@ -496,24 +502,24 @@ class _Work:
         schema, types = self.schema, self.types or _types(self.schema, part)
         names, view = list(schema.columns), _counted_rows(schema, types)
         unit = None if schema.unit is None else _unit(schema)
-        asked = []
+        selects = []
         for cut in cuts:
             if not cut.column:
                 more = f"SELECT 1 FROM {view} GROUP BY {unit} HAVING count(*) > {schema.rows}"
-                asked.append(f"(SELECT count(*) FROM ({more}))")
+                selects.append(f"(SELECT count(*) FROM ({more}))")
                 continue
             number = names.index(cut.column)
             if cut.ends is None:
                 column = schema.ordered(cut.column, "")
                 outside = _outside(column, _read(column, cell(number), types[cut.column]))
                 counted = "*" if unit is None else f"DISTINCT {unit}"
-                asked.append(f"(SELECT count({counted}) FROM {view} WHERE {outside})")
+                selects.append(f"(SELECT count({counted}) FROM {view} WHERE {outside})")
             else:
                 sums = f"SELECT sum({_place(number)}) AS s FROM {KEPT} GROUP BY {UNIT}"
                 low, high = cut.ends
-                said = f"s NOT BETWEEN {low} AND {high}"
-                asked.append(f"(SELECT count(*) FROM ({sums}) WHERE {said})")
-        return f"SELECT 0, {', '.join(asked)}"
+                outside_sums = f"s NOT BETWEEN {low} AND {high}"
+                selects.append(f"(SELECT count(*) FROM ({sums}) WHERE {outside_sums})")
+        return f"SELECT 0, {', '.join(selects)}"
 
 
 def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
@@ -561,11 +567,11 @@ def _counted(parts: Sequence[tuple[Places, Places]], size: int) -> Counted:
     return Counted(places, counts, size)
 
 
-def _dense(found: Mapping[Any, int], sizes: tuple[int, ...] | None) -> Keys:
+def _dense(totals: Mapping[Any, int], sizes: tuple[int, ...] | None) -> Keys:
     if sizes is None:
-        return {str(key): value for key, value in found.items()}
+        return {str(key): value for key, value in totals.items()}
     values = [0] * prod(sizes)
-    for group, value in found.items():
+    for group, value in totals.items():
         values[int(group)] = value
     return tuple(values)
 
@@ -696,14 +702,14 @@ def _check_types(schema: Schema, types: Mapping[str, str]) -> None:
     """
     for name in schema.read:
         kind, column = types[name], schema.columns.get(name)
-        known: tuple[str, ...] = TEXTS
+        accepted: tuple[str, ...] = TEXTS
         declared = "which is spelled in several ways; convert it to dates or texts"
         if isinstance(column, Period):
-            known = (*DATES, *(NUMBERS if column.every == YEAR else UNTYPED))
+            accepted = (*DATES, *(NUMBERS if column.every == YEAR else UNTYPED))
             declared = "where the schema declares dates; convert it to dates, or to texts"
         elif column is not None and column.numeric:
-            known, declared = NUMBERS, "where the schema declares numbers; convert it"
-        if kind.partition("(")[0] not in known:
+            accepted, declared = NUMBERS, "where the schema declares numbers; convert it"
+        if kind.partition("(")[0] not in accepted:
             raise InvalidParameter(f"{schema.name}: column {name!r} holds {kind}, {declared}")
 
 
@@ -788,8 +794,8 @@ class _Test:
     @property
     def text(self) -> str:
         """The fact, and its consequence unless it is an error."""
-        said = {ERROR: "", DROP: " (left out)", NEAREST: " (counted as the nearest)"}
-        return self.fact + said.get(self.does, f" (counted as {self.does!r})")
+        endings = {ERROR: "", DROP: " (left out)", NEAREST: " (counted as the nearest)"}
+        return self.fact + endings.get(self.does, f" (counted as {self.does!r})")
 
 
 def in_rows(fact: str, count: int) -> str:
@@ -802,8 +808,8 @@ def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:
     for number, name in enumerate(schema.read):
         column = schema.columns.get(name)
         if types[name] in ("FLOAT", "DOUBLE") and (column is None or not column.numeric):
-            said = "holds numbers that are spelled in several ways; convert them to texts"
-            yield _Test(f"column {name!r} {said}", f"contains({cell(number)}, 'e')", column=name)
+            ending = "holds numbers that are spelled in several ways; convert them to texts"
+            yield _Test(f"column {name!r} {ending}", f"contains({cell(number)}, 'e')", column=name)
     if schema.unit is not None:
         yield _Test(f"column {schema.unit!r} has no unit", f"{_unit(schema)} IS NULL")
     for number, (name, column) in enumerate(schema.columns.items()):
@@ -817,14 +823,14 @@ def _tests_of(column: Column, number: int, kind: str) -> Iterator[tuple[str, str
     if column.numeric:
         read = _number(column, cell(number), kind)
         declared = "dates" if isinstance(column, Period) else "numbers"
-        said = f"holds text where {declared} are declared"
-        yield said, f"NOT ({empty}) AND {read} IS NULL", ERROR
+        fact = f"holds text where {declared} are declared"
+        yield fact, f"NOT ({empty}) AND {read} IS NULL", ERROR
         empty = f"{empty} OR isnan({read})"
     if column.missing != COUNT:
         yield "has no value", empty, column.missing
     if isinstance(column, Number):
-        said = "holds values outside its bounds, or between its steps"
-        yield said, _outside(column, value), column.outside
+        fact = "holds values outside its bounds, or between its steps"
+        yield fact, _outside(column, value), column.outside
     if isinstance(column, Category) and not column.numeric:
         unknown = f"({value}) IS NOT NULL AND {_of_key(number)} IS NULL"
         yield "holds a key that is not in the schema", unknown, column.other
@@ -906,8 +912,8 @@ def _sum(term: Term, places: Mapping[str, str], weight: str) -> str:
         return f"sum({times}({product}))"
     # Floored division, whatever the sign: // rounds towards zero.
     shifted = f"({product} + {term.divisor // 2})"
-    rest = f"((({shifted} % {term.divisor}) + {term.divisor}) % {term.divisor})"
-    return f"sum({times}(({shifted} - {rest}) // {term.divisor}))"
+    remainder = f"((({shifted} % {term.divisor}) + {term.divisor}) % {term.divisor})"
+    return f"sum({times}(({shifted} - {remainder}) // {term.divisor}))"
 
 
 def rounded(value: int, divisor: int) -> int:

@@ -41,10 +41,10 @@ def with_joins(source: Source, schema: Schema) -> Source:
     held = {name: cell(schema.own.index(name)) for name in on}
     source.first(lambda part: _refuse_kinds(part, schema.name, held))
     tables = {f"{JOIN}{n}": _read(schema, name) for n, name in enumerate(schema.joins)}
-    asked = partial(_asked, tables)
+    ask_of = partial(_asked, tables)
     return Source(
-        lambda ask: source.first(partial(asked, ask)),
-        lambda ask: source.each(partial(asked, ask)),
+        lambda ask: source.first(partial(ask_of, ask)),
+        lambda ask: source.each(partial(ask_of, ask)),
         source.alike,
     )
 
@@ -56,8 +56,8 @@ def _asked(tables: Mapping[str, Any], ask: Ask, part: Part) -> Any:
 
 def _columns(schema: Schema, name: str) -> list[str]:
     """The columns of a joined table that the schema reads."""
-    found = [column for join, column in map(schema.joined, schema.sources) if join == name]
-    return list(dict.fromkeys(found))
+    columns = [column for join, column in map(schema.joined, schema.sources) if join == name]
+    return list(dict.fromkeys(columns))
 
 
 def _keys(join: Join) -> list[tuple[str, bool]]:
@@ -74,25 +74,25 @@ def _read(schema: Schema, name: str) -> Any:
     wanted = dict.fromkeys([*columns, *(key for key, _ in keys)])
     place = f"{schema.name}: joins.{name}"
     own = Schema(place, {column: Text() for column in wanted}, encoding=join.encoding)
-    held = {column: cell(number) for number, column in enumerate(own.own)}
+    cells = {column: cell(number) for number, column in enumerate(own.own)}
     read = ", ".join(
-        [f"{held[column]} AS {cell(number)}" for number, column in enumerate(columns)]
+        [f"{cells[column]} AS {cell(number)}" for number, column in enumerate(columns)]
         + [
-            f"{_spelled(held[key], unit=unit)} AS {JOIN_KEY}{number}"
+            f"{_spelled(cells[key], unit=unit)} AS {JOIN_KEY}{number}"
             for number, (key, unit) in enumerate(keys)
         ]
     )
-    asked = f"SELECT {read} FROM {VIEW}"
-    compared = {key: held[key] for key, _ in keys}
+    select = f"SELECT {read} FROM {VIEW}"
+    compared = {key: cells[key] for key, _ in keys}
     with readable(place):
         source = open_source(join.data, own)
         source.first(lambda part: _refuse_kinds(part, place, compared))
-        parts = list(source.each(lambda part: part.table(asked)))
+        parts = list(source.each(lambda part: part.table(select)))
     table = pa.concat_tables(parts)
     if schema.unit is None:
         named = [f"{JOIN_KEY}{number}" for number in range(len(keys))]
-        known = table.select(named).drop_null()
-        if len(known.group_by(named).aggregate([])) < len(known):
+        keyed = table.select(named).drop_null()
+        if len(keyed.group_by(named).aggregate([])) < len(keyed):
             raise InvalidParameter(
                 f"{place}: a key occurs in several rows, and every row of the table is a unit; "
                 "give each key one row, or the schema a unit"
@@ -149,8 +149,8 @@ def joined_sql(schema: Schema) -> str:
     own = {column: cell(number) for number, column in enumerate(schema.own)}
     cells = []
     for number, (name, column) in enumerate(map(schema.joined, schema.sources)):
-        found = f"{VIEW}.{own[column]}" if not name else _joined_cell(schema, name, column)
-        cells.append(f"{found} AS {cell(number)}")
+        expression = f"{VIEW}.{own[column]}" if not name else _joined_cell(schema, name, column)
+        cells.append(f"{expression} AS {cell(number)}")
     rows = VIEW
     for number, join in enumerate(schema.joins.values()):
         table = f"{JOIN}{number}"

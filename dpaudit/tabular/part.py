@@ -20,11 +20,12 @@ MOST_PLANNED = 100  # queries whose plans are kept
 MOST_GONE = 100_000  # deleted rows of the kept table, which DuckDB goes on to read
 # DuckDB's types, by what a schema can read of them.
 WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
-INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
-UNTYPED = ("VARCHAR", '"NULL"')
-NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", *UNTYPED)
+INTEGERS = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")  # all its types of whole numbers
+UNTYPED = ("VARCHAR", '"NULL"')  # its types of columns that a reader converts
+NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", *UNTYPED)  # its types that hold numbers
+# Its types that hold dates.
 DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
-TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")
+TEXTS = (*NUMBERS, "BOOLEAN", "ENUM", "DATE", "UUID")  # its types that can be compared as texts
 _THREADS = threading.local()
 
 

@@ -27,10 +27,10 @@ from dpaudit.tabular.dates import DAY, Calendar
 ERROR, DROP, COUNT = "error", "drop", "count"
 NEAREST, CUT = "nearest", "cut"
 MISSING = "(missing)"
-LARGEST_CODE = 2**52
-MOST_KEYS = 1_000_000
+LARGEST_CODE = 2**52  # whole numbers up to 2^52, and their halves, are floats
+MOST_KEYS = 1_000_000  # of a category
 MOST_EDGES = 1_000  # of a column that is cut into keys; each is a case of its SQL
-MOST_ROWS = 2**31
+MOST_ROWS = 2**31  # of a unit
 # Sizes of a plan's numbers: fourth powers, summed over 2^200 rows, are still floats.
 SMALLEST, LARGEST = Fraction(1, 10**60), 10**60
 
@@ -532,7 +532,7 @@ class Schema:
         Errors: InvalidParameter for keys that are not public, and ends that are not on the grid.
         """
         return tuple(
-            self._condition(name, asked, f"{place}.{name}") for name, asked in where.items()
+            self._condition(name, condition, f"{place}.{name}") for name, condition in where.items()
         )
 
     def _condition(self, name: str, asked: Any, place: str) -> Within:
@@ -568,32 +568,32 @@ class Schema:
         if not isinstance(given, str):
             raise InvalidParameter(f"{place}: {str(given)[:40]}: expected the name of a column")
         if name not in self.columns:
-            known = ", ".join(self.columns)
-            raise InvalidParameter(f"{place}: the schema has no column {name!r}; it has {known}")
+            names = ", ".join(self.columns)
+            raise InvalidParameter(f"{place}: the schema has no column {name!r}; it has {names}")
         return self.columns[name]
 
     def number(self, name: str, place: str) -> Number:
         """A column of numbers; errors: InvalidParameter where it is none."""
-        found = self.ordered(name, place)
-        if isinstance(found, Period):
+        column = self.ordered(name, place)
+        if isinstance(column, Period):
             raise InvalidParameter(
                 f"{place}: column {name!r} holds dates; count by them, or ask for their quantiles"
             )
-        return found
+        return column
 
     def ordered(self, name: str, place: str) -> Number:
         """A column of numbers or dates; errors: InvalidParameter where it is none."""
-        found = self.column(name, place)
-        if not isinstance(found, Number):
+        column = self.column(name, place)
+        if not isinstance(column, Number):
             raise InvalidParameter(f"{place}: column {name!r} holds no numbers")
-        return found
+        return column
 
     def category(self, name: str, place: str) -> Category:
         """A column of public keys; errors: InvalidParameter where it is none."""
-        found = self.column(name, place)
-        if not isinstance(found, Category):
+        column = self.column(name, place)
+        if not isinstance(column, Category):
             raise InvalidParameter(f"{place}: column {name!r} has no public keys")
-        return found
+        return column
 
     def row(self) -> dict[str, Any]:
         """Everything as JSON; its digest names the schema in a ledger."""
@@ -625,41 +625,43 @@ def schema_of(table: Mapping[str, Any], place: str = "table", *, folder: Path = 
     ``folder``: where the files of joins are looked up from.
     Errors: InvalidParameter naming the key.
     """
-    known = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
-    refuse_unknown(table, known | {"where", "joins"}, place)
+    keys = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
+    refuse_unknown(table, keys | {"where", "joins"}, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidParameter(f"{place}.columns: expected a table of columns by name")
-    made = {name: _column_of(row, f"{place}.columns.{name}") for name, row in columns.items()}
-    rest = {key: value for key, value in table.items() if key != "columns"}
-    if "joins" in rest:
-        rest["joins"] = _joins_of(rest["joins"], f"{place}.joins", folder)
-    if "name" not in rest:
+    columns_made = {
+        name: _column_of(row, f"{place}.columns.{name}") for name, row in columns.items()
+    }
+    others = {key: value for key, value in table.items() if key != "columns"}
+    if "joins" in others:
+        others["joins"] = _joins_of(others["joins"], f"{place}.joins", folder)
+    if "name" not in others:
         raise InvalidParameter(f"{place}.name: expected the name of the data set")
-    if "unit" in rest:
+    if "unit" in others:
         # Left out, one row would count, of what is called a row: nobody would notice.
-        for key, what in (("entity", "what a unit is, in words"), ("rows", "how many rows of one")):
-            if key not in rest:
+        for key, text in (("entity", "what a unit is, in words"), ("rows", "how many rows of one")):
+            if key not in others:
                 raise InvalidParameter(
-                    f"{place}.{key}: rows of one {rest['unit']!r} belong together; say {what}"
+                    f"{place}.{key}: rows of one {others['unit']!r} belong together; say {text}"
                     f"{' unit count (the others are left out)' * (key == 'rows')}"
                 )
-    return Schema(columns=made, **rest)
+    return Schema(columns=columns_made, **others)
 
 
 def _joins_of(joins: Any, place: str, folder: Path) -> dict[str, Join]:
     if not isinstance(joins, Mapping):
         raise InvalidParameter(f"{place}: expected a table of joins by name")
-    made = {}
+    joins_made = {}
     for name, row in joins.items():
         if not isinstance(row, Mapping) or not isinstance(row.get("data"), str):
             raise InvalidParameter(f"{place}.{name}: expected data = a file, and on or unit")
-        refuse_unknown(row, {known.name for known in fields(Join)}, f"{place}.{name}")
+        refuse_unknown(row, {field.name for field in fields(Join)}, f"{place}.{name}")
         try:
-            made[name] = Join(**{**row, "data": folder / row["data"]})
+            joins_made[name] = Join(**{**row, "data": folder / row["data"]})
         except InvalidParameter as error:
             raise InvalidParameter(f"{place}.{name}: {error}") from None
-    return made
+    return joins_made
 
 
 def _column_of(row: Any, place: str) -> Column:
@@ -671,7 +673,7 @@ def _column_of(row: Any, place: str) -> Column:
             f"{place}.kind = {row.get('kind')!r}: expected one of {', '.join(KINDS)}"
         )
     given = {key: value for key, value in row.items() if key != "kind"}
-    refuse_unknown(given, {known.name for known in fields(kind) if known.init}, place)
+    refuse_unknown(given, {field.name for field in fields(kind) if field.init}, place)
     try:
         return kind(**given)
     except TypeError:
@@ -716,11 +718,11 @@ def text_of(value: Fraction) -> tuple[str, bool]:
     """A number as decimal digits, and whether they are all of it; else 15 significant ones."""
     from decimal import Context, Decimal
 
-    rest = value.denominator
+    denominator = value.denominator
     for factor in (2, 5):
-        while rest % factor == 0:
-            rest //= factor
-    if rest == 1:
+        while denominator % factor == 0:
+            denominator //= factor
+    if denominator == 1:
         digits = len(str(value.numerator)) + len(str(value.denominator)) * 4
         exact = Context(prec=max(28, digits)).divide(
             Decimal(value.numerator), Decimal(value.denominator)
@@ -763,14 +765,14 @@ def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
 def _encoding(name: Any) -> str:
     """The canonical name of an encoding of text.  Errors: InvalidParameter."""
     try:
-        found = codecs.lookup(name)
-        "".encode(found.name)  # refuses codecs of bytes, such as base64
+        codec = codecs.lookup(name)
+        "".encode(codec.name)  # refuses codecs of bytes, such as base64
     except (LookupError, TypeError, ValueError):
         raise InvalidParameter(
             f"Schema.encoding = {str(name)[:40]!r}: no encoding of text; expected utf-8, cp1252, "
             "iso8859-15, utf-16, ..."
         ) from None
-    return str(found.name)
+    return str(codec.name)
 
 
 def _codes_of(given: Any, place: str) -> tuple[str, ...]:

@@ -29,8 +29,9 @@ from dpaudit.tabular.part import VIEW, Part, connection, shown
 from dpaudit.tabular.schema import Schema
 
 Ask: TypeAlias = Callable[[Any], Any]
-SEPARATORS = (",", ";", "\t")
-# All that DuckDB may otherwise guess from the rows, where one person's row would decide it for all.
+SEPARATORS = (",", ";", "\t")  # of a text file's columns
+# Settings that DuckDB would otherwise guess from the rows, where one person's row would decide for
+# all.
 DIALECT = (
     "auto_detect = false, header = true, skip = 0, quote = '\"', escape = '\"', comment = '', "
     "nullstr = '', strict_mode = true, null_padding = false, ignore_errors = false, "
@@ -100,19 +101,19 @@ def places_of(
     Names are compared as they are, except that blanks around one do not count.
     Errors: InvalidParameter for two columns of one name, and for a column that is missing.
     """
-    held = [str(name).strip() for name in names]
-    refuse_twice(where, held)
+    names_held = [str(name).strip() for name in names]
+    refuse_twice(where, names_held)
     for name in schema.own:
-        if name not in held:
+        if name not in names_held:
             # Without a line of names the first line of a file is a record, which is not told.
             listed = (
-                f"the first line of the file must hold the names of its {len(held)} columns, "
+                f"the first line of the file must hold the names of its {len(names_held)} columns, "
                 "spelled as in the schema"
                 if texts
-                else f"it has {', '.join(held)}"
+                else f"it has {', '.join(names_held)}"
             )
             raise InvalidParameter(f"{schema.name}: the table has no column {name!r}; {listed}")
-    return [held.index(name) for name in schema.own]
+    return [names_held.index(name) for name in schema.own]
 
 
 class _Held:
@@ -137,10 +138,10 @@ class _Held:
             separator, names = self._header()
             columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
             read = f"read_csv({shared}, columns = {{{columns}}}, delim = '{separator}', {DIALECT})"
-        taken = enumerate(places_of(schema, names, self.path, texts=kind == ".csv"))
-        cells = ", ".join(f"c{place} AS {cell(k)}" for k, place in taken)
-        held = ", ".join(f"c{place}" for place in range(len(names)))
-        return f"(SELECT {cells} FROM {read} AS held({held}))"
+        places_taken = enumerate(places_of(schema, names, self.path, texts=kind == ".csv"))
+        cells = ", ".join(f"c{place} AS {cell(k)}" for k, place in places_taken)
+        column_list = ", ".join(f"c{place}" for place in range(len(names)))
+        return f"(SELECT {cells} FROM {read} AS held({column_list}))"
 
     def _refuse_other_columns(self, read: str, columns: int) -> None:
         """Errors: InvalidParameter where DuckDB reads another number of columns than there are."""
@@ -217,12 +218,12 @@ def _file(path: Path, schema: Schema) -> Source:
     kind = Path(path.stem if packed else path.name).suffix.lower()
     if kind not in ([".csv"] if packed else [".csv", ".parquet"]):
         raise InvalidParameter(f"{path}: expected a .csv, .csv.gz or .parquet file")
-    held = _Held(path, kind, schema.encoding)
-    if not held.size:
+    opened_file = _Held(path, kind, schema.encoding)
+    if not opened_file.size:
         raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
-    reader = held.reader(kind, schema)
+    reader = opened_file.reader(kind, schema)
     # Each part fits into memory: its units are those of one remainder.
-    parts_of = 1 if schema.unit is None else -(-held.size // AT_ONCE[kind])
+    parts_of = 1 if schema.unit is None else -(-opened_file.size // AT_ONCE[kind])
     # All spellings of a unit are in one part.
     unit = f"CAST({cell(len(schema.own) - 1)} AS VARCHAR)"
     unit = f"regexp_replace(lower({unit}), '{TAKEN_AWAY}', '', 'g')"
@@ -231,7 +232,7 @@ def _file(path: Path, schema: Schema) -> Source:
         for part in range(parts_of):
             wanted = f"WHERE hash({unit}) % {parts_of} = {part}" if parts_of > 1 else ""
             with connection() as opened:
-                with readable(held.path):
+                with readable(opened_file.path):
                     opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
                 yield opened
 
@@ -260,8 +261,8 @@ def readable(data: Any) -> Iterator[None]:
 
 def _arrow(table: Callable[[], Any], schema: Schema) -> Source:
     def parts() -> Iterator[Any]:
-        held = table()
-        yield from _opened(held, places_of(schema, held.column_names, schema.name))
+        arrow_table = table()
+        yield from _opened(arrow_table, places_of(schema, arrow_table.column_names, schema.name))
 
     return _here(parts)
 
@@ -297,8 +298,8 @@ def _dask(frame: Any, schema: Schema) -> Source:
         import pyarrow as pa
 
         table = pa.Table.from_pandas(partition, preserve_index=False)
-        (found,) = (ask(part) for part in _opened(table, places))
-        return found
+        (answer,) = (ask(part) for part in _opened(table, places))
+        return answer
 
     def first(ask: Ask) -> Any:
         return delayed(asked)(frame.to_delayed()[0], ask).compute()
@@ -324,18 +325,18 @@ def _pyspark(frame: Any, schema: Schema) -> Source:
         grouped = named.repartition(regexp_replace(unit, TAKEN_AWAY, ""))
 
     def first(ask: Ask) -> Any:
-        (found,) = (ask(part) for part in _opened(named.limit(1).toArrow(), places))
-        return found
+        (answer,) = (ask(part) for part in _opened(named.limit(1).toArrow(), places))
+        return answer
 
     def each(ask: Ask) -> Iterator[Any]:
         import pyarrow as pa
 
         def asked(batches: Iterator[Any]) -> Iterator[Any]:
-            held = list(batches)
-            if held:
-                table = pa.Table.from_batches(held)
-                (found,) = (ask(part) for part in _opened(table, places))
-                yield pa.record_batch({"found": pa.array([pickle.dumps(found)], pa.binary())})
+            batch_list = list(batches)
+            if batch_list:
+                table = pa.Table.from_batches(batch_list)
+                (answer,) = (ask(part) for part in _opened(table, places))
+                yield pa.record_batch({"found": pa.array([pickle.dumps(answer)], pa.binary())})
 
         for row in grouped.mapInArrow(asked, "found binary").collect():
             # Our own answers, from executors of the session that was given.

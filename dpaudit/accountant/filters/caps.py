@@ -57,17 +57,17 @@ def added_in(method: str, sums: int) -> Calculus:
 
 def power_of(method: str, sums: int) -> int:
     """To which power a value is taken before it is added; a second one, delta, never is."""
-    known = added_in(method, sums).measure.sums
-    return 2 if method == Method.ADVANCED else 1 if known is None else known.power
+    sums_of = added_in(method, sums).measure.sums
+    return 2 if method == Method.ADVANCED else 1 if sums_of is None else sums_of.power
 
 
 def units_of(method: str, orders: Amounts, sums: int) -> tuple[str, ...]:
     """The unit of each sum: epsilon, delta, rho, or a divergence of some order."""
-    known = added_in(method, sums).measure.sums
-    assert known is not None  # noqa: S101  (methods are made of measures that have them)
+    sums_of = added_in(method, sums).measure.sums
+    assert sums_of is not None  # noqa: S101  (methods are made of measures that have them)
     if orders:
         return tuple(f"divergence of order {readable(a)}" for a in orders)
-    return (SHARED_LOSS, "delta") if method == Method.ADVANCED else known.units
+    return (SHARED_LOSS, "delta") if method == Method.ADVANCED else sums_of.units
 
 
 def own_method(budget: Any) -> str:
@@ -106,14 +106,14 @@ def orders_of(budget: Any, method: str, asked: Sequence[object] | None) -> Amoun
         return Amounts()
     if asked is None:
         return ORDERS if hasattr(budget, "curve") else Amounts([_best_order(budget)])
-    found = tuple(exact(a, "orders") for a in asked)
-    for value in found:
+    orders = tuple(exact(a, "orders") for a in asked)
+    for value in orders:
         above_one(value, "orders")
-    if not found or any(is_symbolic(a) for a in found):
+    if not orders or any(is_symbolic(a) for a in orders):
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
-    if not hasattr(budget, "curve") and len(found) > 1:
+    if not hasattr(budget, "curve") and len(orders) > 1:
         raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
-    return Amounts(found)
+    return Amounts(orders)
 
 
 @lru_cache(maxsize=256)
@@ -177,11 +177,11 @@ def _renyi_cap(budget: Any, alpha: Fraction) -> Fraction:
     """
     _needs_delta(budget, Method.RDP)
     a = enclose(alpha)
-    kept = []
+    caps = []
     for epsilon, delta in _points(budget):
         cost = (1 - 1 / a).log() - (enclose(delta).log() + a.log()) / (a - 1)
-        kept.append(floor(enclose(epsilon) - cost))
-    return min(kept)
+        caps.append(floor(enclose(epsilon) - cost))
+    return min(caps)
 
 
 def _points(budget: Any) -> Sequence[tuple[Number, Number]]:

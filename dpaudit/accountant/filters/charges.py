@@ -38,7 +38,8 @@ from dpaudit.scope import Scope
 load("rules")
 
 Assumptions = tuple[Assumption, ...]
-DIGITS = 30
+DIGITS = 30  # significant digits of an irrational charge, rounded up
+# A sum of fractions is rounded up beyond this, lest its digits grow without end.
 LARGEST_DENOMINATOR = 10**60
 
 
@@ -51,15 +52,15 @@ class Amounts(tuple[Fraction, ...]):
     __slots__ = ()
 
     def __new__(cls, values: Iterable[object] = ()) -> Amounts:
-        found = tuple(values)
-        for value in found:
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (whole or isinstance(value, Fraction)) or value < 0:  # type: ignore[operator]
+        numbers = tuple(values)
+        for value in numbers:
+            is_integer = isinstance(value, int) and not isinstance(value, bool)
+            if not (is_integer or isinstance(value, Fraction)) or value < 0:  # type: ignore[operator]
                 raise InvalidParameter(
                     f"privacy loss {str(value)[:60]}: expected a fraction that is not negative"
                 )
-        known: Any = found
-        return super().__new__(cls, (v if type(v) is Fraction else Fraction(v) for v in known))
+        checked: Any = numbers
+        return super().__new__(cls, (v if type(v) is Fraction else Fraction(v) for v in checked))
 
     def plus(self, more: Sequence[Fraction]) -> Amounts:
         """The sums after a charge, rounded up where their denominators are very long."""
@@ -103,8 +104,8 @@ class Charge:
     @property
     def rounded(self) -> Amounts | None:
         """The values as fractions, rounded up where they are irrational; None for infinity."""
-        found = [ceiling(value) for value in self.values]
-        return None if None in found else Amounts(found)
+        amounts = [ceiling(value) for value in self.values]
+        return None if None in amounts else Amounts(amounts)
 
 
 def declared(node: Node, scope: Scope, calculus: str, orders: Sequence[Fraction] = ()) -> Charge:
@@ -139,12 +140,12 @@ def given(asked: object, size: int) -> Charge:
     values += [Fraction(0)] * (len(values) == 1 and size == 2)
     if len(values) != size:
         raise InvalidParameter(f"charge of {len(values)} numbers: expected {size}")
-    found = [exact(value, "charge") for value in values]
-    for value in found:
+    numbers = [exact(value, "charge") for value in values]
+    for value in numbers:
         non_negative(value, "charge")
         if unknowns(value):
             raise InvalidParameter(f"charge {str(value)[:80]}: expected a number, not a symbol")
-    return Charge(found)
+    return Charge(numbers)
 
 
 def raised(charge: Charge, power: int) -> Charge:
@@ -160,11 +161,11 @@ def joined(known: Assumptions, more: Assumptions) -> Assumptions:
 
     Errors: InvalidParameter for two different ones under one id.
     """
-    found = {assumption.id: assumption for assumption in known}
+    by_id = {assumption.id: assumption for assumption in known}
     for assumption in more:
-        if found.setdefault(assumption.id, assumption) != assumption:
+        if by_id.setdefault(assumption.id, assumption) != assumption:
             raise InvalidParameter(f"two different assumptions share the id {assumption.id!r}")
-    return tuple(found.values())
+    return tuple(by_id.values())
 
 
 def ceiling(value: Any) -> Fraction | None:
@@ -181,8 +182,8 @@ def ceiling(value: Any) -> Fraction | None:
         if text == "inf":
             return None
         number = Fraction(text)
-    (found,) = Amounts([number])
-    return shortened(found)
+    (amount,) = Amounts([number])
+    return shortened(amount)
 
 
 def floor(value: Any) -> Fraction:

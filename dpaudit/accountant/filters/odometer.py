@@ -123,8 +123,8 @@ def _law(measure: str) -> tuple[Running, Sums]:
         raise InvalidParameter(f"measure = {measure!r}: expected one of {', '.join(CALCULI)}")
     chosen = CALCULI[str(measure)].measure
     if chosen.running is None or chosen.sums is None:
-        known = [name for name, one in CALCULI.items() if one.measure.running is not None]
-        raise Unsupported(f"odometer of {measure}: none is known; there is {', '.join(known)}")
+        names = [name for name, calculus in CALCULI.items() if calculus.measure.running is not None]
+        raise Unsupported(f"odometer of {measure}: none is known; there is {', '.join(names)}")
     return chosen.running, chosen.sums
 
 

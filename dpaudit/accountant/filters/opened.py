@@ -110,10 +110,10 @@ class OpenFilter:
     def _charge(self, asked: object) -> Charge:
         if isinstance(asked, Node):
             name = added_in(self.method, len(self.caps)).name
-            found = declared(asked, self.scope, name, self.orders)
+            charge = declared(asked, self.scope, name, self.orders)
         else:
-            found = given(asked, len(self.caps))
-        return raised(found, power_of(self.method, len(self.caps)))
+            charge = given(asked, len(self.caps))
+        return raised(charge, power_of(self.method, len(self.caps)))
 
     def admits(self, asked: object) -> bool:
         """Whether a release fits; nothing is spent.
@@ -142,13 +142,13 @@ class OpenFilter:
         """The place of the first cap that a charge would pass; None where it fits."""
         if cost is None:
             return 0
-        left = zip(cost, self.remaining, strict=True)
-        return next((place for place, (asked, has) in enumerate(left) if asked > has), None)
+        amounts = zip(cost, self.remaining, strict=True)
+        return next((place for place, (amount, has) in enumerate(amounts) if amount > has), None)
 
     def _refusal(self, cost: Amounts | None, place: int) -> str:
-        asked = "an infinite charge" if cost is None else shown(cost[place])
+        charge_text = "an infinite charge" if cost is None else shown(cost[place])
         return (
-            f"{self.budget.head}: {asked} of {self.units[place]} does not fit: "
+            f"{self.budget.head}: {charge_text} of {self.units[place]} does not fit: "
             f"{shown(self.spent[place])} of {shown(self.caps[place])} is spent after {self.count} "
             "releases; use more noise, or stop"
         )
@@ -187,25 +187,27 @@ def open_filter(
     Errors: InvalidParameter for anything else, or a budget with symbols; Unsupported where a method
     cannot keep a budget, such as a Filter node's cap at every order.
     """
-    asked = budget.budget if isinstance(budget, Filter) else budget
-    own = own_method_or_none(asked)
+    guarantee = budget.budget if isinstance(budget, Filter) else budget
+    own = own_method_or_none(guarantee)
     if isinstance(budget, Filter) and own == Method.RDP:
         raise Unsupported(
             f"{budget.head}: its cap is of every order, and sums are kept at some; open the "
             "RenyiCurve, whose guarantees are those at the orders, or cap rho (zcdp) or mu (gdp)"
         )
     chosen = chosen_method(method) if method is not None else own or Method.GDP
-    if chosen != own and own is not None and not isinstance(asked, ApproxDP):
-        raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
+    if chosen != own and own is not None and not isinstance(guarantee, ApproxDP):
+        raise Unsupported(f"{guarantee.head}: only method {own} keeps this budget")
     if own is None and chosen in (Method.BASIC, Method.ADVANCED):
-        raise Unsupported(f"{asked.head}: method {chosen} keeps one point; use gdp, zcdp or rdp")
+        raise Unsupported(
+            f"{guarantee.head}: method {chosen} keeps one point; use gdp, zcdp or rdp"
+        )
     if not isinstance(scope, Scope):
         raise InvalidParameter(f"open_filter: scope is a {type(scope).__name__}, expected a Scope")
-    kept = exact(share, "share")
-    rate(kept, "share")
-    fixed = orders_of(asked, chosen, orders)
-    nothing = Amounts(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
-    return OpenFilter(asked, scope, chosen, fixed, kept, nothing, 0)
+    part = exact(share, "share")
+    rate(part, "share")
+    fixed = orders_of(guarantee, chosen, orders)
+    nothing = Amounts(Fraction(0) for _ in caps_of(guarantee, chosen, fixed, part))
+    return OpenFilter(guarantee, scope, chosen, fixed, part, nothing, 0)
 
 
 def read_filter(table: Any) -> OpenFilter:
@@ -225,7 +227,7 @@ def read_filter(table: Any) -> OpenFilter:
         assumes = read_assumptions(table["assumes"])
     except (KeyError, TypeError, AttributeError):
         raise InvalidParameter("malformed filter: expected what OpenFilter.to_json wrote") from None
-    found = replace(opened, spent=spent, count=read_count(count), assumes=assumes)
-    if len(spent) != len(opened.spent) or min((*spent, *found.remaining)) < 0:
+    restored = replace(opened, spent=spent, count=read_count(count), assumes=assumes)
+    if len(spent) != len(opened.spent) or min((*spent, *restored.remaining)) < 0:
         raise InvalidParameter("malformed filter: its sums are not between 0 and its caps")
-    return found
+    return restored

@@ -37,8 +37,8 @@ from dpaudit.scope import Adjacency, central
 Mask = NDArray[np.bool_]
 Units = NDArray[np.int64]
 Floats = NDArray[np.float64]
-WHOLE = 2**60
-TOO_MUCH = 2**61
+WHOLE = 2**60  # a cap in integer units: sums of two such numbers fit 64 bits
+TOO_MUCH = 2**61  # units: above every cap, and a sum with one still fits 64 bits
 ROUNDING = 2.0**-48  # far more than the arithmetic of a charge can be off, relatively
 
 
@@ -118,8 +118,8 @@ class Spending:
         fits = valid & (self._upper + above <= WHOLE)
         doubtful = valid & ~fits & (self._lower + below <= WHOLE)
         for trial in np.flatnonzero(doubtful):
-            asked = price.exactly(float(safe[trial]))
-            fits[trial] = self.spent(int(trial)) + asked <= self._cap
+            charge = price.exactly(float(safe[trial]))
+            fits[trial] = self.spent(int(trial)) + charge <= self._cap
         return np.asarray(fits), above, below
 
     def spend(self, label: str, leaf: Node, multipliers: Floats, on: Mask) -> None:
@@ -138,8 +138,8 @@ class Spending:
         # Sums that the exact fractions admitted may have been rounded up past the cap.
         self._upper = np.where(on, self._upper + above, self._upper)
         self._lower = np.where(on, self._lower + below, self._lower)
-        kept = np.where(on, multipliers, np.nan)
-        self._paid.append(Paid(self._prices[leaf], kept, on))
+        used = np.where(on, multipliers, np.nan)
+        self._paid.append(Paid(self._prices[leaf], used, on))
 
     def _units(self, price: Price, multipliers: Floats) -> tuple[Units, Units]:
         """A charge in 2^-60 of the cap, rounded up (to at least 1) and down."""
@@ -189,10 +189,10 @@ def _cost_of(leaf: Node, measure: FilterMeasure) -> Fraction:
         with suppress(Unsupported):
             costs.append(declared(leaf, central(adjacency), str(measure)))
     added = [raised(cost, 1 if sums is None else sums.power).rounded for cost in costs]
-    kept = [cost[0] for cost in added if cost is not None and len(cost) == 1]
-    if not kept or len(kept) < len(costs) or sums is None:
+    charges = [cost[0] for cost in added if cost is not None and len(cost) == 1]
+    if not charges or len(charges) < len(costs) or sums is None:
         raise Unsupported(f"{leaf.head} has no charge under a {measure} filter")
-    return max(kept)
+    return max(charges)
 
 
 _known: dict[tuple[type[Any], FilterMeasure], Price] = {}
@@ -203,15 +203,15 @@ def price_of(leaf: Node, node: Filter) -> Price:
 
     Errors: Unsupported for a leaf and a measure that curators do not charge.
     """
-    asked = type(leaf), FilterMeasure(node.measure)
-    found = _known.get(asked) or _price(*asked)
-    if found is None:
+    key = type(leaf), FilterMeasure(node.measure)
+    price = _known.get(key) or _price(*key)
+    if price is None:
         raise Unsupported(
             f"{leaf.head} under a {node.measure} filter cannot be run; curators charge what costs "
             "a power of its noise_multiplier alone"
         )
-    _known[asked] = found
-    return found
+    _known[key] = price
+    return price
 
 
 def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
@@ -226,13 +226,13 @@ def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
     symbol = sympy.Symbol("noise_multiplier", positive=True)
     try:
         # A rule's value does not depend on the adjacency, only whether it holds does.
-        found = [
+        values = [
             CALCULI[str(measure)].fold(kind("release", symbol), central(adjacency)).value
             for adjacency in Adjacency
         ]
     except Unsupported:
         return None
-    cost = sympify(found[0]) ** sums.power
+    cost = sympify(values[0]) ** sums.power
     for power in (1, 2):
         factor = canonical(sympy.simplify(cost * symbol**power))
         if isinstance(factor, Fraction):
@@ -246,11 +246,11 @@ def chosen_multipliers(asked: Any, trials: int, label: str) -> Floats:
     Errors: InvalidParameter for another shape, or what is no array of numbers.
     """
     try:
-        found = np.array(asked, dtype=np.float64)
+        given = np.array(asked, dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.empty((0, 0))
-    if found.shape not in ((), (1,), (trials,)):
+        given = np.empty((0, 0))
+    if given.shape not in ((), (1,), (trials,)):
         raise InvalidParameter(
-            f"release {label!r}: noise_multiplier has shape {found.shape}; expected ({trials},)"
+            f"release {label!r}: noise_multiplier has shape {given.shape}; expected ({trials},)"
         )
-    return np.array(np.broadcast_to(found, (trials,)))
+    return np.array(np.broadcast_to(given, (trials,)))

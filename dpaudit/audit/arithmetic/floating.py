@@ -32,6 +32,7 @@ Noise: TypeAlias = Callable[[FloatArray, Generator], Any]
 
 DRAWS = 10_000  # on each side of a pair, for choosing an event and for testing it
 WITHIN = 3.0  # scales around the middle of a pair in which outputs are looked at
+# Two values each, whose floats differ in exponent, sign or spacing.
 PAIRS = ((0.0, 1.0), (1.0, 2.0), (3.0, 4.0), (-1.0, 0.0), (1023.0, 1024.0), (2.0**20, 2.0**20 + 1))
 NO_NUMBER = {"not a number": math.nan, "infinity": math.inf, "minus infinity": -math.inf}
 TINY = {"negative zero": -0.0, "a subnormal number": 5e-324}
@@ -51,12 +52,12 @@ class Noisy:
         Errors: InvalidParameter for a sampler that returns another shape.
         """
         with np.errstate(all="ignore"):
-            found = np.asarray(self.add(np.full(count, value), rng), dtype=np.float64)
-        if found.shape != (count,):
+            outputs = np.asarray(self.add(np.full(count, value), rng), dtype=np.float64)
+        if outputs.shape != (count,):
             raise InvalidParameter(
-                f"the sampler returned shape {found.shape} for values of shape ({count},)"
+                f"the sampler returned shape {outputs.shape} for values of shape ({count},)"
             )
-        return found
+        return outputs
 
 
 def audit_arithmetic(
@@ -86,7 +87,7 @@ def audit_arithmetic(
     target = _target(noise, float(scale))
     rng = np.random.default_rng(seed)
     share = error / (2 * len(PAIRS) + 1)
-    findings = [found for pair in PAIRS for found in _pair(target, pair, rng, share)]
+    findings = [finding for pair in PAIRS for finding in _pair(target, pair, rng, share)]
     findings += [_odd(target, name, value, seed) for name, value in NO_NUMBER.items()]
     findings += [_tiny(target, name, value, seed) for name, value in TINY.items()]
     wrong = _tried(target, 0.0, 0, seed).size
@@ -109,8 +110,10 @@ def describe(noise: Noise | Kernel | Node) -> str:
     if not isinstance(noise, Kernel):
         return "a function of the user's: arithmetic not known"
     kind = arithmetic_of(type(noise))
-    known = "draws are exact" if kind == "exact" else f"draws in {kind}: low bits tell the value"
-    return f"{type(noise).__name__}: {known}"
+    exactness = (
+        "draws are exact" if kind == "exact" else f"draws in {kind}: low bits tell the value"
+    )
+    return f"{type(noise).__name__}: {exactness}"
 
 
 def _target(noise: Noise | Kernel | Node, scale: float) -> Noisy:
@@ -127,8 +130,8 @@ def _target(noise: Noise | Kernel | Node, scale: float) -> Noisy:
     own = noise.multiplier(noise.leaf) * step
 
     def add(values: FloatArray, rng: Generator) -> FloatArray:
-        made: Any = noise
-        sampled: FloatArray = made.sample(values[:, None], np.full(values.size, own), rng)
+        kernel: Any = noise
+        sampled: FloatArray = kernel.sample(values[:, None], np.full(values.size, own), rng)
         return sampled[:, 0]
 
     return Noisy(add, own, step)
@@ -156,8 +159,8 @@ def _side(target: Noisy, pair: tuple[float, float], value: float, rng: Generator
     middle = (pair[0] + pair[1]) / 2 * target.step
     draws = target.draw(value * target.step, 2 * DRAWS, rng)
     reach = WITHIN * max(target.scale, target.step)
-    kept = [half[np.abs(half - middle) <= reach] for half in (draws[:DRAWS], draws[DRAWS:])]
-    return Side(value * target.step, kept[0], kept[1])
+    halves = [half[np.abs(half - middle) <= reach] for half in (draws[:DRAWS], draws[DRAWS:])]
+    return Side(value * target.step, halves[0], halves[1])
 
 
 def _low(sides: list[Side], loss: float, name: str, error: float) -> Finding:
@@ -173,8 +176,8 @@ def _low(sides: list[Side], loss: float, name: str, error: float) -> Finding:
     first = int(gains[1].max() > gains[0].max())
     level = float(levels[np.argmax(gains[first])])
     hits = [int(np.count_nonzero(lowest_bit(side.tested) <= level)) for side in sides]
-    seen = f"a bit at 2^{level:.0f} or below"
-    return _compared(f"low bits of {name}", seen, sides, hits, first, loss, error)
+    event_text = f"a bit at 2^{level:.0f} or below"
+    return _compared(f"low bits of {name}", event_text, sides, hits, first, loss, error)
 
 
 def _few(sides: list[Side], loss: float, name: str, error: float) -> Finding:
@@ -182,13 +185,13 @@ def _few(sides: list[Side], loss: float, name: str, error: float) -> Finding:
 
     Both sides are tried, each at half of the error.
     """
-    found = []
+    findings = []
     for first in (0, 1):
-        seen = np.unique(sides[first].chosen_on)
-        hits = [int(np.isin(side.tested, seen).sum()) for side in sides]
-        check, what = f"few values of {name}", "an output seen before"
-        found.append(_compared(check, what, sides, hits, first, loss, error / 2))
-    return max(found, key=lambda finding: finding.statistic)
+        outputs_seen = np.unique(sides[first].chosen_on)
+        hits = [int(np.isin(side.tested, outputs_seen).sum()) for side in sides]
+        check, event_text = f"few values of {name}", "an output seen before"
+        findings.append(_compared(check, event_text, sides, hits, first, loss, error / 2))
+    return max(findings, key=lambda finding: finding.statistic)
 
 
 def _compared(
@@ -224,8 +227,8 @@ def _odd(target: Noisy, name: str, value: float, seed: int) -> Finding:
 
 def _tiny(target: Noisy, name: str, value: float, seed: int) -> Finding:
     """A value that is nearly zero gives, from the same bits, what zero gives."""
-    one, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
-    different = int(np.count_nonzero(one.view(np.int64) != two.view(np.int64)))
+    at_zero, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
+    different = int(np.count_nonzero(at_zero.view(np.int64) != two.view(np.int64)))
     return _exact(f"value: {name}", different, f"{different} of 1,000 outputs differ from zero's")
 
 

@@ -19,8 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 Total = Callable[[FloatArray], Any]
 TOLERANCE = 1e-6  # of the sensitivity: a loss of epsilon is raised by a millionth
 MANTISSAS = (8, 11, 24, 53)  # digits of bfloat16, float16, float32, float64
-BASE = 1_024
-LONGEST = 70_000
+BASE = 1_024  # records before the long tail of a sum that rounds away what is added
+LONGEST = 70_000  # records of the longest sum: above 2^16, where 16-bit counters wrap
 
 
 def check_total(total: Total, bound: float = 1.0) -> tuple[Finding, ...]:
@@ -136,6 +136,6 @@ def _value(total: Total, records: FloatArray) -> float:
 
 
 def _finding(check: str, statistic: float, limit: float, detail: str) -> Finding:
-    held = statistic <= limit
+    holds = statistic <= limit
     shown = math.inf if math.isnan(statistic) else statistic
-    return Finding(check, "held" if held else "broken", shown, 0.0, f"{shown:.6g}: {detail}")
+    return Finding(check, "held" if holds else "broken", shown, 0.0, f"{shown:.6g}: {detail}")

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from dpaudit.audit.residuals import Finding, Status
 
 FloatArray = npt.NDArray[np.float64]
-CALLS = 4_000
-FEWEST = 1_200
-SECONDS = 5.0
-WARM_UP = 50
+CALLS = 4_000  # timed calls on each data set
+FEWEST = 1_200  # timed calls of a slow function: fewer show no difference of a standard deviation
+SECONDS = 5.0  # of timing a data set; a slow function gets fewer calls
+WARM_UP = 50  # calls before timing, for caches and the clock's frequency
 GROUP = 8  # the largest and the smallest eighth are looked at
 
 
@@ -29,8 +29,8 @@ def check_timing(
     """Whether the time of a draw depends on the size of its noise.
 
     ``draw(i)`` makes one draw and gives its noise; it is timed ``calls`` times, or fewer if that
-    would take more than five seconds, which is found out on draws that do not count.  Whatever the
-    machine does meanwhile, the order of sizes is uniform if time does not depend on them.  Then
+    would take more than five seconds, which is found out on draws that do not count.  The order of
+    sizes is uniform if time does not depend on them, whatever else the machine does.  Then
     the mean rank of time in the eighth of largest (smallest) noise is that of a sample without
     replacement, for which Hoeffding's inequality holds (1963, section 6): a false alarm has
     probability at most ``error``, in finite samples.

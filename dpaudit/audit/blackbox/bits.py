@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-MOST_DECIMALS = 17
-ROOM_BITS = 36
-NO_FLOOR = -2_000
-NO_BIT = 2_000.0
-_FRACTION_BITS = 53
+MOST_DECIMALS = 17  # a float of 64 bits is written with at most so many digits
+ROOM_BITS = 36  # bits below an output's size where rounding errors make all digits look alike
+NO_FLOOR = -2_000  # exponent below that of every float
+NO_BIT = 2_000.0  # the lowest bit of 0, which has none: above that of every float
+_FRACTION_BITS = 53  # bits of a float's fraction
 
 
 def lowest_bit(values: Array, floor: int = NO_FLOOR) -> Array:
@@ -41,8 +41,8 @@ def significant_bits(values: Array, most: int) -> Array:
 
 def floor_for(values: Array) -> int:
     """The floor below which digits are those of rounding, for outputs of this size."""
-    known = np.abs(values[np.isfinite(values)])
-    size = float(np.quantile(known, 0.9)) if known.size else 1.0
+    sizes = np.abs(values[np.isfinite(values)])
+    size = float(np.quantile(sizes, 0.9)) if sizes.size else 1.0
     return (int(np.frexp(size)[1]) if size else 0) - ROOM_BITS
 
 
@@ -50,26 +50,26 @@ def _lowest_bit(values: Array) -> Array:
     if values.dtype.kind != "f":
         return _bit_of(values, np.zeros(values.shape))
     fraction, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
-    whole = np.ldexp(fraction, _FRACTION_BITS).astype(np.int64)
-    return _bit_of(whole, exponent.astype(np.float64) - _FRACTION_BITS)
+    mantissa = np.ldexp(fraction, _FRACTION_BITS).astype(np.int64)
+    return _bit_of(mantissa, exponent.astype(np.float64) - _FRACTION_BITS)
 
 
-def _bit_of(whole: Array, shift: Array) -> Array:
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1.0
-    return np.asarray(np.where(whole == 0, NO_BIT, lowest + shift))
+def _bit_of(mantissa: Array, shift: Array) -> Array:
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1.0
+    return np.asarray(np.where(mantissa == 0, NO_BIT, lowest + shift))
 
 
 def decimals(values: Array, most: int = MOST_DECIMALS) -> Array:
     """The fewest decimals that print the float; ``most`` if more are needed, or for NaN and inf."""
-    found = np.full(values.shape, float(most))
+    fewest = np.full(values.shape, float(most))
     open_ones = np.isfinite(values)
     for digits in range(most):
         if not open_ones.any():
             break
         hit = open_ones & (np.round(values, digits) == values)
-        found[hit] = digits
+        fewest[hit] = digits
         open_ones &= ~hit
-    return found
+    return fewest
 
 
 def fraction(values: Array) -> Array:

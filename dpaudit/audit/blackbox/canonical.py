@@ -17,8 +17,8 @@ from dpaudit.audit.blackbox.draws import Draws
 from dpaudit.audit.blackbox.events import Event
 
 Array = npt.NDArray[Any]
-MOST_VALUES = 10_000
-LARGE = (1e3, 1e6, 1e9)
+MOST_VALUES = 10_000  # distinct outputs that are compared one by one
+LARGE = (1e3, 1e6, 1e9)  # sizes that few mechanisms reach, unless an overflow or an outlier does
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,21 @@ _ANSWERS = {
 
 def canonical_events(probe: Draws, d0: Any, d1: Any) -> list[Event]:
     """The events for outputs like those of ``probe`` (its shape and type, not its values)."""
-    found: list[Event] = [Canonical("zero"), Canonical("negative")]
+    events: list[Event] = [Canonical("zero"), Canonical("negative")]
     if probe.is_float:
         names = ("missing", "negative zero", "infinite", "whole")
-        found += [Canonical(name) for name in names]
+        events += [Canonical(name) for name in names]
     if probe.columns > 1:
-        found += [Canonical(name) for name in ("all zero", "equal", "all equal")]
-        found += [Canonical("all missing")] if probe.is_float else []
-    found += [Beyond(size) for size in LARGE]
-    return found + list(_revealed(d0, d1))
+        events += [Canonical(name) for name in ("all zero", "equal", "all equal")]
+        events += [Canonical("all missing")] if probe.is_float else []
+    events += [Beyond(size) for size in LARGE]
+    return events + list(_revealed(d0, d1))
 
 
 def revealed_pair(d0: Any, d1: Any) -> tuple[Event, Event] | None:
     """Outputs that give away one data set, and outputs that give away the other."""
-    found = list(_revealed(d0, d1))
-    return (found[0], found[1]) if len(found) == 2 else None
+    revealed = list(_revealed(d0, d1))
+    return (revealed[0], revealed[1]) if len(revealed) == 2 else None
 
 
 def _revealed(d0: Any, d1: Any) -> Iterator[Event]:

@@ -23,13 +23,13 @@ from dpaudit.audit.blackbox.events import (
 from dpaudit.audit.blackbox.evidence import Batch
 
 Array = npt.NDArray[Any]
-POSITIONS = 48
-RANKS = 24
-MOST_CELLS = 512
-QUANTILE_CELLS = 48
-ATOMS = 48
-LEAST_ATOM = 3
-SMOOTHINGS = 3
+POSITIONS = 48  # thresholds at equal shares of the draws
+RANKS = 24  # thresholds at ranks that grow geometrically, for rare ends
+MOST_CELLS = 512  # distinct outputs above which cells hold several
+QUANTILE_CELLS = 48  # cells of equal share of the draws
+ATOMS = 48  # repeated outputs that are events of their own, those that differ most first
+LEAST_ATOM = 3  # draws of one output before it counts as repeated
+SMOOTHINGS = 3  # passes of an average over neighbouring cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +94,11 @@ class Table:
 
     @classmethod
     def of(cls, sides: Sides) -> Table:
-        kept = [x[~_nan(x)] for x in (sides.first, sides.second)]
-        values, inverse = np.unique(np.concatenate(kept), return_inverse=True)
+        numbers = [x[~_nan(x)] for x in (sides.first, sides.second)]
+        values, inverse = np.unique(np.concatenate(numbers), return_inverse=True)
         counts = [
             np.bincount(part, minlength=values.size)
-            for part in (inverse[: kept[0].size], inverse[kept[0].size :])
+            for part in (inverse[: numbers[0].size], inverse[numbers[0].size :])
         ]
         return cls(values, counts[0], counts[1])
 

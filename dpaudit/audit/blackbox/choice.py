@@ -19,20 +19,21 @@ from dpaudit.audit.blackbox.learned import learned_batches
 from dpaudit.audit.blackbox.mirror import Complement, Without
 
 Array = npt.NDArray[Any]
-CHOSEN_SHARE = 0.85
-NOVEL_SHARE = 0.05
-CANONICAL_SHARE = 0.10
-REVEALED_SHARE = 0.20
-MOST_EVENTS = 6
-PLAIN_PENALTY = 0.0
+CHOSEN_SHARE = 0.85  # share of the error for events chosen on training draws
+NOVEL_SHARE = 0.05  # share of the error for outputs that no training draw had
+CANONICAL_SHARE = 0.10  # share of the error for events fixed beforehand
+REVEALED_SHARE = 0.20  # share of the error for outputs that reveal the data set
+MOST_EVENTS = 6  # events that share the error; more would leave each too little
+PLAIN_PENALTY = 0.0  # nats taken off the evidence of an event about an output itself
+# Nats taken off for an event about a function of outputs: there are many of them.
 FEATURE_PENALTY = 1.5
-FAVOUR = 0.8
-MIRRORED = 0.9
-ROUNDING = 1e-12
-LEAST_SHARE = 1e-9
-SETTLED = 6.0
-SCORED_FEATURES = 24
-MOST_SEEN_VALUES = 2_000
+FAVOUR = 0.8  # how fast an event's share of the error falls with what its evidence lacks
+MIRRORED = 0.9  # the joint test of an event and its mirror is worth a little less than both apart
+ROUNDING = 1e-12  # keeps the shares' sum below their total in floating point
+LEAST_SHARE = 1e-9  # a smaller share of the error could refute nothing
+SETTLED = 6.0  # standard deviations of evidence at which no learned event is needed
+SCORED_FEATURES = 24  # features besides the outputs that a learned score reads
+MOST_SEEN_VALUES = 2_000  # distinct outputs up to which being unseen is itself an event
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +61,18 @@ def candidates(
     """The strongest event of every family, simple ones first and learned ones where needed."""
     features = features_of(first, depth)
     batches = [batch for f in features for batch in _batches(f, first, second)]
-    found = ranked(batches, edge, test_trials, len(features) * 8)
-    if first.columns == 1 or (found and found[0].evidence > 2 * SETTLED):
-        return found
+    simple = ranked(batches, edge, test_trials, len(features) * 8)
+    if first.columns == 1 or (simple and simple[0].evidence > 2 * SETTLED):
+        return simple
     # Raw columns, then the features whose events showed most.
     raw = [Feature("column", (i,)) for i in raw_columns(first)]
     named = {f.words: f for f in features if isinstance(f, Feature) and not f.is_code}
-    best = dict.fromkeys(c.family.rpartition(" ")[0] for c in found)
+    best = dict.fromkeys(c.family.rpartition(" ")[0] for c in simple)
     others = [named[name] for name in best if name in named and named[name] not in raw]
     used = raw + others[:SCORED_FEATURES]
     scores = list(learned_batches(first, second, used, raw_columns(first)))
     learned = ranked(scores, edge, test_trials, len(scores) * 2)
-    return sorted([*found, *learned], key=lambda c: -c.evidence)
+    return sorted([*simple, *learned], key=lambda c: -c.evidence)
 
 
 def low_bits_evidence(first: TrainingDraws, second: TrainingDraws, edge: Edge) -> float:
@@ -83,8 +84,8 @@ def low_bits_evidence(first: TrainingDraws, second: TrainingDraws, edge: Edge) -
     rounded = features_of(first, Depth.ROUNDED)
     deep = [feature for feature in features_of(first, Depth.BITS) if feature not in rounded]
     batches = [batch for feature in deep for batch in _batches(feature, first, second)]
-    found = ranked(batches, edge, first.trials, 1)
-    return found[0].evidence if found else 0.0
+    strongest = ranked(batches, edge, first.trials, 1)
+    return strongest[0].evidence if strongest else 0.0
 
 
 def scored_candidates(
@@ -103,13 +104,13 @@ def _batches(
     yield from batches_of(sides, feature.words, plain=plain, ordered=not feature.is_code)
 
 
-def mirrored(found: Sequence[Candidate]) -> list[Candidate]:
+def mirrored(ranked_events: Sequence[Candidate]) -> list[Candidate]:
     """The best event of either side as one question.
 
     An event that favours P is one whose complement favours Q; the less likely of both is taken.
     """
     best: dict[int, Candidate] = {}
-    for candidate in found:
+    for candidate in ranked_events:
         event, side = candidate.event, candidate.favours
         if candidate.chance > 0.5:
             event, side = Complement(event), 1 - side
@@ -123,9 +124,9 @@ def mirrored(found: Sequence[Candidate]) -> list[Candidate]:
     return [Candidate(events[0], 0, evidence, "mirrored", first.chance, events[1])]
 
 
-def chosen(found: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Question]:
+def chosen(events: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Question]:
     """The best few, each with a share that falls exponentially with what it is behind the best."""
-    few = found[:MOST_EVENTS]
+    few = events[:MOST_EVENTS]
     if not few:
         return []
     weights = np.exp([FAVOUR * min(c.evidence - few[0].evidence, 0.0) for c in few])
@@ -150,9 +151,9 @@ def novel(first: TrainingDraws, second: TrainingDraws) -> list[Question]:
 def _novel_events(draws: TrainingDraws) -> Iterator[Event]:
     yield Outlying.of(draws)
     row = Feature("row") if draws.columns > 1 else Feature("column", (0,))
-    seen = np.unique(row(draws))
-    if seen.size <= min(MOST_SEEN_VALUES, math.isqrt(draws.trials) * 4):
-        yield Member(row, Relation.NOT_AMONG, seen)
+    outputs_seen = np.unique(row(draws))
+    if outputs_seen.size <= min(MOST_SEEN_VALUES, math.isqrt(draws.trials) * 4):
+        yield Member(row, Relation.NOT_AMONG, outputs_seen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,14 @@ from dpaudit.audit.bounds.joint import region_p_value
 from dpaudit.audit.target import RENYI, Target
 from dpaudit.measures.region import Region
 
+# The largest epsilon that is looked for: no audit shows more than the log of its draws.
 LARGEST = 50.0
-QUICK_SHARE = 0.05
-ROOM = 1.1
-CLOSE = 1.2
+QUICK_SHARE = 0.05  # share of the error for the quick test by boxes, the rest is for the exact one
+ROOM = 1.1  # a quick bound that exceeds the claim by a tenth needs no sharper one
+CLOSE = 1.2  # standard deviations of evidence above which the exact test is worth its time
 LARGE = {"epsilon": 3.0, "mu": 2.5, "rho": 3.0, "renyi_epsilon": 3.0}
 ERRORS = tuple(10.0 ** (-k / 2) for k in range(3, 31))
-STEPS = 14
+STEPS = 14  # halvings of the search for epsilon
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class EventTest(Target):
         the event that they show most for, has the rest, or is left out where they show enough.
         """
         pairs = list(zip(tallies, errors, strict=True))
-        found = [self.boxed_lower(tally.counts, error * QUICK_SHARE) for tally, error in pairs]
-        quick, best = max(found), pairs[int(np.argmax(found))]
+        bounds = [self.boxed_lower(tally.counts, error * QUICK_SHARE) for tally, error in pairs]
+        quick, best = max(bounds), pairs[int(np.argmax(bounds))]
         return quick if quick > ROOM * self.claimed else max(quick, self._sharper(*best))
 
     def epsilon_lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
@@ -104,11 +105,11 @@ class EventTest(Target):
         return max(epsilon_lower(t.counts, 0.0, error).epsilon_lower for t, error in pairs)
 
     def _sharper(self, tally: Tally, error: float) -> float:
-        rest = error * (1 - QUICK_SHARE)
+        error_left = error * (1 - QUICK_SHARE)
         if self.measure == RENYI and not self.is_large:
-            return self.boxed_lower(tally.counts, rest)
-        joint = None if self.is_large else self.joint_lower(tally.counts, rest)
-        return tail_lower(tally, self.family, rest, self.top) if joint is None else joint
+            return self.boxed_lower(tally.counts, error_left)
+        joint = None if self.is_large else self.joint_lower(tally.counts, error_left)
+        return tail_lower(tally, self.family, error_left, self.top) if joint is None else joint
 
     def smallest_showable(self, trials: int, error: float) -> float:
         """The smallest true value that the best event would refute the claim with, half the time.

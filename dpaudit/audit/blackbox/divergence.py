@@ -29,10 +29,10 @@ from dpaudit.audit.bounds.variational import (
 from dpaudit.audit.target import Target
 
 Array = npt.NDArray[Any]
-SHARE = 0.35
-CELLS = (16, 48)
-MOST_SCORES = 2_000_000
-MEASURES = ("rho", "renyi_epsilon")
+SHARE = 0.35  # share of the error for a bound on the divergence; events have the rest
+CELLS = (16, 48)  # numbers of cells of the two histograms that are tried
+MOST_SCORES = 2_000_000  # scores kept: 16 MB
+MEASURES = ("rho", "renyi_epsilon")  # measures that are divergences
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class Divergence:
 
     def lower(self, test: TestScores, error: float) -> float:
         """Lower bound in the claim's measure, wrong with probability at most ``error``."""
-        found = renyi_lower(test, self.witness, error)
-        return found / self.witness.order * (1 - 1e-15) if self.measure == "rho" else found
+        bound = renyi_lower(test, self.witness, error)
+        return bound / self.witness.order * (1 - 1e-15) if self.measure == "rho" else bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +95,17 @@ def divergence(
     if target.measure not in MEASURES:
         return None
     orders = _orders(target)
-    found = [
+    divergences = [
         Divergence(score, renyi_witness(scores, orders, pairs, error), target.measure)
         for score, scores in _scored(own, first, second)
         if orders
     ]
-    best = max(found, key=_promised, default=None)
+    best = max(divergences, key=_promised, default=None)
     return best if best is not None and _promised(best) > 0 else None
 
 
-def _promised(found: Divergence) -> float:
-    return found.witness.predicted
+def _promised(candidate: Divergence) -> float:
+    return candidate.witness.predicted
 
 
 def _orders(target: Target) -> tuple[float, ...]:

@@ -16,9 +16,9 @@ from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
 Pair: TypeAlias = tuple[Any, Any]
-SAMPLES = 60
-MOST_CHECKED = 20_000
-MOST_PROPOSED = 4_000
+SAMPLES = 60  # data sets drawn from a domain that is a function
+MOST_CHECKED = 20_000  # pairs that are tested for being neighbours
+MOST_PROPOSED = 4_000  # pairs that are proposed to the race
 
 
 class Adjacent(StrEnum):
@@ -80,8 +80,8 @@ class Box:
             np.isnan(values) & bool(np.isnan(self.special).any())
         )
         within = (values >= self.low) & (values <= self.high)
-        whole = values == np.floor(values) if self.whole else True
-        return bool(((within & whole) | odd).all())
+        integral = values == np.floor(values) if self.whole else True
+        return bool(((within & integral) | odd).all())
 
 
 def pairs_of_domain(domain: Any, relation: Any, rng: np.random.Generator) -> list[Pair]:
@@ -92,13 +92,13 @@ def pairs_of_domain(domain: Any, relation: Any, rng: np.random.Generator) -> lis
     Errors: InvalidParameter for anything else, or where no pair of neighbours was found.
     """
     related = _relation(relation)
-    found = list(_pairs(domain, related, rng))
-    if not found:
+    pairs = list(_pairs(domain, related, rng))
+    if not pairs:
         raise InvalidParameter(
             "audit_domain: found no neighbours in the domain; check the relation"
         )
-    order = np.argsort([-distance(a, b) for a, b in found], kind="stable")
-    return [found[i] for i in order]
+    order = np.argsort([-distance(a, b) for a, b in pairs], kind="stable")
+    return [pairs[i] for i in order]
 
 
 @dataclass(frozen=True)
@@ -224,21 +224,21 @@ def _moves(a: Array, rng: np.random.Generator) -> Iterator[Array]:
 def _of_box(box: Any, rng: np.random.Generator) -> Iterator[Array]:
     """Data sets at the boundary first, then random ones."""
     row = tuple(getattr(box, "row", ()))
-    whole = bool(getattr(box, "whole", False))
+    integral = bool(getattr(box, "whole", False))
     special = tuple(getattr(box, "special", ()))
     low, high = float(box.low), float(box.high)
-    middle = np.rint((low + high) / 2) if whole else (low + high) / 2
+    middle = np.rint((low + high) / 2) if integral else (low + high) / 2
     levels = [low, high, middle] + [v for v in (0.0, 1.0) if low <= v <= high]
     for size in sorted({box.fewest, max(box.fewest, min(2, box.most)), box.most}):
         shape = (size, *row)
-        made = [np.full(shape, level) for level in levels]
-        made += [_spiked(np.full(shape, a), b) for a in levels for b in levels if a != b]
-        made += [_spiked(np.full(shape, low), value) for value in special]
-        made += [_stepped(shape, low, high), _stepped(shape, high, low)]
-        made += [np.resize(np.linspace(low, high, max(size, 2)), shape)]
-        made += [rng.choice([low, high], size=shape) for _ in range(4)]
-        made += [low + (high - low) * rng.random(shape) for _ in range(6)]
-        yield from ((np.rint(a) if whole else a) for a in made if size)
+        data_sets = [np.full(shape, level) for level in levels]
+        data_sets += [_spiked(np.full(shape, a), b) for a in levels for b in levels if a != b]
+        data_sets += [_spiked(np.full(shape, low), value) for value in special]
+        data_sets += [_stepped(shape, low, high), _stepped(shape, high, low)]
+        data_sets += [np.resize(np.linspace(low, high, max(size, 2)), shape)]
+        data_sets += [rng.choice([low, high], size=shape) for _ in range(4)]
+        data_sets += [low + (high - low) * rng.random(shape) for _ in range(6)]
+        yield from ((np.rint(a) if integral else a) for a in data_sets if size)
         if size == 0:
             yield np.empty(shape)
 

@@ -56,11 +56,11 @@ from dpaudit.errors import InvalidParameter
 Array = npt.NDArray[Any]
 
 
-SINGLE_TRIALS = 4_000
+SINGLE_TRIALS = 4_000  # calls of a function that draws one output a call
 FIRST_PART, MORE_PART = 0.10, 0.10
-LEAST_TRAINING = 200
+LEAST_TRAINING = 200  # draws on which events are chosen
 TRAINING_CALLS, TEST_CALLS = 4, 8
-BOUNDED_EVENTS = 3
+BOUNDED_EVENTS = 3  # events on which the reported bounds rest
 
 
 def audit_function(
@@ -112,7 +112,9 @@ def audit_function(
     >>> str(found.verdict), found.epsilon_lower > 1.5
     ('refuted', True)
     """
-    asked = terms = checked_terms(claim, trials, confidence, refute_at, seed, attack, generator)
+    terms_asked = terms = checked_terms(
+        claim, trials, confidence, refute_at, seed, attack, generator
+    )
     sampler = Sampler(checked_mechanism(mechanism), (d0, d1), terms.seed)
     started, before = perf_counter(), _fingerprint(d0, d1)
     recorded = recorded_audit(mechanism, (d0, d1), terms.halved) if generator else None
@@ -125,8 +127,8 @@ def audit_function(
         raise InvalidParameter("mechanism: it changes its data set; give it one that it copies")
     if isinstance(mechanism, Foreign) and mechanism.restarts:
         examined = replace(examined, findings=(*examined.findings, Finding.RESTARTED))
-    found = report(sampler, terms, examined, perf_counter() - started)
-    return found if recorded is None else with_recorded(found, recorded, asked)
+    audit = report(sampler, terms, examined, perf_counter() - started)
+    return audit if recorded is None else with_recorded(audit, recorded, terms_asked)
 
 
 def audit_command(
@@ -188,25 +190,25 @@ def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
     if SINGLE & set(findings) and sampler.calls is Calls.MANY:
         return Examined((), tuple(findings), 0, 0)
     first, second = alike(*(joined(parts, TrainingDraws) for parts in calls))
-    found = terms.candidates(first, second, edge, trials - first.trials)
-    if found and found[0].evidence < SETTLED and trials >= 10 * LEAST_TRAINING:
+    events = terms.candidates(first, second, edge, trials - first.trials)
+    if events and events[0].evidence < SETTLED and trials >= 10 * LEAST_TRAINING:
         more = int(trials * MORE_PART)
         extra = [_training_calls(sampler, side, Part.MORE_TRAINING, more) for side in (0, 1)]
         parts = [joined([*a, *b], TrainingDraws) for a, b in zip(calls, extra, strict=True)]
         first, second = alike(*parts)
-        found = terms.candidates(first, second, edge, trials - first.trials)
-    settled = bool(found) and found[0].evidence >= SETTLED
+        events = terms.candidates(first, second, edge, trials - first.trials)
+    settled = bool(events) and events[0].evidence >= SETTLED
     if terms.attack is None and not settled and low_bits_evidence(first, second, edge) >= SETTLED:
         findings.append(Finding.LOW_BITS)
     fixed = _fixed(first, sampler.data, terms)
     if terms.target.measure == "epsilon":
-        found = sorted([*found, *mirrored(found)], key=lambda c: -c.evidence)
+        events = sorted([*events, *mirrored(events)], key=lambda c: -c.evidence)
     mean = terms.divergence(first, second, trials - first.trials)
     share = 1 - NOVEL_SHARE - sum(question.share for question in fixed) - (SHARE if mean else 0)
-    asked = chosen(found, share) + novel(first, second)
-    _spend(terms, [*asked, *fixed], mean)
+    questions = chosen(events, share) + novel(first, second)
+    _spend(terms, [*questions, *fixed], mean)
     counted, dependent, asked_mean = _test(
-        sampler, asked, fixed, mean, (first, second), trials - first.trials
+        sampler, questions, fixed, mean, (first, second), trials - first.trials
     )
     findings += [Finding.DEPENDENT] if dependent else []
     return Examined(tuple(counted), tuple(findings), trials, first.trials, asked_mean)
@@ -232,27 +234,27 @@ def _training_calls(sampler: Sampler, side: int, part: Part, trials: int) -> lis
 def _stream_findings(sampler: Sampler, calls: Sequence[Sequence[Draws]]) -> list[Finding]:
     if sampler.calls is Calls.SINGLE:
         return []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for side, draws in enumerate(calls):
-        here = stream_findings(draws)
-        if Finding.CONSTANT in here and shared_in_single_calls(sampler, side):
-            here.append(Finding.SHARED_DRAW)
-        found += here
-    return list(dict.fromkeys(found))
+        of_draws = stream_findings(draws)
+        if Finding.CONSTANT in of_draws and shared_in_single_calls(sampler, side):
+            of_draws.append(Finding.SHARED_DRAW)
+        findings += of_draws
+    return list(dict.fromkeys(findings))
 
 
 def _fixed(example: Draws, data: tuple[Any, Any], terms: Terms) -> list[Question]:
     """Questions that need no training; giving away either data set is one, with a larger share."""
     events = canonical_events(example, *data)
     share = CANONICAL_SHARE / (2 * len(events))
-    found = [
+    questions = [
         Question(event, side, share, "fixed beforehand") for event in events for side in (0, 1)
     ]
     both = revealed_pair(*data)
     rare = terms.target.measure == "epsilon" and terms.trials * terms.target.delta <= 1
     if both and rare:
-        found.append(Question(both[0], 0, REVEALED_SHARE, "fixed beforehand", both[1]))
-    return found
+        questions.append(Question(both[0], 0, REVEALED_SHARE, "fixed beforehand", both[1]))
+    return questions
 
 
 def _test(
@@ -275,12 +277,14 @@ def _test(
         totals[side][len(late) :] += _counts(early, draws)
     learned = [dict(zip(map(id, late), _counts(late, draws), strict=True)) for draws in training]
     split = [{id(e): c for e, c in zip(late, t[: len(late)], strict=True)} for t in totals]
-    whole = [{id(e): c for e, c in zip(early, t[len(late) :], strict=True)} for t in totals]
+    counts_by_event = [
+        {id(e): c for e, c in zip(early, t[len(late) :], strict=True)} for t in totals
+    ]
     counted = [
         replace(_counted(q, split, trials), trained=_counted(q, learned, training[0].trials).tally)
         for q in asked
     ]
-    counted += [_counted(q, whole, trials + training[0].trials) for q in fixed]
+    counted += [_counted(q, counts_by_event, trials + training[0].trials) for q in fixed]
     dependent = sampler.calls is Calls.MANY and any(
         is_dependent(counts[:, i], sizes) for counts, sizes, _ in sides for i in range(len(late))
     )

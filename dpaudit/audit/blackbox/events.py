@@ -14,7 +14,7 @@ from dpaudit.audit.blackbox.draws import Draws, read_output
 from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
-SHOWN_VALUES = 4
+SHOWN_VALUES = 4  # outputs that a sentence names
 
 
 class Measurement(Protocol):
@@ -68,11 +68,11 @@ class Threshold:
         return code and f"({code}) {self.relation} {self.value!r}"
 
     def __call__(self, draws: Draws) -> Array:
-        found = self.measurement(draws)
+        measured = self.measurement(draws)
         with np.errstate(invalid="ignore"):
             if self.relation is Relation.AT_MOST:
-                return np.asarray(found <= self.value)
-            return np.asarray(found > self.value)
+                return np.asarray(measured <= self.value)
+            return np.asarray(measured > self.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,9 @@ class Member:
         return test if self.relation is Relation.AMONG else f"~{test} & ~np.isnan({code})"
 
     def __call__(self, draws: Draws) -> Array:
-        found = self.measurement(draws)
-        inside = _contains(self.values, found)
-        return inside if self.relation is Relation.AMONG else ~inside & ~_is_nan(found)
+        measured = self.measurement(draws)
+        inside = _contains(self.values, measured)
+        return inside if self.relation is Relation.AMONG else ~inside & ~_is_nan(measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +139,9 @@ class Cells:
         return [(float(bounds[a]), float(bounds[b])) for a, b in zip(starts, ends, strict=True)]
 
     def __call__(self, draws: Draws) -> Array:
-        found = self.measurement(draws)
-        cells = np.searchsorted(self.edges, found, "left")
-        return np.asarray(self.chosen[cells] & ~_is_nan(found))
+        measured = self.measurement(draws)
+        cells = np.searchsorted(self.edges, measured, "left")
+        return np.asarray(self.chosen[cells] & ~_is_nan(measured))
 
 
 @dataclass(frozen=True)
@@ -216,13 +216,15 @@ def count(events: Sequence[Event], draws: Draws) -> npt.NDArray[np.int64]:
     return np.array([np.count_nonzero(event(draws)) for event in events], dtype=np.int64)
 
 
-def _is_nan(found: Array) -> Array:
-    return np.isnan(found) if found.dtype.kind == "f" else np.zeros(found.shape, dtype=bool)
+def _is_nan(measured: Array) -> Array:
+    return (
+        np.isnan(measured) if measured.dtype.kind == "f" else np.zeros(measured.shape, dtype=bool)
+    )
 
 
-def _contains(ordered: Array, found: Array) -> Array:
+def _contains(ordered: Array, measured: Array) -> Array:
     """Membership in a sorted array; bit by bit where both are integers."""
     if ordered.size == 0:
-        return np.zeros(found.shape, dtype=bool)
-    places = np.minimum(np.searchsorted(ordered, found), ordered.size - 1)
-    return np.asarray(ordered[places] == found)
+        return np.zeros(measured.shape, dtype=bool)
+    places = np.minimum(np.searchsorted(ordered, measured), ordered.size - 1)
+    return np.asarray(ordered[places] == measured)

@@ -16,12 +16,12 @@ from dpaudit.audit.blackbox.events import Event
 from dpaudit.measures.region import Region
 
 Array = npt.NDArray[Any]
-CONTINUITY = 0.5
-NEAR = 0.25
-PRIOR_SCALES = (0.03, 0.3, 3.0)
-GROSS = (3.0,)
-_SMALLEST_LOG = -700.0
-_CHUNK = 2_000
+CONTINUITY = 0.5  # half a count, towards no finding, for counts taken as normal
+NEAR = 0.25  # standard deviations: events this near the best one count as equal
+PRIOR_SCALES = (0.03, 0.3, 3.0)  # standard deviations of the effects that are thought possible
+GROSS = (3.0,)  # the same, of effects that a blatant bug has
+_SMALLEST_LOG = -700.0  # log of a chance that floats no longer hold
+_CHUNK = 2_000  # rows of counts at a time: 2,000 rows fit the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,8 @@ class Edge:
         p = self.region.largest(q)
         logs = [_log(p), _log(1 - p), _log(q), _log(1 - q)]
         slopes = np.gradient(logs[0] - logs[1], logs[2] - logs[3])
-        made = {"q": q, "p": p, "logs": np.array(logs), "slopes": np.clip(slopes, 0.01, 1.5)}
-        for name, value in made.items():
+        values = {"q": q, "p": p, "logs": np.array(logs), "slopes": np.clip(slopes, 0.01, 1.5)}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def evidence(self, hits: Array, trials: int, others: Array, other_trials: int) -> Array:
@@ -99,8 +99,8 @@ class Edge:
 
     def evidence_of(self, hits: int, trials: int, others: int, other_trials: int) -> float:
         """The same for one pair of counts."""
-        found = self.evidence(np.array([hits]), trials, np.array([others]), other_trials)
-        return float(found[0])
+        evidence = self.evidence(np.array([hits]), trials, np.array([others]), other_trials)
+        return float(evidence[0])
 
     def spread(self, hits: Array, trials: int, others: Array, other_trials: int) -> Array:
         """Standard error of the log odds of p beyond the edge."""
@@ -119,8 +119,8 @@ def shrunk(z: Array, spread: Array, sizes: Sequence[float] = PRIOR_SCALES) -> Ar
     ratio = (scales / spread) ** 2
     logs = -(z**2) / 2 / (1 + ratio) - np.log1p(ratio) / 2
     weight = np.exp(logs - logs.max(axis=0))
-    kept = (weight * ratio / (1 + ratio)).sum(axis=0) / weight.sum(axis=0)
-    return np.asarray(np.where(z > 0, z * kept, z))
+    factor = (weight * ratio / (1 + ratio)).sum(axis=0) / weight.sum(axis=0)
+    return np.asarray(np.where(z > 0, z * factor, z))
 
 
 def _log(values: Array) -> Array:
@@ -134,14 +134,14 @@ def ranked(batches: Sequence[Batch], edge: Edge, test_trials: int, most: int) ->
     A family's best are kept, and their evidence scaled to ``test_trials``: a z-value grows with the
     square root of the trials.
     """
-    found = [
+    events = [
         candidate
         for batch in batches
         if batch.hits.size
         for candidate in _best(batch, edge, test_trials)
     ]
-    found.sort(key=lambda candidate: -candidate.evidence)
-    return found[:most]
+    events.sort(key=lambda candidate: -candidate.evidence)
+    return events[:most]
 
 
 def _best(batch: Batch, edge: Edge, test_trials: int) -> list[Candidate]:
@@ -152,7 +152,7 @@ def _best(batch: Batch, edge: Edge, test_trials: int) -> list[Candidate]:
     """
     n, m = batch.trials
     scale = (test_trials / max(n, 1)) ** 0.5
-    found = []
+    events = []
     for side in (0, 1):
         counts = (batch.hits, n, batch.others, m) if side == 0 else (batch.others, m, batch.hits, n)
         spread = edge.spread(*counts)
@@ -163,5 +163,5 @@ def _best(batch: Batch, edge: Edge, test_trials: int) -> list[Candidate]:
         for i, kind in zip(dict.fromkeys(places), ("", ", gross"), strict=False):
             family = f"{batch.family}{kind}"
             chance = float(batch.hits[i] + batch.others[i]) / max(n + m, 1)
-            found.append(Candidate(batch.make(i), side, float(z[i]), family, chance))
-    return found
+            events.append(Candidate(batch.make(i), side, float(z[i]), family, chance))
+    return events

@@ -16,10 +16,10 @@ from dpaudit.audit.blackbox import bits
 from dpaudit.audit.blackbox.draws import KIND, RAISED, WIDTH, Draws, row_codes
 
 Array = npt.NDArray[Any]
-RAW_COLUMNS = 32
-PAIRED_COLUMNS = 6
-BIT_COLUMNS = 8
-ORDERED_COLUMNS = 8
+RAW_COLUMNS = 32  # outputs of a draw that are events each
+PAIRED_COLUMNS = 6  # outputs whose pairs are compared
+BIT_COLUMNS = 8  # outputs whose low bits are read
+ORDERED_COLUMNS = 8  # outputs whose order is an event
 _LOWEST_BIT = (
     "np.frexp((lambda w: (w & -w).astype(float))(np.ldexp(np.frexp({0})[0], 53).astype(np.int64)))"
     "[1] - 54.0 + np.frexp({0})[1]"
@@ -214,12 +214,12 @@ class Depth(StrEnum):
 
 def features_of(draws: Draws, depth: Depth = Depth.ROUNDED) -> list[Feature | About]:
     """Features worth trying on outputs of this shape, type and size."""
-    found: list[Feature | About] = [About(part) for part in (WIDTH, KIND, RAISED)]
-    found += [Feature("column", (i,)) for i in raw_columns(draws)]
+    features: list[Feature | About] = [About(part) for part in (WIDTH, KIND, RAISED)]
+    features += [Feature("column", (i,)) for i in raw_columns(draws)]
     if draws.columns > 1:
-        found += _joint(draws)
-    found += _of_digits(draws, depth)
-    return found
+        features += _joint(draws)
+    features += _of_digits(draws, depth)
+    return features
 
 
 def raw_columns(draws: Draws) -> list[int]:
@@ -245,8 +245,8 @@ def pairs_of(columns: int) -> list[tuple[int, int]]:
     """All pairs of a few columns; of many, neighbours and each with the first."""
     if columns <= PAIRED_COLUMNS:
         return list(combinations(range(columns), 2))
-    some = range(1, min(columns, RAW_COLUMNS))
-    return [(i - 1, i) for i in some] + [(0, i) for i in some if i > 1]
+    columns_used = range(1, min(columns, RAW_COLUMNS))
+    return [(i - 1, i) for i in columns_used] + [(0, i) for i in columns_used if i > 1]
 
 
 def _of_digits(draws: Draws, depth: Depth) -> Iterator[Feature]:

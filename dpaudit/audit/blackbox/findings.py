@@ -17,10 +17,10 @@ from dpaudit.audit.blackbox.sampler import CallFailed, Calls, Part, Sampler
 from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
-PROBE_SIZE = 64
-COINCIDENCE = 40.0
-SINGLE_CALLS = 100
-HOMOGENEITY_ERROR = 1e-9
+PROBE_SIZE = 64  # outputs of a first call
+COINCIDENCE = 40.0  # nats: equal outputs that are rarer than e^-40 by chance show a repeated stream
+SINGLE_CALLS = 100  # calls with one output each, which show what a call keeps for the next
+HOMOGENEITY_ERROR = 1e-9  # false-alarm rate of the test that calls draw alike
 _SIZES = (PROBE_SIZE, PROBE_SIZE, 1, 1, 1)
 
 
@@ -92,21 +92,21 @@ def probe(sampler: Sampler) -> Probed:
 
     Errors: InvalidParameter where every call raises, or a call returns a wrong shape.
     """
-    found: list[list[Draws]] = [[], []]
+    draws_of_side: list[list[Draws]] = [[], []]
     failures: list[CallFailed] = []
     for side in (0, 1):
         for index, size in enumerate(_SIZES):
             try:
-                found[side].append(sampler.call(side, Part.PROBE, index, size))
+                draws_of_side[side].append(sampler.call(side, Part.PROBE, index, size))
             except CallFailed as error:
                 failures.append(error)
-    if not any(found):
+    if not any(draws_of_side):
         raise InvalidParameter(f"{failures[0]}, and so did every other call") from failures[0]
     findings = [Finding.RAISES] if failures else []
-    shapes = {tuple(draws.about[0]) for side in found for draws in side}
+    shapes = {tuple(draws.about[0]) for side in draws_of_side for draws in side}
     findings += [Finding.SHAPE_CHANGES] if len(shapes) > 1 else []
     findings += [Finding.IRREPRODUCIBLE] if _irreproducible(sampler) else []
-    return Probed(next(iter(found[0] + found[1])), tuple(findings))
+    return Probed(next(iter(draws_of_side[0] + draws_of_side[1])), tuple(findings))
 
 
 def _irreproducible(sampler: Sampler) -> bool:

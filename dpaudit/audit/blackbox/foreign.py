@@ -43,10 +43,10 @@ from dpaudit.errors import LEFT_OUT, TRACEBACK, DpauditError, InvalidParameter
 from dpaudit.exact.domains import real
 
 TIME_LIMIT = 60.0  # seconds a call, unless the caller says otherwise
-LONGEST_LIMIT = 86_400.0
+LONGEST_LIMIT = 86_400.0  # seconds: a day
 RESTARTS = 3  # of all calls of an audit, so that few draws can depend on which calls crashed
 BYTES_PER_OUTPUT = 4_096  # an answer beyond this, and LEAST_ANSWER, is a program out of control
-LEAST_ANSWER = 1 << 20
+LEAST_ANSWER = 1 << 20  # bytes that a program may always print
 # Statuses of a server that limits its requests, or does not reach the mechanism: of no data set.
 BUSY = (429, 502, 503, 504)
 CHUNK = 1 << 16  # bytes that are read at once
@@ -145,14 +145,14 @@ class Command(Foreign):
 
     def _asked(self, data: Any, size: int, seed: int) -> Any:
         given = {"DPAUDIT_SIZE": str(size), "DPAUDIT_SEED": str(seed)}
-        with tempfile.TemporaryFile() as question, tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as question, tempfile.TemporaryFile() as errors:
             question.write(_json(data).encode())
             question.seek(0)
             process = subprocess.Popen(
                 list(self.argv),
                 stdin=question,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 env=os.environ | given,
                 start_new_session=True,
             )
@@ -163,7 +163,7 @@ class Command(Foreign):
                         process.wait()
                 finally:
                     _end(process)
-            words = _said(said)
+            words = _said(errors)
         return self._read(answer, process.returncode, size, words, late=late.is_set())
 
     def _read(self, answer: bytes, status: int, size: int, words: str, *, late: bool) -> Any:
@@ -304,7 +304,7 @@ def read_outputs(answer: bytes, size: int, place: str) -> Any:
             f"{place} gave {len(outputs)} of {size} outputs: it prints DPAUDIT_SIZE outputs, one a "
             "line, and nothing else; a part of an answer is not used"
         )
-    widths = {len(one) if isinstance(one, list) else -1 for one in outputs}
+    widths = {len(output) if isinstance(output, list) else -1 for output in outputs}
     if len(widths) > 1:
         raise Unanswered(
             f"{place}: its outputs have different lengths; give each as many numbers, NaN for none"
@@ -350,7 +350,9 @@ def _is_header(line: str) -> bool:
 
 def as_array(outputs: list[Any]) -> Any:
     """Numbers as numbers; what is of several types as objects, which audits read as text."""
-    cells = [cell for one in outputs for cell in (one if isinstance(one, list) else [one])]
+    cells = [
+        cell for output in outputs for cell in (output if isinstance(output, list) else [output])
+    ]
     types = {type(cell) for cell in cells}
     fits = all(abs(cell) < 2**63 for cell in cells if type(cell) is int)
     if fits and (types in ({int}, {bool}) or (types <= {int, float, bool} and float in types)):
@@ -410,7 +412,7 @@ def deadline(seconds: float, stop: Callable[[], None]) -> Iterator[threading.Eve
 def _answer(process: subprocess.Popen[bytes], most: int, late: threading.Event) -> bytes:
     """Standard output, of which one byte more than ``most`` is enough; until ``late``.
 
-    What a program started may keep its output open after it has ended.
+    A process that a program started may keep its output open after it has ended.
     """
     answer = b""
     with selectors.DefaultSelector() as ready:

@@ -25,11 +25,11 @@ from dpaudit.audit.bounds.betting import bets_against, log_averaged, log_wealth
 from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.exact import exact
 
-BOUNDED_EVENTS = 4
+BOUNDED_EVENTS = 4  # events whose exact bounds are computed
 # Standard errors beyond the claim that stakes are made for.  A smaller stake gains nothing in a
 # night; a larger one serves no claim that is not refuted at once.
 LEAST_REACH, LARGEST_REACH = 1.0, 20.0
-TRIM = 0.05
+TRIM = 0.05  # share of an event's error up to which its p-value is not made sharper
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +139,11 @@ def _log_e_value(terms: Terms, examined: Examined) -> float:
     are fixed by training: the line near the rates seen there, and a stake for the evidence that
     they predict.  No bet is made where trials are not independent.
     """
-    asked = [(c, c.trained) for c in examined.counted if c.trained is not None]
-    if not asked or BROKEN & set(examined.findings):
+    trained_counts = [(c, c.trained) for c in examined.counted if c.trained is not None]
+    if not trained_counts or BROKEN & set(examined.findings):
         return 0.0
-    shares = [c.question.share for c, _ in asked]
-    logs = [_wealth_of(terms, c, trained) for c, trained in asked]
+    shares = [c.question.share for c, _ in trained_counts]
+    logs = [_wealth_of(terms, c, trained) for c, trained in trained_counts]
     parts = [math.log(share / math.fsum(shares)) for share in shares]
     return log_averaged([x + y + math.log(len(logs)) for x, y in zip(logs, parts, strict=True)])
 
@@ -171,19 +171,19 @@ def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:
     target, total, counted = terms.target, 1 - terms.confidence, examined.counted
     plain = [c for c in counted if c.mirror is None]
     tallies, errors = [c.tally for c in plain], [total * c.question.share for c in plain]
-    found = target.lower(tallies, errors)
+    bound = target.lower(tallies, errors)
     if target.measure != "epsilon":
         if examined.mean is not None:
-            found = max(found, examined.mean.lower(total))
-        return found, target.epsilon_lower(tallies, errors)
-    if found > ROOM * target.claimed:
-        return found, found
+            bound = max(bound, examined.mean.lower(total))
+        return bound, target.epsilon_lower(tallies, errors)
+    if bound > ROOM * target.claimed:
+        return bound, bound
     mirrored = [
         mirrored_epsilon_lower(c.tally, c.mirror, target.delta, total * c.question.share)
         for c in counted
         if c.mirror is not None
     ]
-    return max(found, *mirrored, 0.0), max(found, *mirrored, 0.0)
+    return max(bound, *mirrored, 0.0), max(bound, *mirrored, 0.0)
 
 
 def _rulings(
@@ -215,12 +215,12 @@ def _reproducer(sampler: Sampler, terms: Terms, shown: Counted, examined: Examin
         for name, value in terms.target.guarantee.parameters.items()
         if name not in ("label", "source")
     )
-    asked = terms.asked or terms
-    more = "" if asked.generator is None else f", generator={asked.generator!r}"
+    given = terms.asked or terms
+    more = "" if given.generator is None else f", generator={given.generator!r}"
     again = (
         f"from dpaudit import {node}, audit_function\n"
         f"print(audit_function(mechanism, d0, d1, claim={node}({inside}), trials={terms.trials}, "
-        f"confidence={asked.confidence!r}, refute_at={asked.refute_at!r}, seed={asked.seed}{more}))"
+        f"confidence={given.confidence!r}, refute_at={given.refute_at!r}, seed={given.seed}{more}))"
     )
     single = bool(SINGLE & set(examined.findings))
     return reproducer(sampler, shown.question.event, again, terms.trials, single=single)

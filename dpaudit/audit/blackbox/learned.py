@@ -23,12 +23,12 @@ from dpaudit.audit.blackbox.events import Measurement
 from dpaudit.audit.blackbox.evidence import Batch
 
 Array = npt.NDArray[Any]
-PENALTY = 0.3
-SUM_CELLS = (8, 32)
-MOST_ROWS = 20_000
-TREES = 60
-_EXTREME = 1e30
-_RIDGE = 1e-3
+PENALTY = 0.3  # nats taken off the evidence of a learned event
+SUM_CELLS = (8, 32)  # numbers of cells of a sum of outputs
+MOST_ROWS = 20_000  # training draws of a classifier: more take seconds
+TREES = 60  # trees of the boosted classifier
+_EXTREME = 1e30  # stands for infinite outputs, which classifiers refuse
+_RIDGE = 1e-3  # added to a covariance, so that it can be inverted
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +155,13 @@ def _summed(
 
 
 def _quantiles(values: Array, cells: int) -> Array:
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    if known.size == 0:
+    present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if present.size == 0:
         return np.empty(0)
-    distinct = np.unique(known)
+    distinct = np.unique(present)
     if distinct.size <= cells:
         return distinct[:-1]
-    return np.unique(np.quantile(known, np.linspace(0, 1, cells + 1)[1:-1], method="lower"))
+    return np.unique(np.quantile(present, np.linspace(0, 1, cells + 1)[1:-1], method="lower"))
 
 
 def _cell(edges: Array, values: Array) -> Array:
@@ -231,8 +231,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def _varies(values: Array) -> bool:
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    return bool(known.size and (known != known[0]).any())
+    present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    return bool(present.size and (present != present[0]).any())
 
 
 def _finite(values: Array) -> Array:

@@ -48,11 +48,11 @@ def recorded_audit(mechanism: Mechanism, data: tuple[Any, Any], terms: Terms) ->
         columns: set[int] = set()
 
         def run(side: int, noise: Array) -> Array:
-            found = layout.outputs(mechanism, data[side], noise)
-            columns.add(found.shape[1])
+            outputs = layout.outputs(mechanism, data[side], noise)
+            columns.add(outputs.shape[1])
             if len(columns) > 1:
                 raise NoLikelihood("the number of outputs of a trial changes")
-            return found
+            return outputs
 
         try:
             return _Trials(layout, run, wanted, terms, affine=True).made(terms)
@@ -62,27 +62,27 @@ def recorded_audit(mechanism: Mechanism, data: tuple[Any, Any], terms: Terms) ->
         return Recorded(why_not=str(error))
 
 
-def with_recorded(found: FunctionAudit, recorded: Recorded, terms: Terms) -> FunctionAudit:
+def with_recorded(audit: FunctionAudit, recorded: Recorded, terms: Terms) -> FunctionAudit:
     """A plain audit and what recorded noise shows, each at its share of the error of ``terms``."""
     if not recorded.trials:
-        return replace(found, recorded=recorded)
-    p_value = min(1.0, 2 * min(found.p_value, recorded.p_value))
-    rulings = [Ruling(found.verdict, found.reason)]
+        return replace(audit, recorded=recorded)
+    p_value = min(1.0, 2 * min(audit.p_value, recorded.p_value))
+    rulings = [Ruling(audit.verdict, audit.reason)]
     if 2 * recorded.p_value <= terms.refute_at:
         reason = (
             f"the likelihoods of {recorded.trials:,} trials with recorded noise are beyond those "
-            f"that {found.claim} allows (p-value {2 * recorded.p_value:.2g}, at most "
+            f"that {audit.claim} allows (p-value {2 * recorded.p_value:.2g}, at most "
             f"{terms.refute_at:g}), if outputs are one-to-one in the noise"
         )
         rulings.append(Ruling(Verdict.REFUTED, reason))
     verdict, reason = judge(rulings)
-    of_epsilon = recorded.lower if found.measure == "epsilon" else 0.0
+    of_epsilon = recorded.lower if audit.measure == "epsilon" else 0.0
     return replace(
-        found,
+        audit,
         verdict=verdict,
         reason=reason,
-        lower=max(found.lower, recorded.lower),
-        epsilon_lower=max(found.epsilon_lower, of_epsilon),
+        lower=max(audit.lower, recorded.lower),
+        epsilon_lower=max(audit.epsilon_lower, of_epsilon),
         confidence=terms.confidence,
         refute_at=terms.refute_at,
         p_value=p_value,

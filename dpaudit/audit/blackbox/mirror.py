@@ -27,13 +27,13 @@ from dpaudit.audit.blackbox.draws import Draws
 from dpaudit.audit.blackbox.events import Event
 from dpaudit.errors import InvalidParameter
 
-STEP = 4e-3
-REACH = 20.0
-CURVATURE = 0.0963
-LARGEST = 50.0
-SMALLEST = 1e-300
-_HALVINGS = 22
-_UP = 1 + 1e-9
+STEP = 4e-3  # step of the integral over log odds
+REACH = 20.0  # nats: log odds beyond add less than e^-20
+CURVATURE = 0.0963  # the largest second derivative of the logistic function, rounded up
+LARGEST = 50.0  # the largest epsilon that is looked for
+SMALLEST = 1e-300  # a chance that floats no longer hold
+_HALVINGS = 22  # of the search for epsilon: 50 / 2^22 is 1e-5
+_UP = 1 + 1e-9  # rounds a float computation outward
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,12 @@ def mirrored_p_value(own: Tally, mirror: Tally, epsilon: float, delta: float, tr
     """
     if (own.trials, own.other_trials) != (mirror.other_trials, mirror.trials):
         raise InvalidParameter("mirrored events: expected counts of the same trials")
-    kept = own.hits + mirror.other_hits, own.other_hits + mirror.hits
-    total = sum(kept)
+    counts = own.hits + mirror.other_hits, own.other_hits + mirror.hits
+    total = sum(counts)
     apart = delta * float(expit(-epsilon)) * _UP
     spoilt = _spoilt(own.trials + own.other_trials, apart, trim) if delta else 0
     hits = own.hits + mirror.hits - spoilt
-    mean = _largest_mean(kept, epsilon)
+    mean = _largest_mean(counts, epsilon)
     if total == 0 or hits < total * mean + 1:
         return 1.0
     tail = max(float(bdtrc(hits - 1, total, mean)) * _UP, SMALLEST)

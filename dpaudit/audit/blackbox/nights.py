@@ -38,7 +38,7 @@ from dpaudit.storage.files import write_atomically
 
 DAYS = 366  # of a year, at most
 ERROR = 0.01  # of a year and project
-FORMAT = 1
+FORMAT = 1  # number of the file's format
 COMMIT = re.compile(r"[0-9A-Za-z]*")  # it stands in a command that people copy
 _Kind = TypeVar("_Kind", "Night", "Evidence", "Year")
 ROUNDING = 1e-9  # of sums of a year's logarithms, many times over
@@ -134,7 +134,9 @@ class Year:
 
     def renewed(self, name: str) -> Year:
         """The claim's evidence anew, as after a bug was mended: one more audit of the year."""
-        return replace(self, claims={key: one for key, one in self.claims.items() if key != name})
+        return replace(
+            self, claims={key: evidence for key, evidence in self.claims.items() if key != name}
+        )
 
 
 class Nights:
@@ -151,15 +153,15 @@ class Nights:
 
     def read(self, today: date) -> Year:
         """The year that ``today`` is in; a new one, with a new budget, after the last."""
-        kept = self._kept()
-        if kept is None or kept.year < today.year:
-            return Year(today.year, self.error or (kept.error if kept else ERROR))
-        if self.error is not None and self.error != kept.error:
+        last = self._kept()
+        if last is None or last.year < today.year:
+            return Year(today.year, self.error or (last.error if last else ERROR))
+        if self.error is not None and self.error != last.error:
             raise InvalidParameter(
-                f"{self.path}: the year {kept.year} was begun with an error of {kept.error:g}; it "
+                f"{self.path}: the year {last.year} was begun with an error of {last.error:g}; it "
                 f"cannot be {self.error:g} before the next year"
             )
-        return kept
+        return last
 
     def add(self, name: str, night: Night, log_e_value: float, trials: int) -> Year:
         """Add a night of one audit and write the file; the year after it."""

@@ -93,12 +93,12 @@ class RecordedGenerator(np.random.Generator):
         if size is not None:
             shape = tuple(int(n) for n in np.atleast_1d(size))
         try:
-            found = self.feed(len(self.asked), law, shape)
+            numbers = self.feed(len(self.asked), law, shape)
         except NoLikelihood as error:
             self.refused = str(error)
             raise
         self.asked.append((law, shape))
-        return np.array(found, dtype=dtype)[()]
+        return np.array(numbers, dtype=dtype)[()]
 
 
 def _scaled(law: Law) -> Callable[..., Any]:
@@ -116,10 +116,10 @@ def _standard(law: Law, *options: str) -> Callable[..., Any]:
     ) -> Any:
         given = dict(zip([*options, "out"], more, strict=False)) | named
         out = given.get("out")
-        found = self.numbers(law, size if out is None else out.shape, dtype=dtype)
+        numbers = self.numbers(law, size if out is None else out.shape, dtype=dtype)
         if out is None:
-            return found
-        out[...] = found
+            return numbers
+        out[...] = numbers
         return out
 
     return method
@@ -207,8 +207,8 @@ class Layout:
                 return np.asarray(blocks[place][trial].reshape(own))
             return np.moveaxis(blocks[place].reshape(trials, *own), 0, self.axes[place])
 
-        returned, asked = _called(mechanism, data, trials, feed)
-        if len(asked) != len(self.asked) * (1 if self.axes else trials):
+        returned, numbers_asked = _called(mechanism, data, trials, feed)
+        if len(numbers_asked) != len(self.asked) * (1 if self.axes else trials):
             raise NoLikelihood(CHANGES)
         try:
             values = read_output(returned, trials, "it").values
@@ -245,10 +245,10 @@ def layout_of(mechanism: Mechanism, data: tuple[Any, Any], rng: np.random.Genera
     other = np.where(np.arange(SIZES[0])[:, None] % 2, scores, -scores)
     for side in data:
         same = layout.numbers(scores)
-        found = [layout.outputs(mechanism, side, z) for z in (same, same, layout.numbers(other))]
-        if not np.array_equal(found[0], found[1], equal_nan=True):
+        outputs = [layout.outputs(mechanism, side, z) for z in (same, same, layout.numbers(other))]
+        if not np.array_equal(outputs[0], outputs[1], equal_nan=True):
             raise NoLikelihood(ELSEWHERE)
-        if not np.array_equal(found[0][1::2], found[2][1::2], equal_nan=True):
+        if not np.array_equal(outputs[0][1::2], outputs[2][1::2], equal_nan=True):
             raise NoLikelihood(SHARED)
     return layout
 
@@ -259,13 +259,13 @@ def _layout(few: list[tuple[Law, Shape]], more: list[tuple[Law, Shape]]) -> Layo
         for (_, a), (_, b) in zip(few, more, strict=False)
     ]
     if len(few) == len(more) and min(axes) >= 0:
-        one = (
+        per_call = (
             (law, (*shape[:axis], *shape[axis + 1 :]))
             for (law, shape), axis in zip(few, axes, strict=True)
         )
-        return Layout(tuple(one), tuple(axes))
-    each, rest = divmod(len(few), SIZES[0])
-    if rest or few != few[:each] * SIZES[0] or more != few[:each] * SIZES[1]:
+        return Layout(tuple(per_call), tuple(axes))
+    each, remainder = divmod(len(few), SIZES[0])
+    if remainder or few != few[:each] * SIZES[0] or more != few[:each] * SIZES[1]:
         raise NoLikelihood("the numbers that it draws cannot be told apart by trial")
     return Layout(tuple(few[:each]), None)
 

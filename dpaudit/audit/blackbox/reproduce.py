@@ -11,9 +11,9 @@ from dpaudit.audit.blackbox.events import Event
 from dpaudit.audit.blackbox.foreign import Foreign
 from dpaudit.audit.blackbox.sampler import Sampler
 
-LONGEST_DATA = 200
-LONGEST_EVENT = 400
-SHOWN_OUTPUTS = 4
+LONGEST_DATA = 200  # characters, or numbers, of a data set that a script holds
+LONGEST_EVENT = 400  # characters of an event that a script holds
+SHOWN_OUTPUTS = 4  # outputs that a script prints
 
 
 def reproducer(sampler: Sampler, event: Event, again: str, size: int, *, single: bool) -> str:
@@ -56,8 +56,8 @@ def _mechanism(mechanism: Any) -> list[str]:
     if isinstance(mechanism, Foreign):
         return [f"mechanism = {mechanism.code}"]
     module, name = getattr(mechanism, "__module__", None), getattr(mechanism, "__qualname__", "")
-    known = getattr(sys.modules.get(str(module)), name, None) if name.isidentifier() else None
-    if known is mechanism and module != "__main__":
+    importable = getattr(sys.modules.get(str(module)), name, None) if name.isidentifier() else None
+    if importable is mechanism and module != "__main__":
         alias = "" if name == "mechanism" else " as mechanism"
         return [f"from {module} import {name}{alias}"]
     return ["# bind first: mechanism, the function that was audited"]

@@ -19,7 +19,7 @@ from dpaudit.errors import DpauditError, InvalidParameter
 Mechanism: TypeAlias = Callable[[Any, np.random.Generator, int], Any]
 """Called as mechanism(data, rng, size); returns ``size`` independent outputs."""
 
-CELLS_PER_CALL = 4_000_000
+CELLS_PER_CALL = 4_000_000  # numbers that one call returns at most: 32 MB
 _Kept = TypeVar("_Kept", bound=Draws)
 
 

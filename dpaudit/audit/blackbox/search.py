@@ -21,12 +21,13 @@ from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import CallFailed, Mechanism, Part, Sampler, checked_mechanism
 from dpaudit.audit.blackbox.terms import Attack, checked_terms
 
-MOST_PAIRS = 96
-FAR_PAIRS = 64
+MOST_PAIRS = 96  # pairs of data sets that enter the race
+FAR_PAIRS = 64  # of which those farthest apart, the others by chance
+# Draws a pair in each round, and how many pairs go on.
 ROUNDS = ((500, 16), (3_000, 4), (10_000, 1))
-SEARCH_RUN = 2
-RAISED = 1e6
-QUICK_FEATURES = 14
+SEARCH_RUN = 2  # number of the search's streams of random numbers
+RAISED = 1e6  # the score of a pair on which one side alone raises: above every other
+QUICK_FEATURES = 14  # features that the first rounds read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,23 +131,23 @@ def _thinned(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
     if len(pairs) <= MOST_PAIRS:
         return list(pairs)
     far = _spread(pairs, FAR_PAIRS)
-    rest = rng.choice(len(pairs), MOST_PAIRS - len(far), replace=False)
-    chosen = dict.fromkeys([*far, *rest.tolist()])
+    others = rng.choice(len(pairs), MOST_PAIRS - len(far), replace=False)
+    chosen = dict.fromkeys([*far, *others.tolist()])
     return [pairs[i] for i in chosen]
 
 
 def _spread(pairs: Sequence[Pair], most: int) -> list[int]:
     """The first (farthest) pairs, but few that share a data set."""
     used: dict[bytes, int] = {}
-    found = []
+    indices = []
     for index, (a, _) in enumerate(pairs):
         key = np.asarray(a).tobytes() if not isinstance(a, str) else a.encode()
         if used.get(key, 0) < 3:
             used[key] = used.get(key, 0) + 1
-            found.append(index)
-        if len(found) == most:
+            indices.append(index)
+        if len(indices) == most:
             break
-    return found
+    return indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,15 +162,15 @@ class Race:
 
     def winner(self, pairs: Sequence[Pair]) -> Pair:
         """The pair that looks worst for the claim on search draws."""
-        left = list(range(len(pairs)))
-        for number, (draws, kept) in enumerate(ROUNDS):
-            if len(left) == 1:
+        racing = list(range(len(pairs)))
+        for number, (draws, survivors) in enumerate(ROUNDS):
+            if len(racing) == 1:
                 break
             size = min(draws, max(self.trials // 4, 50))
-            scores = [self._score(pairs[i], number, i, size) for i in left]
+            scores = [self._score(pairs[i], number, i, size) for i in racing]
             order = np.argsort([-score for score in scores], kind="stable")
-            left = [left[i] for i in order[:kept]]
-        return pairs[left[0]]
+            racing = [racing[i] for i in order[:survivors]]
+        return pairs[racing[0]]
 
     def _score(self, pair: Pair, number: int, index: int, size: int) -> float:
         """Predicted evidence of the strongest event; large where only one side raises."""
@@ -180,8 +181,8 @@ class Race:
         first, second = alike(*(TrainingDraws(d.values, d.about) for d in sides if d is not None))
         if number < len(ROUNDS) - 1:
             return self._quick(first, second)
-        found = candidates(first, second, self.edge, self.trials)
-        return found[0].evidence if found else -np.inf
+        events = candidates(first, second, self.edge, self.trials)
+        return events[0].evidence if events else -np.inf
 
     def _draw(
         self, sampler: Sampler, side: int, number: int, index: int, size: int
@@ -204,14 +205,14 @@ class Race:
                 ordered=not feature.is_code,
             )
         ]
-        found = ranked(batches, self.edge, self.trials, 1)
-        return found[0].evidence if found else -np.inf
+        events = ranked(batches, self.edge, self.trials, 1)
+        return events[0].evidence if events else -np.inf
 
 
 def _quick_features(features: Sequence[Any]) -> list[Feature]:
     """The first columns and what is cheap of the rest."""
-    known = [feature for feature in features if isinstance(feature, Feature)]
-    columns = [feature for feature in known if feature.kind == "column"]
+    ordinary = [feature for feature in features if isinstance(feature, Feature)]
+    columns = [feature for feature in ordinary if feature.kind == "column"]
     cheap = ("total", "largest", "smallest", "row", "lowest_bit", "missing", "argmax", "difference")
-    others = [feature for feature in known if feature.kind in cheap]
+    others = [feature for feature in ordinary if feature.kind in cheap]
     return columns[: QUICK_FEATURES // 2] + others[:QUICK_FEATURES]

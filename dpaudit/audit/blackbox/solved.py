@@ -7,7 +7,7 @@ phi(z') / |det g'(z')| with g(z') = y (change of variables), so that its privacy
     log p/q = log phi(z) - log phi(z') + log |det g'(z')| - log |det f'(z)|.
 
 If outputs are more than numbers of noise they lie on a surface, and |det| is the volume
-sqrt(det J^T J) on it, or that of outputs that determine the others.  Of a map f that is not
+sqrt(det J^T J) on it, or that of outputs that determine the others.  If the map f is not
 one-to-one, a z alone gives at most p(y); the terms (p - e^epsilon q)_+ of several z that share one
 q add up to at most that of their sum.  Only a z' that is missed makes a bound wrong: g must be
 one-to-one, which is tested, and is an assumption.
@@ -71,9 +71,9 @@ class Solved:
     def losses(self) -> Array:
         """Rounded down; 0 where nothing is sure."""
         ratios = self.ratios.clip(-FARTHEST, FARTHEST)
-        found = ratios.sum(axis=1) + self.volume
-        found -= ROUNDED * (1 + np.abs(self.volume) + np.abs(ratios).sum(axis=1))
-        return np.where(self.sure & np.isfinite(found), found, 0.0)
+        losses = ratios.sum(axis=1) + self.volume
+        losses -= ROUNDED * (1 + np.abs(self.volume) + np.abs(ratios).sum(axis=1))
+        return np.where(self.sure & np.isfinite(losses), losses, 0.0)
 
 
 class Solver(Protocol):
@@ -103,12 +103,12 @@ def solver_of(layout: Layout, run: Run, rng: np.random.Generator, *, affine: boo
 
 def _likeliest(laws: list[Law], noise: Array, off: Array) -> Array:
     """Largest log densities of noise at most ``off`` away: each law is unimodal."""
-    found = []
+    densities = []
     for k, law in enumerate(laws):
         away = noise[:, k] - law.mode
         nearest = np.sign(away) * np.maximum(np.abs(away) - off[:, k], 0)
-        found.append(law.log_density(law.mode + nearest))
-    return np.stack(found, axis=1)
+        densities.append(law.log_density(law.mode + nearest))
+    return np.stack(densities, axis=1)
 
 
 def _finite(values: Array) -> Array:
@@ -140,9 +140,9 @@ class Affine:
         for side in (0, 1):
             self.maps[side][1:][~self.live] = 0
             self.check(side, noise)
-        found = [np.linalg.svd(m[1:][self.live], compute_uv=False) for m in self.maps]
+        singular_values = [np.linalg.svd(m[1:][self.live], compute_uv=False) for m in self.maps]
         count = int(self.live.sum())
-        rank = min(int(np.sum(s > DEPENDENT * s.max(initial=0))) for s in found)
+        rank = min(int(np.sum(s > DEPENDENT * s.max(initial=0))) for s in singular_values)
         if not count:
             raise NoLikelihood(ROUNDED_OUTPUT)
         if rank < count:
@@ -150,7 +150,7 @@ class Affine:
                 f"outputs move with {count} numbers of noise a trial but determine only {rank}, as "
                 "where two draws are added: they are not one-to-one in the noise"
             )
-        self.volumes = [np.log(s).sum() for s in found]
+        self.volumes = [np.log(s).sum() for s in singular_values]
         self.inverses = [np.linalg.pinv(m[1:][self.live]) for m in self.maps]
 
     def check(self, side: int, noise: Array) -> Array:
@@ -222,13 +222,13 @@ class Monotone:
         """Slopes of all outputs, (trials, columns, solved numbers); how far two steps differ,
         beside the slope, (trials, solved numbers); and the slopes on which each number is solved.
         """
-        found = []
+        differences = []
         for k, _ in self.order:
             step = np.eye(scores.shape[1])[k]
             for h in (STEP, SMALL_STEP):
                 up, down = (self.outputs(side, scores + sign * h * step) for sign in (1, -1))
-                found.append((up - down) / (2 * h))
-        slopes, small = np.stack(found[::2], axis=2), np.stack(found[1::2], axis=2)
+                differences.append((up - down) / (2 * h))
+        slopes, small = np.stack(differences[::2], axis=2), np.stack(differences[1::2], axis=2)
         places = [j for _, j in self.order], range(len(self.order))
         own = slopes[:, places[0], places[1]]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -243,8 +243,8 @@ class Monotone:
             signs.append(self.root(other, solved, k, j, outputs[:, j]))
         off = self.outputs(other, solved) - outputs
         _, apart, own = self.slopes(side, scores)
-        slopes, apart_there, there = self.slopes(other, solved)
-        if (there * np.stack(signs, axis=1) < 0).any():
+        slopes, apart_there, other_slopes = self.slopes(other, solved)
+        if (other_slopes * np.stack(signs, axis=1) < 0).any():
             raise NoLikelihood(NOT_MONOTONE)
         sure = confirmed(off, np.abs(slopes).sum(axis=2), outputs)
         sure &= (np.maximum(apart, apart_there) <= ALIKE).all(axis=1)
@@ -257,7 +257,7 @@ class Monotone:
         laws = [NORMAL] * scores.shape[1]
         ratios = _likeliest(laws, scores, 0 * scores) - _likeliest(laws, solved, room)
         with np.errstate(divide="ignore", invalid="ignore"):
-            volume = (np.log(np.abs(there)) - np.log(np.abs(own))).sum(axis=1)
+            volume = (np.log(np.abs(other_slopes)) - np.log(np.abs(own))).sum(axis=1)
             volume -= 2 * (apart + apart_there).sum(axis=1)
         return Solved(ratios, volume, sure)
 
@@ -284,6 +284,6 @@ class Monotone:
             scores[trial, k] = value
             return np.asarray(self.outputs(side, scores)[trial, j] - sought[trial])
 
-        found = elementwise.find_root(height, (low, high), args=(trials,)).x
-        scores[:, k] = np.where(np.isfinite(found), found, high)
+        roots = elementwise.find_root(height, (low, high), args=(trials,)).x
+        scores[:, k] = np.where(np.isfinite(roots), roots, high)
         return sign

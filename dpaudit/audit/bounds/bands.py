@@ -51,16 +51,16 @@ from dpaudit.errors import InvalidParameter
 
 FloatArray = npt.NDArray[np.float64]
 
-MAXIMUM_ORDER = 1e4
-_RATIO = 2.0
-_HALVINGS = 90
-_NEWTON = 60
-_TABLED = 4_096
-_ALL_RANKS = 48
-_TAIL_RANKS = 400
-_CENTRE_RANKS = 400
-_ROUNDING = 1e-9
-_ORDERS = 48
+MAXIMUM_ORDER = 1e4  # Renyi orders above differ from infinite order by less than any audit shows
+_RATIO = 2.0  # ratio of the ranks around which tilts are placed
+_HALVINGS = 90  # enough for a float between 0 and 1
+_NEWTON = 60  # steps, of which each at least halves the distance
+_TABLED = 4_096  # trials up to which every rank's end is computed
+_ALL_RANKS = 48  # ranks at either end that are all computed
+_TAIL_RANKS = 400  # ranks of both tails, geometric
+_CENTRE_RANKS = 400  # ranks between the tails, evenly
+_ROUNDING = 1e-9  # nats that stand for rounding: ends move outward by it
+_ORDERS = 48  # orders that a bound on rho tries
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,18 +219,18 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
     end = float(np.mean(np.exp(trials * np.log1p(-tilts)))) * (1 - 1e-9)
     reach = math.log(end + (1 - end) / error) + _ROUNDING
     inside = counts < trials
-    hits, rest = counts[inside][:, None], (trials - counts[inside])[:, None]
+    hits, misses = counts[inside][:, None], (trials - counts[inside])[:, None]
     lost = hits * np.log1p(-tilts) - math.log(tilts.size)
     # log(exp(x) - 1) as x + log(1 - exp(-x)), also where exp(x) is too large.
-    x = (reach - lost) / rest
+    x = (reach - lost) / misses
     logit = np.min(x + np.log(-np.expm1(-x)) - np.log(tilts), axis=1)
     for _ in range(_NEWTON):
-        value, slope = _log_average(logit, rest, lost, tilts)
+        value, slope = _log_average(logit, misses, lost, tilts)
         step = np.maximum(value - reach, 0.0) / slope
         logit = logit - step
         if np.all(step < 1e-12):
             break
-    while np.any(short := _log_average(logit, rest, lost, tilts)[0] < reach - _ROUNDING / 2):
+    while np.any(short := _log_average(logit, misses, lost, tilts)[0] < reach - _ROUNDING / 2):
         logit = np.where(short, logit + 1e-9, logit)
     upper = np.ones_like(counts)
     upper[inside] = np.minimum(expit(logit) * (1 + 4e-15 * (1 + np.abs(logit))), 1.0)
@@ -238,18 +238,18 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
 
 
 def _log_average(
-    logit: FloatArray, rest: FloatArray, lost: FloatArray, tilts: FloatArray
+    logit: FloatArray, misses: FloatArray, lost: FloatArray, tilts: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """log of the average of M_theta over theta = 1 - tilt, and its slope, at log(u / (1 - u)).
 
     (1 - theta u) / (1 - u) = 1 + tilt u / (1 - u): no cancellation, and no large sums.
     """
     odds = tilts * np.exp(logit)[:, None]
-    terms = lost + rest * np.log1p(odds)
+    terms = lost + misses * np.log1p(odds)
     highest = np.max(terms, axis=1)
     weights = np.exp(terms - highest[:, None])
     total = weights.sum(axis=1)
-    slope = np.sum(weights * (rest * (odds / (1 + odds))), axis=1) / total
+    slope = np.sum(weights * (misses * (odds / (1 + odds))), axis=1) / total
     return highest + np.log(total), slope
 
 

@@ -42,14 +42,15 @@ from dpaudit.measures.region import SLACK, Region
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STAKES = (0.5, 1.2, 3.0, 10.0)
-_WEIGHTS = (0.1, 0.78, 0.1, 0.02)
+STAKES = (0.5, 1.2, 3.0, 10.0)  # multiples of the stake that is best for the expected effect
+_WEIGHTS = (0.1, 0.78, 0.1, 0.02)  # share of the bettor's money on each stake
+# Rates that are bet on where none is expected.
 _BROAD = (0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
-_FULL = 0.99
-_EVERY_PAIR = 4_096
-_WINDOW = 1e-4
-_SAMPLES = 33
-_BATCH = 65_536
+_FULL = 0.99  # share of the money that a bet may lose
+_EVERY_PAIR = 4_096  # pairs up to which the wealth is looked at after each
+_WINDOW = 1e-4  # relative width around a rate on which the bound is a line
+_SAMPLES = 33  # points of that width that are looked at
+_BATCH = 65_536  # gains at a time: 64 Ki numbers fit the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class Bets:
 
 @dataclass(frozen=True)
 class Tally:
-    """All that an interrupted bet on an event must keep: three integers, and the largest wealths.
+    """The state of an interrupted bet on an event: three integers, and the largest wealths.
 
     Per claim, ``log_peaks`` is the largest log wealth at the looks so far and ``log_carried`` the
     one that earlier bets handed over, 0 if there were none.  Plain numbers and strings:
@@ -347,9 +348,11 @@ def _further(bets: Bets, tally: ValueTally, gains: FloatArray, losses: FloatArra
         paths = np.cumsum(
             np.concatenate([np.array(tally.log_wealth[claim])[:, None], won + lost], axis=1), axis=1
         )
-        seen = _log_mean(paths[:, looks], bets.weights[claim]) - 1e-13 * (8 + looks + tally.pairs)
+        log_wealth = _log_mean(paths[:, looks], bets.weights[claim]) - 1e-13 * (
+            8 + looks + tally.pairs
+        )
         rows.append(tuple(paths[:, -1].tolist()))
-        peaks.append(max(peak, float(np.max(seen, initial=-math.inf))))
+        peaks.append(max(peak, float(np.max(log_wealth, initial=-math.inf))))
     return ValueTally(tally.bets, tally.pairs + gains.size, tuple(rows), tuple(peaks))
 
 

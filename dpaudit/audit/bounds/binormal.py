@@ -25,10 +25,10 @@ from dpaudit.audit.bounds.selection import (
 from dpaudit.audit.bounds.thresholds import at_most, candidates
 from dpaudit.measures.region import FloatArray
 
-FEWEST_THRESHOLDS = 16
-MISFIT = 9.0
-_CAUTION = 0.1
-_SLOPES = (0.3, 3.0)
+FEWEST_THRESHOLDS = 16  # of a fitted curve; fewer fit any
+MISFIT = 9.0  # nats: a binormal curve that is farther from some count is not used
+_CAUTION = 0.1  # nats by which observed rates are moved towards no finding
+_SLOPES = (0.3, 3.0)  # ratios of deviations between which the fit is kept
 _POINTS = np.linspace(6.0, -6.0, 241)
 _IN_CELL, _MOST_CELLS = 100, 200
 

@@ -73,7 +73,7 @@ class ErrorBudget:
         return _down(amount)
 
     def split(self, parts: SupportsIndex, what: str = "parts") -> tuple[ErrorBudget, ...]:
-        """All that is left as ``parts`` equal budgets, one for each of so many statements.
+        """Divide the remaining error into ``parts`` equal budgets, one for each statement.
 
         Errors: InvalidParameter unless ``parts`` is an integer of at least 1; BudgetExceeded if
         nothing is left.
@@ -89,7 +89,7 @@ class ErrorBudget:
     def divide(
         self, weights: Sequence[float | Fraction], what: Sequence[str]
     ) -> tuple[ErrorBudget, ...]:
-        """All that is left as budgets in proportion to ``weights``, named by ``what``.
+        """Divide the remaining error into budgets in proportion to ``weights``, named by ``what``.
 
         Errors: InvalidParameter for no weights, weights not positive, or another number of names;
         BudgetExceeded if nothing is left.
@@ -97,8 +97,8 @@ class ErrorBudget:
         shares = [Fraction(exact(weight, "weight")) for weight in weights]
         if not shares or min(shares) <= 0 or len(shares) != len(what):
             raise InvalidParameter("weights: expected a positive number for each of the names")
-        left, whole = self._total - self._taken, sum(shares)
-        parts = [left * share / whole for share in shares]
+        remaining, total_share = self._total - self._taken, sum(shares)
+        parts = [remaining * share / total_share for share in shares]
         if min(parts) < SMALLEST:
             raise BudgetExceeded(f"error budget of {self.owner}: too little left for {what[0]}")
         for amount, name in zip(parts, what, strict=True):

@@ -29,11 +29,11 @@ from dpaudit.exact import exact
 FloatArray = npt.NDArray[np.float64]
 Rate = TypeVar("Rate", bound=float | Fraction)
 
-MAXIMUM_TRIALS = 10**9
-MINIMUM_ERROR = 1e-100
-TRAINING_ERROR = 0.16
-MAXIMUM_MU = 1e6
-_PRECISIONS = (128, 512, 4_096)
+MAXIMUM_TRIALS = 10**9  # counts that incomplete beta functions in floats take
+MINIMUM_ERROR = 1e-100  # the smallest error rate: quantiles of smaller ones are no floats
+TRAINING_ERROR = 0.16  # one-sided error at which a training rate is guessed: one standard deviation
+MAXIMUM_MU = 1e6  # far above any mu that counts can show
+_PRECISIONS = (128, 512, 4_096)  # bits of Arb, tried in turn
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,17 +22,17 @@ from dpaudit.measures.region import SLACK, FloatArray, Region
 
 IntArray = npt.NDArray[np.int64]
 
-_CHUNK = 500_000
-_NODES = 49
+_CHUNK = 500_000  # numbers of a block: 4 MB
+_NODES = 49  # places along an arc of rates
 _SEARCH = np.linspace(0.0, 1.0, 9)
-_ZOOMS = 7
-_FINE_ZOOMS = 18
-_NEWTON = 14
-_ROUNDS = 14
-CAUTION = 0.25
-_NEAR = 1e-9
-_BUDGET = 4_000
-_SMOOTH = 1e-6
+_ZOOMS = 7  # zooms of a search for a peak
+_FINE_ZOOMS = 18  # the same, of the final search
+_NEWTON = 14  # Newton steps for the end of a likelihood ball
+_ROUNDS = 14  # halvings of a line
+CAUTION = 0.25  # counts added to each total: rates stay inside of 0 and 1
+_NEAR = 1e-9  # relative distance on either side of a corner
+_BUDGET = 4_000  # pieces of a curve before the bound stays as it is
+_SMOOTH = 1e-6  # rates below are not smoothed: the approximation is bad there
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def at_least(trials: Trials, region: Region, cost: float, low: float, high: floa
     highest = max(min(highest, other), trials.other_hits)
     counts = np.arange(lowest, highest + 1)
     first = _first(trials, region, cost, counts)
-    here = trials.other_hits - lowest
-    first[: here + 1] = np.minimum(first[: here + 1], trials.hits)
+    place = trials.other_hits - lowest
+    first[: place + 1] = np.minimum(first[: place + 1], trials.hits)
     first = np.minimum.accumulate(first[::-1])[::-1]
     return Extreme(trials, lowest, first)
 
@@ -138,11 +138,11 @@ def supremum_upper(extreme: Extreme, region: Region, low: float, high: float) ->
     guess = float(_at(extreme, region, np.array([low + (high - low) / 2]))[0])
     grid = _grid(extreme.trials, region, low, high, _spacing(guess))
     left, right = grid[:-1], grid[1:]
-    done, spent, seen = 0.0, 0, guess
+    done, spent, largest = 0.0, 0, guess
     for _ in range(_ROUNDS):
         value, upper = _between(extreme, region, left, right, guess)
-        seen, spent = max(seen, float(value.max())), spent + left.size
-        open_ = upper > seen * (1 + _tolerance(seen))
+        largest, spent = max(largest, float(value.max())), spent + left.size
+        open_ = upper > largest * (1 + _tolerance(largest))
         done = max(done, float(upper[~open_].max(initial=0.0)))
         left, right, upper = left[open_], right[open_], upper[open_]
         if left.size == 0 or spent > _BUDGET:
@@ -186,8 +186,8 @@ def _curved(
     """Values and bounds along lines from (start, left) to (stop, right), (p, q) in (0, 1)."""
     p, q = np.concatenate([start, stop]), np.concatenate([left, right])
     pairs, where = np.unique(np.stack([p, q]), axis=1, return_inverse=True)
-    found = extreme.probability_upper(pairs[0], pairs[1])[where.ravel()]
-    value = np.maximum(found[: left.size], found[left.size :])
+    uppers = extreme.probability_upper(pairs[0], pairs[1])[where.ravel()]
+    value = np.maximum(uppers[: left.size], uppers[left.size :])
     trials = extreme.trials
     spread = np.minimum(start * (1 - start), stop * (1 - stop))
     other_spread = np.minimum(left * (1 - left), right * (1 - right))
@@ -255,9 +255,11 @@ def _first(trials: Trials, region: Region, cost: float, counts: IntArray) -> Int
     farthest = np.minimum(rates + reach(rates, np.full(rates.size, room / other)), 1.0)
 
     def limit(q: FloatArray, rate: FloatArray) -> FloatArray:
-        left = (room - other * kl(rate, q)) / total
+        divergence_left = (room - other * kl(rate, q)) / total
         edge = region.largest(q) * (1 - 2 * SLACK)
-        return np.where(left >= 0, _kl_upper(edge, np.maximum(left, 0.0)), 0.0)
+        return np.where(
+            divergence_left >= 0, _kl_upper(edge, np.maximum(divergence_left, 0.0)), 0.0
+        )
 
     arcs = np.sqrt(counts)
     nodes = np.unique(np.searchsorted(arcs, np.linspace(arcs[0], arcs[-1], _NODES)))
@@ -298,8 +300,8 @@ def _kl_upper(rate: FloatArray, room: FloatArray) -> FloatArray:
             step = point - excess / slope
             point = np.where((step > low) & (step < high), step, low + (high - low) / 2)
         near = point * (1 - 1e-12)
-        found = np.where((near > low) & (kl(near, rate) <= room), near, low)
-    return np.where(certain, 1.0, np.where(rate <= 0, 0.0, found))
+        uppers = np.where((near > low) & (kl(near, rate) <= room), near, low)
+    return np.where(certain, 1.0, np.where(rate <= 0, 0.0, uppers))
 
 
 def reach(rate: FloatArray, room: FloatArray) -> FloatArray:

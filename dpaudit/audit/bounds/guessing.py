@@ -29,13 +29,13 @@ BoolArray = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
 PILOT_SHARE, PILOT_LABELS, MOST_PILOT = 0.05, 100, 0.2
-_KNOTS = (0.8, 1.5, 2.2)
+_KNOTS = (0.8, 1.5, 2.2)  # standard deviations where the fitted odds bend
 # Inverse variances of the intercept, the slope (mean 1) and its changes at the knots.
 _PRECISION = np.array([1e-3, 0.05, *[4.0] * (2 * len(_KNOTS))])
-_CAUTION = 0.5
-_STAGES = 3
-_GROWTH = 1.3
-_STEP = 0.01
+_CAUTION = 0.5  # standard errors by which a record's mean is moved towards no finding
+_STAGES = 3  # rounds of the search for the number of guesses
+_GROWTH = 1.3  # ratio of the numbers of guesses that are tried
+_STEP = 0.01  # epsilon: how near the bound is found
 
 
 @dataclass(eq=False)
@@ -110,19 +110,19 @@ def learned_guesses(
     ranks = np.asarray(ndtri((below + above) / (2.0 * scores.size)))
     share = max(PILOT_SHARE, min(MOST_PILOT, PILOT_LABELS / size))
     sealed.open(np.flatnonzero(rng.random(size) < share)[: size - 1])
-    left = size - int(np.count_nonzero(sealed.opened))
+    unopened = size - int(np.count_nonzero(sealed.opened))
     lot = rng.random(size)
     for stage in range(_STAGES):
         odds = _fit(ranks, *sealed.read())(ranks)
         places = np.flatnonzero(~sealed.opened)
         worth = np.abs(odds) + 1e-6 * np.abs(ranks)
         places = places[np.lexsort((lot[places], -worth[places]))]
-        best = _best_number(np.abs(odds[places]), left, delta, error)
+        best = _best_number(np.abs(odds[places]), unopened, delta, error)
         if stage == _STAGES - 1 or 8 * best > 3 * places.size:
             break
         sealed.open(places[2 * best :])
     chosen = places[:best]
-    return Guesses(chosen, np.asarray(odds[chosen] > 0), left)
+    return Guesses(chosen, np.asarray(odds[chosen] > 0), unopened)
 
 
 def _best_number(odds: FloatArray, canaries: int, delta: float, error: float) -> int:

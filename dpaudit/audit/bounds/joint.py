@@ -44,15 +44,15 @@ from dpaudit.audit.bounds.extremes import (
 from dpaudit.errors import InvalidParameter
 from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
-TRIM = 1e-9
-_TRIM_SHARE = 0.005
-_FAR = 0.01
-_LARGEST_EPSILON = 50.0
-_LARGEST_MU = 50.0
-_BISECTIONS = 50
-_SECANTS = 6
-_CHECKS = 12
-_CLOSE = 3e-4
+TRIM = 1e-9  # error spent on counts that are left out of an exact sum
+_TRIM_SHARE = 0.005  # share of the error for them
+_FAR = 0.01  # a region whose bound is below this share of the trim is left out whole
+_LARGEST_EPSILON = 50.0  # the largest epsilon that is looked for
+_LARGEST_MU = 50.0  # the largest mu that is looked for
+_BISECTIONS = 50  # halvings of the search
+_SECANTS = 6  # secant steps before halving
+_CHECKS = 12  # points that are computed exactly
+_CLOSE = 3e-4  # relative width at which the search ends
 
 
 def region_p_value(
@@ -77,19 +77,19 @@ def region_p_value(
     if not least <= trim < 1:
         raise InvalidParameter(f"trim = {trim!r}: expected in [{least:g}, 1)")
     checked = Counts(other_hits, other_trials, hits, trials)
-    seen = Trials(
+    observed = Trials(
         checked.false_negatives,
         checked.trials_alternative,
         checked.false_positives,
         checked.trials_null,
     )
-    if tail_upper(half_deviance(seen, region)) <= _FAR * trim:
+    if tail_upper(half_deviance(observed, region)) <= _FAR * trim:
         return trim * (1 + 2 * _FAR)
-    cost = half_deviance(seen, region.reference)
+    cost = half_deviance(observed, region.reference)
     if cost == 0:
         return 1.0
-    low, high = _interval(seen, trim)
-    extreme = at_least(seen, region.reference, cost, low, high)
+    low, high = _interval(observed, trim)
+    extreme = at_least(observed, region.reference, cost, low, high)
     return min(1.0, (1 + _FAR) * trim + supremum_upper(extreme, region, low, high))
 
 
@@ -147,13 +147,13 @@ def _invert(
     if not 1e-96 <= error < 1:
         raise InvalidParameter(f"error = {error!r}: expected in [1e-96, 1)")
     hits = counts.trials_alternative - counts.false_negatives
-    seen = Trials(hits, counts.trials_alternative, counts.false_positives, counts.trials_null)
+    observed = Trials(hits, counts.trials_alternative, counts.false_positives, counts.trials_null)
     trim = error * _TRIM_SHARE
-    order, cost = _order(seen, ranking, largest, error)
+    order, cost = _order(observed, ranking, largest, error)
     if cost == 0:
         return 0.0
-    low, high = _interval(seen, trim)
-    extreme = at_least(seen, ranking(order), cost, low, high)
+    low, high = _interval(observed, trim)
+    extreme = at_least(observed, ranking(order), cost, low, high)
     return _Search(extreme, family, low, high, error - trim, largest).bound(order)
 
 

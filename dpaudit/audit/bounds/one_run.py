@@ -47,13 +47,13 @@ from dpaudit.errors import InvalidParameter
 
 FloatArray = npt.NDArray[np.float64]
 
-MAXIMUM_CANARIES = 10**7
-MAXIMUM_EPSILON = 700.0
+MAXIMUM_CANARIES = 10**7  # arrays of so many numbers take 80 MB
+MAXIMUM_EPSILON = 700.0  # exp(700) is near the largest float
 # Logs of ratios of up to 1e5 neighbouring probabilities are added, none beyond 700: their
 # rounding stays under 1e5 x 700 x 2^-52 < 2e-8; that of betainc was measured below 1e-10.
 _ROUNDING = 1e-7
-_SMALLEST = 1e-200
-_WINDOW = 40.0
+_SMALLEST = 1e-200  # chances below are replaced by this, upward
+_WINDOW = 40.0  # standard deviations of a binomial number: the mass beyond is below every float
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,16 +36,16 @@ from dpaudit.errors import InvalidParameter
 FloatArray = npt.NDArray[np.float64]
 Inverse = Callable[[float], float]
 
-MAXIMUM_MU = 50.0
-MAXIMUM_RHO = 1_250.0
-MAXIMUM_DIVERGENCE = 700.0
+MAXIMUM_MU = 50.0  # the largest mu that is looked for
+MAXIMUM_RHO = 1_250.0  # mu^2 / 2 of the largest mu
+MAXIMUM_DIVERGENCE = 700.0  # exp(700) is near the largest float
 MAXIMUM_MULTIPLE = 100.0  # of an account's privacy losses
 _MOST_PLANNED = 4_000  # guesses: the recursion takes time proportional to them
 # Every step of the recursion is taken down by more than its own rounding.
 _DOWN = 1 - 1e-12
 _EPSILONS: FloatArray = np.concatenate([[0.0], 0.01 * 1.06 ** np.arange(190)]).astype(np.float64)
-_ORDERS: FloatArray = 1 + 0.01 * np.power(1.3, np.arange(48.0))
-_HALVINGS = 22
+_ORDERS: FloatArray = 1 + 0.01 * np.power(1.3, np.arange(48.0))  # Renyi orders from 1.01 to 2,000
+_HALVINGS = 22  # of the search
 
 
 def one_run_mu_p_value(correct: int, guesses: int, canaries: int, mu: float) -> float:

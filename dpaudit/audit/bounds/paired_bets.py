@@ -24,10 +24,11 @@ from dpaudit.errors import InvalidParameter
 FloatArray = npt.NDArray[np.float64]
 Sides = tuple[FloatArray, FloatArray]
 
-BOLD = 1.2
-FULL = 0.95
+BOLD = 1.2  # multiple of the best stake on the expected effect
+FULL = 0.95  # share of the money that a bet may lose
+# Seed by which scores are paired: fixed, so that a bound can be computed again.
 _PAIRING = 0x6470_6175
-_HALVINGS = 24
+_HALVINGS = 24  # of the search
 
 
 def reach_of(training: TrainingScores, pairs: int, error: float) -> float:

@@ -28,11 +28,11 @@ from dpaudit.measures.region import ApproxRegion, FloatArray, Region
 
 BoolArray = npt.NDArray[np.bool_]
 
-LARGEST_EPSILON = 50.0
-MAXIMUM_TRIALS = 10**9
-_HALVINGS = 28
+LARGEST_EPSILON = 50.0  # the largest epsilon that is looked for
+MAXIMUM_TRIALS = 10**9  # the most trials that are recommended
+_HALVINGS = 28  # enough for whole numbers up to 10^9, less one
 _SCALES = np.geomspace(0.1, 1e8, 64)
-_RATES = 64
+_RATES = 64  # false-positive rates at which a limit is computed
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def limit_of_scores(
     Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 0.5).
     """
     sizes = Sizes(scores_in.size, scores_out.size)
-    found = information_limit(smoothed_tails(scores_in, scores_out), sizes, delta, error).limit
+    limit = information_limit(smoothed_tails(scores_in, scores_out), sizes, delta, error).limit
     clearest = Counts(0, scores_out.size, 0, scores_in.size)
-    return min(found, epsilon_lower(clearest, delta, error).epsilon_lower)
+    return min(limit, epsilon_lower(clearest, delta, error).epsilon_lower)
 
 
 def trials_needed(

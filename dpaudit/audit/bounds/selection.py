@@ -24,11 +24,13 @@ from dpaudit.measures.region import ApproxRegion, FloatArray
 Needed = Callable[[FloatArray, FloatArray], FloatArray]
 """The least parameter of a claim that allows event probabilities (p, q), elementwise."""
 
+# Nats by which observed rates are moved towards no finding before an event is chosen.
 SHRINKAGE = 1.5
-MASS_TOLERANCE = 1e-6
+MASS_TOLERANCE = 1e-6  # how far a law's masses may be from adding up to 1
+# Shares of the null's mass at which thresholds are tried.
 _SHARES = (0.02, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)
-_GRID = 2_001
-_NEWTON = 10
+_GRID = 2_001  # points of a normal law
+_NEWTON = 10  # Newton steps for the end of a likelihood ball
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Sizes:
 
     def __post_init__(self) -> None:
         if not (1 <= self.trials < math.inf and 1 <= self.other_trials < math.inf):
-            found = f"{self.trials!r} and {self.other_trials!r}"
-            raise InvalidParameter(f"trials = {found}: expected numbers of at least 1")
+            given = f"{self.trials!r} and {self.other_trials!r}"
+            raise InvalidParameter(f"trials = {given}: expected numbers of at least 1")
 
 
 @dataclass(frozen=True)
@@ -209,11 +211,11 @@ def _likely_upper(rate: FloatArray, room: float) -> FloatArray:
         log = np.where(large >= 0.5, np.maximum(log, np.log(np.maximum(close, 1e-300))), log)
         for _ in range(_NEWTON):
             point = point - (kl(small, point) - room) * point * (1 - point) / (point - small)
-            left = np.exp(log)
-            slope = large * left / (1 - left) - missed
-            log = log - (kl(missed, left) - room) / slope
-    found = np.nan_to_num(np.where(near, point, -np.expm1(log)), nan=1.0)
-    return np.asarray(np.where(rate >= 1, 1.0, np.maximum(found, rate)))
+            miss_rate = np.exp(log)
+            slope = large * miss_rate / (1 - miss_rate) - missed
+            log = log - (kl(missed, miss_rate) - room) / slope
+    uppers = np.nan_to_num(np.where(near, point, -np.expm1(log)), nan=1.0)
+    return np.asarray(np.where(rate >= 1, 1.0, np.maximum(uppers, rate)))
 
 
 def _below(ordered: FloatArray) -> FloatArray:

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
+# Relative distance below which two scores are ties: rounding makes larger ones.
 TIE_TOLERANCE = 1e-9
-_CANDIDATES = 2_048
-_RANKS = 600
+_CANDIDATES = 2_048  # thresholds up to which all are tried
+_RANKS = 600  # thresholds otherwise, at geometric ranks of either tail
 
 
 def candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
@@ -29,8 +30,8 @@ def candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
     if below.size == 0:
         return scores[-1:]
     if below.size > _CANDIDATES:
-        kept = _tail_ranks(alternative, null, above)
-        below, above = below[kept], above[kept]
+        useful = _tail_ranks(alternative, null, above)
+        below, above = below[useful], above[useful]
     middle = below / 2 + above / 2
     return np.asarray(np.where((below <= middle) & (middle < above), middle, below))
 

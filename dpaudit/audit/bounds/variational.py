@@ -54,15 +54,16 @@ __all__ = [
 
 Range = tuple[float, float]
 
-ORDERS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0)
-MAXIMUM_ORDER = 1e4
-SCALES = (0.5, 1.0, 1.5)
+ORDERS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0)  # Renyi orders that a bound on rho tries
+MAXIMUM_ORDER = 1e4  # orders above differ from infinite order by less than any audit shows
+SCALES = (0.5, 1.0, 1.5)  # multiples of a witness's optimal slope
+# Shares of scores that are clipped at either end.
 _TAILS = ((0.0, 0.0), (1e-3, 1e-3), (1e-2, 1e-2), (1e-2, 0.0), (0.0, 1e-2))
-_TINY = 1e-300
-_WIDTHS = (1.5, 3.0, 6.0, math.inf)
-_SCREENED = 2_000
-_FITTED = 50_000
-_FINALISTS = 8
+_TINY = 1e-300  # keeps logarithms and quotients finite
+_WIDTHS = (1.5, 3.0, 6.0, math.inf)  # widths in deviations to which scores are clipped
+_SCREENED = 2_000  # scores on which all witnesses are compared
+_FITTED = 50_000  # scores on which the best are fitted
+_FINALISTS = 8  # witnesses that are fitted
 _UNSEEN = 3  # the rule of three
 
 
@@ -112,8 +113,8 @@ def renyi_witness(
     screened = [_fitted(few, *choice, reach) for choice in tried]
     screened.sort(key=lambda witness: -witness.predicted)
     finalists = [
-        _fitted(many, found.order, found.sign, scale, _clip_of(found), reach)
-        for found, scale in product(screened[:_FINALISTS], SCALES)
+        _fitted(many, witness.order, witness.sign, scale, _clip_of(witness), reach)
+        for witness, scale in product(screened[:_FINALISTS], SCALES)
     ]
     return max(finalists, key=lambda witness: witness.predicted)
 
@@ -121,8 +122,8 @@ def renyi_witness(
 def renyi_lower(test: TestScores, witness: RenyiWitness, error: float) -> float:
     """Lower bound on the Renyi divergence of ``witness.order``, wrong with at most ``error``.
 
-    Of P from Q if the witness's sign is 1, else of Q from P; order 1 is Kullback-Leibler.  At least
-    0; rounded down.  1e6 test draws a side take about a second.
+    The divergence is that of P from Q if the witness's sign is 1, else that of Q from P; order 1 is
+    Kullback-Leibler.  At least 0; rounded down.  1e6 test draws a side take about a second.
     Errors: InvalidParameter for scores that are not TestScores, or a bad error rate.
     Source: Birrell et al. (2021), Theorem 3; this module's docstring.
     """

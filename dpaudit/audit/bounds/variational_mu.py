@@ -66,8 +66,8 @@ def gaussian_witness(training: TrainingScores, pairs: int, error: float) -> Gaus
     size = 1 / (1 / pairs + 1 / training.alternative.size + 1 / training.null.size)
     promised = ndtri(_raised(hits, size)) + ndtri(_raised(1 - fired, size))
     least = float(np.max(-ndtri(_raised(1 - hits, size)) - ndtri(_raised(fired, size))))
-    kept = (promised >= least) & (hits > fired)
-    events = np.stack([thresholds, hits, fired])[:, kept if kept.any() else slice(None)]
+    useful = (promised >= least) & (hits > fired)
+    events = np.stack([thresholds, hits, fired])[:, useful if useful.any() else slice(None)]
     middle = float(np.median(ndtri(events[1]) - ndtri(events[2])))
     tried = np.clip([least, (least + middle) / 2, middle], 1e-3, 30.0).tolist()
     return max((_priced(events, mu, reach) for mu in tried), key=lambda found: found[0])[1]

@@ -25,10 +25,10 @@ from scipy.special import log_ndtr, ndtr
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 
-LARGEST_FRACTION = 0.95
+LARGEST_FRACTION = 0.95  # of the money on one bet: a bettor who stakes all may be ruined by one run
 STEPS = 60  # of a bisection
 DECIMALS = 6  # of stored losses and weights, rounded down
-SMALLEST = 1e-300
+SMALLEST = 1e-300  # keeps a quotient finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +171,8 @@ def mu_of_delta(epsilon: float, delta: float) -> float:
     high = 1.0
     while above(high) < 0:
         high *= 2
-    found = float(brentq(above, 1e-6, high, xtol=1e-12)) if above(1e-6) < 0 else 0.0
-    return max(0.0, found * (1 - 1e-9))
+    root = float(brentq(above, 1e-6, high, xtol=1e-12)) if above(1e-6) < 0 else 0.0
+    return max(0.0, root * (1 - 1e-9))
 
 
 def _of_type(value: object, expected: type) -> None:

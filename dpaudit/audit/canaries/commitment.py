@@ -25,9 +25,9 @@ from dpaudit.storage.files import write_atomically, write_new
 BoolArray = npt.NDArray[np.bool_]
 
 FORMAT = "dpaudit one-run labels, version 1"
-SALT_BYTES = 32
-COIN_STREAM = 0x436F696E
-_LARGEST_FILE = 8 * MAXIMUM_CANARIES
+SALT_BYTES = 32  # of a commitment: 256 bits cannot be guessed
+COIN_STREAM = 0x436F696E  # key of the coins' stream of random numbers ("Coin")
+_LARGEST_FILE = 8 * MAXIMUM_CANARIES  # bytes of a file of labels: eight a canary
 
 
 class CommitmentMismatch(DpauditError):
@@ -73,9 +73,9 @@ class Labels:
         whole, or not a commitment.
         """
         content = _read(self.path)
-        found = {"canaries": content.get("canaries"), "sha256": content.get("sha256")}
+        on_file = {"canaries": content.get("canaries"), "sha256": content.get("sha256")}
         expected = {"canaries": self.canaries, "sha256": _digest(self.salt, self.included)}
-        if found != expected or self.commitment != expected["sha256"]:
+        if on_file != expected or self.commitment != expected["sha256"]:
             raise CommitmentMismatch(
                 f"{self.path}: the labels are not those committed to; give the ones that commit() "
                 "returned, unchanged"

@@ -17,9 +17,9 @@ from dpaudit.audit.bounds.estimators import FloatArray, TestScores, TrainingScor
 from dpaudit.audit.target import Target
 from dpaudit.nodes import Node
 
-_FEWEST = 500
+_FEWEST = 500  # scores a side from which a bet is chosen
 _DISCOUNT = 0.8  # a promise is the largest of many, and few training scores keep it
-_FAR = 1e6
+_FAR = 1e6  # a score that is beyond all others
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +68,8 @@ def choose_means(
         return None
     sides = (_draws(side) for side in (training.alternative, training.null))
     first, second = (TrainingDraws(each.values, each.about) for each in sides)
-    found = divergence(None, first, second, Target.of(claim), pairs, error)
-    return None if found is None else Means(found)
+    best = divergence(None, first, second, Target.of(claim), pairs, error)
+    return None if best is None else Means(best)
 
 
 def _draws(scores: FloatArray) -> Draws:

@@ -38,7 +38,7 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Adjacency
 
-LEAST_TO_LEARN = 500
+LEAST_TO_LEARN = 500  # canaries from which a number of guesses is chosen on some of them
 _LEAST_MU = 1e-6  # below it every number of guesses shows nothing
 _POINTS = 120  # epsilons at which an account's profile is read
 Bound = Callable[[int, int, int, float], float]
@@ -84,14 +84,14 @@ class OneRunAudit:
         Errors: InvalidParameter for NaN, another shape, missing labels, a second call;
         CommitmentMismatch for labels that are not those committed to.
         """
-        found = self._checked(labels)
+        labels_checked = self._checked(labels)
         values = _scores(scores, "scores")
         if values.size != self.canaries:
             raise InvalidParameter(f"scores: {values.size}; {self.canaries} canaries need one each")
         self._spent = True
-        shown = self._count(values, found, self.terms.shown)
-        decisive = self._count(values, found, self.terms.refute_at)
-        return self._result(shown, decisive, found)
+        shown = self._count(values, labels_checked, self.terms.shown)
+        decisive = self._count(values, labels_checked, self.terms.refute_at)
+        return self._result(shown, decisive, labels_checked)
 
     def _checked(self, given: Labels | None) -> Labels:
         if self._spent:

@@ -39,8 +39,8 @@ class CanaryAudit(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for json.dumps; infinite numbers as text."""
-        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {**found, "verdict": str(self.verdict)}
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {**values, "verdict": str(self.verdict)}
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.claim}; {self._shown}"
@@ -163,8 +163,8 @@ class ScoresEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for json.dumps; ``kind`` is "estimate"."""
-        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {"kind": "estimate", **found}
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": "estimate", **values}
 
     def __str__(self) -> str:
         return f"an estimate, no bound: AUC {self.auc:.3f}, advantage {self.advantage:.3f}"

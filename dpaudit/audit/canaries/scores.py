@@ -38,7 +38,7 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float64]
 
-TRAINING_SHARE = 0.1
+TRAINING_SHARE = 0.1  # share of the scores on which a threshold is chosen
 _LARGEST = float(np.finfo(np.float64).max)
 
 

@@ -12,8 +12,8 @@ from dpaudit.audit.target import Target
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
 
-_TRIM_SHARE = 1e-3
-_PRECISION = 1e-3
+_TRIM_SHARE = 1e-3  # share of the error spent on counts that are left out
+_PRECISION = 1e-3  # epsilon: how near the needed number is found
 
 
 @dataclass(frozen=True)

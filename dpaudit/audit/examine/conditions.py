@@ -6,7 +6,7 @@ and how.  What such a number is compared with (``==``, ``<``, ``isin``, bins, th
 types) is solved backwards for the entry, so that rows can be made which meet a condition that no
 row would by chance: a code among thousands, the 29th of February as yyyymmdd, a long list read from
 a file.  Several conditions are met one after another; inverses keep what they can of an entry, so
-that meeting the month keeps the day.  Of a pandas series only the values are seen: one that goes up
+that meeting the month keeps the day.  A pandas series is seen by its values alone: one that goes up
 or down with one column is solved between the rows that were tried.
 Source: Aschermann et al. 2019, "Redqueen" (operands of comparisons are found among the inputs).
 """
@@ -108,9 +108,9 @@ class Condition:
             return None  # such as a factor of 0; a row that cannot be made costs nothing else
         if not np.isfinite(target):
             return None
-        found = row.astype(np.float64, copy=True)
-        found.reshape(-1)[self.column] = target
-        return found
+        changed = row.astype(np.float64, copy=True)
+        changed.reshape(-1)[self.column] = target
+        return changed
 
     def _solved(self, number: float, target: float) -> float:
         """The entry, now ``number``, at which the steps give ``target``."""
@@ -137,16 +137,16 @@ def _applied(function: Any, operand: Any, place: int, number: float) -> Any:
 
 @dataclass
 class Log:
-    """What was compared, and at which lines a condition was ever true."""
+    """The comparisons made, and the lines at which a condition was ever true."""
 
     conditions: dict[Condition, None] = field(default_factory=dict)
     ever: dict[str, bool] = field(default_factory=dict)
 
-    def asked(self, found: Any) -> None:
+    def asked(self, result: Any) -> None:
         """Note whether a condition holds anywhere."""
         place = program_line()
-        if place and np.size(found):
-            self.ever[place] = self.ever.get(place, False) or bool(np.any(found))
+        if place and np.size(result):
+            self.ever[place] = self.ever.get(place, False) or bool(np.any(result))
 
     def compared(self, traced: Traced, others: Any, *, even: bool, limit: bool = False) -> None:
         """Note what a number is compared with."""
@@ -156,16 +156,18 @@ class Log:
         if numbers.dtype.kind not in "biuf":
             return
         finite = np.unique(numbers[np.isfinite(numbers)].astype(np.float64))
-        some = finite[:: max(1, len(finite) // MOST_CONSTANTS)][:MOST_CONSTANTS]
+        constants = finite[:: max(1, len(finite) // MOST_CONSTANTS)][:MOST_CONSTANTS]
         first = [_of_first(operand) for _, operand, _ in traced.steps]
         steps = tuple(
-            (function, one, place)
-            for (function, _, place), one in zip(traced.steps, first, strict=True)
+            (function, value, place)
+            for (function, _, place), value in zip(traced.steps, first, strict=True)
         )
         column = int(traced.ids.reshape(-1)[0]) % traced.width
-        if len(some):
-            made = Condition(program_line(), column, steps, tuple(some.tolist()), even, limit)
-            self.conditions[made] = None
+        if len(constants):
+            condition = Condition(
+                program_line(), column, steps, tuple(constants.tolist()), even, limit
+            )
+            self.conditions[condition] = None
 
 
 def _of_first(operand: Any) -> Any:
@@ -192,15 +194,15 @@ class Traced(np.ndarray[Any, Any]):
     # --- entries that are taken out or put in another order -----------------------------------
 
     def _moved(self, how: Callable[[Any], Any]) -> Any:
-        found = np.asarray(how(self.view(np.ndarray))).view(Traced)
-        found.log, found.width = self.log, self.width
+        moved = np.asarray(how(self.view(np.ndarray))).view(Traced)
+        moved.log, moved.width = self.log, self.width
         if self.steps is not None:
-            found.ids = np.asarray(how(self.ids))
-            found.steps = tuple(
+            moved.ids = np.asarray(how(self.ids))
+            moved.steps = tuple(
                 (f, None if c is None else np.asarray(how(np.broadcast_to(c, self.shape))), k)
                 for f, c, k in self.steps
             )
-        return found
+        return moved
 
     def __getitem__(self, key: Any) -> Any:
         plain = _plain(key)
@@ -235,13 +237,13 @@ class Traced(np.ndarray[Any, Any]):
 
     def astype(self, dtype: Any, *arguments: Any, **options: Any) -> Any:
         kind = np.dtype(dtype)
-        found = self._after(self.view(np.ndarray).astype(kind), np.positive, None, -1)
+        converted = self._after(self.view(np.ndarray).astype(kind), np.positive, None, -1)
         if kind.kind in "iu":
-            found = self._after(found.view(np.ndarray), np.trunc, None, -1)
+            converted = self._after(converted.view(np.ndarray), np.trunc, None, -1)
         if kind.kind in "iu" and kind.itemsize < 8:
             limits = np.iinfo(kind)
             self.log.compared(self, [limits.max, limits.min], even=False, limit=True)
-        return found
+        return converted
 
     def round(self, decimals: Any = 0, out: Any = None) -> Any:
         return self._after(self.view(np.ndarray).round(decimals), np.positive, None, -1)
@@ -251,40 +253,43 @@ class Traced(np.ndarray[Any, Any]):
 
     def _after(self, values: Any, function: Any, operand: Any, place: int) -> Any:
         """Numbers that were computed from these."""
-        found = np.asarray(values).view(Traced)
-        found.log, found.width = self.log, self.width
-        if self.steps is not None and found.shape == self.shape:
-            found.ids, found.steps = self.ids, (*self.steps, (function, operand, place))
-        return found
+        traced_values = np.asarray(values).view(Traced)
+        traced_values.log, traced_values.width = self.log, self.width
+        if self.steps is not None and traced_values.shape == self.shape:
+            traced_values.ids, traced_values.steps = (
+                self.ids,
+                (*self.steps, (function, operand, place)),
+            )
+        return traced_values
 
     # --- what is computed of them ---------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = tuple(_plain(one) for one in inputs)
-        options = {name: _plain(one) for name, one in options.items()}
-        found = getattr(ufunc, method)(*plain, **options)
+        plain = tuple(_plain(operand) for operand in inputs)
+        options = {name: _plain(operand) for name, operand in options.items()}
+        result = getattr(ufunc, method)(*plain, **options)
         if method != "__call__" or "out" in options or "where" in options:
-            return found
-        traced = next((k for k, one in enumerate(inputs) if isinstance(one, Traced)), 0)
+            return result
+        traced = next((k for k, operand in enumerate(inputs) if isinstance(operand, Traced)), 0)
         own = cast("Traced", inputs[traced])
         if ufunc in COMPARED:
             other = plain[1 - traced]
             if isinstance(inputs[1 - traced], Traced) and not np.ndim(other):
-                return own._after(found, None, None, -1)._untraced()  # of the row itself
+                return own._after(result, None, None, -1)._untraced()  # of the row itself
             self.log.compared(own, other, even=ufunc in (np.equal, np.not_equal))
         if ufunc in COMPARED or ufunc in JOINED:
-            self.log.asked(found)
-            return own._after(found, None, None, -1)._untraced()
-        return own._computed(ufunc, plain, traced, found)
+            self.log.asked(result)
+            return own._after(result, None, None, -1)._untraced()
+        return own._computed(ufunc, plain, traced, result)
 
-    def _computed(self, ufunc: Any, plain: tuple[Any, ...], traced: int, found: Any) -> Any:
-        shape = np.shape(found)
+    def _computed(self, ufunc: Any, plain: tuple[Any, ...], traced: int, result: Any) -> Any:
+        shape = np.shape(result)
         if len(plain) == 1 and ufunc in ALONE:
-            return self._after(found, ufunc, None, -1)
+            return self._after(result, ufunc, None, -1)
         if len(plain) == 2 and ufunc in (FIRST, SECOND)[traced] and self.steps is not None:
             wide = self if shape == self.shape else self._broadcast(shape)
-            return wide._after(found, ufunc, plain[1 - traced], traced)
-        return found
+            return wide._after(result, ufunc, plain[1 - traced], traced)
+        return result
 
     def _broadcast(self, shape: tuple[int, ...]) -> Traced:
         return cast("Traced", self._moved(lambda one: np.broadcast_to(one, shape)))
@@ -294,25 +299,29 @@ class Traced(np.ndarray[Any, Any]):
         return self
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        found = func(*_plain(list(args)), **_plain(kwargs))
+        result = func(*_plain(list(args)), **_plain(kwargs))
         first = args[0] if args else None
         if func in (np.isin, np.searchsorted, np.digitize):
             number, others = (args[1], first) if func is np.searchsorted else (first, args[1])
             if isinstance(number, Traced):
                 number.log.compared(number, _plain(others), even=func is np.isin)
             if func is np.isin:
-                self.log.asked(found)
-            return found
-        kept = first
+                self.log.asked(result)
+            return result
+        traced_argument = first
         if func is np.where and len(args) == 3:
-            kept = next((one for one in args[1:] if isinstance(one, Traced)), None)
+            traced_argument = next(
+                (operand for operand in args[1:] if isinstance(operand, Traced)), None
+            )
         elif func is np.clip and isinstance(first, Traced):
-            first.log.compared(first, [one for one in args[1:3] if np.ndim(one) == 0], even=False)
+            first.log.compared(
+                first, [operand for operand in args[1:3] if np.ndim(operand) == 0], even=False
+            )
         elif func not in (np.nan_to_num, np.round, np.around):
-            return found
-        if isinstance(kept, Traced) and np.shape(found) == kept.shape:
-            return kept._after(found, np.positive, None, -1)
-        return found
+            return result
+        if isinstance(traced_argument, Traced) and np.shape(result) == traced_argument.shape:
+            return traced_argument._after(result, np.positive, None, -1)
+        return result
 
 
 def _plain(value: Any) -> Any:
@@ -320,18 +329,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Traced):
         return value.view(np.ndarray)
     if isinstance(value, list | tuple):
-        return type(value)(_plain(one) for one in value)
+        return type(value)(_plain(item) for item in value)
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return value
 
 
 def traced(values: Array, log: Log) -> Records:
     """Records whose numbers are traced."""
-    found = np.array(values).view(Traced)
-    found.log, found.width = log, int(np.prod(values.shape[1:]))
-    found.ids, found.steps = np.arange(values.size).reshape(values.shape), ()
-    return Records(values).traced(found)
+    traced_values = np.array(values).view(Traced)
+    traced_values.log, traced_values.width = log, int(np.prod(values.shape[1:]))
+    traced_values.ids, traced_values.steps = np.arange(values.size).reshape(values.shape), ()
+    return Records(values).traced(traced_values)
 
 
 @contextlib.contextmanager
@@ -349,13 +358,13 @@ def frames_traced(values: Array, log: Log) -> Iterator[None]:
 
     def noted(name: str) -> Callable[..., Any]:
         def compare(series: Any, others: Any, *how: Any) -> Any:
-            found = plain[name](series, others, *how)
+            result = plain[name](series, others, *how)
             # Values that are no numbers, or of no rows, are compared without a trace.
             with contextlib.suppress(Exception):
                 even = name == "isin" or how[0].__name__ in ("eq", "ne")
                 _noted(series, others, values, log, even=even)
-                log.asked(found)
-            return found
+                log.asked(result)
+            return result
 
         return compare
 
@@ -384,42 +393,53 @@ def _noted(series: Any, others: Any, values: Array, log: Log, *, even: bool) -> 
             height, first = np.unique(sign * numbers[order], return_index=True)
             if len(height) < 2 or (np.diff(sign * numbers[order]) < 0).any():
                 continue
-            there, at = entries[order][first], np.searchsorted(height[1:-1], sign * targets)
-            slope = np.diff(there)[at] / np.diff(height)[at]
-            found = there[at] + slope * (sign * targets - height[at])
+            entries_at, at = entries[order][first], np.searchsorted(height[1:-1], sign * targets)
+            slope = np.diff(entries_at)[at] / np.diff(height)[at]
+            solutions = entries_at[at] + slope * (sign * targets - height[at])
             if not np.array_equal(numbers, entries):
-                found = np.concatenate([np.round(found), found])
-            constants = tuple(np.unique(found[np.isfinite(found)]).tolist())
+                solutions = np.concatenate([np.round(solutions), solutions])
+            constants = tuple(np.unique(solutions[np.isfinite(solutions)]).tolist())
             if constants:
                 log.conditions[Condition(program_line(), column, (), constants, even)] = None
 
 
 def _as_numbers(series: Any) -> Array:
-    found = series.to_numpy()
-    return np.asarray(found.astype(np.int64) if found.dtype.kind in "mM" else found, np.float64)
+    numbers = series.to_numpy()
+    return np.asarray(
+        numbers.astype(np.int64) if numbers.dtype.kind in "mM" else numbers, np.float64
+    )
 
 
 def rows_that_meet(conditions: Sequence[Condition], bases: Mapping[str, Array]) -> dict[str, Array]:
     """Rows that meet all conditions, each alone, and one of each column on every side at once."""
-    found: dict[str, Array] = {}
-    solved = [(one, list(one.targets())) for one in conditions if not one.limit]
+    rows: dict[str, Array] = {}
+    solved = [
+        (condition_met, list(condition_met.targets()))
+        for condition_met in conditions
+        if not condition_met.limit
+    ]
     for side, (name, base) in itertools.product(range(MOST_CONSTANTS), bases.items()):
-        chosen = [(one, targets[side % len(targets)]) for one, targets in solved]
-        found[f"{name}{MEETS}{len(conditions)} conditions, {side}"] = _meeting(base, chosen)
+        chosen = [
+            (condition_met, targets[side % len(targets)]) for condition_met, targets in solved
+        ]
+        rows[f"{name}{MEETS}{len(conditions)} conditions, {side}"] = _meeting(base, chosen)
     for condition in conditions:
         for name, base in bases.items():
             for side, target in enumerate(islice(condition.targets(), ALONE_EACH)):
                 row_or_none = condition.met(base, target)
                 if row_or_none is not None:
                     text = f"{name}{MEETS}the condition of {condition.place}, {side}"
-                    found[f"{text} of column {condition.column}"] = row_or_none
-    by_column = {one.column: [(one, t) for t in targets[:SIDES]] for one, targets in solved}
+                    rows[f"{text} of column {condition.column}"] = row_or_none
+    by_column = {
+        condition_met.column: [(condition_met, t) for t in targets[:SIDES]]
+        for condition_met, targets in solved
+    }
     last = list(by_column.values())[-TOGETHER:]
     name, base = next(iter(bases.items()))
     for number, sides in enumerate(itertools.product(*last) if len(last) > 1 else ()):
-        found[f"{name}{MEETS}{len(last)} conditions at once, {number}"] = _meeting(base, sides)
-    unique = {row.tobytes(): name for name, row in reversed(found.items())}
-    return {name: found[name] for name in islice(reversed(unique.values()), MOST_ROWS)}
+        rows[f"{name}{MEETS}{len(last)} conditions at once, {number}"] = _meeting(base, sides)
+    unique = {row.tobytes(): name for name, row in reversed(rows.items())}
+    return {name: rows[name] for name in islice(reversed(unique.values()), MOST_ROWS)}
 
 
 def _meeting(row: Array, chosen: Iterable[tuple[Condition, float]]) -> Array:

@@ -56,27 +56,27 @@ class Asking:
         """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
         trials, chosen = len(self.on), None
         if self.batched:
-            held = np.arange(len(records)) == row
+            members = np.arange(len(records)) == row
             if not alone:
                 others = self.members - 1 if self.members else len(records)
-                held |= np.arange(len(records)) < others + (row < others and self.members > 0)
-            chosen = np.broadcast_to(held, (trials, len(records)))
+                members |= np.arange(len(records)) < others + (row < others and self.members > 0)
+            chosen = np.broadcast_to(members, (trials, len(records)))
         return self._on(records, chosen)
 
     def outside(self, records: Records, row: int) -> Array:
         """The same on a batch that does not hold the row, of as many others as there can be."""
         others = np.flatnonzero(np.arange(len(records)) != row)
-        held = np.isin(np.arange(len(records)), others[: self.members or None])
-        return self._on(records, np.broadcast_to(held, (len(self.on), len(records))))
+        members = np.isin(np.arange(len(records)), others[: self.members or None])
+        return self._on(records, np.broadcast_to(members, (len(self.on), len(records))))
 
     def _on(self, records: Records, chosen: NDArray[np.bool_] | None) -> Array:
         trials = len(self.on)
         self.meter.add(self.query, records, trials)
         with np.errstate(all="ignore"):
-            found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
-        if found.shape != (shape := (trials, found.shape[-1])):
-            found = np.broadcast_to(found, shape)
-        return self.meter.made(self.query, records, found)
+            values = np.asarray(self.query.value(records, chosen), dtype=np.float64)
+        if values.shape != (shape := (trials, values.shape[-1])):
+            values = np.broadcast_to(values, shape)
+        return self.meter.made(self.query, records, values)
 
     def alone(self, value: Array) -> bool:
         """Whether a value is further from itself than is stated: no neighbour is needed."""
@@ -84,27 +84,27 @@ class Asking:
             far = self._apart(value, value, self.sensitivity) > self.sensitivity
         return bool((far & np.isfinite(value).all(-1) & self.on).any())
 
-    def _apart(self, one: Array, two: Array, stated: Array) -> Array:
+    def _apart(self, first: Array, two: Array, stated: Array) -> Array:
         """As the kernel says, all pairs at once, or one by one where it takes no others."""
         try:
-            return self.session.apart(one, two, stated)
+            return self.session.apart(first, two, stated)
         except Unsupported:
-            each = [slice(k, k + 1) for k in range(len(one))]
-            return np.concatenate([self.session.apart(one[k], two[k], stated[k]) for k in each])
+            each = [slice(k, k + 1) for k in range(len(first))]
+            return np.concatenate([self.session.apart(first[k], two[k], stated[k]) for k in each])
 
     def factors(self, values: Sequence[Array], others: Sequence[Array]) -> Array:
         """The distance of each two values over the stated sensitivity, the largest over trials.
 
         Above 1 beyond rounding; infinite for what is no number.
         """
-        found = np.zeros(len(values))
+        factors = np.zeros(len(values))
         for trial in np.flatnonzero(self.on):
-            one = np.array([value[trial] for value in values])
+            first = np.array([value[trial] for value in values])
             two = np.array([value[trial] for value in others])
             stated = np.full(len(values), self.sensitivity[trial])
             with np.errstate(all="ignore"):
-                distance = self._apart(one, two, stated)
-                size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
+                distance = self._apart(first, two, stated)
+                size = np.abs(first).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
                 allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
                 factor, within = np.minimum(distance / stated, 1.0), distance <= allowed
                 if not within.all():
@@ -113,13 +113,13 @@ class Asking:
                     factor = np.where(over, np.maximum(distance / stated, 1 + 1e-9), factor)
             # Far away a point itself may overflow, whatever the records are.
             unsure = ~np.isfinite(factor) if self.far else np.isnan(factor)
-            found = np.maximum(found, np.where(unsure, 0.0, factor))
-        return np.minimum(found, 1.0) if self.unlikely else found
+            factors = np.maximum(factors, np.where(unsure, 0.0, factor))
+        return np.minimum(factors, 1.0) if self.unlikely else factors
 
 
 @dataclass
 class Moved:
-    """What was tried on the queries of one label and line, and the furthest that one moved.
+    """The data sets tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
     ``shown``: its pair made small, once it moves too far, in words; ``small``: these data sets, and
@@ -185,28 +185,28 @@ class Displacement:
         asking = of_sizes(self.asking, len(pair[1])) if more else self.asking
         self.asking.meter.mutations += 1
         try:
-            one = self._value(pair[0], point.place, gone=False)
+            first = self._value(pair[0], point.place, gone=False)
             two = self._value(pair[1], point.place, gone=more)
-            found = float(asking.factors([one], [two])[0])
+            factor = float(asking.factors([first], [two])[0])
         except Exception:
             if point.others is self.world:
                 raise  # a row that no query may fail at
             return -1.0
-        self.moved.add(found, point.text, pair)
-        return found
+        self.moved.add(factor, point.text, pair)
+        return factor
 
     def _value(self, records: Records, place: int, *, gone: bool) -> Array:
         """The query's value; the last few are kept, as data sets are neighbours of several."""
-        made = blake2b(records.values.tobytes())
-        made.update(records.present.tobytes())
-        key = made.digest(), place * self.asking.batched, gone
+        digest = blake2b(records.values.tobytes())
+        digest.update(records.present.tobytes())
+        key = digest.digest(), place * self.asking.batched, gone
         if key not in self._known:
             self.moved.tried += 1
             asking = self.asking
-            found = without_row(asking, records) if gone else asking.value(records, place)
+            value = without_row(asking, records) if gone else asking.value(records, place)
             if len(self._known) >= REMEMBERED:
                 self._known.pop(next(iter(self._known)))
-            self._known[key] = found
+            self._known[key] = value
         return self._known[key]
 
 
@@ -238,7 +238,7 @@ def neighbours_at(
         pairs = tuple((count, j) for j in range(count))
         return Pairing(row, (*names, ABSENT), (*sets, without), pairs)
     present = np.arange(len(world)) != row
-    absent = tuple(Records(one.values, present) for one in sets[:2])
+    absent = tuple(Records(records.values, present) for records in sets[:2])
     pairs = tuple((count, j) for j in range(count))
     return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
 
@@ -267,10 +267,10 @@ def try_rows(
         moved.tried += len(values)
         worst = int(np.argmax(factors))
         i, j = pairs[worst]
-        found = (pairing.names[i], pairing.names[j])
+        pair_of_rows = (pairing.names[i], pairing.names[j])
         if factors[worst] > moved.factor or best == ("", ""):
-            best = found
-        text = f"row {row} {found[0]!r} against {found[1]!r}, {name}"
+            best = pair_of_rows
+        text = f"row {row} {pair_of_rows[0]!r} against {pair_of_rows[1]!r}, {name}"
         moved.add(float(factors[worst]), text, (pairing.records[i], pairing.records[j]))
     if pairing.absent:
         moved.tried += len(pairing.absent)
@@ -304,5 +304,5 @@ def without_row(asking: Asking, records: Records, *, alone: bool = False) -> Arr
     if not alone:
         chosen[:] = True
     with np.errstate(all="ignore"):
-        found = np.asarray(asking.query.value(records, chosen), dtype=np.float64)
-    return np.broadcast_to(found, (len(asking.on), found.shape[-1]))
+        value = np.asarray(asking.query.value(records, chosen), dtype=np.float64)
+    return np.broadcast_to(value, (len(asking.on), value.shape[-1]))

@@ -57,7 +57,7 @@ from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
-STREAM = 0x657861
+STREAM = 0x657861  # key of the examination's streams of random numbers ("exa")
 SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.65, 0.35, 0.7, 0.8
@@ -74,13 +74,13 @@ ONE_WAY = 0.02  # of the work, for one world's monotone tests
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
-LOUD = 30.0
+LOUD = 30.0  # multiples of the noise, for answers that no ordinary run would see
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
 TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
-WORK = 100_000_000
-PARTS = 6
+WORK = 100_000_000  # numbers that walks may read
+PARTS = 6  # parts of a program that are walked
 # Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
 LEARNED, ASKED, TRACED = 6, 12, 400_000
@@ -91,7 +91,7 @@ FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a
 WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
 HOOKED = "records as the mechanism's hook makes them"
-BATCHED = 4
+BATCHED = 4  # reads of the records by a query on secret batches
 HELPS = (
     "what would help: a records_like hook that makes fewer or shorter records, fewer rounds, or a "
     "faster query"
@@ -109,7 +109,7 @@ MADE = "declared releases, made on made-up records"
 
 @dataclass(frozen=True)
 class Reached:
-    """What the own program reached at the releases of one label, as shares of what is stated.
+    """How far the own program moved at the releases of one label, as shares of what is stated.
 
     ``clip``: the longest vector of one record over the clipping radius (1 at most; None where the
     query is no clipped mean of the library); ``displacement``: of the query, over its sensitivity;
@@ -143,7 +143,7 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """What was found of one program; ``not_examined`` says why where it could not be run.
+    """The findings about one program; ``not_examined`` says why where it could not be run.
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
     how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
@@ -221,13 +221,18 @@ def examine(
         # The stage that is under way when the time is over is left.
         with contextlib.suppress(TooLong):
             examiner.run(first=first)
-            asked = not (first and examiner.found)
-            if asked and likely is None and shape is None and mechanism.records_like is None:
+            found_nothing = not (first and examiner.found)
+            if (
+                found_nothing
+                and likely is None
+                and shape is None
+                and mechanism.records_like is None
+            ):
                 more = _of_another_rank(mechanism, seed, examiner)
                 more = (*more, *_of_more_rows(mechanism, seed, examiner))
-    found = examiner.examination(time.process_time() - started)
-    found = replace(found, findings=(*found.findings, *more))
-    return replace(found, opened=frozenset(read))
+    examination = examiner.examination(time.process_time() - started)
+    examination = replace(examination, findings=(*examination.findings, *more))
+    return replace(examination, opened=frozenset(read))
 
 
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
@@ -275,10 +280,10 @@ def _broken_on(
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
         return ()
     started = time.process_time()
-    left = first.meter.started + first.meter.seconds - started
-    if left <= 0:
+    seconds_left = first.meter.started + first.meter.seconds - started
+    if seconds_left <= 0:
         return ()
-    examiner = _Examiner(mechanism, seed, (other, None), None, started, left)
+    examiner = _Examiner(mechanism, seed, (other, None), None, started, seconds_left)
     examiner.run(walked=not values)
     return examiner.examination(0.0).broken
 
@@ -325,11 +330,11 @@ class _Examiner:
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
         values = None if like is None else like.values
-        made = rows_of(self.shape, rng, constants_of(self.program), values)
-        self.rows: dict[str, Array] = dict(made)
+        rows = rows_of(self.shape, rng, constants_of(self.program), values)
+        self.rows: dict[str, Array] = dict(rows)
         self.log = Log()
         self.worlds = worlds_of(self.shape, rng)
-        # What is assumed of the data holds of those that the hook makes, and of no others.
+        # An assumption about the data holds for those that the hook makes, and for no others.
         nodes = [*postorder(self.declaration)]
         # Inside a rare event of the noise nothing is promised: unlikely answers prove no excess.
         self.eventful = any(isinstance(node, EventSlack | ProposeTestRelease) for node in nodes)
@@ -402,10 +407,10 @@ class _Examiner:
         """Rows that meet the program's conditions, which rows made by chance seldom do."""
         bases = {name: self.rows[name] for name in BASES}
         for _ in range(LEARNED):
-            known = len(self.log.conditions)
+            conditions_before = len(self.log.conditions)
             self._trace(self.rows.values())
             self.rows |= rows_that_meet(list(self.log.conditions), bases)
-            if len(self.log.conditions) == known:
+            if len(self.log.conditions) == conditions_before:
                 return
 
     def _look_again(self) -> None:
@@ -442,8 +447,8 @@ class _Examiner:
         named = [n for row in self.rows.values() if np.ptp(row) == 0 and (n := row.flat[0]) < HUGE]
         columns = range(min(bases[0].size, COLUMNS) if self.shape.numbers <= TRACED else 0)
         for column, base in itertools.product(columns, bases):
-            made = self.worlds[0].values.reshape(self.shape.rows, -1)[:, column]
-            top = max(SWEPT, float(np.nan_to_num(made).max()) if self.hooked else 0, *named)
+            entries = self.worlds[0].values.reshape(self.shape.rows, -1)[:, column]
+            top = max(SWEPT, float(np.nan_to_num(entries).max()) if self.hooked else 0, *named)
             numbers = np.arange(0.0, top, max(1.0, top // MOST_SWEPT))
             for block in np.split(numbers, range(self.shape.rows, len(numbers), self.shape.rows)):
                 if not self.lines.unseen or self.meter.after(STUDY) or self.late():
@@ -479,7 +484,7 @@ class _Examiner:
     @property
     def batched(self) -> bool:
         """Whether any release is on a secret batch."""
-        return any(asked.batched for sampler in self.studied for asked in sampler.asked)
+        return any(request.batched for sampler in self.studied for request in sampler.asked)
 
     # --- every query of a run -------------------------------------------------------------------
 
@@ -493,7 +498,7 @@ class _Examiner:
         if (number >= CLIPPED_WORLDS or far != 1) and bounded and self.studied:
             return
         world = self.worlds[min(number, len(self.worlds) - 1)]
-        said = "" if far == 1 else f", after answers with {far:g} times their noise"
+        suffix = "" if far == 1 else f", after answers with {far:g} times their noise"
         sampler = Studied(
             self.declaration,
             self.scope,
@@ -511,20 +516,20 @@ class _Examiner:
             # Far away the first releases are as before, and the last differ most.
             spread=1 if far == 1 else wholes(self.studied[0].asked),
             first=self.first,
-            world=world.name + said,
+            world=world.name + suffix,
             most=BRIEF if late else np.inf,
         )
         if far != 1:
-            # What it is refused for far away, no run on data may ever see.
+            # A refusal far away may never happen in a run on data.
             with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
                 run(self.program, sampler)
             self.farther.append(sampler)
             self._ran(time.process_time() - started - sampler.aside)
             return
         self.studied.append(sampler)
-        whole = self._run(sampler, world.name)
+        finished = self._run(sampler, world.name)
         self._ran(time.process_time() - started - sampler.aside)
-        if whole and sampler.transcript and not late:
+        if finished and sampler.transcript and not late:
             parts = sorted((p.start, p.stop) for p in sampler._parts)
             self.sampled[number] = sampler.transcript[:WALKED], parts
         sampler.repeated()
@@ -661,8 +666,10 @@ class _Examiner:
             base = Records(world.values, np.arange(size) < size - 1)
         kinds = [kind for kind, row in self.rows.items() if np.isfinite(row).all()][::2][:WALKS]
         name = f"row {size - 1} as {{!r}}, {world.name}"
-        made = [(world.with_row(size - 1, self.rows[k]), size - 1, name.format(k)) for k in kinds]
-        return base, made
+        changed = [
+            (world.with_row(size - 1, self.rows[k]), size - 1, name.format(k)) for k in kinds
+        ]
+        return base, changed
 
     def _others(self, walker: Walker) -> None:
         """Other records altogether may decide nothing that is asked for, or that is given.
@@ -683,37 +690,37 @@ class _Examiner:
             number, quiet = ALONG[k % most]
             quiet **= 1 / (1 + k // most)
             world = self.worlds[min(number, len(self.worlds) - 1)]
-            known = self.sampled.get(number) if k == 0 else None
-            transcript = known[0] if known else self._sampled(world, quiet, k)
+            sampled = self.sampled.get(number) if k == 0 else None
+            transcript = sampled[0] if sampled else self._sampled(world, quiet, k)
             first = None
             if transcript:
                 first = self._walked(walker, world.records(), transcript, world.name, probe=probe)
             if not transcript or first is None:
                 return
-            told = {0, 3, 1} - {number}
-            for other in sorted(told & set(range(len(self.worlds))), reverse=True):
-                if self.over() if (k, other) == (0, max(told)) else self.late():
+            numbers = {0, 3, 1} - {number}
+            for other in sorted(numbers & set(range(len(self.worlds))), reverse=True):
+                if self.over() if (k, other) == (0, max(numbers)) else self.late():
                     return
                 name = self.worlds[other].name
-                found = self._walked(
+                walked = self._walked(
                     walker, self.worlds[other].records(), transcript, name, probe=probe
                 )
-                if found is not None:
+                if walked is not None:
                     self.notes.count(CONTROL)
-                    self._alike_but_values(first, found)
+                    self._alike_but_values(first, walked)
 
     def _loud(self, walker: Walker) -> None:
         """The same along answers of far more noise, which reach branches that others seldom do.
 
-        Any answer has some probability.  What fails of it far away is no finding.
+        Any answer has some probability.  A failure far away is no finding.
         """
         world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
         others = [(self.worlds[0].records(), self.worlds[0].name)]
-        whole = np.arange(len(world.values)) < len(world.values) - 1
+        all_but_last = np.arange(len(world.values)) < len(world.values) - 1
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
-            others.append((Records(world.values[whole]), f"{world.name}, one fewer"))
+            others.append((Records(world.values[all_but_last]), f"{world.name}, one fewer"))
         else:
-            others.append((Records(self.worlds[1].values, whole), "others zero, one absent"))
+            others.append((Records(self.worlds[1].values, all_but_last), "others zero, one absent"))
         if self.scope.adjacency is Adjacency.REPLACE_ONE:
             others[-1] = self.worlds[1].records(), self.worlds[1].name
         for k in range(TRANSCRIPTS):
@@ -742,29 +749,29 @@ class _Examiner:
         transcript: Sequence[Event],
         name: str,
     ) -> None:
-        """What a walk of other records gives away along a loud transcript."""
+        """The leaks of a walk of other records along a loud transcript."""
         try:
             with np.errstate(all="ignore"):
-                found = walker.walk(records, transcript)
+                walked = walker.walk(records, transcript)
         except (Diverged, Undeclared) as refusal:
-            said = f"{name}, after answers with {LOUD:.0f} times their noise"
-            self.notes.wrong(CONTROL, f"{stopped_at(refusal)}, on {said}")
+            place_text = f"{name}, after answers with {LOUD:.0f} times their noise"
+            self.notes.wrong(CONTROL, f"{stopped_at(refusal)}, on {place_text}")
             return
         self.notes.count(CONTROL)
-        for text in walks.told(first, found):
+        for text in walks.told(first, walked):
             self.notes.wrong(CONTROL, text)
 
-    def _alike_but_values(self, first: tuple[PartWalk, Any], found: tuple[PartWalk, Any]) -> None:
+    def _alike_but_values(self, first: tuple[PartWalk, Any], walked: tuple[PartWalk, Any]) -> None:
         """What walks of other records along one transcript ask for and give is the same."""
-        for text in walks.told(first, found):
+        for text in walks.told(first, walked):
             self.notes.wrong(CONTROL, text)
-        for visit in walks.otherwise_asked(first[0], found[0]):
+        for visit in walks.otherwise_asked(first[0], walked[0]):
             self.notes.wrong(
                 CONTROL,
                 f"release {visit.label!r}: what it asks depends on the private records "
                 f"beyond what was released{at(visit.place)}",
             )
-        for visit in walks.unsound(first[0], found[0]):
+        for visit in walks.unsound(first[0], walked[0]):
             self.notes.wrong(MOVED, f"release {visit.label!r}: {UNSOUND}{at(visit.place)}")
 
     def _compared(
@@ -830,18 +837,18 @@ class _Examiner:
         started = time.process_time()
         try:
             with np.errstate(all="ignore"):
-                found = walker.walk(records, transcript, kind, probe)
+                walked = walker.walk(records, transcript, kind, probe)
             seconds = time.process_time() - started
             # A walk asks every query once: of the run it follows, all but that took longer.
             self.longest = max(self.longest, seconds) if self.walked else seconds
             self.walked = True
-            for visit in found[0].kept:
+            for visit in walked[0].kept:
                 self.notes.wrong(
                     CONTROL,
                     f"release {visit.label!r}: a run of its search asks for something else after "
                     f"another run, which nobody is shown{at(visit.place)}",
                 )
-            return found
+            return walked
         except TooLong:
             self.unfinished += 1
         except (Diverged, Undeclared) as refusal:
@@ -852,8 +859,8 @@ class _Examiner:
         return None
 
     def _walker(self) -> Walker:
-        made = (self.program, self.declaration, self.scope, self.seed, self.meter)
-        return Walker(*made, self.unsteady)
+        arguments = (self.program, self.declaration, self.scope, self.seed, self.meter)
+        return Walker(*arguments, self.unsteady)
 
     def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
         sampler = self._louder(world.records(), quiet, 100 + k)
@@ -879,8 +886,8 @@ class _Examiner:
             if self.late():
                 return
             world = self.worlds[number]
-            known = self.sampled.get(number)
-            transcript = known[0] if known else self._sampled(world)
+            sampled = self.sampled.get(number)
+            transcript = sampled[0] if sampled else self._sampled(world)
             if not transcript:
                 return
             walker = self._walker()
@@ -915,16 +922,16 @@ class _Examiner:
             walker = Walker(program, self.declaration, self.scope, self.seed, self.meter)
             walks.restore(self.shared)
             try:
-                found = self._walked(walker, records, self.sampled[0][0], "other records")
+                walked = self._walked(walker, records, self.sampled[0][0], "other records")
                 states.append(walks.state(program))
             finally:
                 walks.restore(now)
-            if found is None:
+            if walked is None:
                 return
         self.notes.count(KEPT)
-        one, two = states
-        for path in sorted(set(one) | set(two)):
-            if one.get(path) != two.get(path):
+        before, two = states
+        for path in sorted(set(before) | set(two)):
+            if before.get(path) != two.get(path):
                 self.notes.wrong(KEPT, f"the program changes with the records it is run on: {path}")
 
     # --- the pair to attack -----------------------------------------------------------------------
@@ -938,14 +945,14 @@ class _Examiner:
         sampler = self.studied[0] if self.studied else None
         candidates = [*self._candidates()]
         self.pair = self._searched(candidates) or self._furthest(candidates)
-        asked = [] if sampler is None else sampler.asked
+        requests = [] if sampler is None else sampler.asked
         kinds = len(self.rows)
-        for one in asked:
-            numbers = one.records.values.size
+        for request in requests:
+            numbers = request.records.values.size
             # A secret batch is drawn, and walked, record by record.
-            numbers = BATCHED * len(one.records) if one.batched else numbers
-            few = not one.batched and self.meter.looks_once(one.query, one.records)
-            self.work += kinds * one.records.values[0].size if few else numbers
+            numbers = BATCHED * len(request.records) if request.batched else numbers
+            few = not request.batched and self.meter.looks_once(request.query, request.records)
+            self.work += kinds * request.records.values[0].size if few else numbers
 
     def _searched(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
@@ -971,24 +978,24 @@ class _Examiner:
         self.meter.mutations += loss.meter.mutations
         if loss.best is None:
             return None
-        _, point, made = loss.best
+        _, point, best_run = loss.best
         if loss.size == 1:
             # How far queries that are no sums could move together is unknown.
-            self.reach = 1.0 if made.promised is None else made.reach, loss.tried
+            self.reach = 1.0 if best_run.promised is None else best_run.reach, loss.tried
         return Neighbours(*loss.sets(point), self.scope.adjacency, point.text, loss.size)
 
     def _furthest(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
     ) -> Neighbours | None:
-        best, found = -1.0, None
+        best, furthest = -1.0, None
         for records, text in candidates:
-            if self.late() and found is not None:
+            if self.late() and furthest is not None:
                 break
             # Where runs are long, the first candidate is taken.
-            told = 0.0 if self.over() else self._told(records)
-            if told > best:
-                best, found = told, Neighbours(*records, self.scope.adjacency, text)
-        return found
+            distance = 0.0 if self.over() else self._told(records)
+            if distance > best:
+                best, furthest = distance, Neighbours(*records, self.scope.adjacency, text)
+        return furthest
 
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
         # On secret batches of equal records every batch can be enumerated.
@@ -996,12 +1003,12 @@ class _Examiner:
             if number >= len(self.studied):
                 continue
             sampler = self.studied[number]
-            found = _furthest(sampler, self.scope.adjacency)
-            if found is None or found[1] == found[2]:
+            far_rows = _furthest(sampler, self.scope.adjacency)
+            if far_rows is None or far_rows[1] == far_rows[2]:
                 continue
-            row, one, two = found
+            row, first_row, two = far_rows
             world = self.worlds[number]
-            first, second = list(self.rows)[one], [*self.rows, ABSENT][two]
+            first, second = list(self.rows)[first_row], [*self.rows, ABSENT][two]
             rows = {name: self.rows[name] for name in (first, second) if name != ABSENT}
             pairing = neighbours_at(world.records(), row, rows, self.scope.adjacency)
             text = f"row {row} {first!r} against {second!r}, {world.name}"
@@ -1032,10 +1039,12 @@ class _Examiner:
         if not transcript:
             return -1.0
         walker, total = self._walker(), 0.0
-        found = [self._walked(walker, one, transcript, "a pair") for one in records]
-        if found[0] is None or found[1] is None:
+        walks_made = [
+            self._walked(walker, each_records, transcript, "a pair") for each_records in records
+        ]
+        if walks_made[0] is None or walks_made[1] is None:
             return -1.0
-        for a, b in zip(found[0][0].visits, found[1][0].visits, strict=True):
+        for a, b in zip(walks_made[0][0].visits, walks_made[1][0].visits, strict=True):
             with np.errstate(all="ignore"):
                 moved = a.session.apart(a.value, b.value, a.sensitivity) / a.scale
             total += float(np.nan_to_num(np.square(moved))[0])
@@ -1062,9 +1071,9 @@ class _Examiner:
             self.notes.wrong(MOVED, text)
         tried = sum(m.tried for m in self.moved.values())
         self.notes.count(MOVED, tried)
-        left = sum(s.untried for s in (*self.studied, *self.farther))
+        untried = sum(s.untried for s in (*self.studied, *self.farther))
         short = [line for s in self.studied[:1] for line in unused_releases(s)]
-        found = [
+        findings = [
             *self._found(ACCESS, "declared releases only"),
             *self._found(
                 CONTROL,
@@ -1074,7 +1083,7 @@ class _Examiner:
             *self._found(
                 MOVED,
                 "no query moved by more than it states, on {tried} values"
-                + (f"; {left} releases were too slow to try" if left else ""),
+                + (f"; {untried} releases were too slow to try" if untried else ""),
                 BOUNDED,
             ),
             *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
@@ -1088,7 +1097,7 @@ class _Examiner:
         # A run of which not one query could be tried shows nothing.
         return Examination(
             not_examined="" if tried else self._asked_nothing(),
-            findings=tuple(found),
+            findings=tuple(findings),
             reached=self._reached(),
             shape=self.shape,
             pair=self.pair,
@@ -1178,18 +1187,18 @@ def _furthest(sampler: Studied, adjacency: Adjacency) -> tuple[int, int, int] | 
     best: tuple[float, tuple[int, int, int]] | None = None
     everywhere = sampler.movement.get(None)
     for part, (start, stop) in sampler.blocks.items():
-        found = sampler.movement.get(part)
-        if found is None:
+        movement = sampler.movement.get(part)
+        if movement is None:
             continue
         if part is not None and everywhere is not None:
-            found = found + everywhere
+            movement = movement + everywhere
         # The last is no row at all.
-        shown = found[:-1, :-1] if adjacency is Adjacency.REPLACE_ONE else found[:-1, -1:]
-        one, two = np.unravel_index(int(np.argmax(shown)), shown.shape)
-        other = int(two) if adjacency is Adjacency.REPLACE_ONE else len(found) - 1
-        if best is None or shown[one, two] > best[0]:
+        shown = movement[:-1, :-1] if adjacency is Adjacency.REPLACE_ONE else movement[:-1, -1:]
+        row_index, two = np.unravel_index(int(np.argmax(shown)), shown.shape)
+        other = int(two) if adjacency is Adjacency.REPLACE_ONE else len(movement) - 1
+        if best is None or shown[row_index, two] > best[0]:
             row = stop - 1 if adjacency is Adjacency.ADD_REMOVE else start
-            best = float(shown[one, two]), (row, int(one), other)
+            best = float(shown[row_index, two]), (row, int(row_index), other)
     return None if best is None else best[1]
 
 
@@ -1204,13 +1213,13 @@ def read_by_others(data: Iterable[str], examination: Examination) -> tuple[Findi
     ``data``: the files that the mechanism's ``records`` opened.
     """
     others = (("the program", examination.opened), ("a module at its import", at_import()))
-    found = [
+    texts = [
         f"{PurePath(name).name}, which records() reads, is read by {who} as well"
         for name in sorted(set(data))
         for who, files in others
         if name in files
     ]
-    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in texts)
 
 
 def _times(factor: float) -> str:
@@ -1219,7 +1228,7 @@ def _times(factor: float) -> str:
 
 def _failed(error: Exception, name: str) -> str:
     line = line_of_error(error)
-    said = type(error).__name__
+    error_text = type(error).__name__
     if isinstance(error, DpauditError):
-        said += f": {' '.join(str(error).split())[:160]}"
-    return f"{FAIL} ({said}), {name}{at(line)}"
+        error_text += f": {' '.join(str(error).split())[:160]}"
+    return f"{FAIL} ({error_text}), {name}{at(line)}"

@@ -2,7 +2,7 @@
 
 Found are memory that is shared; rows; numbers in a row, along a row or a column; a column or its
 numbers in another order; and columns scaled and shifted by constants: as they are, as whole numbers
-and in float32.  What is encoded in another way (a digest, a sum, scaled and shuffled) is not found.
+and in float32.  Data encoded in another way (a digest, a sum, scaled and shuffled) are not found.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PARALLEL = 1e-12  # below it 1 - |correlation| is rounding, of float32 too
 
 
 def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
-    """What of the data, or of any records, is reachable from a program: it should hold none."""
-    found: dict[str, None] = {}
-    known = () if data is None else (_Known(data.values), _Known(_in_float32(data.values)))
+    """The parts of the data, or of any records, that a program holds: it should hold none."""
+    details: dict[str, None] = {}
+    values_known = () if data is None else (_Known(data.values), _Known(_in_float32(data.values)))
     for path, value in walks.reachable(mechanism.program):
         if isinstance(value, (Records, Curator)):
-            found[f"the program holds {type(value).__name__}: {path}"] = None
-        elif known and _holds(value, known):
-            found[f"the program holds records of the data: {path}"] = None
-    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
+            details[f"the program holds {type(value).__name__}: {path}"] = None
+        elif values_known and _holds(value, values_known):
+            details[f"the program holds records of the data: {path}"] = None
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in details)
 
 
 def _in_float32(values: Array) -> Array:
@@ -45,7 +45,7 @@ def _in_float32(values: Array) -> Array:
         return np.asarray(values, np.float32).astype(np.float64)
 
 
-def _holds(value: Any, known: tuple[_Known, _Known]) -> bool:
+def _holds(value: Any, values_known: tuple[_Known, _Known]) -> bool:
     """Whether an array or a list shares memory with the data, or holds rows or columns of it.
 
     ``known``: the data, and the same in float32.
@@ -57,18 +57,20 @@ def _holds(value: Any, known: tuple[_Known, _Known]) -> bool:
             return False  # no numbers, or of several lengths: looked at item by item
     elif not isinstance(value, np.ndarray):
         return False
-    if np.shares_memory(value, known[0].values):
+    if np.shares_memory(value, values_known[0].values):
         return True
     if value.dtype.kind not in "fiu" or not value.size:
         return False
-    held = np.ascontiguousarray(value, np.float64)
-    if known[0].holds(held):
+    array = np.ascontiguousarray(value, np.float64)
+    if values_known[0].holds(array):
         return True
-    return np.array_equal(held, _in_float32(held), equal_nan=True) and known[1].holds(held)
+    return np.array_equal(array, _in_float32(array), equal_nan=True) and values_known[1].holds(
+        array
+    )
 
 
 class _Known:
-    """What is telling of a data set, each made when it is first asked for."""
+    """Features that identify a data set, each made when it is first asked for."""
 
     def __init__(self, values: Array) -> None:
         self.values = values
@@ -112,10 +114,10 @@ class _Known:
     @cached_property
     def numbers(self) -> Array:
         """Numbers that are no short decimals."""
-        found = np.unique(self._most)
+        numbers = np.unique(self._most)
         with np.errstate(all="ignore"):
-            parts = found * SHORT
-            return found[np.abs(parts - np.round(parts)) > 1e-6 * np.maximum(1, np.abs(parts))]
+            parts = numbers * SHORT
+            return numbers[np.abs(parts - np.round(parts)) > 1e-6 * np.maximum(1, np.abs(parts))]
 
     def _has_columns(self, held: Array) -> bool:
         """Whether what is held has as many rows, and a column in another order or other units."""
@@ -126,8 +128,8 @@ class _Known:
             if not self.in_order.isdisjoint(_in_order(columns)):
                 return True
             with np.errstate(all="ignore"):
-                found = np.abs(self.directions.T @ _directions(columns))
-            if (found > 1 - PARALLEL).any():
+                cosines = np.abs(self.directions.T @ _directions(columns))
+            if (cosines > 1 - PARALLEL).any():
                 return True
         return False
 
@@ -144,14 +146,14 @@ class _Known:
 
 def _in_order(columns: Array) -> set[bytes]:
     """The columns in order that have several values, and some more often than others."""
-    found = set[bytes]()
+    orders = set[bytes]()
     for line in np.sort(columns[:, : max(1, CELLS // len(columns))].T, axis=1):
         values, counts = np.unique(line, return_counts=True)
         # Grids, places of rows and balanced classes are in many a program.
         common = np.ptp(counts) <= 1 and _even(values)
         if len(values) >= DIFFERENT and not common:
-            found.add(line.tobytes())
-    return found
+            orders.add(line.tobytes())
+    return orders
 
 
 def _directions(columns: Array) -> Array:
@@ -163,12 +165,12 @@ def _directions(columns: Array) -> Array:
     columns = columns[:, np.isfinite(columns).all(axis=0)]
     steps = np.arange(len(columns)) - (len(columns) - 1) / 2
     with np.errstate(all="ignore"):
-        made = columns - columns.mean(axis=0)
-        made /= np.linalg.norm(made, axis=0)
-        along = np.abs(steps @ made) / np.linalg.norm(steps)
+        centred = columns - columns.mean(axis=0)
+        centred /= np.linalg.norm(centred, axis=0)
+        along = np.abs(steps @ centred) / np.linalg.norm(steps)
     several = (np.diff(np.sort(columns, axis=0), axis=0) != 0).sum(axis=0) + 1 >= DIFFERENT
-    kept = several & np.isfinite(made).all(axis=0) & (along < 1 - 1e-6)
-    return np.asarray(made[:, kept & (np.abs(made).max(axis=0, initial=0.0) < 0.9)])
+    usable = several & np.isfinite(centred).all(axis=0) & (along < 1 - 1e-6)
+    return np.asarray(centred[:, usable & (np.abs(centred).max(axis=0, initial=0.0) < 0.9)])
 
 
 def _even(numbers: Array) -> bool:

@@ -24,9 +24,9 @@ import numpy as np
 
 from dpaudit.curator.locations import LIBRARIES, line_of_code
 
-MOST_FUNCTIONS = 500
+MOST_FUNCTIONS = 500  # functions whose lines are followed: libraries have more
 MOST_CONSTANTS, LARGEST, TINY = 12, 1e12, 1e-4
-DEEP = 4
+DEEP = 4  # how many objects deep functions are looked for
 # Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
 # of each other, for tracing takes as long again as what it traces.
 QUIET, LATER = 200_000, 20_000
@@ -98,41 +98,41 @@ class Lines:
         before = {code: set(self.left[code]) for code in self.entered}
         with self:
             work()
-        return {code: new for code, left in before.items() if (new := left - self.left[code])}
+        return {code: new for code, unrun in before.items() if (new := unrun - self.left[code])}
 
     def forget(self, lines: Mapping[CodeType, set[int]]) -> None:
         """These lines count as lines that did not run."""
-        for code, some in lines.items():
-            self.left[code] |= some
+        for code, new_lines in lines.items():
+            self.left[code] |= new_lines
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        left = self.left.get(code)
+        unrun = self.left.get(code)
         self._quiet += 1
         if self._quiet > self._most:
             sys.settrace(None)
             return None
-        if left is None:
+        if unrun is None:
             module = str(frame.f_globals.get("__name__", ""))
             own = module.partition(".")[0] in self._packages and code.co_filename[:1] != "<"
-            left = self.left[code] = _lines(code) if own else EMPTY
+            unrun = self.left[code] = _lines(code) if own else EMPTY
             if own:
                 self.entered[code] = module
-        return self._line if left else None
+        return self._line if unrun else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        left = self.left[frame.f_code]
+        unrun = self.left[frame.f_code]
         self._quiet += 1
-        if frame.f_lineno in left:
-            left.discard(frame.f_lineno)
+        if frame.f_lineno in unrun:
+            unrun.discard(frame.f_lineno)
             self._quiet = 0
-        if not left:
+        if not unrun:
             frame.f_trace_lines = False
         return self._line
 
     @property
     def found(self) -> Ran | None:
-        """What ran of all that a run can reach by name."""
+        """The lines that ran, of all that a run can reach by name."""
         if not self._traced or not self.entered:
             return None
         codes = dict(self.entered)
@@ -145,11 +145,11 @@ class Lines:
             codes.items(), key=lambda item: (item[1], item[0].co_firstlineno)
         ):
             lines = _lines(code)
-            left = self.left[code] if code in self.entered else lines
-            total, missed = total + len(lines), missed + len(left)
-            places += _stretches(code, module, left, lines)
+            unrun = self.left[code] if code in self.entered else lines
+            total, missed = total + len(lines), missed + len(unrun)
+            places += _stretches(code, module, unrun, lines)
             for call in _asking(code.co_filename):
-                if left.intersection(call):
+                if unrun.intersection(call):
                     asks[line_of_code(code, module, call.start)] = None
         return Ran(total, total - missed, tuple(places), tuple(asks))
 
@@ -162,10 +162,10 @@ def _own_kinds(program: Any) -> list[type[Any]]:
 
 def _lines(code: CodeType) -> set[int]:
     """The lines of a function that can run, without its head and without refusals."""
-    found = {line for *_, line in code.co_lines() if line is not None}
+    lines = {line for *_, line in code.co_lines() if line is not None}
     if code.co_name != "<lambda>":
-        found.discard(code.co_firstlineno)
-    return found - _refusals(code.co_filename)
+        lines.discard(code.co_firstlineno)
+    return lines - _refusals(code.co_filename)
 
 
 @cache
@@ -180,15 +180,15 @@ def _nodes(name: str) -> tuple[ast.AST, ...]:
 @cache
 def _refusals(name: str) -> frozenset[int]:
     """Lines of a file that refuse something or only define it: they run on no right data."""
-    found: set[int] = set()
+    lines: set[int] = set()
     for node in _nodes(name):
         if isinstance(node, ast.ExceptHandler) and isinstance(node.body[-1], ast.Raise):
-            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.Raise):
-            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.update([node.lineno, *(d.lineno for d in node.decorator_list)])
-    return frozenset(found)
+            lines.update([node.lineno, *(d.lineno for d in node.decorator_list)])
+    return frozenset(lines)
 
 
 @cache
@@ -208,20 +208,20 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
         methods.update(vars(kind))
     run = _function(methods.get("run"))
     queue = [] if run is None else [(run.__code__, run.__globals__)]
-    seen: set[CodeType] = set()
-    while queue and len(seen) < MOST_FUNCTIONS:
+    codes_seen: set[CodeType] = set()
+    while queue and len(codes_seen) < MOST_FUNCTIONS:
         code, around = queue.pop()
-        if code in seen:
+        if code in codes_seen:
             continue
-        seen.add(code)
+        codes_seen.add(code)
         if code.co_filename[:1] != "<":
             yield code, str(around.get("__name__", ""))
-        inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-        queue += [(one, around) for one in inner]
+        inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        queue += [(constant, around) for constant in inner]
         for name in code.co_names:
-            known = _function(methods.get(name))
-            if known is not None and name != "declaration":
-                queue.append((known.__code__, known.__globals__))
+            method = _function(methods.get(name))
+            if method is not None and name != "declaration":
+                queue.append((method.__code__, method.__globals__))
 
 
 def names_of(program: Any) -> frozenset[str]:
@@ -256,31 +256,33 @@ def constants_of(program: Any) -> list[float]:
 
     Those too that their modules have by a name which they use.
     """
-    found: dict[float, None] = {}
+    numbers: dict[float, None] = {}
     modules = {kind.__module__ for kind in _own_kinds(program)}
     around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
     own = [(code, around) for code, _ in _reachable(program)]
-    held = [(code, [known]) for code, known in _held(program)]
-    for code, known in (*own, *held):
-        named = [one[name] for name in code.co_names for one in known if name in one]
-        for value in (number for one in (*code.co_consts, *named) for number in _numbers_of(one)):
+    of_objects = [(code, [namespace]) for code, namespace in _held(program)]
+    for code, namespace in (*own, *of_objects):
+        named = [source[name] for name in code.co_names for source in namespace if name in source]
+        for value in (
+            number for source in (*code.co_consts, *named) for number in _numbers_of(source)
+        ):
             # 0 and 1 are tried anyway.
             if TINY < abs(value) <= LARGEST and abs(value) != 1:
-                found[float(value)] = None
-    return list(found)[:MOST_CONSTANTS]
+                numbers[float(value)] = None
+    return list(numbers)[:MOST_CONSTANTS]
 
 
 def _numbers_of(value: Any) -> list[float]:
     """A number, or the few that a tuple, a list, a set, an array or a table holds."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         value = value.reshape(-1)[:MOST_CONSTANTS].tolist()
-    held = isinstance(value, list | tuple | set | frozenset | dict)
-    several = list(value) if held else [value]
+    is_container = isinstance(value, list | tuple | set | frozenset | dict)
+    several = list(value) if is_container else [value]
     several += value.values() if isinstance(value, dict) else []
     return [
-        one
-        for one in several[:MOST_CONSTANTS]
-        if isinstance(one, int | float) and not isinstance(one, bool)
+        item
+        for item in several[:MOST_CONSTANTS]
+        if isinstance(item, int | float) and not isinstance(item, bool)
     ]
 
 
@@ -290,37 +292,39 @@ def _held(program: Any) -> Iterator[tuple[CodeType, dict[str, Any]]]:
     And the functions that these name, of the program's own packages; each with its module's names.
     """
     packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(program)}
-    level, seen, codes = [program], set[int](), dict[CodeType, None]()
+    level, ids_seen, codes = [program], set[int](), dict[CodeType, None]()
     first = [_function(vars(kind).get("run")) for kind in _own_kinds(program)]
     functions = [function for function in first if function is not None]
     for _ in range(DEEP):
         deeper: list[Any] = []
-        for one in level:
-            if id(one) in seen:
+        for item in level:
+            if id(item) in ids_seen:
                 continue
-            seen.add(id(one))
-            known = _function(one)
-            if known is not None:
-                functions.append(known)
-                cells = known.__closure__ or ()
+            ids_seen.add(id(item))
+            function = _function(item)
+            if function is not None:
+                functions.append(function)
+                cells = function.__closure__ or ()
                 deeper += [cell.cell_contents for cell in cells if not _is_empty(cell)]
                 continue
-            if one is not program:
-                functions += [f for f in map(_function, vars(type(one)).values()) if f is not None]
-            held = one if isinstance(one, list | tuple) else getattr(one, "__dict__", {}).values()
+            if item is not program:
+                functions += [f for f in map(_function, vars(type(item)).values()) if f is not None]
+            held = (
+                item if isinstance(item, list | tuple) else getattr(item, "__dict__", {}).values()
+            )
             deeper += held
         level = deeper
     while functions and len(codes) < MOST_FUNCTIONS:
-        one = functions.pop()
-        if one.__module__.partition(".")[0] not in packages or one.__code__ in codes:
+        item = functions.pop()
+        if item.__module__.partition(".")[0] not in packages or item.__code__ in codes:
             continue
-        codes[one.__code__] = None
-        yield one.__code__, one.__globals__
-        inner = [code for code in one.__code__.co_consts if isinstance(code, CodeType)]
+        codes[item.__code__] = None
+        yield item.__code__, item.__globals__
+        inner = [code for code in item.__code__.co_consts if isinstance(code, CodeType)]
         codes |= dict.fromkeys(inner)
-        yield from ((code, one.__globals__) for code in inner)
-        for code in (one.__code__, *inner):
-            named = (_function(one.__globals__.get(name)) for name in code.co_names)
+        yield from ((code, item.__globals__) for code in inner)
+        for code in (item.__code__, *inner):
+            named = (_function(item.__globals__.get(name)) for name in code.co_names)
             functions += [f for f in named if f is not None]
 
 
@@ -334,7 +338,7 @@ def _is_empty(cell: CellType) -> bool:
 def count_beyond(program: Any, rows: int) -> int:
     """The largest number from ``rows`` to ``MANY`` in a program's fields, or in its modules, or 0.
 
-    What a program compares a count of its records with is likely one of them.
+    A number that a program compares a count of its records with is likely one of them.
     """
     files = {code.co_filename for code, _ in _reachable(program)}
     numbers = [*vars(program).values()] if hasattr(program, "__dict__") else []

@@ -61,13 +61,13 @@ def mixing(load: Load, data: Records, files: set[str], together: int = 1) -> tup
     until, before = time.monotonic() + SECONDS, _kinds(data)
     if not hasattr(os, "fork"):
         return ()
-    found = [
+    sources = [
         source.name
         for source in _sources(load, data, files)
         if _mixes(source, load, data, before, until, together)
     ]
-    said = "one row of {}, changed or left out, changes several records of records()"
-    return tuple(Finding(LOADS, "broken", 1.0, 0.0, said.format(n), NOISE, 1) for n in found)
+    template = "one row of {}, changed or left out, changes several records of records()"
+    return tuple(Finding(LOADS, "broken", 1.0, 0.0, template.format(n), NOISE, 1) for n in sources)
 
 
 def _mixes(
@@ -134,13 +134,13 @@ def _forked(task: Callable[[], int], until: float) -> int:
     os.close(write)
     try:
         ready = select.select([read], [], [], GRACE + max(0.0, until - time.monotonic()))[0]
-        said = os.read(read, 64) if ready else b""
+        answer = os.read(read, 64) if ready else b""
     finally:
         os.close(read)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return int(said or 0)
+    return int(answer or 0)
 
 
 def _sources(load: Load, data: Records, files: set[str]) -> Iterator[Source]:
@@ -159,9 +159,9 @@ def _sources(load: Load, data: Records, files: set[str]) -> Iterator[Source]:
     if code is not None:
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     arrays |= {name: cell.cell_contents for name, cell in cells.items()}
-    for name, held in arrays.items():
-        if isinstance(held, np.ndarray) and held.ndim and len(held) >= len(data):
-            yield Source(name, list(held), partial(_hold, around, cells, name))
+    for name, array in arrays.items():
+        if isinstance(array, np.ndarray) and array.ndim and len(array) >= len(data):
+            yield Source(name, list(array), partial(_hold, around, cells, name))
 
 
 def _hold(around: dict[str, Any], cells: dict[str, Any], name: str, rows: Sequence[Any]) -> None:

@@ -125,8 +125,8 @@ class Run(Proposer):
             leaned = leaning.away(value, other, np.full(self.trials, self._proposal.shift))
             calm = leaning.centre(leaned)
             leaning.advance(leaned, scale)
-            found = first.compared(second, calm, value, other, scale)[1]
-            self.noise += np.where(request.mask & np.isfinite(found), loss - found, 0.0)
+            pure_noise = first.compared(second, calm, value, other, scale)[1]
+            self.noise += np.where(request.mask & np.isfinite(pure_noise), loss - pure_noise, 0.0)
         return log, loss
 
     def _note(self, request: Request, first: list[Array], second: list[Array]) -> None:
@@ -135,15 +135,15 @@ class Run(Proposer):
         noisy = request.mask & (request.scale > 0)
         with np.errstate(all="ignore"):
             unit = np.where(noisy, self._chance / request.scale, 0.0)
-            apart = [request.session.apart(one, second[0], stated) for one in first]
-            for kept, far in ((self.moved, np.max(apart, axis=0)), (self.allowed, stated)):
+            apart = [request.session.apart(value, second[0], stated) for value in first]
+            for sums, far in ((self.moved, np.max(apart, axis=0)), (self.allowed, stated)):
                 square = float(np.nan_to_num(np.square(unit * far)).mean())
-                kept[part] = kept.get(part, 0.0) + square
+                sums[part] = sums.get(part, 0.0) + square
         query: Any = request.query
-        there = block is None or block.start <= self.place < block.stop
+        is_here = block is None or block.start <= self.place < block.stop
         if self.promised is None or not isinstance(query, ClippedMean):
             self.promised = None
-        elif there and self.releases <= LEADS:
+        elif is_here and self.releases <= LEADS:
             weight = float(np.abs(query.public_weights(len(request.records))).max())
             before, self.promised = self.promised, None
             # The program may fail on a row of the pool.
@@ -172,10 +172,12 @@ class Run(Proposer):
         return min(1.0, math.sqrt(max(self._by_part(self.moved)) / most)) if most > 0 else 1.0
 
     @staticmethod
-    def _by_part(found: Mapping[int | None, float]) -> list[float]:
+    def _by_part(by_part: Mapping[int | None, float]) -> list[float]:
         """Each part's number with that of all records added to it."""
-        common = found.get(None, 0.0)
-        return [common + n for part, n in found.items() if part is not None] or [*found.values()]
+        common = by_part.get(None, 0.0)
+        return [common + n for part, n in by_part.items() if part is not None] or [
+            *by_part.values()
+        ]
 
 
 @dataclass(eq=False)
@@ -238,18 +240,18 @@ class Loss:
         point = self._placed(point)
         # Records like no other may make it fail: no pair to attack.
         with contextlib.suppress(Exception):
-            made, loss = self._run(point)
-            if not made.continuous and not self.discrete:
+            run, loss = self._run(point)
+            if not run.continuous and not self.discrete:
                 self.discrete, (self.trials, self.shift, self.patience) = True, DISCRETE
-                made, loss = self._run(point)
-            if made.beyond and len(point.others) != self.number:
+                run, loss = self._run(point)
+            if run.beyond and len(point.others) != self.number:
                 return -1.0  # it may be right for one number of records alone
             loss = loss if self.discrete else loss / (self.shift + 0.5)
             if loss > (BETTER * self.best[0] if self.best else 0.0):
-                self.best = loss, point, made
-                plain = made.continuous and not made.remembers and not unused_releases(made)
-                self.full = plain and made.reach**2 >= FULL
-                self._lead = self._promised(point, made)
+                self.best = loss, point, run
+                plain = run.continuous and not run.remembers and not unused_releases(run)
+                self.full = plain and run.reach**2 >= FULL
+                self._lead = self._promised(point, run)
             return loss
         return -1.0
 
@@ -294,12 +296,12 @@ class Loss:
     def _pool(self, point: Point) -> Array:
         """The rows of a point, these turned around, across the others and changed; then others."""
         both = [point.one, point.two]
-        turned = [row for one in both for row in others_than(one).values()]
+        turned = [row for row_given in both for row in others_than(row_given).values()]
         changed = []
         for row in both * 8:
             step = self.rng.standard_normal(row.shape) * max(float(np.abs(row).mean()), 1e-12)
-            made = row + 10.0 ** self.rng.uniform(-1.5, 0.5) * step
-            changed.append(made * 10.0 ** self.rng.normal())
+            moved_row = row + 10.0 ** self.rng.uniform(-1.5, 0.5) * step
+            changed.append(moved_row * 10.0 ** self.rng.normal())
         rows = [*both, *across(point.others).values(), *turned, *changed, *self.rows]
         return np.stack(rows[: max(4, min(POOL, NUMBERS // (self.trials * point.one.size)))])
 
@@ -309,10 +311,12 @@ class Loss:
             return None
         replaced = self.adjacency is Adjacency.REPLACE_ONE
         shown = made.promised[:-1, :-1] if replaced else made.promised[:-1, -1:]
-        one, two = np.unravel_index(int(np.argmax(shown)), shown.shape)
-        if shown[one, two] <= BETTER * shown[0, 1 if replaced else 0]:
+        best_row, two = np.unravel_index(int(np.argmax(shown)), shown.shape)
+        if shown[best_row, two] <= BETTER * shown[0, 1 if replaced else 0]:
             return None
-        return replace(point, one=made.pool[one], two=made.pool[two] if replaced else point.two)
+        return replace(
+            point, one=made.pool[best_row], two=made.pool[two] if replaced else point.two
+        )
 
     def centre(self) -> bool:
         """Lean so far that losses are about as large as the epsilon of such Gaussian noise.
@@ -371,19 +375,19 @@ def _among(loss: Loss, point: Point, worlds: Sequence[World]) -> Iterator[Point]
     Where records are read part by part, one that differs meets an iterate that moves fast once
     others have pulled one way and turn.
     """
-    shape, made = point.others.shape, dict[str, Array]()
+    shape, groups = point.others.shape, dict[str, Array]()
     length = float(np.linalg.norm(point.one)) or 1.0
     for turn, sign, long in itertools.product((4, 2), (1.0, -1.0), LENGTHS):
         others = np.array(np.broadcast_to(sign * long / length * point.one, shape))
         others[shape[0] // turn :] *= -1.0
         others[..., -1] = point.one[..., -1]
-        made[f"others {sign * long:g} long, turned after 1/{turn}"] = others
-    yield from _with(point, made)
+        groups[f"others {sign * long:g} long, turned after 1/{turn}"] = others
+    yield from _with(point, groups)
     yield from loss.places()
-    made = {w.name: w.values for w in worlds if w.values.shape == shape}
+    groups = {w.name: w.values for w in worlds if w.values.shape == shape}
     kinds = _kinds_of(point).items()
-    made |= {f"others {n}": np.array(np.broadcast_to(row, shape)) for n, row in kinds}
-    yield from _with(point, made)
+    groups |= {f"others {n}": np.array(np.broadcast_to(row, shape)) for n, row in kinds}
+    yield from _with(point, groups)
 
 
 def _with(point: Point, made: Mapping[str, Array]) -> Iterator[Point]:
@@ -405,13 +409,13 @@ def turns(loss: Loss, point: Point) -> Iterator[Point]:
     program need not say that it is for one number of records: with more of them no query may move
     by more than it states.
     """
-    found, anyhow = False, loss.adjacency is Adjacency.ADD_REMOVE or not loss.sized
+    improved, anyhow = False, loss.adjacency is Adjacency.ADD_REMOVE or not loss.sized
     for times in (MORE if anyhow else MORE[:1]) if loss.discrete else ():
-        for row in _kinds_of(point).values() if not found else ():
+        for row in _kinds_of(point).values() if not improved else ():
             size = times * len(point.others)
             turn = _turn(loss, point, row, size) if times * point.others.size <= COUNTED else 0
             for more in BESIDE if turn else ():
-                found = True
+                improved = True
                 if 0 <= turn + more <= size:
                     yield _so_many(point, row, turn + more, size)
 

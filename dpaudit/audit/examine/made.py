@@ -13,8 +13,8 @@ import numpy as np
 from dpaudit.audit.examine.shapes import Shape
 from dpaudit.kernels.query import Array, Records
 
-KINDS = 6
-HUGE = 1e6
+KINDS = 6  # distinct random rows of a made-up data set
+HUGE = 1e6  # multiple of a random row, beyond every clip
 NAMED = "all of the number "  # how the names of rows of a number that code names begin
 OTHERS = 4  # more random rows, ten and a hundred times as long
 LARGE, BEYOND = 100.0, 10.0
@@ -67,10 +67,10 @@ def rows_of(
     far[..., -1] = 1.0
     opposite = far.copy()
     opposite[..., -1] = -1.0
-    # Of a long row: what is no number must not hide how long the rest is.
+    # The entries of a long row: one that is no number must not hide how long the others are.
     gap, beyond = far.copy(), far.copy()
     gap.reshape(-1)[0], beyond.reshape(-1)[0] = np.nan, np.inf
-    # What is compared with a large number shows beyond it.
+    # A comparison with a large number shows beyond it.
     named = [*constants, *(BEYOND * number for number in constants if abs(number) >= LARGE)]
     others = np.random.default_rng(size).standard_normal((OTHERS, *shape.row))
     others *= 10.0 ** (1 + np.arange(OTHERS) // 2).reshape(-1, *[1] * len(shape.row))
@@ -114,28 +114,29 @@ def _mixed(
     row: tuple[int, ...], constants: Sequence[float], like: Array | None
 ) -> Mapping[str, Array]:
     """One row of several numbers that code names, and one of entries, or items, of other rows."""
-    found, size = {}, int(np.prod(row))
+    rows_made, size = {}, int(np.prod(row))
     if len(constants) > 1:
-        found["numbers that code names, in turn"] = np.resize(constants, row)
+        rows_made["numbers that code names, in turn"] = np.resize(constants, row)
     if like is not None and size > 1:
         kinds = np.unique(like.reshape(len(like), -1), axis=0).reshape(-1, *row)
-        # Of a row of items every item is another row's, and every entry of a row without.
+        # Every item of a row of items is another row's, and so is every entry of a row without
+        # items.
         each, turns = (row[0], kinds.reshape(len(kinds), row[0], -1)) if row else (0, kinds)
         place = np.arange(each)
-        found["every entry another row's"] = turns[-1 - place % len(kinds), place].reshape(row)
-    return found
+        rows_made["every entry another row's"] = turns[-1 - place % len(kinds), place].reshape(row)
+    return rows_made
 
 
-SLANT = np.pi / 3
+SLANT = np.pi / 3  # radians between two slanted rows
 
 
 def across(world: Array) -> Mapping[str, Array]:
     """Two far rows that turn against the others' mean, and away from it to opposite sides.
 
-    What is fitted to the others is surest of rows against their mean, and these pull it apart: a
-    minimiser moves further by them than by opposite rows, of which one always fits.  Two more are
-    along the mean of the others' columns times their last, of either label: they make what the
-    others add up to longer, and shorter.
+    Rows against the mean of the others pull a fitted value furthest: a minimiser moves further by
+    them than by opposite rows, of which one always fits.  Two more are along the mean of the
+    others' columns times their last, of either label: they make what the others add up to longer,
+    and shorter.
     """
     columns = world.shape[-1]
     mean = np.nan_to_num(world, posinf=0.0, neginf=0.0).reshape(-1, columns).mean(axis=0)
@@ -147,11 +148,11 @@ def across(world: Array) -> Mapping[str, Array]:
     if wide < 1e-9:
         return {}
     label = 1.0 if mean[-1] >= 0 else -1.0
-    found = {}
+    rows_made = {}
     for name, sign in (("one side", 1.0), ("the other", -1.0)):
         slanted = 1e3 * (sign * np.sin(SLANT) * side / wide - np.cos(SLANT) * ahead)
         row = np.broadcast_to(np.append(slanted, label), world.shape[1:])
-        found[f"a far row against the others, to {name}"] = np.array(row)
+        rows_made[f"a far row against the others, to {name}"] = np.array(row)
     with np.errstate(all="ignore"):
         rows = np.nan_to_num(world, posinf=0.0, neginf=0.0).reshape(-1, columns)
         along = rows[:, :-1].T @ rows[:, -1]
@@ -159,8 +160,8 @@ def across(world: Array) -> Mapping[str, Array]:
     for label in (1.0, -1.0) if 0 < longest < np.inf else ():
         row = np.append(1e3 * along / longest, label)
         name = f"a far row along the others, labelled {label:.0f}"
-        found[name] = np.array(np.broadcast_to(row, world.shape[1:]))
-    return found
+        rows_made[name] = np.array(np.broadcast_to(row, world.shape[1:]))
+    return rows_made
 
 
 FEW = 7  # of the rows above, where time is short
@@ -174,7 +175,7 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
     )
     order = np.arange(shape.rows) % KINDS
     mixed = kinds * (10.0 ** np.array([0, 0, -3, 3, 1, -6])).reshape(KINDS, *[1] * len(shape.row))
-    one = np.broadcast_to(kinds[0], (shape.rows, *shape.row))
+    ones = np.broadcast_to(kinds[0], (shape.rows, *shape.row))
     sides = np.where(np.arange(shape.rows) % 2, -1.0, 1.0).reshape(-1, *[1] * len(shape.row))
     minority = np.where(np.arange(shape.rows) % 9 == 4, 0.9, 0.0).reshape(-1, *[1] * len(shape.row))
     # Two of three entries are zero, each column's in other rows: what fills gaps shows by many.
@@ -183,12 +184,12 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
     return (
         World("others random, of sizes 1e-6 to 1e3", mixed[order]),
         World("others zero", np.zeros((shape.rows, *shape.row))),
-        World("others equal", np.array(one)),
+        World("others equal", np.array(ones)),
         World("others random", kinds[order]),
-        World("others opposed", sides * one),
+        World("others opposed", sides * ones),
         World("others a million times random", HUGE * kinds[order]),
-        World("others in two clusters", 0.05 * one + minority),
+        World("others in two clusters", 0.05 * ones + minority),
         World("others small", 1e-3 * kinds[order]),
-        World("others one row of signs, all columns tied", np.where(one > 0, 1.0, -1.0)),
+        World("others one row of signs, all columns tied", np.where(ones > 0, 1.0, -1.0)),
         World("others with gaps", (gaps * kinds)[order]),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from dpaudit.audit.examine.running import TooLong
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
-PATIENCE = 4.0
+PATIENCE = 4.0  # seconds before the share of a stage is measured: the first calls compile and cache
 LIMIT = 600_000_000  # numbers read: a few seconds of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
 OWN = 0.65  # of the seconds, after which nothing more is begun but the search for a pair

@@ -27,20 +27,20 @@ from dpaudit.families.correlated.strategies import prefix_root
 from dpaudit.kernels.base import normal_scores
 from dpaudit.kernels.query import Array
 
-STREAM = 0x6E6F69
+STREAM = 0x6E6F69  # key of the streams of random numbers ("noi")
 ROUNDED = 1e-4  # of the scale, what rounding may be where rounds share noise
 ERROR = 1e-10  # of a false alarm
 TRIALS, SINGLES = (200, 4_000), 64
 NUMBERS = 20_000  # drawn of one kernel, where its dimension allows
 USES, ROUNDS = 16, 64
-WIDEST = 2_000
+WIDEST = 2_000  # coordinates of a release that are tested
 LABELS = 8  # of different kernels, leaves, dimensions and scales
 GRID = np.sinh(np.linspace(-10, 10, 1_601))
 TRANSFORMED = 800  # trials, by a density
 COLUMNS = 256  # uses and coordinates, of which ties are counted
 INEXACT = 5e-3  # of a share of [0, 1] by a density, for which nothing is said
-PASSES = 3
-SURE = 700.0
+PASSES = 3  # releases of one label that are tested apart
+SURE = 700.0  # nats of evidence that stand for certainty
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +75,9 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
             for name, drawn in (("", many), (", one trial at a time", singles)):
                 numbers += drawn.size
                 spread = generator(seed, (STREAM, number, 3, len(name)))
-                found = _statistics(uses, label, drawn, spread, alone=bool(name))
-                statistics += len(found)
-                least = min(found, key=lambda f: f.p_value, default=None)
+                findings = _statistics(uses, label, drawn, spread, alone=bool(name))
+                statistics += len(findings)
+                least = min(findings, key=lambda f: f.p_value, default=None)
                 if least is not None and least.p_value < worst[0]:
                     text = f"release {label!r}, its noise drawn alone{name}: {least.check}"
                     worst = least.p_value, f"{text}: {least.detail.partition('; p <=')[0]}{where}"
@@ -89,14 +89,14 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
     p = min(1.0, worst[0] * max(1, statistics))
     evidence = SURE if problems or p <= 0 else min(-math.log(p), SURE)
     broken = is_broken(math.exp(-evidence), ERROR)
-    said = "; ".join([*problems, *([worst[1]] if p <= ERROR else [])][:4])
-    held = f"{numbers} numbers of {len(chosen)} kernels follow the declared law, fresh each time"
+    problem_text = "; ".join([*problems, *([worst[1]] if p <= ERROR else [])][:4])
+    summary = f"{numbers} numbers of {len(chosen)} kernels follow the declared law, fresh each time"
     return Finding(
         DRAWN,
         "broken" if broken else "held",
         evidence,
         ERROR,
-        said if broken else held,
+        problem_text if broken else summary,
         p_value=math.exp(-evidence),
         law="evidence",
         size=max(1, statistics),
@@ -104,8 +104,8 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
 
 
 def _different(releases: Mapping[str, Sequence[Release]]) -> list[tuple[str, Sequence[Release]]]:
-    """Of labels whose leaves and scales are alike, the first; no more than a few."""
-    found: dict[Any, tuple[str, Sequence[Release]]] = {}
+    """The first of all labels whose leaves and scales are equal; no more than a few."""
+    by_kernel: dict[Any, tuple[str, Sequence[Release]]] = {}
     for label, uses in releases.items():
         usable = [use for use in uses if np.isfinite(use.value).all() and use.scale > 0]
         if not usable or (usable[0].kernel.memory and len(usable) < len(uses)):
@@ -113,8 +113,8 @@ def _different(releases: Mapping[str, Sequence[Release]]) -> list[tuple[str, Seq
         first = usable[0]
         alike = repr(first.leaf).replace(repr(label), "").replace(f'"{label}"', "")
         key = (first.kernel, alike, first.value.size, f"{first.scale:.6g}", len(usable) > 1)
-        found.setdefault(key, (label, _so_many(usable)))
-    return list(found.values())[:LABELS]
+        by_kernel.setdefault(key, (label, _so_many(usable)))
+    return list(by_kernel.values())[:LABELS]
 
 
 def _so_many(uses: Sequence[Release]) -> Sequence[Release]:
@@ -125,7 +125,7 @@ def _so_many(uses: Sequence[Release]) -> Sequence[Release]:
 
 
 def _drawn(uses: Sequence[Release], seed: int, number: int, *, alone: bool, key: int = 0) -> Array:
-    """What a new session releases, (trials, uses, d); ``alone``: one session a trial, around 0."""
+    """Releases of a new session, (trials, uses, d); ``alone``: one session a trial, around 0."""
     size = len(uses) * uses[0].value.size
     if not alone:
         trials = int(np.clip(NUMBERS // size, *TRIALS))
@@ -141,11 +141,11 @@ def _drawn(uses: Sequence[Release], seed: int, number: int, *, alone: bool, key:
 
 def _session(uses: Sequence[Release], trials: int, rng: Any, *, zero: bool) -> Array:
     session: Any = uses[0].kernel(uses[0].leaf, trials)
-    found = []
+    draws = []
     for values, scale in _asked(uses, trials, zero=zero):
         session.admit(scale, values.shape[1])
-        found.append(np.asarray(session.sample(values, scale, rng), dtype=np.float64))
-    return np.stack(found, axis=1)
+        draws.append(np.asarray(session.sample(values, scale, rng), dtype=np.float64))
+    return np.stack(draws, axis=1)
 
 
 def _asked(uses: Sequence[Release], trials: int, *, zero: bool) -> Iterator[tuple[Array, Array]]:
@@ -188,10 +188,10 @@ def log_chance_of_ties(first: Array, second: Array) -> float:
     if ties == 0:
         return 0.0
     together = float(np.dot(*[count.astype(np.float64) for count in counts]))
-    some = ties * math.log(together) + float(gammaln(n - ties + 1) - gammaln(n + 1))
-    some -= float(gammaln(ties + 1))
+    log_chance = ties * math.log(together) + float(gammaln(n - ties + 1) - gammaln(n + 1))
+    log_chance -= float(gammaln(ties + 1))
     every = float(gammaln(counts[1] + 1).sum() - gammaln(n + 1)) if ties == n else 0.0
-    return min(0.0, min(some, every) + math.log(2))
+    return min(0.0, min(log_chance, every) + math.log(2))
 
 
 def _silent(use: Release, drawn: Array) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _statistics(
     uses: Sequence[Release], label: str, drawn: Array, spread: Any, *, alone: bool
 ) -> list[Finding]:
     scores = _scores(uses, drawn, spread, alone=alone)
-    named = {f"{label}{'' if k == 0 else f' ({k + 1})'}": one for k, one in enumerate(scores)}
+    named = {f"{label}{'' if k == 0 else f' ({k + 1})'}": score for k, score in enumerate(scores)}
     return [f for f in check_residuals(named, ERROR) if not math.isnan(f.p_value)]
 
 
@@ -231,20 +231,20 @@ def _scores(uses: Sequence[Release], drawn: Array, spread: Any, *, alone: bool) 
     by the kernel's own residual.  ``spread``: the generator of uniform numbers inside a step of a
     distribution function, independent of what was drawn.
     """
-    asked = list(_asked(uses, len(drawn), zero=alone))
+    arguments = list(_asked(uses, len(drawn), zero=alone))
     restated = _restated(uses[0])
     if restated is not None:
-        return [restated(uses[0].leaf, asked, drawn, _Uniforms(spread))]
+        return [restated(uses[0].leaf, arguments, drawn, _Uniforms(spread))]
     shipped = uses[0].kernel.__module__.partition(".")[0] == "dpaudit"
     if shipped or not uses[0].kernel.continuous:
-        return [_by_kernel(uses, drawn, asked, spread)]
-    passes = min(PASSES, asked[0][0].shape[1])
+        return [_by_kernel(uses, drawn, arguments, spread)]
+    passes = min(PASSES, arguments[0][0].shape[1])
     few = drawn[:TRANSFORMED]
     asked_few = list(_asked(uses, len(few), zero=alone))
-    found = [_by_density(uses, few, asked_few, start) for start in range(passes)]
-    if max(error for _, error in found) > INEXACT:
-        return [_by_kernel(uses, drawn, asked, spread)]
-    return [scores for scores, _ in found]
+    passes_made = [_by_density(uses, few, asked_few, start) for start in range(passes)]
+    if max(error for _, error in passes_made) > INEXACT:
+        return [_by_kernel(uses, drawn, arguments, spread)]
+    return [scores for scores, _ in passes_made]
 
 
 def _by_kernel(
@@ -252,18 +252,19 @@ def _by_kernel(
 ) -> Array:
     session: Any = uses[0].kernel(uses[0].leaf, len(drawn))
     session.spread = spread
-    found = []
+    residuals = []
     for t, given in enumerate(asked):
         with np.errstate(all="ignore"):
-            found.append(session.residual(drawn[:, t], *given))
+            residuals.append(session.residual(drawn[:, t], *given))
             session.log_density(drawn[:, t], *given)
-    width = max(one.shape[1] for one in found)
+    width = max(residual.shape[1] for residual in residuals)
     padded = [
-        np.pad(one, ((0, 0), (0, width - one.shape[1])), constant_values=np.nan) for one in found
+        np.pad(residual, ((0, 0), (0, width - residual.shape[1])), constant_values=np.nan)
+        for residual in residuals
     ]
-    whole = np.stack(padded, axis=1)
+    stacked = np.stack(padded, axis=1)
     # Off is all of a release: what a kernel has no residual of in part is left out.
-    return np.where(np.isnan(whole).any(axis=-1, keepdims=True), np.nan, whole)
+    return np.where(np.isnan(stacked).any(axis=-1, keepdims=True), np.nan, stacked)
 
 
 def _by_density(
@@ -274,7 +275,7 @@ def _by_density(
     And how far the share of [0, 1] is from that of every other point of the grid, at most.
     """
     session: Any = uses[0].kernel(uses[0].leaf, len(drawn))
-    found, error = [], 0.0
+    columns, error = [], 0.0
     for t, given in enumerate(asked):
         released = drawn[:, t]
         j = (start + t) % released.shape[1]
@@ -291,10 +292,10 @@ def _by_density(
         share = _shares(points, logs, released[:, j])
         coarse = _shares(points[::2], logs[::2], released[:, j])
         error = max(error, float(np.abs(share - coarse).max()))
-        found.append(ndtri(np.clip(share, 1e-12, 1 - 1e-12)))
+        columns.append(ndtri(np.clip(share, 1e-12, 1 - 1e-12)))
         with np.errstate(all="ignore"):
             session.log_density(released, *given)
-    return np.stack(found, axis=1)[:, :, None], error
+    return np.stack(columns, axis=1)[:, :, None], error
 
 
 def _shares(points: Array, logs: Array, seen: Array) -> Array:
@@ -306,8 +307,8 @@ def _shares(points: Array, logs: Array, seen: Array) -> Array:
     below = np.concatenate([np.zeros((1, len(seen))), np.cumsum(steps, axis=0)])
     return np.array(
         [
-            np.interp(one, points, column / max(column[-1], 1e-300))
-            for one, column in zip(seen, below.T, strict=True)
+            np.interp(point, points, column / max(column[-1], 1e-300))
+            for point, column in zip(seen, below.T, strict=True)
         ]
     )
 
@@ -353,10 +354,10 @@ def _correlated(leaf: Any, asked: Any, drawn: Array, uniforms: Any) -> Array:
     trials, rounds, width = prefix.shape
     flat = np.moveaxis(prefix, 1, 0).reshape(rounds, -1)
     fresh = np.linalg.solve(root, flat).reshape(rounds, trials, width)
-    found = np.moveaxis(fresh, 0, 1) / scale
+    residuals = np.moveaxis(fresh, 0, 1) / scale
     # Rounding of earlier rounds is not known: it is small, or nothing can be said.
     rounded = np.spacing(np.abs(sums).max()) > ROUNDED * np.abs(np.diag(root)).min() * scale
-    return np.full_like(found, np.nan) if rounded else found
+    return np.full_like(residuals, np.nan) if rounded else residuals
 
 
 _LAWS: Mapping[str, Law] = {

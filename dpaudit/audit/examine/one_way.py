@@ -32,8 +32,8 @@ MOVES = 1e-6  # of what is stated, from which on a query moves
 
 def one_way(declaration: Node) -> list[AboveThreshold]:
     """The threshold tests of a declaration whose queries are declared monotone."""
-    found = [node for node in postorder(declaration) if isinstance(node, AboveThreshold)]
-    return [node for node in found if node.scores is Scores.MONOTONE]
+    tests = [node for node in postorder(declaration) if isinstance(node, AboveThreshold)]
+    return [node for node in tests if node.scores is Scores.MONOTONE]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +69,19 @@ class Declining(Louder):
         leaf: Any = getattr(session, "leaf", None)
         if not isinstance(leaf, AboveThreshold):
             return released
-        said = np.where(request.mask[:, None], 0.0 if self.declines(request) else 1.0, np.nan)
-        said.flags.writeable = False
-        self.transcript[-1] = replace(self.transcript[-1], released=said)
+        answer = np.where(request.mask[:, None], 0.0 if self.declines(request) else 1.0, np.nan)
+        answer.flags.writeable = False
+        self.transcript[-1] = replace(self.transcript[-1], released=answer)
         use = self.uses.setdefault((session, self._rows_of_use), Use(request.records, []))
         if leaf.scores is Scores.MONOTONE and len(use.queries) < TOGETHER:
             use.queries.append(asking_of(self.asked[-1], self.scope.adjacency, self.meter))
-        return said
+        return answer
 
     def declines(self, request: Request) -> bool:
         """Whether this answer is no."""
-        left = self._left.setdefault(request.session, self._yes.get(request.label, 0))
-        self._left[request.session] = max(0, left - 1)
-        return left == 0
+        answers_left = self._left.setdefault(request.session, self._yes.get(request.label, 0))
+        self._left[request.session] = max(0, answers_left - 1)
+        return answers_left == 0
 
 
 def parted(
@@ -102,9 +102,9 @@ def parted(
     each = len(use.queries) * (EVALUATION + values.size) * len(PLACES)
     kinds = dict(list(kinds.items())[: max(FEWEST, int(most / each))])
     for row in dict.fromkeys(place % size for place in PLACES):
-        found = _apart(use.queries, neighbours_at(use.records, row, kinds, adjacency))
-        if found[1]:
-            return found
+        place_and_text = _apart(use.queries, neighbours_at(use.records, row, kinds, adjacency))
+        if place_and_text[1]:
+            return place_and_text
     return "", ""
 
 
@@ -124,9 +124,9 @@ def _apart(queries: list[Asking], pairing: Pairing) -> tuple[str, str]:
     if not both.size:
         return "", ""
     k = int(both[0])
-    one, two = (pairing.names[i] for i in pairing.pairs[k])
+    name, two = (pairing.names[i] for i in pairing.pairs[k])
     text = (
-        f"row {pairing.row} {one!r} against {two!r} moves query {up[k] + 1} of a monotone test up "
+        f"row {pairing.row} {name!r} against {two!r} moves query {up[k] + 1} of a monotone test up "
         f"by {highest[k]:.4g} and query {down[k] + 1} down by {-lowest[k]:.4g} times what is stated"
     )
     return queries[int(down[k])].place, text
@@ -135,5 +135,5 @@ def _apart(queries: list[Asking], pairing: Pairing) -> tuple[str, str]:
 def _value(asking: Asking, records: Records, pairing: Pairing) -> float:
     """The one number of the first trial; without its row, a batch holds all others."""
     gone = len(records) < len(pairing.records[0])
-    found = without_row(asking, records) if gone else asking.value(records, pairing.row)
-    return float(found[0, 0])
+    value = without_row(asking, records) if gone else asking.value(records, pairing.row)
+    return float(value[0, 0])

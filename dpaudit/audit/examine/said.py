@@ -69,7 +69,7 @@ class Said:
 @contextlib.contextmanager
 def heard() -> Iterator[Said]:
     """Collect what the code in this block says, and let nothing of it out."""
-    said, stream, handler = Said(), _Digested(), _Handler()
+    collected, stream, handler = Said(), _Digested(), _Handler()
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     root.handlers[:] = [handler]
@@ -84,15 +84,15 @@ def heard() -> Iterator[Said]:
             written() as files,
         ):
             warnings.simplefilter("always")
-            yield said
+            yield collected
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-        own = [str(one.message) for one in warned if one.category is UserWarning]
-        found = {
+        own = [str(warning.message) for warning in warned if warning.category is UserWarning]
+        digests = {
             PRINTED: "" if stream.empty else stream.digest.hexdigest(),
             LOGGED: "" if handler.heard.empty else handler.heard.digest.hexdigest(),
             WARNED: sha256("\n".join(own).encode()).hexdigest() if own else "",
-            WRITTEN: " ".join(sha256(held).hexdigest() for held in files),
+            WRITTEN: " ".join(sha256(content).hexdigest() for content in files),
         }
-        said.digests = {way: digest for way, digest in found.items() if digest}
+        collected.digests = {way: digest for way, digest in digests.items() if digest}

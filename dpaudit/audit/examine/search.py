@@ -111,8 +111,8 @@ class Search:
         self.rows = [row for row in self.pool.values() if np.isfinite(row).all()]
         # Numbers that code names are met by rows of them; those that are whole may be of records.
         self.filled = {abs(float(r.flat[0])): np.abs(r) for r in self.rows if np.ptp(r) == 0}
-        whole = [int(n) for n in sorted(self.filled) if 1 < n < COUNTABLE and n == int(n)][:UNITS]
-        self.named = [count for n in whole for count in (n - 1, n, n + 1)]
+        counts = [int(n) for n in sorted(self.filled) if 1 < n < COUNTABLE and n == int(n)][:UNITS]
+        self.named = [count for n in counts for count in (n - 1, n, n + 1)]
         self.sweep = min(2 * self.world.shape[-1], self.sweep)
         self._turn = itertools.count()
         of_rows = [
@@ -135,12 +135,12 @@ class Search:
             if self.corpus and self.objective.over():
                 break
             self.corpus.append((self.objective(point), point))
-        stale, left = 0, iter(plans)
+        stale, plans_left = 0, iter(plans)
         while self.steps < steps and not self.objective.over():
             lead = self.objective.lead()
             planned = self.rng.random() < self.planned or stale >= self.patience
             if lead is None and planned:
-                lead = next(left, None)
+                lead = next(plans_left, None)
             if lead is not None:
                 self.steps += 1
                 stale = 0 if self._add(lead) else stale
@@ -168,23 +168,23 @@ class Search:
 
         Returns whether it is better.
         """
-        found = self.objective(point)
+        reached = self.objective(point)
         best = self.corpus[self._best][0] if self.corpus else -math.inf
-        if found >= best:
-            self.corpus.append((found, point))
+        if reached >= best:
+            self.corpus.append((reached, point))
         if len(self.corpus) > KEPT:
             self.corpus.remove(min(self.corpus, key=lambda kept: kept[0]))
-        return found > best
+        return reached > best
 
     def _step(self, parent: int, kind: int) -> bool:
         """A step from one that is kept, which takes its place if it is as good; whether better."""
         self.steps += 1
-        known, point = self.corpus[parent]
+        before, point = self.corpus[parent]
         point = self._mutated(point, kind)
-        found = self.objective(point)
-        if found >= known:
-            self.corpus[parent] = found, point
-        better = found > known
+        reached = self.objective(point)
+        if reached >= before:
+            self.corpus[parent] = reached, point
+        better = reached > before
         self._better[kind] += better
         self._tried[kind] += 1
         # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
@@ -270,10 +270,10 @@ class Search:
             others += np.arange(others.shape[1]) * (column is None)
             others = others.reshape(-1, *self.world.shape[1:])
             for beyond in (0, count, 3 * count):
-                one = others[-1] + np.where(others[-1] == others[0], 0, 1 + beyond)
+                row = others[-1] + np.where(others[-1] == others[0], 0, 1 + beyond)
                 text = f"{count} rows with numbers in column {column}, and one more"
-                there = np.arange(len(others)) <= count
-                yield Point(others, one, np.zeros(one.shape), count, text, there)
+                present = np.arange(len(others)) <= count
+                yield Point(others, row, np.zeros(row.shape), count, text, present)
 
     def _rare(self, kinds: Sequence[Array], number: int) -> Iterator[Point]:
         """So many of one kind and one more, among as many of each other as there is place for."""
@@ -321,11 +321,11 @@ class Search:
         """Others alike, and a row that has another named number in one column."""
         rungs, pairs = RUNGS if self.more else len(self.world), itertools.permutations(units, 2)
         for (like, unlike), column, row in itertools.product(pairs, self._columns_tried, rows):
-            same, one = np.array(row), np.array(row)
-            same.flat[column], one.flat[column] = like, unlike
+            same, differing = np.array(row), np.array(row)
+            same.flat[column], differing.flat[column] = like, unlike
             text = f"rows that differ in column {column}, {unlike:.6g} for {like:.6g}"
             alike = np.array(np.broadcast_to(same, (rungs, *row.shape)))
-            yield Point(alike, one, same, rungs // 2, text)
+            yield Point(alike, differing, same, rungs // 2, text)
 
     @property
     def _columns_tried(self) -> range:
@@ -335,13 +335,13 @@ class Search:
         most = NUMBERS // self.world[0].size if self.more else len(self.world) - 1
         return [count for count in dict.fromkeys(wanted) if self.more <= count <= most]
 
-    def _of(self, one: Array, row: Array, count: int, text: str, before: int = 0) -> Point:
+    def _of(self, row_given: Array, row: Array, count: int, text: str, before: int = 0) -> Point:
         """So many rows, then some like another, and that; the rest is zero, or not there."""
         place = count + before
         size = place + 1 if self.more else len(self.world)
         others = np.zeros((size, *row.shape))
-        others[:count], others[count:place] = row, one
-        return Point(others, one, np.zeros(row.shape), place, text, np.arange(size) < place)
+        others[:count], others[count:place] = row, row_given
+        return Point(others, row_given, np.zeros(row.shape), place, text, np.arange(size) < place)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ class Search:
     def _drawn(self) -> Array:
         """Normal numbers; of a row of several items the same ones for all, half of the time.
 
-        What is a mean over items moves furthest where all of them pull in one direction.
+        A mean over items moves furthest where all of them pull in one direction.
         """
         shape = self.world.shape[1:]
         if len(shape) > 1 and self.rng.random() < 0.5:
@@ -423,11 +423,11 @@ class Search:
 
     def _anew(self, point: Point) -> Point:
         """Two long rows: opposite ones with one label, or any two."""
-        one, two = LENGTH * self._drawn(), LENGTH * self._drawn()
-        two = -one if self.rng.random() < 0.5 else two
-        for row in (one, two):
+        first, two = LENGTH * self._drawn(), LENGTH * self._drawn()
+        two = -first if self.rng.random() < 0.5 else two
+        for row in (first, two):
             row[..., -1] = self.rng.choice([-1.0, 1.0])
-        return replace(point, one=one, two=two)
+        return replace(point, one=first, two=two)
 
     def _elsewhere(self, point: Point) -> Point:
         """The other data set is the one that is run, or the rows stand in another place."""
@@ -453,8 +453,8 @@ class Search:
                 column = others.reshape(wanted, -1)[:, int(self.rng.integers(point.one.size))]
                 column[size:] = np.nan_to_num(column[:size]).max() + np.arange(1, wanted - size + 1)
             return replace(point, others=others, place=min(point.place, wanted - 1))
-        there = np.ones(size, bool) if point.there is None else point.there
-        return self._with(point, point.others, np.roll(there, wanted - size) | there)
+        present = np.ones(size, bool) if point.there is None else point.there
+        return self._with(point, point.others, np.roll(present, wanted - size) | present)
 
     def _with(self, point: Point, others: Array, there: NDArray[np.bool_] | None = None) -> Point:
         there = point.there if there is None else there
@@ -480,10 +480,12 @@ class Search:
         others = np.where(mask, 0.0, point.others)
         middle = max((len(others) - int(self.rng.integers(2))) // 2, 0)
         others[middle + 1 :] += np.where(mask, row, 0.0)
-        one = np.where(mask, row * self.rng.choice([0.0, 0.5, 1.0]), point.one)
+        row_of_group = np.where(mask, row * self.rng.choice([0.0, 0.5, 1.0]), point.one)
         two = np.where(mask, 0.0, point.one)
         middle = min(middle, len(others) - 1)
-        return replace(point, others=_bounded(others), one=_bounded(one), two=two, place=middle)
+        return replace(
+            point, others=_bounded(others), one=_bounded(row_of_group), two=two, place=middle
+        )
 
     def _gaps(self, point: Point) -> Point:
         """No numbers in a run of others: in one column, or in all."""
@@ -522,17 +524,20 @@ class Search:
         Two data sets that move a query through different groups may move it further together.
         """
         other = self.corpus[int(self.rng.integers(len(self.corpus)))][1]
-        size, kept = len(point.others), np.arange(len(other.others)) != other.place
+        size, others_kept = len(point.others), np.arange(len(other.others)) != other.place
         most = NUMBERS // point.one.size if self.more else size
-        others = np.concatenate([point.others[: point.place + 1], other.others[kept]])[:most]
+        others = np.concatenate([point.others[: point.place + 1], other.others[others_kept]])[:most]
         if self.more:
             return replace(point, others=others, there=None)
         if len(other.others) != size:
             return point
-        both = (np.ones(size, bool) if one.there is None else one.there for one in (point, other))
+        both = (
+            np.ones(size, bool) if each_point.there is None else each_point.there
+            for each_point in (point, other)
+        )
         first, last = both
-        there = np.concatenate([first[: point.place + 1], last[kept]])[:size]
-        return replace(point, others=others, two=other.one, there=there)
+        present = np.concatenate([first[: point.place + 1], last[others_kept]])[:size]
+        return replace(point, others=others, two=other.one, there=present)
 
     def _rounded(self, point: Point) -> Point:
         """Whole numbers, in the others and in both rows."""
@@ -553,18 +558,18 @@ def ladder(
     """Others at equal distances in a column, and a row at ``place`` among them, in that order.
 
     Two kinds of rows take turns.  The row is ``below`` steps below its own rung, which is a hole
-    for 0; else the others are without a hole.  What joins two groups, fills a gap in a chain, or
-    decides which of the later rows are kept, moves so.
+    for 0; else the others are without a hole.  A row that joins two groups, fills a gap in a chain,
+    or decides which of the later rows are kept, moves so.
     """
     order = np.arange(rungs)
     others = np.stack(rows)[order % 2]
     others.reshape(rungs, -1)[:, column] = step * (order - (order > place) * (below > 0))
-    one = np.array(rows[0])
-    one.flat[column] = step * (place - below)
-    two = np.array(one)
+    first = np.array(rows[0])
+    first.flat[column] = step * (place - below)
+    two = np.array(first)
     two.flat[column] = step * (rungs + place)
     text = f"rows {step:.6g} apart in column {column}, and one {below:.6g} steps below a rung"
-    return Point(_bounded(others), _bounded(one), _bounded(two), place, text)
+    return Point(_bounded(others), _bounded(first), _bounded(two), place, text)
 
 
 def sets(
@@ -574,17 +579,17 @@ def sets(
 
     ``size``: how many records of one kind differ together.
     """
-    held = slice(point.place, point.place + size)
-    first = _with_rows(base, held, point.one)
+    places = slice(point.place, point.place + size)
+    first = _with_rows(base, places, point.one)
     if adjacency is Adjacency.ADD_REMOVE:
-        return first, Records(np.delete(first.values, held, axis=0))
+        return first, Records(np.delete(first.values, places, axis=0))
     if adjacency is Adjacency.REPLACE_ONE:
-        return first, _with_rows(base, held, point.two)
-    there = np.ones(len(first), bool) if point.there is None else point.there.copy()
-    there[held] = True
-    whole = first if there.all() else Records(first.values, there.copy())
-    there[held] = False
-    return whole, Records(first.values, there)
+        return first, _with_rows(base, places, point.two)
+    present = np.ones(len(first), bool) if point.there is None else point.there.copy()
+    present[places] = True
+    full = first if present.all() else Records(first.values, present.copy())
+    present[places] = False
+    return full, Records(first.values, present)
 
 
 def _with_rows(base: Records, held: slice, row: Array) -> Records:
@@ -615,10 +620,10 @@ def point_of(
     if not rows.any():
         return None
     changed = int(np.flatnonzero(rows)[0])
-    there = first if first.present[changed] else second
+    larger = first if first.present[changed] else second
     two, place = second.values[changed], min(changed, len(first) - size)
-    point = Point(there.values, there.values[changed], two, place, text)
-    return point if there.present.all() else replace(point, there=there.present)
+    point = Point(larger.values, larger.values[changed], two, place, text)
+    return point if larger.present.all() else replace(point, there=larger.present)
 
 
 def shrunk(point: Point, objective: Objective, least: float) -> Point:
@@ -627,12 +632,12 @@ def shrunk(point: Point, objective: Objective, least: float) -> Point:
     Blocks of others are taken out, or set to zero where their number is fixed, each half as long as
     the one before; then entries of the two rows become 0, 1, -1 or whole numbers.
     """
-    left = SHRINKING
+    steps_left = SHRINKING
 
     def kept(other: Point) -> bool:
-        nonlocal point, left
-        left -= 1
-        better = left >= 0 and objective(other) >= least
+        nonlocal point, steps_left
+        steps_left -= 1
+        better = steps_left >= 0 and objective(other) >= least
         point = other if better else point
         return better
 
@@ -661,11 +666,11 @@ def shrunk(point: Point, objective: Objective, least: float) -> Point:
 
 def _folded(values: Array, column: int, kinds: int) -> Array:
     """Rows with so many values in a column, of those that it has: groups become larger."""
-    found = np.array(values)
-    entries = found.reshape(len(found), -1)
-    known, place = np.unique(entries[:, column], return_inverse=True)
-    entries[:, column] = known[place % kinds]
-    return found
+    folded = np.array(values)
+    entries = folded.reshape(len(folded), -1)
+    distinct, place = np.unique(entries[:, column], return_inverse=True)
+    entries[:, column] = distinct[place % kinds]
+    return folded
 
 
 def _bounded(values: Array) -> Array:
@@ -678,15 +683,15 @@ def others_than(row: Array) -> dict[str, Array]:
 
     A weight or a label keeps its sign while the rest turns, or turns alone.
     """
-    found: dict[bytes, tuple[str, Array]] = {}
+    by_digest: dict[bytes, tuple[str, Array]] = {}
     turned = np.broadcast_to(np.float64(-1), row.shape)
     signs = {"its opposite": turned}
     for name, column in (("first", 0), ("last", -1)) if row.shape[-1] > 1 else ():
-        for how, kept in (("opposite but in", True), ("opposite in", False)):
-            sign = np.where(kept, -1.0, 1.0) * np.ones(row.shape)
+        for how, entries_kept in (("opposite but in", True), ("opposite in", False)):
+            sign = np.where(entries_kept, -1.0, 1.0) * np.ones(row.shape)
             sign[..., column] *= -1.0
             signs[f"one {how} its {name} place"] = sign
     for name, sign in signs.items():
         other = row * sign
-        found.setdefault(other.tobytes(), (name, other))
-    return dict(found.values())
+        by_digest.setdefault(other.tobytes(), (name, other))
+    return dict(by_digest.values())

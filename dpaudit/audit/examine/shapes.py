@@ -25,13 +25,15 @@ from dpaudit.kernels.statistic import Statistic
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
+# Names of fields that say how many records there are.
 COUNTS = ("size", "users", "records", "clients", "n", "count", "samples", "rows", "population")
+# Names of fields that say how many numbers a record has.
 WIDTHS = ("features", "dimension", "columns", "width", "d")
-ITEMS = ("items",)
+ITEMS = ("items",)  # names of fields that say how many items a unit has
 ROWS, WIDTH = 40, 5
-MOST_TRIES = 160
-MOST_NUMBERS = 4_000_000
-DEEP = 6
+MOST_TRIES = 160  # shapes that are tried before a program has none
+MOST_NUMBERS = 4_000_000  # numbers of a made-up data set: 32 MB
+DEEP = 6  # how many objects deep sizes are looked for
 TOLD, FIRST = 6, 12  # numbers heard in refusals, and shapes of rows that they are tried with
 LONG = 0.5  # seconds of a processor
 
@@ -112,13 +114,13 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     refused, tried = "it ran on no rows", 0
     usable = list[Shape]()
     refusals: dict[str, None] = {}
-    heard, asked = list[int](), dict[int, None]()
+    heard, counts_asked = list[int](), dict[int, None]()
     for again in (False, True):
         if again:
             if not heard:
                 break
             sizes, pairs = _of_refusals(heard, hints)
-            counts, rows = [*asked, *counts[:2], ROWS, *sizes], [*pairs, *rows[:FIRST]]
+            counts, rows = [*counts_asked, *counts[:2], ROWS, *sizes], [*pairs, *rows[:FIRST]]
         for shape in _shapes(rows, counts):
             wanted: Shape | None = shape
             for _ in range(3):
@@ -134,14 +136,14 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
                     return wanted
                 if isinstance(why, _Rows):
                     wanted = why.shape(wanted)
-                    asked[wanted.rows] = None
+                    counts_asked[wanted.rows] = None
                     continue
                 refusals[why] = None
                 likeliest = likeliest or (why if wanted.rows in first else "")
                 refused, wanted = why, None
                 heard += [int(n) for n in re.findall(r"\b\d{1,6}\b", why) if int(n) > 0]
-    said = _said(likeliest or refused, tried, alike=len(refusals) == 1, wide=wide)
-    return _first_of(usable, said)
+    reason = _said(likeliest or refused, tried, alike=len(refusals) == 1, wide=wide)
+    return _first_of(usable, reason)
 
 
 def _first_of(usable: list[Shape], said: str) -> Shape:
@@ -155,22 +157,22 @@ def _of_refusals(
     heard: list[int], hints: dict[str, int]
 ) -> tuple[list[int], list[tuple[int, ...]]]:
     """Counts and shapes of rows from what refusals say: "for 300 users was given 24"."""
-    said = list(dict.fromkeys(heard))[:TOLD]
-    return said, [(a, b) for a in said for b in (*_named(hints, WIDTHS), WIDTH, *said)]
+    numbers = list(dict.fromkeys(heard))[:TOLD]
+    return numbers, [(a, b) for a in numbers for b in (*_named(hints, WIDTHS), WIDTH, *numbers)]
 
 
 def _said(why: str, tried: int, *, alike: bool, wide: Shape | None) -> str:
     """Why a program ran on nothing; ``wide``: what it seems to take."""
-    what = f"the program ran on none of {tried} shapes of records made up for it: {why}"
+    reason = f"the program ran on none of {tried} shapes of records made up for it: {why}"
     if alike:
-        what = f"the program refused all {tried} shapes of records made up for it, alike: {why}"
+        reason = f"the program refused all {tried} shapes of records made up for it, alike: {why}"
     elif wide is not None and wide.numbers > MOST_NUMBERS:
-        what = (
+        reason = (
             f"the program says that it takes {wide.rows:,} rows of shape {wide.row}, which is "
             f"{wide.numbers:,} numbers where at most {MOST_NUMBERS:,} are made up, and refused "
             f"{tried} smaller shapes"
         )
-    return f"{what}; if there are records that it runs on, give it a records_like hook"
+    return f"{reason}; if there are records that it runs on, give it a records_like hook"
 
 
 def says_how_many(program: Program, declaration: Node, scope: Scope) -> bool:
@@ -188,11 +190,11 @@ def _shapes(rows: Iterable[tuple[int, ...]], counts: Iterable[int]) -> Iterator[
 
 def fits(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str:
     """Why the program does not run on made-up records of this shape; empty if it does."""
-    found = _refusal(program, declaration, scope, shape)
-    if isinstance(found, _Rows):
-        wanted = found.shape(shape)
+    refusal = _refusal(program, declaration, scope, shape)
+    if isinstance(refusal, _Rows):
+        wanted = refusal.shape(shape)
         return f"it takes {wanted.rows} rows of shape {wanted.row}"
-    return found
+    return refusal
 
 
 def _refusal(
@@ -200,8 +202,8 @@ def _refusal(
 ) -> str | _Rows:
     """Why a program does not run on records of so many ``kinds``; empty if it does."""
     rng = np.random.default_rng(0)
-    made = rng.standard_normal((kinds, *shape.row))
-    records = Records(made[np.arange(shape.rows) % kinds])
+    drawn = rng.standard_normal((kinds, *shape.row))
+    records = Records(drawn[np.arange(shape.rows) % kinds])
     try:
         with np.errstate(all="ignore"):
             asking = _Asking(declaration, scope, records, rng=rng)
@@ -218,14 +220,14 @@ def _refusal(
 
 def _hints(program: Any) -> Iterator[tuple[str, int]]:
     """Whole numbers in a program's fields, at any depth, the outer ones first."""
-    level, seen = [program], set[int]()
+    level, ids_seen = [program], set[int]()
     for _ in range(DEEP):
         deeper: list[Any] = []
-        for one in level:
-            if id(one) in seen:
+        for item in level:
+            if id(item) in ids_seen:
                 continue
-            seen.add(id(one))
-            for name, value in _inside(one):
+            ids_seen.add(id(item))
+            for name, value in _inside(item):
                 if hasattr(value, "__index__") and not isinstance(value, (bool, np.ndarray)):
                     if 0 < int(value) <= MOST_NUMBERS:
                         yield f"{name}.{int(value)}", int(value)
@@ -244,24 +246,24 @@ def _is_counts(value: Any) -> bool:
     )
 
 
-def _inside(one: Any) -> list[tuple[str, Any]]:
-    if isinstance(one, (list, tuple)):
-        return [("item", value) for value in one[:4]]
-    if is_dataclass(one) and not isinstance(one, type):
-        return [(f.name, getattr(one, f.name, None)) for f in fields(one)]
-    if type(one).__module__.partition(".")[0] in ("builtins", "numpy", "sympy", "fractions"):
+def _inside(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        return [("item", value) for value in value[:4]]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name, None)) for f in fields(value)]
+    if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "sympy", "fractions"):
         return []
-    return [(k, v) for k, v in getattr(one, "__dict__", {}).items() if not k.startswith("_")]
+    return [(k, v) for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")]
 
 
 def _named(hints: dict[str, int], names: tuple[str, ...]) -> list[int]:
-    found = [
+    values = [
         value
         for wanted in names
         for name, value in hints.items()
         if wanted == name.partition(".")[0] or name.partition(".")[0].endswith(f"_{wanted}")
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(values))
 
 
 def _row_shapes(hints: dict[str, int]) -> Iterator[tuple[int, ...]]:
@@ -270,27 +272,27 @@ def _row_shapes(hints: dict[str, int]) -> Iterator[tuple[int, ...]]:
     others = [v for v in hints.values() if v <= 64]
     flat = list(dict.fromkeys([*widths, WIDTH, *others, *(v + 1 for v in others), 1, 2, 3]))
     items = _named(hints, ITEMS)
-    found: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
     if items:
-        found += [(count, width) for count in items for width in flat]
-    found += [(width,) for width in flat]
-    found += [(count, width) for count in (1, 3) for width in flat[:4]]
+        shapes += [(count, width) for count in items for width in flat]
+    shapes += [(width,) for width in flat]
+    shapes += [(count, width) for count in (1, 3) for width in flat[:4]]
     counts = [v for v in hints.values() if v <= 4096]
-    found += [(count, width) for count in counts[:6] for width in flat[:4]]
-    yield from dict.fromkeys(found)
+    shapes += [(count, width) for count in counts[:6] for width in flat[:4]]
+    yield from dict.fromkeys(shapes)
 
 
 def _populations(declaration: Node, scope: Scope) -> list[int]:
     if scope.adjacency is Adjacency.ADD_REMOVE:
         return []
-    found: list[int] = []
+    populations: list[int] = []
     level = [declaration]
     while level:
         node = level.pop()
         if hasattr(node, "population") and hasattr(node, "batch_size"):
             try:
-                found.append(int(enclose(node.population).mid()))
+                populations.append(int(enclose(node.population).mid()))
             except (TypeError, ValueError):
                 continue
         level.extend(node.children[:8])
-    return found
+    return populations

@@ -39,7 +39,7 @@ from dpaudit.scope import Adjacency
 # of it.
 WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
-SEARCHED = 200
+SEARCHED = 200  # evaluations of a query when its release is met
 FEWEST_ROWS, KINDS = 12, 128
 WHOLE_SETS = 0.6  # of the work that is left, for a search over whole data sets
 # Rows of which a search plans numbers, beside those that meet the program's conditions.
@@ -82,7 +82,7 @@ def bounded_by_library(query: Query) -> bool:
 
 def wholes(asked: Sequence[Asked]) -> int:
     """How many releases of a run get the whole examination; 1 at least."""
-    counts = Counter((one.label, one.place) for one in asked)
+    counts = Counter((request.label, request.place) for request in asked)
     return max(1, sum(sum(number <= count for number in WHOLE) for count in counts.values()))
 
 
@@ -148,12 +148,12 @@ class Louder(Watched):
         self._furthest = self._furthest or FURTHEST * float(np.max(request.scale, initial=0.0))
         with np.errstate(all="ignore"):
             centre = self._session_of(request.label).centre(self._latest)
-            found = np.where(on[:, None], centre + self.far * (released - centre), np.nan)
-        if not (np.abs(found[on]) <= self._furthest).all():
+            answer = np.where(on[:, None], centre + self.far * (released - centre), np.nan)
+        if not (np.abs(answer[on]) <= self._furthest).all():
             return released
-        found.flags.writeable = False
-        self.transcript[-1] = replace(self.transcript[-1], released=found)
-        return found
+        answer.flags.writeable = False
+        self.transcript[-1] = replace(self.transcript[-1], released=answer)
+        return answer
 
 
 class Studied(Louder):
@@ -221,17 +221,17 @@ class Studied(Louder):
 
     def _answer(self, request: Request) -> Array:
         released = super()._answer(request)
-        asked, before = self.asked[-1], self._latest
+        request_noted, before = self.asked[-1], self._latest
         if self.far == 1:
             self._fresh(request, before, released)
-        key = (asked.label, asked.place)
-        kind = type(asked.query).__name__
+        key = (request_noted.label, request_noted.place)
+        kind = type(request_noted.query).__name__
         # Rounding can take a vector further than any clip has let it go.
-        self._exact = not asked.session.rounds or before.shape[-1] == 1
-        own = self._exact and clips_itself(asked.query)
-        whole = self._exact and bounded_by_library(asked.query)
-        by = " and ".join(own_functions(asked.query))
-        new = Moved(asked.label, asked.place, kind, by, own, bounded=whole)
+        self._exact = not request_noted.session.rounds or before.shape[-1] == 1
+        own = self._exact and clips_itself(request_noted.query)
+        is_bounded = self._exact and bounded_by_library(request_noted.query)
+        by = " and ".join(own_functions(request_noted.query))
+        new = Moved(request_noted.label, request_noted.place, kind, by, own, bounded=is_bounded)
         moved = self.moved.setdefault(key, new)
         moved.clips = moved.clips and new.clips
         moved.bounded = moved.bounded and new.bounded
@@ -239,17 +239,17 @@ class Studied(Louder):
         block = self._asked_rows
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
-        asking = asking_of(asked, self.scope.adjacency, self.meter, far=self.far != 1)
+        asking = asking_of(request_noted, self.scope.adjacency, self.meter, far=self.far != 1)
         asking = replace(asking, unlikely=asking.far and self.eventful)
         self._note(request, before)
         if number in WHOLE:
             self._wholes += 1
             share = min(1.0, self._wholes / self._spread)
             self.until = self._begun + share * (self._until - self._begun)
-        known, began = moved.pair, time.process_time()
+        pair_before, began = moved.pair, time.process_time()
         try:
             self._study(asking, moved, request, number, part)
-            if moved.pair is not None and moved.pair is not known and block is not None:
+            if moved.pair is not None and moved.pair is not pair_before and block is not None:
                 moved.pair = self._whole(moved.pair, block.start, block.stop)
             if number in WHOLE or number % SELDOM == 0 or not self.meter.beyond(self.until):
                 self._again(asking, moved, request, before)
@@ -298,7 +298,7 @@ class Studied(Louder):
 
         A false alarm has probability below 1e-11: at most ``COMPARED`` vectors, (4e-6)^4 a pair.
         """
-        seen: set[bytes] = set()
+        digests: set[bytes] = set()
         for label, uses in self.residuals.items():
             series = np.concatenate([noise[0] for noise in uses[:COMPARED]])
             starts = np.cumsum([0, *(noise.shape[1] for noise in uses[: COMPARED - 1])])
@@ -307,13 +307,13 @@ class Studied(Louder):
             for start in starts:
                 window = series[start : start + 4]
                 if len(window) == 4 and np.isfinite(window).all() and window.any():
-                    one = np.round(window, 5).tobytes()
-                    if one in seen:
+                    digest = np.round(window, 5).tobytes()
+                    if digest in digests:
                         self.touched[f"release {label!r}: noise of an earlier release again"] = None
-                    seen.add(one)
+                    digests.add(digest)
 
     def _note(self, request: Request, value: Array) -> None:
-        """What is released, for its noise to be drawn alone."""
+        """The released values, for their noise to be drawn alone."""
         entitlement = self._entitled(request.label)
         leaf = getattr(request.session, "leaf", entitlement.runs[0].leaf)
         self.releases.setdefault(request.label, []).append(
@@ -324,12 +324,12 @@ class Studied(Louder):
         self, pair: tuple[Records, Records], start: int, stop: int
     ) -> tuple[Records, Records]:
         """Data sets that are a pair in these rows, and the run's own records in all others."""
-        found = []
+        records_made = []
         for part in pair:
             values, present = self._records.values.copy(), self._records.present.copy()
             values[start:stop], present[start:stop] = part.values, part.present
-            found.append(Records(values, present))
-        return found[0], found[1]
+            records_made.append(Records(values, present))
+        return records_made[0], records_made[1]
 
     def _study(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
@@ -342,17 +342,17 @@ class Studied(Louder):
             moved.problems["a record changes another record's vector"] = None
         world = request.records.values
         # Kinds of rows make a search cheaper than its numbers say: one a line, however late it is.
-        same_line = [one for one in self.moved.values() if one.place == moved.place]
-        kinds = request.records.knows_kinds and not any(one.tried for one in same_line)
+        same_line = [other for other in self.moved.values() if other.place == moved.place]
+        kinds = request.records.knows_kinds and not any(other.tried for other in same_line)
         # Before rows are tried, which can take all the time that there is.
         least = self._row(asking, world, part)
         self._whole_sets(asking, moved, request.records, least[0])
-        left = self.meter.limit - self.meter.used
+        seconds_left = self.meter.limit - self.meter.used
         if self.meter.beyond(self.until):
             self.untried += 1
             if number == 1:
                 # However late it is, a query is tried in each world, on the least.
-                self._few(asking, moved, request.records, part, least[0], left)
+                self._few(asking, moved, request.records, part, least[0], seconds_left)
             if kinds:
                 self._search(asking, moved, world, least[0], [], (KINDS, math.inf))
             return
@@ -369,11 +369,11 @@ class Studied(Louder):
         rows = dict(list({**across(world), **self.made}.items())[:allowed])
         best = ("", "")
         for k, row in enumerate(least):
-            some = rows if k == 0 else dict(list(rows.items())[:FEW])
-            some = {BEFORE: world[row - 1], **some}
-            pairing = self._pairing(request.records, part, row, some)
-            found = try_rows(asking, moved, pairing, self.world, self.until)
-            best = found if k == 0 else best
+            kinds_tried = rows if k == 0 else dict(list(rows.items())[:FEW])
+            kinds_tried = {BEFORE: world[row - 1], **kinds_tried}
+            pairing = self._pairing(request.records, part, row, kinds_tried)
+            pair_of_rows = try_rows(asking, moved, pairing, self.world, self.until)
+            best = pair_of_rows if k == 0 else best
             if self.meter.beyond(self.until):
                 break
         rows[BEFORE] = world[least[0] - 1]
@@ -403,13 +403,15 @@ class Studied(Louder):
         point = shrunk(point, apart, 1 + (most - 1) / 2)
         moved.small = *sets(point, self.scope.adjacency, Records(point.others)), apart(point)
         if point.one.size <= SHOWN:
-            there = np.ones(len(point.others), bool) if point.there is None else point.there
-            others = point.others[there & (np.arange(len(there)) != point.place)]
+            present = np.ones(len(point.others), bool) if point.there is None else point.there
+            others = point.others[present & (np.arange(len(present)) != point.place)]
             other = int(others.reshape(len(others), -1).any(axis=1).sum())
             two = [point.two] if self.scope.adjacency is Adjacency.REPLACE_ONE else []
-            said = " against ".join(np.array2string(row, precision=6) for row in (point.one, *two))
+            rows_text = " against ".join(
+                np.array2string(row, precision=6) for row in (point.one, *two)
+            )
             moved.shown = (
-                f"; so does, by {apart(point):.4g} times, {' '.join(said.split())} among "
+                f"; so does, by {apart(point):.4g} times, {' '.join(rows_text.split())} among "
                 f"{len(others)} others of which {other} are not zero"
             )
 
@@ -457,9 +459,9 @@ class Studied(Louder):
     ) -> list[Point]:
         """Pairs of rows that a search starts with: opposite ones, and long ones of signs."""
         rows = list(self.made.values())
-        signs = (np.where(one.reshape(-1, one.shape[-1])[0] < 0, -1.0, 1.0) for one in rows[3:4])
+        signs = (np.where(row.reshape(-1, row.shape[-1])[0] < 0, -1.0, 1.0) for row in rows[3:4])
         long = [LENGTH * np.broadcast_to(sign, world.shape[1:]) for sign in signs]
-        pairs = [*starts, *((one, -one) for one in (*rows[3:5], *long))]
+        pairs = [*starts, *((row, -row) for row in (*rows[3:5], *long))]
         return [Point(world, *pair, row, f"row {row}, two rows") for pair in pairs]
 
     def _whole_sets(self, asking: Asking, moved: Moved, records: Records, row: int) -> None:
@@ -467,15 +469,15 @@ class Studied(Louder):
         if moved.searched or asking.members or self.far != 1 or self.assumed or self.eventful:
             return
         moved.searched = True
-        left = self.until - self.meter.used
-        until = self.meter.used + DRAWN * left
+        seconds_left = self.until - self.meter.used
+        until = self.meter.used + DRAWN * seconds_left
         objective = Displacement(asking, moved, records.values, until)
         search = self._search_for(objective)
         if self.draw is not None and not asking.batched:
             block = self._asked_rows
             rows = slice(None) if block is None else slice(block.start, block.stop)
             search.try_all(search.drawn(self.draw, rows))
-        objective.until = self.meter.used + FEW_ROWS * left
+        objective.until = self.meter.used + FEW_ROWS * seconds_left
         search.try_all(search.few_rows())
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         met = {name: row for name, row in finite.items() if MEETS in name}
@@ -485,7 +487,7 @@ class Studied(Louder):
             *sorted(met, key=lambda n: met[n].min())[:1],
         ]
         kinds = {name: finite[name] for name in (*COUNTED, *ends) if name in finite}
-        objective.until = self.meter.used + WHOLE_SETS * left
+        objective.until = self.meter.used + WHOLE_SETS * seconds_left
         search.run(self._points(records.values, row), math.inf, search.plans(kinds, met))
 
     def _pairing(
@@ -532,12 +534,12 @@ class Studied(Louder):
             .reshape(len(pool), -1)
             .max(axis=1)
         )
-        # Of a few, each decides more: what is chosen by a sum or a vote changes without one.
+        # Each of a few records decides more: a choice by a sum or a vote changes without one.
         rng = np.random.default_rng(len(pool))
         few = rng.choice([-1.0, 1.0], (PAIRS, 3, *pool.shape[1:]))
         small = (Records(rows) for rows in few)
-        found = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
-        return (*found, *small)
+        pools = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
+        return (*pools, *small)
 
     @cached_property
     def _crowd(self) -> Records:
@@ -588,7 +590,7 @@ class Studied(Louder):
         return not np.allclose(vectors[SOME], few, rtol=1e-6, atol=allowed, equal_nan=True)
 
     def _pairs(self, distance: Array) -> Array:
-        """Of rows that may stand for one another under the adjacency; the last is none at all."""
+        """Rows that may stand for one another under the adjacency; the last is none at all."""
         if self.scope.adjacency is Adjacency.REPLACE_ONE:
             return distance[:-1, :-1]
         return distance[-1:]
@@ -628,10 +630,12 @@ class Studied(Louder):
             for batch in (drawn, np.ones_like(drawn)):
                 with_it, without = (np.array(batch, dtype=bool) for _ in range(2))
                 with_it[:, row], without[:, row] = True, False
-                there, absent = (self._value(request, each, records) for each in (with_it, without))
+                with_row, absent = (
+                    self._value(request, each, records) for each in (with_it, without)
+                )
                 with np.errstate(all="ignore"):
-                    distance = asking.session.apart(there, absent, request.sensitivity)
-                    size = np.abs(there).max(-1, initial=0.0)
+                    distance = asking.session.apart(with_row, absent, request.sensitivity)
+                    size = np.abs(with_row).max(-1, initial=0.0)
                     allowed = request.sensitivity * (0.5 + 1e-6) + ROUNDING * size
                 if bool((distance > allowed)[request.mask].any()):
                     moved.problems[UNDRAWN] = None

@@ -34,7 +34,7 @@ from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
-MOST_OBJECTS = 20_000
+MOST_OBJECTS = 20_000  # objects of a program whose state is compared
 
 
 class PartWalk(Walk):
@@ -73,17 +73,17 @@ class PartWalk(Walk):
         return super().release(label, query, **options)
 
     def _answer(self, request: Request) -> Array:
-        found = None
+        probed_value = None
         if self.probe is not None:
             start, stop = self._asked or (0, len(self.probe))
-            # What it fails at shows on its own records, or is no finding.
+            # A failure shows on the run's own records, or is no finding.
             with contextlib.suppress(Exception):
                 part = self._probes.get((start, stop)) or self.probe.rows(start, stop)
                 # Kept, so that equal rows are sought once.
                 self._probes[start, stop] = part
-                found = np.array(self._value(request, request.first_draw, part))
+                probed_value = np.array(self._value(request, request.first_draw, part))
         released = super()._answer(request)
-        self.probed.append(found)
+        self.probed.append(probed_value)
         return released
 
     def _next(self, label: str, mask: Mask) -> Event:
@@ -124,16 +124,16 @@ class PartWalk(Walk):
             self.redrawn,
             self.ranked,
         )
-        before, place = [len(one) for one in noted], self._position
-        found = super()._best_of(label, session, run)
-        after = [len(one) for one in noted]
+        before, place = [len(notes) for notes in noted], self._position
+        best = super()._best_of(label, session, run)
+        after = [len(notes) for notes in noted]
         self._position = place
         super()._best_of(label, session, run)
         first, again = self.visits[before[0] : after[0]], self.visits[after[0] :]
         self.kept += differing(first, again)
-        for one, length in zip(noted, after, strict=True):
-            del one[length:]
-        return found
+        for notes, length in zip(noted, after, strict=True):
+            del notes[length:]
+        return best
 
     def _ranked(self, *arguments: Any) -> None:
         """No likelihood is asked for."""
@@ -160,13 +160,13 @@ class Tiled(PartWalk):
 
 def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:
     """The transcript of one trial as that of several equal ones; public coins as they are."""
-    found = []
+    events = []
     for event in transcript:
         on = np.repeat(event.on, trials)
         same = event.label == PUBLIC_COIN
         released = event.released if same else np.repeat(event.released, trials, axis=0)
-        found.append(Event(event.label, released, on))
-    return found
+        events.append(Event(event.label, released, on))
+    return events
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,7 @@ class Walker:
     ) -> tuple[PartWalk, Any]:
         """A walk that ends where the transcript does, or where it was cut.  Errors: Diverged.
 
-        Of a transcript that was cut there is no output.
+        A transcript that was cut has no output.
         """
         given = (self.declaration, self.scope, records, transcript)
         cut = len(transcript) >= WALKED
@@ -236,8 +236,8 @@ def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
 
     A query is made of what was released; what else of it differs comes from the records.
     """
-    told = _probes(first, second)
-    yield from differing([a for a, _ in told], [b for _, b in told])
+    probed = _probes(first, second)
+    yield from differing([a for a, _ in probed], [b for _, b in probed])
 
 
 def unsound(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
@@ -249,8 +249,8 @@ def unsound(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
     for a, b in _probes(first, second):
         with np.errstate(all="ignore"):
             far = a.session.apart(a.value, a.value, a.sensitivity) > a.sensitivity
-            known = np.isfinite(a.value).all(-1) & a.on
-        if (far & known).any() and _same(a.value, b.value, a.on):
+            finite = np.isfinite(a.value).all(-1) & a.on
+        if (far & finite).any() and _same(a.value, b.value, a.on):
             yield a
 
 
@@ -258,9 +258,9 @@ def _probes(first: PartWalk, second: PartWalk) -> list[tuple[Visit, Visit]]:
     """Every release of two walks with what its query said of other records, where it said it."""
     pairs = zip(first.visits, second.visits, first.probed, second.probed, strict=True)
     return [
-        (replace(a, value=one), replace(b, value=two))
-        for a, b, one, two in pairs
-        if one is not None and two is not None and one.shape == two.shape
+        (replace(a, value=value), replace(b, value=two))
+        for a, b, value, two in pairs
+        if value is not None and two is not None and value.shape == two.shape
     ]
 
 
@@ -270,14 +270,14 @@ def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit
         trials = min(len(a.on), len(b.on))
         stated = a.sensitivity[:trials]
         with np.errstate(all="ignore"):
-            one, two = a.value[:trials], b.value[:trials]
-            distance = a.session.apart(one, two, stated)
-            size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
+            first_values, two = a.value[:trials], b.value[:trials]
+            distance = a.session.apart(first_values, two, stated)
+            size = np.abs(first_values).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
             same = (distance <= 1e-6 * stated + ROUNDING * size) | (
-                np.isnan(one) & np.isnan(two)
+                np.isnan(first_values) & np.isnan(two)
             ).any(-1)
-            same |= (one == two).all(-1)
-            # What it states is part of what it asks.
+            same |= (first_values == two).all(-1)
+            # A query's statements are part of what it asks.
             same &= a.scale[:trials] == b.scale[:trials]
         if not bool(same[a.on[:trials]].all()):
             yield a
@@ -308,13 +308,13 @@ def own_copy(program: Program) -> Program:
 
 def state(program: Program) -> dict[str, str]:
     """A digest of everything that a program can keep: fields, closures, its modules' globals."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path, value in reachable(program):
         if isinstance(value, np.ndarray):
-            found[path] = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            digests[path] = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         elif isinstance(value, (int, float, complex, str, bytes, bool, type(None), np.generic)):
-            found[path] = repr(value)
-    return found
+            digests[path] = repr(value)
+    return digests
 
 
 Shared = list[tuple[Any, Any]]
@@ -323,20 +323,20 @@ Shared = list[tuple[Any, Any]]
 def shared(program: Program) -> Shared:
     """What a program and its modules and classes hold that can change, and what is in it now."""
     kinds = [kind for kind in type(program).__mro__ if _own(kind.__module__)]
-    held = [value for one in (*_modules(program), *kinds) for value in vars(one).values()]
+    containers = [value for item in (*_modules(program), *kinds) for value in vars(item).values()]
     # A copy of a program shares the closures of its functions.
-    held += [value for _, value in reachable(program)]
-    return [(one, copy.copy(one)) for one in held if isinstance(one, (list, dict, set))]
+    containers += [value for _, value in reachable(program)]
+    return [(item, copy.copy(item)) for item in containers if isinstance(item, (list, dict, set))]
 
 
 def restore(before: Shared) -> None:
     """Put what was held then in the place of what is held now."""
-    for one, held in before:
-        if isinstance(one, list):
-            one[:] = held
+    for container, content in before:
+        if isinstance(container, list):
+            container[:] = content
         else:
-            one.clear()
-            one.update(held)
+            container.clear()
+            container.update(content)
 
 
 def _own(module: str) -> bool:
@@ -345,7 +345,7 @@ def _own(module: str) -> bool:
 
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
     """Values reachable from a program: fields, items, closures, defaults, its module's globals."""
-    seen: set[int] = set()
+    ids_seen: set[int] = set()
     level: list[tuple[str, Any]] = [(type(program).__name__, program)]
     for module in _modules(program):
         level += [
@@ -357,9 +357,9 @@ def reachable(program: Any) -> Iterator[tuple[str, Any]]:
     while level and count < MOST_OBJECTS:
         deeper: list[tuple[str, Any]] = []
         for path, value in level:
-            if id(value) in seen and not isinstance(value, (int, float, str, bool, type(None))):
+            if id(value) in ids_seen and not isinstance(value, (int, float, str, bool, type(None))):
                 continue
-            seen.add(id(value))
+            ids_seen.add(id(value))
             count += 1
             yield path, value
             deeper += _children(path, value)
@@ -372,28 +372,28 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [(f"{path}[{i}]", v) for i, v in enumerate(list(value)[:500])]
     if isinstance(value, FunctionType):
-        held = [*enclosed(value), *(value.__defaults__ or ()), *vars(value).values()]
-        return [(f"{path}.closure[{i}]", v) for i, v in enumerate(held)]
+        inner_values = [*enclosed(value), *(value.__defaults__ or ()), *vars(value).values()]
+        return [(f"{path}.closure[{i}]", v) for i, v in enumerate(inner_values)]
     if inspect.ismethod(value):
         return [(f"{path}.self", value.__self__)]
     if isinstance(value, (ModuleType, type, np.ndarray, Records)):
         return []
     if type(value).__module__.partition(".")[0] in ("sympy", "fractions", "builtins", "flint"):
         return []
-    found = list(getattr(value, "__dict__", {}).items())
+    children = list(getattr(value, "__dict__", {}).items())
     for kind in type(value).__mro__:
         names = getattr(kind, "__slots__", ())
         names = (names,) if isinstance(names, str) else names
-        found += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
+        children += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
     # What a class itself holds: a list that all instances share.
     for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names:
-            found += [
+            children += [
                 (n, v)
                 for n, v in vars(kind).items()
                 if isinstance(v, (list, dict, set, np.ndarray)) and not n.startswith("__")
             ]
-    return [(f"{path}.{name}", inner) for name, inner in found]
+    return [(f"{path}.{name}", inner) for name, inner in children]
 
 
 def _short(key: Any) -> str:

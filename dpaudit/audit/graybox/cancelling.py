@@ -25,8 +25,8 @@ from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
-MOST_RELEASES = 32
-RIDGE = 1e-9
+MOST_RELEASES = 32  # releases whose noises are compared
+RIDGE = 1e-9  # the least variance, so that a covariance can be inverted
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +100,11 @@ def cancelling_attack(
     declaration = checked_declaration(mechanism, suite)
     pair = suite.neighbours.pair
     task = _Noises(suite.program, declaration, mechanism.scope, pair, releases, suite.kernels)
-    kept: list[Array] = []
-    found = attack_features(
+    columns: list[Array] = []
+    attacked = attack_features(
         suite,
         task,
-        partial(_fit, kept),
+        partial(_fit, columns),
         seed=seed,
         index=index,
         trials=trials,
@@ -112,13 +112,13 @@ def cancelling_attack(
         progress=progress,
         name="noise combined across releases",
     )
-    findings = check_dependence({"releases": kept[0]}, error)
-    return replace(found, findings=findings)
+    findings = check_dependence({"releases": columns[0]}, error)
+    return replace(attacked, findings=findings)
 
 
-def _fit(kept: list[Array], first: Mapping[str, Array], second: Mapping[str, Array]) -> Any:
+def _fit(columns: list[Array], first: Mapping[str, Array], second: Mapping[str, Array]) -> Any:
     own = np.concatenate([first["first"], second["second"]])
-    kept.append(own)
+    columns.append(own)
     rows = np.moveaxis(own, 1, 2).reshape(-1, own.shape[1])
     used = rows[np.any(rows != 0, axis=1)]
     covariance = used.T @ used / max(1, len(used))

@@ -23,7 +23,7 @@ from dpaudit.errors import Diverged, DpauditError, InvalidParameter, Undeclared
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
-TRIALS = 32
+TRIALS = 32  # trials of a run under inspection
 STREAM = 0x677261  # keeps these draws apart from those of attacks with the same seed
 
 ACCESS = "undeclared access"
@@ -171,32 +171,32 @@ class _Inspector:
 
     def inspection(self, error: float) -> Inspection:
         """The findings so far; a refused run goes through no statistics."""
-        asked = tuple(a for sampler in self.watched for a in sampler.asked)
+        requests = tuple(a for sampler in self.watched for a in sampler.asked)
         if self.probes is None:
             self.probes = _probes(self.mechanism, self.suite, self.watched, self.hostile)
         complete = bool(self.watched) and self.stopped is None
         short = tuple(unused_releases(self.watched[-1])) if complete else ()
         findings = [
             *self._deterministic(short),
-            *(_statistical(self.watched, asked, error) if complete else ()),
+            *(_statistical(self.watched, requests, error) if complete else ()),
         ]
-        return Inspection(tuple(findings), _places(asked), short, asked, self.probes)
+        return Inspection(tuple(findings), _places(requests), short, requests, self.probes)
 
     def _deterministic(self, short: Sequence[str]) -> Iterator[Located]:
         touched = list(dict.fromkeys(t for sampler in self.watched for t in sampler.touched))
         why = [] if self.stopped is None else [stopped_at(self.stopped)]
         diverged = isinstance(self.stopped, Diverged)
         violations = (v for replay in self.replays for v in replay.violations)
-        found = list(dict.fromkeys((*violations, *self.disclosed)))
-        moved = [v for v in found if "move the query" in v or "another record's vector" in v]
-        control = [*(why if diverged else ()), *(v for v in found if v not in moved)]
+        faults = list(dict.fromkeys((*violations, *self.disclosed)))
+        moved = [v for v in faults if "move the query" in v or "another record's vector" in v]
+        control = [*(why if diverged else ()), *(v for v in faults if v not in moved)]
         problems = [f"release {p.label!r}: {p.problem}{at(p.place)}" for p in self.bad_probes]
         problems += [self.failed] if self.failed else []
-        kept = f"{len(self.probes or ())} queries kept their bound"
+        summary = f"{len(self.probes or ())} queries kept their bound"
         yield from _found(ACCESS, [*touched, *([] if diverged else why)], "declared releases only")
         yield from _found(CONTROL, control, "the same on both data sets, and on other records")
         yield from _found(PAIR, moved, "no query moved by more than it states")
-        yield from _found(RECORDS, problems, kept)
+        yield from _found(RECORDS, problems, summary)
         yield _located(EXECUTED, [], "; ".join(short) or "every declared release was made")
 
     @property
@@ -245,8 +245,8 @@ def _statistical(
 def _placed(finding: Finding, place: str) -> Located:
     broken = finding.status == "broken"
     detail = f"{finding.detail} ({place})" if broken and place else finding.detail
-    known = {field.name: getattr(finding, field.name) for field in fields(Finding)}
-    return Located(**{**known, "detail": detail}, place=place if broken else "")
+    values = {field.name: getattr(finding, field.name) for field in fields(Finding)}
+    return Located(**{**values, "detail": detail}, place=place if broken else "")
 
 
 def _residuals(watched: Sequence[Watched]) -> dict[str, Array]:
@@ -256,8 +256,10 @@ def _residuals(watched: Sequence[Watched]) -> dict[str, Array]:
         for sampler in watched
     ]
     trials = [sampler.trials for sampler in watched]
-    labels = dict.fromkeys(label for found in stacked for label in found)
-    return {label: padded([found.get(label) for found in stacked], trials) for label in labels}
+    labels = dict.fromkeys(label for by_label in stacked for label in by_label)
+    return {
+        label: padded([by_label.get(label) for by_label in stacked], trials) for label in labels
+    }
 
 
 def _probes(
@@ -269,13 +271,13 @@ def _probes(
     """The first query of each label and line, on hostile records."""
     adjacency = mechanism.scope.adjacency
     changed = _changed(suite, adjacency)
-    found: dict[tuple[str, str], Asked] = {}
-    for asked in watched[0].asked if watched and hostile else ():
-        found.setdefault((asked.label, asked.place), asked)
+    first_asked: dict[tuple[str, str], Asked] = {}
+    for request in watched[0].asked if watched and hostile else ():
+        first_asked.setdefault((request.label, request.place), request)
     return tuple(
-        probe(asked, adjacency, row, hostile)
-        for asked in found.values()
-        for row in rows_to_probe(asked, changed, adjacency)
+        probe(request, adjacency, row, hostile)
+        for request in first_asked.values()
+        for row in rows_to_probe(request, changed, adjacency)
     )
 
 
@@ -289,7 +291,7 @@ def _changed(suite: Suite, adjacency: Adjacency) -> int:
 
 
 def _places(asked: Sequence[Asked]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
-    for one in asked:
-        found.setdefault(one.label, {})[one.place] = None
-    return {label: tuple(lines) for label, lines in found.items()}
+    places: dict[str, dict[str, None]] = {}
+    for request in asked:
+        places.setdefault(request.label, {})[request.place] = None
+    return {label: tuple(lines) for label, lines in places.items()}

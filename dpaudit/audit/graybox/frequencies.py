@@ -87,10 +87,10 @@ class _Tally:
     def check_sizes(self, chosen: Mask) -> None:
         """Note sizes that no draw as declared can have."""
         size, most = self.drawn.size, self.drawn.most
-        for found in np.unique(chosen.sum(axis=1)).tolist():
-            if (size and found != size) or (most and found > most):
+        for count in np.unique(chosen.sum(axis=1)).tolist():
+            if (size and count != size) or (most and count > most):
                 declared = f"{size}" if size else f"at most {most}"
-                self.wrong.setdefault(f"a batch of {found} records, declared {declared}")
+                self.wrong.setdefault(f"a batch of {count} records, declared {declared}")
 
     def counted(self) -> list[_Tallied]:
         rate = self.drawn.share(self.size)
@@ -274,7 +274,7 @@ class Frequencies:
         it is Bin(batches, q), and the number of disjoint pairs of successive steps, or of
         neighbouring trials, that both hold it is Bin(pairs, q^2).  Exact binomial tails,
         Bonferroni over records and statistics; under Poisson sampling the totals over all records
-        are binomial too.  Of batches that are drawn together a record is in a stated number: in
+        are binomial too.  A record is in a stated number of the batches that are drawn together: in
         each of them in Bin(passes, q) passes.  If it is in one, it is at the same place in
         Bin(pairs, q) of disjoint pairs of successive passes, or of trials; if in k of t, it is in
         both first batches in Bin(pairs, q^2) of them, and in the first and another batch in
@@ -318,29 +318,29 @@ def judged(worst: Counted, among: int, error: float) -> Finding:
 
 def check_frequencies(batches: Iterable[tuple[Node, Mask]], error: float) -> Finding:
     """Test recorded batches, (sampling, (trials, n) membership) a step: see Frequencies.check."""
-    frequencies, seen = Frequencies(), Counter[Node]()
+    frequencies, uses = Frequencies(), Counter[Node]()
     for sampling, chosen in batches:
-        frequencies.add(sampling, chosen, seen[sampling])
-        seen[sampling] += 1
+        frequencies.add(sampling, chosen, uses[sampling])
+        uses[sampling] += 1
     return frequencies.check(error)
 
 
 def _tests(tally: _Tally) -> list[Counted]:
     """The worst record of each statistic, and the totals."""
-    found: list[Counted] = []
-    for what, counts, of, rate in tally.counted():
+    tests: list[Counted] = []
+    for batches_text, counts, of, rate in tally.counted():
         tails = _two_sided(counts, of, rate)
         worst = int(np.argmin(tails))
         count = int(counts[worst])
-        text = f"a record is in {count} of {of} {what}, declared {rate:.4g} of them"
-        found.append(Counted(_log(tails[worst]), count, of, rate, tally.size, text))
+        text = f"a record is in {count} of {of} {batches_text}, declared {rate:.4g} of them"
+        tests.append(Counted(_log(tails[worst]), count, of, rate, tally.size, text))
         if isinstance(tally.sampling, PoissonSampled):
             total, draws = int(counts.sum()), of * tally.size
             tail = _two_sided(np.array([total]), draws, rate)[0]
-            text = f"records are in {total / tally.size:.4g} of {of} {what} on average"
+            text = f"records are in {total / tally.size:.4g} of {of} {batches_text} on average"
             text = f"{text}, declared {rate:.4g} of them"
-            found.append(Counted(_log(tail), total, draws, rate, 1, text))
-    return found
+            tests.append(Counted(_log(tail), total, draws, rate, 1, text))
+    return tests
 
 
 def _log(tail: float) -> float:
@@ -351,5 +351,5 @@ def _two_sided(counts: Counts, trials: int, rate: float) -> NDArray[np.float64]:
     """2 min(P[Bin <= k], P[Bin >= k]), rounded up."""
     lower = bdtr(counts.astype(np.float64), trials, rate)
     upper = np.where(counts > 0, bdtrc(np.maximum(counts, 1) - 1.0, trials, rate), 1.0)
-    found: NDArray[np.float64] = 2 * OUTWARD * np.minimum(lower, upper)
-    return found
+    p_values: NDArray[np.float64] = 2 * OUTWARD * np.minimum(lower, upper)
+    return p_values

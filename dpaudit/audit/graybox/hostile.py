@@ -72,7 +72,7 @@ def probe(
     neighbour of the one whose row is zeroed out, or left out.
     Deterministic: a query that keeps its bound is never flagged.
     """
-    seen: list[Array] = []
+    values_seen: list[Array] = []
     problem = ""
     try:
         given = asked.records
@@ -81,10 +81,10 @@ def probe(
             variants = _variants(base, adjacency, row, hostile)
             values = [_value(asked, records, row) for records in variants]
             problem = problem or _compared(asked, adjacency, values, hostile)
-            seen += values
+            values_seen += values
     except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
         problem = f"hostile records make the query fail ({type(error).__name__})"
-    return Probe(asked.label, asked.place, problem, np.array(seen))
+    return Probe(asked.label, asked.place, problem, np.array(values_seen))
 
 
 def _compared(
@@ -139,8 +139,8 @@ def _value(asked: Asked, records: Records, row: int) -> Array:
     """The value on all rows, or on a batch that could be drawn and holds the row."""
     trials = len(asked.on)
     first = np.arange(len(records)) < (asked.members - 1 if asked.members else len(records))
-    held = first | (np.arange(len(records)) == row)
-    chosen = np.broadcast_to(held, (trials, len(records))) if asked.batched else None
+    members = first | (np.arange(len(records)) == row)
+    chosen = np.broadcast_to(members, (trials, len(records))) if asked.batched else None
     with np.errstate(all="ignore"):
         value = np.asarray(asked.query.value(records, chosen), dtype=np.float64)
     return np.broadcast_to(value, (trials, value.shape[-1]))

@@ -120,8 +120,8 @@ class Watched(Sampler):
         if declared.hides and tape is not None:
             noise = np.hstack([tape.reshape(len(noise), -1), noise])
             if (coins := declared.coins(request.query)) is not None:
-                kept = self.runs.setdefault(f"coins of {request.label}", [])
-                kept.append(np.where(on, coins, np.nan))
+                coins_of = self.runs.setdefault(f"coins of {request.label}", [])
+                coins_of.append(np.where(on, coins, np.nan))
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
 
     def _entitled(self, label: str) -> Any:
@@ -135,8 +135,8 @@ class Watched(Sampler):
         """The declared kernel's session, whatever kernel draws; a new one for every use of it."""
         entitlement = self._entitled(label)
         kernel, leaf = entitlement.kernel, entitlement.runs[0].leaf
-        made = len(self.residuals.get(label, ()))
-        if label not in self._declared or made % kernel.releases(leaf) == 0:
+        releases_made = len(self.residuals.get(label, ()))
+        if label not in self._declared or releases_made % kernel.releases(leaf) == 0:
             self._declared[label] = kernel(leaf, self.trials)
             self._declared[label].spread = self._spreading
         return self._declared[label]

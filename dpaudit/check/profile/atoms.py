@@ -27,11 +27,11 @@ from dpaudit.exact.arrays import np
 from dpaudit.pairs import Pair
 from dpaudit.pairs.core import Lattice, Outcomes
 
-MOST_ATOMS = 2**15
-MOST_TERMS = 2**22
+MOST_ATOMS = 2**15  # outcomes that are listed one by one
+MOST_TERMS = 2**22  # integers over which a weight is summed
 # An atom this near to a node, in cells, counts as on it.
 ON_NODE = 2.0**-24
-SHARP_TAIL = 1e-60
+SHARP_TAIL = 1e-60  # mass: smaller tails than the grid's are left out at most
 
 
 def with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
@@ -76,7 +76,7 @@ def _placed(mass: Mass, grid: Grid) -> tuple[int, float, float, float, float]:
 def _widened(made: Cells, nodes: Sequence[int]) -> Cells:
     """Room for these nodes and for the cells above them.
 
-    What was outside may then lie at either end, and counts as outside of both.
+    Mass that was outside may then lie at either end, and counts as outside of both.
     """
     last = made.first + len(made.a)
     low, high = min([made.first, *nodes]), max([last, *(node + 1 for node in nodes)])
@@ -103,13 +103,13 @@ def _atoms(pair: Pair, grid: Grid) -> Cells:
 
 def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
-    outcomes, rest = outcomes_of(pair, grid)
+    outcomes, outside = outcomes_of(pair, grid)
     empty = Cells(0, np.zeros(1), np.zeros(1), np.zeros(2), (0.0, 0.0), (0.0, 0.0), 0.0)
-    made = with_atoms(empty, [mixture(mass, r) for mass in outcomes], grid)
+    cells = with_atoms(empty, [mixture(mass, r) for mass in outcomes], grid)
     # Outcomes left out may lie at either end.
-    p, q = both_up(mixture(rest, r))
-    below, above = made.below, made.above
-    return replace(made, below=(below[0] + p, below[1] + q), above=(above[0] + p, above[1] + q))
+    p, q = both_up(mixture(outside, r))
+    below, above = cells.below, cells.above
+    return replace(cells, below=(below[0] + p, below[1] + q), above=(above[0] + p, above[1] + q))
 
 
 def _listed(outcomes: Outcomes) -> tuple[list[Mass], Mass]:
@@ -132,10 +132,10 @@ def _discrete_normal(pair: Lattice, grid: Grid) -> tuple[list[Mass], Mass]:
     # Beyond the last integer densities fall by this factor at least.
     last = span.stop - 1
     beyond = density[last] / (1 - (-ball(2 * last) / double).exp())
-    whole = sum(density.values(), ball(0))
-    whole = whole.union(whole + 2 * beyond)
+    total = sum(density.values(), ball(0))
+    total = total.union(total + 2 * beyond)
     inner = range(-reach + min(shift, 0), reach + max(shift, 0) + 1)
-    outcomes = [(density[k - shift] / whole, density[k] / whole) for k in inner]
+    outcomes = [(density[k - shift] / total, density[k] / total) for k in inner]
     p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
     return outcomes, (p.max(ball(0)), q.max(ball(0)))
 
@@ -167,14 +167,14 @@ def _by_cell(pair: Lattice, grid: Grid, reach: int) -> tuple[list[Mass], Mass]:
         at = (place * grid.step * 2 * variance / shift + shift) / 2
         starts.append(min(max(math.ceil(at), low), high + 1))
     starts.append(high + 1)
-    totals, whole = _prefix_sums(
+    totals, total = _prefix_sums(
         {k for s in starts for k in (s, s - shift)}, variance, high + shift
     )
     outcomes = []
     for begin, end in pairwise(starts):
         if begin < end:
             p, q = totals[end - shift] - totals[begin - shift], totals[end] - totals[begin]
-            outcomes.append((p / whole, q / whole))
+            outcomes.append((p / total, q / total))
     p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
     return outcomes, (p.max(ball(0)), q.max(ball(0)))
 
@@ -187,22 +187,22 @@ def _prefix_sums(wanted: set[int], variance: Fraction, last: int) -> tuple[dict[
     ratio, falling = (-1 / (2 * ball(variance))).exp(), (-1 / ball(variance)).exp()
     density, running = ball(1), ball(0)
     sizes = {abs(k) for k in wanted} | {abs(k) + 1 for k in wanted} | {last + 1}
-    kept: dict[int, Ball] = {0: ball(0), 1: ball(0)}
+    sums: dict[int, Ball] = {0: ball(0), 1: ball(0)}
     for j in range(1, last + 1):
         density = density * ratio
         ratio = ratio * falling
         running = running + density
         if j + 1 in sizes:
-            kept[j + 1] = running  # over 1 <= i <= j, that is, below j + 1
+            sums[j + 1] = running  # over 1 <= i <= j, that is, below j + 1
     beyond = density / (1 - ratio)
-    side = kept[last + 1]
-    whole = 1 + 2 * side
-    whole = whole.union(whole + 2 * beyond)
+    side = sums[last + 1]
+    total = 1 + 2 * side
+    total = total.union(total + 2 * beyond)
     totals = {}
     for k in wanted:
         # Below a k > 0: the left side, 0, and 1 .. k - 1; below k <= 0: the left side from k on.
-        totals[k] = side + 1 + kept[k] if k > 0 else side - kept[1 - k]
-    return totals, whole
+        totals[k] = side + 1 + sums[k] if k > 0 else side - sums[1 - k]
+    return totals, total
 
 
 def has_outcomes(pair: Pair) -> bool:

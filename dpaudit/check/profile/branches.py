@@ -17,11 +17,11 @@ from dpaudit.pairs import Normal, Pair
 from dpaudit.pairs.core import Threshold
 
 Delta = Callable[[Pair, Ball], Ball]
-MOST_KAPPA = 2_000
+MOST_KAPPA = 2_000  # scores of a stability test that are gone through
 
 
 def branch(p: Ball, q: Ball, base: Pair, x: Ball, delta: Delta) -> Ball:
-    """What one branch adds: between 0 and p, where a mass may be zero or not."""
+    """The delta that one branch adds: between 0 and p, where a mass may be zero or not."""
     if p == 0 or q == 0:
         return p
     if not (p > 0 and q > 0):
@@ -34,12 +34,12 @@ def thresholded(pair: Threshold, x: Ball, delta: Delta) -> Ball:
     if pair.kappa > MOST_KAPPA:
         return ball(0).union(ball(1))
     below = _below(pair.epsilon, int(pair.kappa), _bits())
-    found = ball(0)
+    largest = ball(0)
     for s in range(2 * int(pair.kappa) + 1):
         mu = pair.offset + pair.slope * (2 * s + 1)
-        for one, other in ((s, s + 1), (s + 1, s)):
-            found = found.max(_scores(below, one, other, mu, x, delta))
-    return found
+        for score, other in ((s, s + 1), (s + 1, s)):
+            largest = largest.max(_scores(below, score, other, mu, x, delta))
+    return largest
 
 
 def _scores(

@@ -19,9 +19,9 @@ from dpaudit.exact.effort import spend
 
 Ball = Any
 Mass = tuple[Ball, Ball]
-UNIT = 2.0**-53
-BITS = 512
-MOST_NODES = 2**21
+UNIT = 2.0**-53  # half a unit in the last place of a float
+BITS = 512  # precision of the masses at the edges of cells
+MOST_NODES = 2**21  # nodes of a grid: 16 MB an array
 # A mass that is too small to be split, in P or Q.
 SPILL = 2.0**-400
 

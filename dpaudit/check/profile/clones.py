@@ -34,12 +34,13 @@ from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs.core import Report
 
 MOST_OTHERS, MOST_OUTCOMES, BLOCK = 2**32, 2**26, 2**19
-MOST_CELLS = 2**21
-GROUPS = 2**14
+MOST_CELLS = 2**21  # cells of a grid: 16 MB an array
+GROUPS = 2**14  # numbers of reports that are kept apart; beyond, neighbours are joined
 FARTHEST, SMALLEST = 30.0, 1e-30
 # Outcomes that are taken one by one; else nodes, in standard deviations; logarithm of a margin.
 FEW, MARGIN = 2**22, 8
 NEAR = tuple(k / 2 for k in range(-16, 17))
+# Standard deviations around the mean where numbers of other reports stand, if many.
 NEAR_OF_MANY = (-5, -3, -2, -1, -0.3, 0.3, 1, 2, 3, 5)
 
 
@@ -62,18 +63,23 @@ def clones(pair: Report, grid: Grid) -> Cells:
     if is_symbolic(pair.others) or pair.others.denominator != 1 or pair.others < 0:
         raise NotConfirmed("a number of others that is no whole number")
     others = int(pair.others)
-    epsilon, told, rate = (ball(n) for n in (pair.epsilon, pair.told, pair.rate))
-    known = 0 < rate < 1 and told > 0 and told <= 1 and epsilon > 0 and epsilon < FARTHEST
-    if not (known and others < MOST_OTHERS):
+    epsilon, told_chance, rate = (ball(n) for n in (pair.epsilon, pair.told, pair.rate))
+    in_range = (
+        0 < rate < 1 and told_chance > 0 and told_chance <= 1 and epsilon > 0 and epsilon < FARTHEST
+    )
+    if not (in_range and others < MOST_OTHERS):
         raise NotConfirmed("clones of these sizes")
     log_tail = -math.log(min(grid.tail, SMALLEST) / 8)
-    apart, less = _float(told * (epsilon / 2).tanh()), _float(2 * told / (1 + epsilon.exp()))
+    apart, less = (
+        _float(told_chance * (epsilon / 2).tanh()),
+        _float(2 * told_chance / (1 + epsilon.exp())),
+    )
     if pair.rest is not None:
         log_tail += MARGIN
-        rows = _beside_the_rest(others + 1, told, less, rate, ball(pair.rest), log_tail)
+        rows = _beside_the_rest(others + 1, told_chance, less, rate, ball(pair.rest), log_tail)
     else:
         first, law = _clones_law(others, rate, log_tail)
-        s, unseen = _float(told), _float(1 - told)
+        s, unseen = _float(told_chance), _float(1 - told_chance)
         counted = s * np.append(0.0, law) + unseen * np.append(law, 0.0)
         t = first + np.arange(len(counted), dtype=np.float64)
         other = unseen * _float(rate / (1 - rate)) * (others + 1 - t)
@@ -88,7 +94,7 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
     first, law = _clones_law(n, rate, log_tail)
     t = first + np.arange(len(law), dtype=np.float64)
     q, per_rest = rest / (1 - rate), _float((1 - s) * rate / rest)
-    per_report, told, hidden = _float(1 / (n * rate)), _float(s), _float(q)
+    per_report, told_weight, hidden = _float(1 / (n * rate)), _float(s), _float(q)
     width = math.sqrt(2 * log_tail * t[-1]) / 2 + 2
     many, few = n - first, n - int(t[-1])
     mean = many * hidden
@@ -101,14 +107,14 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
         each = np.concatenate([m * mass for (_, m), mass in zip(laws, law, strict=True)])
         signs = np.repeat(t, [len(m) for m in own])
         other = np.concatenate(own)
-        counted = each * (told * signs + other) * per_report
+        counted = each * (told_weight * signs + other) * per_report
         return Rows(signs, other, counted, UNIT * 25 * (len(t) + longest + 8))
     low, masses = _clones_law(few, q, log_tail)
     at = low + np.arange(len(masses), dtype=np.float64)
     spread = math.sqrt(few * hidden * max(1 - hidden, 0.0))
     near = np.array(NEAR if len(t) * len(NEAR) * width <= MOST_OUTCOMES // 2 else NEAR_OF_MANY)
-    known = np.clip(np.rint(few * hidden + spread * near), at[0], at[-1])
-    nodes = np.unique(np.concatenate((known, at[[0, -1]])))
+    wanted_places = np.clip(np.rint(few * hidden + spread * near), at[0], at[-1])
+    nodes = np.unique(np.concatenate((wanted_places, at[[0, -1]])))
     if len(nodes) < 2:
         raise NotConfirmed("a rest of one size")
     left = np.clip(np.searchsorted(nodes, at, side="right") - 1, 0, len(nodes) - 2)
@@ -116,8 +122,8 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
     shares = np.bincount(left, masses * share, len(nodes))
     shares += np.bincount(left + 1, masses * (1 - share), len(nodes))
     other = np.multiply.outer(n - t, nodes * (per_rest / few))
-    whole = told * t[:, None] + other
-    counted = law[:, None] * shares * whole * per_report
+    weights = told_weight * t[:, None] + other
+    counted = law[:, None] * shares * weights * per_report
     # By so much a mean of nodes may be off, in parts of it.
     relative = UNIT * 25 * (len(t) + len(at) + 8)
     off = 2 * relative
@@ -126,10 +132,10 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
         # More signs, and the smallest D of a group, are further apart.
         starts = np.arange(0, len(t), size)
         counted = np.add.reduceat(counted, starts)
-        whole = np.minimum.reduceat(whole, starts)
+        weights = np.minimum.reduceat(weights, starts)
         t = t[np.minimum(starts + size, len(t)) - 1]
-        other = whole - told * t[:, None]
-        if not np.all(less * t[:, None] + other > whole / 16):
+        other = weights - told_weight * t[:, None]
+        if not np.all(less * t[:, None] + other > weights / 16):
             raise NotConfirmed("reports of a large loss, hardly hidden")
         off += 256 * UNIT
     signs = np.repeat(t, len(nodes))
@@ -142,13 +148,13 @@ def _spread(
     """Signs of every row: P = C(t, a) 2^-t X / D, Q = C(t, a) 2^-t Y / D times its mass."""
     t, other, counted = all_rows.t, all_rows.other, all_rows.counted
     # X + Y = 2 D.
-    whole = (less + apart) * t + other
+    weights = (less + apart) * t + other
     width = int(math.sqrt(2 * log_tail * t[-1])) // 2 + 2
     reach = np.sqrt(2 * log_tail * t) + 4
     with np.errstate(invalid="ignore"):
-        seen = np.nanmax(np.where(t > 0, apart * np.minimum(t, reach) / whole, 0.0))
-    if seen < 0.9:
-        farthest = min(farthest, 2 * math.atanh(seen * (1 + 64 * UNIT + all_rows.off)))
+        largest_ratio = np.nanmax(np.where(t > 0, apart * np.minimum(t, reach) / weights, 0.0))
+    if largest_ratio < 0.9:
+        farthest = min(farthest, 2 * math.atanh(largest_ratio * (1 + 64 * UNIT + all_rows.off)))
     count = math.ceil(farthest / grid.h * (1 + 64 * UNIT)) + 1
     if len(t) * width > MOST_OUTCOMES or count > MOST_CELLS:
         raise NotConfirmed("too many outcomes")
@@ -163,14 +169,14 @@ def _spread(
         steps = np.maximum(n - more[:, :-1], 0.0) / (more[:, :-1] + 1)
         masses = np.cumprod(np.hstack((middle[part, None], steps)), axis=1)
         masses[:, 0] *= np.where(n[:, 0] % 2 == 0, 0.5, 1.0)
-        held = (masses > 0) & (2 * more - n <= reach[part, None])
+        kept_terms = (masses > 0) & (2 * more - n <= reach[part, None])
         first_side = less * n + 2 * apart * more + given
         second_side = less * n + 2 * apart * (n - more) + given
         with np.errstate(divide="ignore", invalid="ignore"):
-            p = np.where(n > 0, first_side / whole[part, None], 1.0)[held]
-            losses = np.where(n > 0, np.log(first_side / second_side), 0.0)[held]
-        p *= (masses * counted[part, None])[held]
-        even = ((n % 2 == 0) & (j == 0))[held]
+            p = np.where(n > 0, first_side / weights[part, None], 1.0)[kept_terms]
+            losses = np.where(n > 0, np.log(first_side / second_side), 0.0)[kept_terms]
+        p *= (masses * counted[part, None])[kept_terms]
+        even = ((n % 2 == 0) & (j == 0))[kept_terms]
         on[0] += p[even].sum()
         _split(losses[~even], p[~even], grid.h, a, b)
     lost = min(grid.tail, SMALLEST) * (1 + 1e-9)
@@ -183,18 +189,18 @@ def _spread(
 
 def _float(value: Ball) -> float:
     """The nearest float of a sharp ball."""
-    found = float(value.mid())
-    if value != 0 and not float(value.rad()) <= UNIT * abs(found):
+    nearest = float(value.mid())
+    if value != 0 and not float(value.rad()) <= UNIT * abs(nearest):
         raise NotConfirmed("a number that is not sharp")
-    return found
+    return nearest
 
 
 def _split(losses: Floats, p: Floats, h: float, a: Floats, b: Floats) -> None:
     """P masses to the two nodes of their cells, so that both masses are kept."""
     node = np.minimum((losses / h).astype(np.int64), len(a) - 1)
-    rest = np.clip(losses - node * h, 0.0, h)
-    a += np.bincount(node, p * np.expm1(h - rest) / math.expm1(h), len(a))
-    b += np.bincount(node, p * np.expm1(-rest) / math.expm1(-h), len(b))
+    remainder = np.clip(losses - node * h, 0.0, h)
+    a += np.bincount(node, p * np.expm1(h - remainder) / math.expm1(h), len(a))
+    b += np.bincount(node, p * np.expm1(-remainder) / math.expm1(-h), len(b))
 
 
 def _mirrored(half: Cells, h: float, lost: float) -> Cells:
@@ -220,23 +226,25 @@ def _clones_law(others: int, rate: Ball, log_tail: float) -> tuple[int, Floats]:
     reach = math.ceil(log_tail / 3 + math.sqrt(log_tail**2 / 9 + 2 * log_tail * spread)) + 2
     low, high = max(mean - reach, 0), min(mean + reach, others)
     centre = min(max(mean, low), high)
-    known = _log_choose(others, centre) + centre * rate.log() + (others - centre) * (1 - rate).log()
+    log_mass = (
+        _log_choose(others, centre) + centre * rate.log() + (others - centre) * (1 - rate).log()
+    )
     odds = _float(rate / (1 - rate))
     k = np.arange(centre, high, dtype=np.float64)
     rising = np.cumprod((others - k) / (k + 1) * odds)
     k = np.arange(centre, low, -1, dtype=np.float64)
     falling = np.cumprod(k / (others - k + 1) / odds)
-    return low, _float(known.exp()) * np.concatenate((falling[::-1], [1.0], rising))
+    return low, _float(log_mass.exp()) * np.concatenate((falling[::-1], [1.0], rising))
 
 
 def _middles(first: int, count: int) -> Floats:
     """C(t, ceil(t / 2)) 2^-t for t = first, first + 1, ..."""
-    known = (_log_choose(first, (first + 1) // 2) - first * ball(2).log()).exp()
+    first_mass = (_log_choose(first, (first + 1) // 2) - first * ball(2).log()).exp()
     t = np.arange(first, first + count - 1, dtype=np.float64)
     # From an even t one more halves t + 1 over t / 2 + 1; from an odd one it changes nothing.
     ratios = np.where(t % 2 == 0, (t + 1) / (t + 2), 1.0)
-    found: Floats = _float(known) * np.cumprod(np.append(1.0, ratios))
-    return found
+    masses: Floats = _float(first_mass) * np.cumprod(np.append(1.0, ratios))
+    return masses
 
 
 def _log_choose(n: int, k: int) -> Any:

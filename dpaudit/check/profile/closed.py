@@ -42,9 +42,9 @@ from dpaudit.pairs.cases import MOST, delta_of_cases, has_closed_cases
 from dpaudit.pairs.core import Binomial, Lattice, Opposition, Tally
 from dpaudit.pairs.enumerated import is_enumerable
 
-PRECISIONS = (128, 400, 1200, 4000)
-INTEGERS = 10**4
-REPORTS = 2**50
+PRECISIONS = (128, 400, 1200, 4000)  # bits, tried in turn until a comparison is decided
+INTEGERS = 10**4  # integers of any weight that are gone through one by one
+REPORTS = 2**50  # numbers of reports that floats hold exactly, by far
 Ends = tuple[Number, Number]
 # delta of a pair of which only bounds are known; None for any other pair.
 Bound = Callable[[Pair, Ball], Ball | None]
@@ -79,12 +79,12 @@ def has_closed(pair: Pair) -> bool:
 
 def closed_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether delta(epsilon) <= delta for certain."""
-    return any(found <= allowed for found, allowed in _compared(pair, epsilon, delta))
+    return any(upper <= allowed for upper, allowed in _compared(pair, epsilon, delta))
 
 
 def closed_at_least(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether delta(epsilon) >= delta for certain."""
-    return any(found >= wanted for found, wanted in _compared(pair, epsilon, delta))
+    return any(lower >= wanted for lower, wanted in _compared(pair, epsilon, delta))
 
 
 def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[Ball, Ball]]:
@@ -102,9 +102,9 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
     Formulas of one line are the pair's own; what is summed or searched is computed here.
     Errors: NotConfirmed.
     """
-    known = None if bound is None else bound(pair, x)
-    if known is not None:
-        return known
+    bounded = None if bound is None else bound(pair, x)
+    if bounded is not None:
+        return bounded
 
     def inside(base: Pair, at: Ball) -> Ball:
         return delta_by(base, at, bound)
@@ -140,8 +140,8 @@ def _is_moderate(pair: Lattice) -> bool:
     """Whether the integers of any weight are few enough to be gone through."""
     if is_symbolic(pair.variance) or is_symbolic(pair.shift):
         return False
-    whole = pair.shift == int(pair.shift) and 0 < pair.shift <= INTEGERS
-    return bool(whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
+    is_whole = pair.shift == int(pair.shift) and 0 < pair.shift <= INTEGERS
+    return bool(is_whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
 
 
 def _discrete_normal(pair: Lattice, x: Ball) -> Ball:
@@ -169,9 +169,9 @@ def _discrete_normal(pair: Lattice, x: Ball) -> Ball:
         return ball(0).union(1)
     first = min(last, 0) - reach
     gained = [weight(k) - x * weight(k - s) for k in range(first, last + 1)]
-    found = sum(map(_positive, gained), ball(0)) + far(1 - first)
-    whole = 1 + 2 * sum(map(weight, range(1, reach + 1)), ball(0)) + 2 * far(reach + 1)
-    return found / whole
+    total = sum(map(_positive, gained), ball(0)) + far(1 - first)
+    total_weight = 1 + 2 * sum(map(weight, range(1, reach + 1)), ball(0)) + 2 * far(reach + 1)
+    return total / total_weight
 
 
 def context_bits() -> int:
@@ -226,9 +226,9 @@ def _of_a_group(pair: Pair, x: Ball) -> Ball:
         if not is_below:
             raise NotConfirmed(f"{type(pair).__name__}: a threshold that is not found")
         return ball(0).union(moved_beyond(low))
-    known = moved_beyond(high) - x * beyond(high)
+    at_test = moved_beyond(high) - x * beyond(high)
     between = (beyond(low) if is_below else 1) - beyond(high)
-    return known.union(known + (ratio(high) - x) * between)
+    return at_test.union(at_test + (ratio(high) - x) * between)
 
 
 @lru_cache(maxsize=64)
@@ -244,10 +244,10 @@ def _chances(pair: Pair) -> tuple[list[Ball], list[Ball]]:
         masses = [ball(chance) for chance in draw.chances]
         if not all(mass >= 0 for mass in masses) or len(masses) != len(draw.moves) + 1:
             raise NotConfirmed(f"{type(pair).__name__}: chances that are none")
-    known = [ball(0), *(ball(move) for move in draw.moves)]
-    if not known[1:] or not all(b >= a or b.overlaps(a) for a, b in pairwise(known)):
+    steps = [ball(0), *(ball(move) for move in draw.moves)]
+    if not steps[1:] or not all(b >= a or b.overlaps(a) for a, b in pairwise(steps)):
         raise NotConfirmed(f"{type(pair).__name__}: moves that do not grow")
-    return masses, [known[min(j, len(known) - 1)] for j in range(len(masses))]
+    return masses, [steps[min(j, len(steps) - 1)] for j in range(len(masses))]
 
 
 @lru_cache(maxsize=64)
@@ -259,18 +259,18 @@ def _logs_and_steps(pair: Pair) -> list[tuple[float, float]]:
 
 def _threshold(pair: Pair, loss: float) -> float:
     """About where the loss is reached: Newton's method, by halving where that leaves the ends."""
-    known = _logs_and_steps(pair)
-    far = max(s for _, s in known)
+    logs_and_steps = _logs_and_steps(pair)
+    far = max(s for _, s in logs_and_steps)
     low, high = -60.0 - far, 60.0 + far + max(loss, 0.0)
     t = (low + high) / 2
     for _ in range(70):
-        exponents = [c + s * t - s * s / 2 for c, s in known]
+        exponents = [c + s * t - s * s / 2 for c, s in logs_and_steps]
         top = max(exponents)
         weights = [math.exp(e - top) for e in exponents]
         total = math.fsum(weights)
         excess = top + math.log(total) - loss
         low, high = (t, high) if excess < 0 else (low, t)
-        slope = math.fsum(w * s for w, (_, s) in zip(weights, known, strict=True)) / total
+        slope = math.fsum(w * s for w, (_, s) in zip(weights, logs_and_steps, strict=True)) / total
         before, t = t, t - excess / slope if slope > 0 else math.inf
         if not low < t < high:
             t = (low + high) / 2
@@ -329,13 +329,13 @@ def _tallied(pair: Tally, x: Ball) -> Ball:
     if nearest is None or not abs(place - nearest) < 2:
         return ball(0).union(1)
     around = {min(max(int(nearest) + more_ones, 0), n + 1) for more_ones in (-1, 0, 1, 2)}
-    found = ball(0)
+    largest = ball(0)
     for k in around:
         if not (place <= k - 1 or place > k):
             tail, tip = _tails(pair.rare, n, k, context_bits())
-            found = found.max((1 - x) * tail + r * grown * tip)
+            largest = largest.max((1 - x) * tail + r * grown * tip)
     # All ones, or none, are the last: beyond, nothing is to be had, or all of 1 - x.
-    return found.max(1 - x)
+    return largest.max(1 - x)
 
 
 @lru_cache(maxsize=512)

@@ -91,8 +91,8 @@ def _of_parts(pair: Pair) -> Pair:
     if pair.splice is not None and pair.replacement is None:
         return _all(pair.splice)
     if pair.seen:
-        seen = Atoms(tuple((p, q) for p, q, _ in pair.seen))
-        return joined((seen, _all(base for _, _, base in pair.seen)))
+        visible = Atoms(tuple((p, q) for p, q, _ in pair.seen))
+        return joined((visible, _all(base for _, _, base in pair.seen)))
     raise NotConfirmed(type(pair).__name__)
 
 
@@ -108,8 +108,8 @@ def _thresholded(pair: Threshold) -> Pair:
     # P(R = 0) = exp(-epsilon kappa) / (1 + 2 (r + ... + r^kappa)), r = exp(-epsilon).
     r = (-epsilon).exp()
     end = r ** int(pair.kappa)
-    whole = 1 + 2 * r * (1 - end) / (1 - r)
-    lost = min(Fraction(decimal_upper(Fraction(float((end / whole).upper()) * (1 + 1e-9)))), ONE)
+    total = 1 + 2 * r * (1 - end) / (1 - r)
+    lost = min(Fraction(decimal_upper(Fraction(float((end / total).upper()) * (1 + 1e-9)))), ONE)
     likely, unlikely = (
         canonical(sympify((1 - lost) / (1 + exp(e)))) for e in (-pair.epsilon, pair.epsilon)
     )

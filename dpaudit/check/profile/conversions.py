@@ -58,10 +58,10 @@ from dpaudit.pairs import (
 )
 
 Row = Mapping[str, Any]
-# What one step may leave out, as a part of delta: it moves delta by that part at most.
+# The mass that one step may leave out, as a part of delta: it moves delta by that part at most.
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
-MOST_FACTORS = 10**10
+MOST_FACTORS = 10**10  # rounds of one kind: floats hold the number exactly
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
 # And what is tried where the witness's own is finer than is computed with.
@@ -113,8 +113,8 @@ class Doubt:
 
     def holds_at(self, epsilon: Fraction) -> bool:
         """Whether crude bounds confirm this larger epsilon."""
-        left = _left(self.losses, self.delta, epsilon)
-        return all(confirm_upper(pair, epsilon, left, row) for pair, row in self.rows)
+        delta_left = _left(self.losses, self.delta, epsilon)
+        return all(confirm_upper(pair, epsilon, delta_left, row) for pair, row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -189,19 +189,19 @@ def _upper(
         return None
     for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
         epsilon = decimal(row["value"])
-        held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
+        confirmed = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
         crowd = row.get("form") == "crowd"
-        if row["pair"] != str(number) or not (held or not (is_computed(pair) or crowd)):
+        if row["pair"] != str(number) or not (confirmed or not (is_computed(pair) or crowd)):
             return None
         if not _is_consistent(row, "upper", losses.slack):
             return None
-        if not held:
+        if not confirmed:
             doubts.append((pair, row))
     return max(decimal(row["value"]) for row in rows)
 
 
 def _left(losses: Losses, delta: Fraction, epsilon: Fraction) -> Fraction:
-    """What a slack leaves of delta, rounded down."""
+    """The delta that remains beside the failure probability, rounded down."""
     if losses.slack == 0:
         return delta
     with working_precision():
@@ -215,7 +215,7 @@ def _lower(
     if not rows:
         return Fraction(0)
     (row,) = rows
-    named = {str(place): known for place, known in enumerate(losses.reached)}
+    named = {str(place): pair_reached for place, pair_reached in enumerate(losses.reached)}
     require(row["pair"] in named, "a lower row of a pair that is not reached")
     pair, epsilon = named[row["pair"]], decimal(row["value"])
     if "factors" in row:
@@ -234,9 +234,9 @@ def _marginal(pair: Pair, kept: str) -> Pair:
     """Some of a product's factors: a projection of either law, so that no delta is larger."""
     names = {str(place): place for place in range(len(pair.factors))}
     places = [names.get(place, -1) for place in kept.split()]
-    known = places != [] and places == sorted(set(places)) and places[0] >= 0
-    known = known and kept == " ".join(map(str, places))
-    require(known, "factors of a lower row: expected places of the pair's own, each once")
+    valid = places != [] and places == sorted(set(places)) and places[0] >= 0
+    valid = valid and kept == " ".join(map(str, places))
+    require(valid, "factors of a lower row: expected places of the pair's own, each once")
     return product(pair.factors[place] for place in places)
 
 
@@ -244,8 +244,8 @@ def _first(pair: Pair, rounds: str) -> Pair:
     """So many of all equal rounds: a projection of either law, so that no delta is larger."""
     (factor, times), *others = pair.factors
     number = int(rounds) if rounds.isascii() and rounds.isdecimal() and len(rounds) < 20 else 0
-    known = not others and rounds == str(number) and 1 <= number <= times
-    require(known, "rounds of a lower row: expected a number of the pair's own, all equal")
+    valid = not others and rounds == str(number) and 1 <= number <= times
+    require(valid, "rounds of a lower row: expected a number of the pair's own, all equal")
     return product([(factor, Fraction(number))])
 
 
@@ -400,14 +400,14 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
         factor = factor.lower
     if not is_known(factor) and has_closed(factor) and has_values(factor):
         return _below(factor, grid)
-    made = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
+    factor_cells = _cells(factor, grid) if is_known(factor) else _slots(factor, grid)
     if sign > 0:
-        return upper_nodes(made)
+        return upper_nodes(factor_cells)
     if not _is_far_apart(factor):
-        return lower_nodes(made, grid.h)
-    down = rounded_down(made)
+        return lower_nodes(factor_cells, grid.h)
+    down = rounded_down(factor_cells)
     try:
-        lowered = lower_nodes(made, grid.h)
+        lowered = lower_nodes(factor_cells, grid.h)
     except NotConfirmed:
         return down
     return max(down, lowered, key=lambda nodes: nodes.log_moment(tilt, grid.h))
@@ -434,8 +434,8 @@ def _cells(factor: Pair, grid: Grid) -> Cells:
 @lru_cache(maxsize=8)
 def _slots(factor: Pair, grid: Grid) -> Cells:
     """Cells of less than the pair, in either direction."""
-    made = slots_below(factor.unswapped, grid)
-    return made.swapped(grid.h) if factor.is_swapped else made
+    cells_below = slots_below(factor.unswapped, grid)
+    return cells_below.swapped(grid.h) if factor.is_swapped else cells_below
 
 
 @lru_cache(maxsize=8)

@@ -42,5 +42,5 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction, sign: int) -> bool
         known = windows(report, delta * OUTSIDE)
         if known is None or (sign < 0 and not known.exact):
             return False
-        found = (known.most if sign > 0 else known.least)(ball(epsilon))
-        return bool(sign * found <= sign * ball(delta))
+        bound = (known.most if sign > 0 else known.least)(ball(epsilon))
+        return bool(sign * bound <= sign * ball(delta))

@@ -59,12 +59,12 @@ from dpaudit.check.profile.cells import UNIT, NotConfirmed, ball
 from dpaudit.check.profile.nodes import Nodes
 from dpaudit.exact.arrays import Complexes, Floats, Integers, np
 
-LARGEST_PERIOD = 2**22
+LARGEST_PERIOD = 2**22  # nodes of a transform: 64 MB
 FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
 FOLDED, LEFT_OUT = 38.0, 1e-11
-DROPPED = 1e-22
-LARGEST_TILT = 1e7
+DROPPED = 1e-22  # tilted mass at the ends that is left out, and added as an error
+LARGEST_TILT = 1e7  # exponents stay within those of floats
 DIRECT_WORK, DIRECT_KEPT = 2e8, 4096
 # An addend that is below the smallest normal float loses no more than this.
 UNDERFLOW = 1e-300
@@ -118,9 +118,9 @@ def delta_bound(
     first = math.floor(at / step) + 1
     offset = float(first * step - at)
     half = _half_period(tilted, h, first)
-    found = _folded_sum(tilted, h, tilt, (first, offset), half)
+    folded = _folded_sum(tilted, h, tilt, (first, offset), half)
     log_relative = [math.log1p(sign * (t.relative + t.nodes.relative)) * t.times for t in tilted]
-    return _assembled(tilted, found, tilt, at, sign, math.fsum(log_relative))
+    return _assembled(tilted, folded, tilt, at, sign, math.fsum(log_relative))
 
 
 def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
@@ -138,13 +138,13 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
     relative = UNIT * (16 + 8 * tilt * reach + 4 * abs(shift) + (8000 if extreme else 0))
     w = np.asarray(w / total)
     cut = DROPPED / times
-    kept = slice(_heavy(w, cut), len(w) - _heavy(w[::-1], cut))
+    heavy = slice(_heavy(w, cut), len(w) - _heavy(w[::-1], cut))
     return Tilted(
         nodes=nodes,
         times=times,
-        first=nodes.first + kept.start,
-        w=w[kept],
-        losses=np.asarray(losses[kept], dtype=np.float64),
+        first=nodes.first + heavy.start,
+        w=w[heavy],
+        losses=np.asarray(losses[heavy], dtype=np.float64),
         shift=shift,
         total=total,
         relative=relative,
@@ -201,10 +201,10 @@ def _reach(tilted: Sequence[Tilted], unit: float, centre: float) -> float:
         if not room < FOLDED:
             raise NotConfirmed("moments too large for their rounding")
         end = (rise + FOLDED + room + 1e-9) / extra
-        found = abs(end - centre) + 8 * UNIT * (abs(end) + abs(centre))
-        if found > best:
+        distance = abs(end - centre) + 8 * UNIT * (abs(end) + abs(centre))
+        if distance > best:
             break
-        best, share = found, share * 0.7
+        best, share = distance, share * 0.7
     return best
 
 
@@ -216,27 +216,27 @@ def _folded_sum(
 ) -> Sum:
     first, offset = place
     period = 2 * half
-    kept, left = _kept_by_pairs(tilted, h, tilt, half)
-    if not _is_short(tilted, kept):
-        kept, left = _kept_by_fft(tilted, h, tilt, half)
-    directly = _is_short(tilted, kept)
-    phis = (_direct(t, period, kept) if directly else _by_fft(t, period) for t in tilted)
-    values, errors = _powers(tilted, phis, (first, period, kept))
-    j = np.arange(kept)
+    frequencies, left_out = _kept_by_pairs(tilted, h, tilt, half)
+    if not _is_short(tilted, frequencies):
+        frequencies, left_out = _kept_by_fft(tilted, h, tilt, half)
+    directly = _is_short(tilted, frequencies)
+    phis = (_direct(t, period, frequencies) if directly else _by_fft(t, period) for t in tilted)
+    values, errors = _powers(tilted, phis, (first, period, frequencies))
+    j = np.arange(frequencies)
     weights, size = _geometric(j, h, tilt, offset, half)
     scale = np.where((j == 0) | (j == half), 1.0, 2.0) / period
     terms = values * weights
     rounded = UNIT * (128 + 8 * (tilt + 1) * h) * size
     off = errors * (np.abs(weights) + rounded) + np.abs(values) * rounded
-    summed = 2 * (kept + 4) * UNIT * float(scale @ np.abs(terms))
+    summed = 2 * (frequencies + 4) * UNIT * float(scale @ np.abs(terms))
     outside = 2 * math.exp(-FOLDED) + math.fsum(t.times * t.dropped for t in tilted)
-    error = float(scale @ off) + left + outside + summed
+    error = float(scale @ off) + left_out + outside + summed
     return Sum(float(scale @ terms.real), error * 1.01)
 
 
-def _is_short(tilted: Sequence[Tilted], kept: int) -> bool:
+def _is_short(tilted: Sequence[Tilted], count: int) -> bool:
     """Whether so many frequencies can be summed directly."""
-    return kept <= DIRECT_KEPT and kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
+    return count <= DIRECT_KEPT and count * sum(len(t.w) for t in tilted) <= DIRECT_WORK
 
 
 def _size_bound(j: Any, h: float, tilt: float, half: int) -> Floats:
@@ -267,9 +267,9 @@ def _kept_by_pairs(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -
             best = np.minimum(best, 1 - drop)
         bound += t.times * np.log(np.maximum(best, 1e-12) + 1e-13)
     parts = counts * (2 / (2 * half)) * _size_bound(starts[:-1], h, tilt, half) * np.exp(bound)
-    left = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    first = int(np.argmax(left <= LEFT_OUT / half * _size_at_zero(h, tilt)))
-    return min(int(starts[first]), half + 1), float(left[first])
+    left_out = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    first = int(np.argmax(left_out <= LEFT_OUT / half * _size_at_zero(h, tilt)))
+    return min(int(starts[first]), half + 1), float(left_out[first])
 
 
 def _size_at_zero(h: float, tilt: float) -> float:
@@ -293,9 +293,9 @@ def _kept_by_fft(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -> 
         bound += t.times * np.log(np.abs(phi) + off)
     j = np.arange(1, half + 1)
     parts = _size_bound(j, h, tilt, half) * np.exp(np.minimum(bound[1:], 700.0)) / half
-    left = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    first = int(np.argmax(left <= LEFT_OUT / half * _size_at_zero(h, tilt)))
-    return first + 1, float(left[first])
+    left_out = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    first = int(np.argmax(left_out <= LEFT_OUT / half * _size_at_zero(h, tilt)))
+    return first + 1, float(left_out[first])
 
 
 def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
@@ -311,12 +311,12 @@ def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
     return values, (FFT_FACTOR * math.log2(period) + folds) * UNIT * norm
 
 
-def _direct(factor: Tilted, period: int, kept: int) -> tuple[Complexes, float]:
+def _direct(factor: Tilted, period: int, count: int) -> tuple[Complexes, float]:
     """The same sums term by term: blocks of ``BLOCK`` indices, then the blocks."""
     rows = -(-len(factor.w) // BLOCK)
     w = np.zeros(rows * BLOCK)
     w[: len(factor.w)] = factor.w
-    j = np.arange(kept)
+    j = np.arange(count)
     inner = _turns(np.outer(np.arange(BLOCK), j), period)
     outer = _turns(np.outer(np.arange(rows) * BLOCK, j), period)
     blocks = w.reshape(rows, BLOCK) @ inner.real - 1j * (w.reshape(rows, BLOCK) @ inner.imag)
@@ -335,12 +335,12 @@ def _powers(
     tilted: Sequence[Tilted], phis: Iterable[tuple[Complexes, float]], place: tuple[int, int, int]
 ) -> tuple[Complexes, Floats]:
     """prod phi^T exp(-i z (index of the sum - first)), conjugated, and the error of each."""
-    first, period, kept = place
-    log_size, angle = np.zeros(kept), np.zeros(kept)
-    relative, bound = np.zeros(kept), np.zeros(kept)
-    sizes, start = np.zeros(kept), 0
+    first, period, count = place
+    log_size, angle = np.zeros(count), np.zeros(count)
+    relative, bound = np.zeros(count), np.zeros(count)
+    sizes, start = np.zeros(count), 0
     for t, (values, off) in zip(tilted, phis, strict=True):
-        phi = values[:kept]
+        phi = values[:count]
         size, own_angle = np.abs(phi), np.angle(phi)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs, most = np.log(size), np.log(size + off)
@@ -353,7 +353,7 @@ def _powers(
         angle += np.remainder(t.times * own_angle, 2 * math.pi)
         start += t.times * t.first
     # The window begins at ``first``; conjugates: the FFT turns the other way.
-    turn = _turns(np.arange(kept) * ((first - start) % period), period)
+    turn = _turns(np.arange(count) * ((first - start) % period), period)
     size = np.exp(log_size)
     values = size * (np.cos(angle) + 1j * np.sin(angle)) * turn
     with np.errstate(over="ignore", invalid="ignore"):
@@ -386,14 +386,14 @@ def _geometric(
 
 
 def _assembled(
-    tilted: Sequence[Tilted], found: Sum, tilt: float, at: Fraction, sign: int, log_relative: float
+    tilted: Sequence[Tilted], folded: Sum, tilt: float, at: Fraction, sign: int, log_relative: float
 ) -> Fraction:
     """prod C^T exp(-t epsilon) (R +- error) (1 +- relative), and the infinite losses above."""
     import flint
 
     with flint.ctx.workprec(128):
         infinite = _infinite(tilted, sign)
-        ratio = found.value + sign * found.error
+        ratio = folded.value + sign * folded.error
         if ratio <= 0 or not math.isfinite(ratio):
             if sign < 0:
                 return as_fraction(infinite.lower())

@@ -12,8 +12,8 @@ is the largest, over the triangles, of one round's mean of delta of t - 1, whate
 what was released; between two triangles delta is at most that of the first above e = 0, else the
 second's, and at most any mean of both triangles' and what that lacks.  Sums are of delta times
 exp(tilt e), so that their errors are relative to small deltas.
-Of a witness the step, the numbers of nodes, cells and parts, the tilt and the mass that a round
-leaves out are taken: any give true bounds.
+The witness states the step, the numbers of nodes, cells and parts, the tilt and the mass that a
+round leaves out: any give true bounds.
 Sums are FFTs of N = k 2^m numbers, k = 2, 3 or 5.  Stages of radix r, of at most r + 6 operations
 an output, make either transform forward err by 12 u log2 N of its 2-norm at most
 (:mod:`dpaudit.check.profile.fourier`), and the one back by 8 u log2 N of the sum of sizes that it
@@ -34,7 +34,7 @@ from dpaudit.exact.arrays import Floats, np, special
 from dpaudit.pairs.core import Replacement
 
 MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
-PLACES = (0.0, 1.0)
+PLACES = (0.0, 1.0)  # moves that every game has: both ends of the triangle
 # Of trapezoid sums, in logarithms, to where delta is so many noises out.
 PRECISION, OUT, ROWS = 46.0, 16.0, 32
 # Of erfc to 40 noises, in roundings; relative errors of numbers that are taken off others.
@@ -43,7 +43,7 @@ CDF = 2048
 FFT_FACTOR = 40
 # Angles of the cells of swapped triangles, from the equilateral one.
 TURNED = (0.0, 0.1, 0.3, 1.0)
-ON_THE_LINE = 1e-11
+ON_THE_LINE = 1e-11  # how near two values count as equal: rounding is far below
 # Steps of nodes: one up to so many, then a part of the loss.
 SINGLE, PART = 24, 32
 Order = tuple[Floats, Floats, Floats]
@@ -51,7 +51,7 @@ Order = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a game: what a witness says, within what the checker plays."""
+    """The shape of a game, as a witness states it, within what the checker plays."""
 
     step: float
     nodes: int
@@ -67,10 +67,10 @@ class Shape:
 
     def fits(self, mu: float, rate: float, times: int) -> bool:
         """Whether numbers are in reach."""
-        known = 1e-3 <= mu <= 6 and 1e-8 <= rate <= 0.9 and times <= MOST_ROUNDS
+        in_range = 1e-3 <= mu <= 6 and 1e-8 <= rate <= 0.9 and times <= MOST_ROUNDS
         sized = 2 <= self.cells <= MOST_CELLS and 0 <= self.parts <= MOST_PARTS
         inside = 2 <= self.nodes <= MOST_NODES and 1e-9 < self.step < 10
-        if not (known and sized and inside and 1e-60 < self.tail < 0.1 and self.tilt >= 0):
+        if not (in_range and sized and inside and 1e-60 < self.tail < 0.1 and self.tilt >= 0):
             return False
         last = self.farthest(mu, rate)
         return last < self.step * MOST_LOSSES and self.tilt * (last + self.step * self.nodes) < 600
@@ -123,14 +123,17 @@ class Triangles:
     def orders(self, angle: float, losses: Floats) -> tuple[Order, Order]:
         """Of the triangle at an angle in [-1, 1]: of (P, Q), of (Q, P)."""
         v = math.sin(math.pi / 2 * (1 - abs(angle))) ** 2
-        found = _order(self.mu, self.rate, v, losses), _back(self.mu, self.rate, v, losses)
-        return found if angle <= 0 else found[::-1]
+        orders = _order(self.mu, self.rate, v, losses), _back(self.mu, self.rate, v, losses)
+        return orders if angle <= 0 else orders[::-1]
 
     def most_of(self, angle: float) -> tuple[Floats, Floats]:
         """delta, raised by its error, of (P, Q) and (Q, P) at the nodes."""
         if angle not in self.known:
-            one, other = self.orders(angle, self.losses)
-            self.known[angle] = np.minimum(one[0] + one[2], 1), np.minimum(other[0] + other[2], 1)
+            first, other = self.orders(angle, self.losses)
+            self.known[angle] = (
+                np.minimum(first[0] + first[2], 1),
+                np.minimum(other[0] + other[2], 1),
+            )
         return self.known[angle]
 
     def between(self, first: float, second: float) -> Floats:
@@ -159,10 +162,12 @@ class Triangles:
             for j in range(parts):
                 i = k * parts + j
                 top = self.between(angles[i], angles[i + 1])
-                there = float(turned @ ((own[i + 1] + top) / 2 - right)) / fall if fall > 0 else 0.5
+                share_of_fall = (
+                    float(turned @ ((own[i + 1] + top) / 2 - right)) / fall if fall > 0 else 0.5
+                )
                 options = [
                     np.maximum(gap, top - s * left - (1 - s) * right)
-                    for s in (min(max(there + n / 50, 0.0), 1.0) for n in range(-6, 7))
+                    for s in (min(max(share_of_fall + n / 50, 0.0), 1.0) for n in range(-6, 7))
                 ]
                 gap = min(options, key=lambda lacking: float(lacking @ weight))
             raised[k] = np.maximum(raised[k], left + gap)
@@ -172,11 +177,11 @@ class Triangles:
     def chords(self, delta: Floats) -> Move:
         """Masses whose profile, with what is added, is above delta everywhere."""
         delta = np.minimum.accumulate(delta)
-        rest = float(delta[-1])
-        masses = _masses(delta - rest, self.x)
+        last_delta = float(delta[-1])
+        masses = _masses(delta - last_delta, self.x)
         own = _values(masses, self.x)
-        lack = max(_highest(delta - rest, own), (1 - rest) / math.fsum(masses)) - 1
-        return Move(self.everywhere(masses), max(lack, 0.0) + self.rounding, rest)
+        lack = max(_highest(delta - last_delta, own), (1 - last_delta) / math.fsum(masses)) - 1
+        return Move(self.everywhere(masses), max(lack, 0.0) + self.rounding, last_delta)
 
     def tangents(self, angle: float) -> Move:
         """Masses whose profile, with what is taken off, is nowhere above delta."""
@@ -218,28 +223,28 @@ class Triangles:
 
     def everywhere(self, masses: Floats) -> Floats:
         """Masses at every place of the grid."""
-        found = np.zeros(2 * self.most + 1)
-        found[np.concatenate((self.most - self.at[:0:-1], self.most + self.at))] = masses
-        return found
+        spread = np.zeros(2 * self.most + 1)
+        spread[np.concatenate((self.most - self.at[:0:-1], self.most + self.at))] = masses
+        return spread
 
 
 @lru_cache(maxsize=4)
 def _rounds(mu: float, rate: float, times: int, shape: Shape, sign: int) -> Floats:
     triangles = Triangles(mu, rate, shape)
     if sign < 0:
-        made = [triangles.tangents(angle) for angle in (-1.0, 0.0, 1.0)]
+        moves = [triangles.tangents(angle) for angle in (-1.0, 0.0, 1.0)]
     elif shape.parts:
-        made = triangles.chain(shape.cells, shape.parts, shape.tilt / 2)
+        moves = triangles.chain(shape.cells, shape.parts, shape.tilt / 2)
     else:
-        made = triangles.cells(np.linspace(-1, 0, shape.cells + 1).tolist())
+        moves = triangles.cells(np.linspace(-1, 0, shape.cells + 1).tolist())
     if sign > 0:
-        made += triangles.cells(list(TURNED))
-    return _recursion(made, times, shape, sign)
+        moves += triangles.cells(list(TURNED))
+    return _recursion(moves, times, shape, sign)
 
 
 def _cdf(z: Floats) -> Floats:
-    found: Floats = special.erfc(z * -math.sqrt(0.5)) / 2
-    return found
+    values: Floats = special.erfc(z * -math.sqrt(0.5)) / 2
+    return values
 
 
 def _together(
@@ -278,15 +283,15 @@ def _back(mu: float, rate: float, v: float, losses: Floats) -> Order:
         return _integrals(rate, losses, (v * mu * mu, mu * mu, v * mu * mu / 2))
     # r < 1 - (1 - exp(-loss)) / q; at the last such losses the one before bounds delta.
     r = 1 + np.expm1(-losses) / rate
-    held = r > 1e-5
-    z = np.log(np.where(held, r, 1.0)) / mu
-    a, b = np.where(held, _cdf(z + mu / 2), 0.0), np.where(held, _cdf(z - mu / 2), 0.0)
-    shift = 16 * (1 + 1 / np.where(held, r, 1.0)) / mu + 40 * (np.abs(z) + mu)
+    usable = r > 1e-5
+    z = np.log(np.where(usable, r, 1.0)) / mu
+    a, b = np.where(usable, _cdf(z + mu / 2), 0.0), np.where(usable, _cdf(z - mu / 2), 0.0)
+    shift = 16 * (1 + 1 / np.where(usable, r, 1.0)) / mu + 40 * (np.abs(z) + mu)
     density = np.exp(-((z + mu / 2) ** 2) / 2) * np.exp(losses)
     delta, q, off = _together(rate, losses, (a, a, b), 40.0)
-    off = np.where(held, off + 4 * UNIT * density * shift, 0.0)
-    last = int(np.count_nonzero(held)) - 1
-    off[~held & (r > -1e-5)] = delta[last] + off[last]
+    off = np.where(usable, off + 4 * UNIT * density * shift, 0.0)
+    last = int(np.count_nonzero(usable)) - 1
+    off[~usable & (r > -1e-5)] = delta[last] + off[last]
     return delta, q, off
 
 
@@ -311,28 +316,32 @@ def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float
     z = (np.arange(-math.ceil(span / h), math.ceil(span / h)) + 0.5) * h
     weights = np.exp(-z * z / 2) * (h / math.sqrt(2 * math.pi))
     moved = np.log((1 - rate) / rate) + np.log(np.maximum(np.expm1(losses), 1e-300))
-    found = []
+    integrals = []
     for x_mean, y_mean in ((0.0, 0.0), (xx, xy), (xy, yy)):
         y = s * z + y_mean - yy / 2
         middle = x_mean - xx / 2 + g * s * z
         high = np.logaddexp(moved[:, None], losses[:, None] + y[None, :])
-        found.append(_cdf((middle[None, :] - high) / tau) @ weights)
+        integrals.append(_cdf((middle[None, :] - high) / tau) @ weights)
     far = s * (span + 1) + xx + yy + float(losses[-1]) + abs(math.log(rate)) + 1
-    left = 8 * math.exp(-precision)
+    left_out = 8 * math.exp(-precision)
     return _together(
-        rate, losses, (found[0], found[1], found[2]), 700 * far / tau + 8 * len(z), left
+        rate,
+        losses,
+        (integrals[0], integrals[1], integrals[2]),
+        700 * far / tau + 8 * len(z),
+        left_out,
     )
 
 
 def _swapped_side(back: Floats, losses: Floats) -> Floats:
     """delta at -losses, by that of the swapped pair."""
-    found: Floats = np.exp(-losses) * back - np.expm1(-losses)
-    return found
+    swapped: Floats = np.exp(-losses) * back - np.expm1(-losses)
+    return swapped
 
 
 def _either_side(forth: Floats, back: Floats, losses: Floats) -> Floats:
-    found: Floats = np.concatenate((_swapped_side(back[1:], losses[1:])[::-1], forth))
-    return found
+    both_sides: Floats = np.concatenate((_swapped_side(back[1:], losses[1:])[::-1], forth))
+    return both_sides
 
 
 def _masses(delta: Floats, x: Floats) -> Floats:
@@ -350,10 +359,10 @@ def _values(masses: Floats, x: Floats) -> Floats:
 
 def _highest(one: Floats, other: Floats) -> float:
     """The largest ratio where the first is above 0; infinite where the other is not."""
-    held = one > 0
-    if np.any(other[held] <= 0):
+    positive = one > 0
+    if np.any(other[positive] <= 0):
         return math.inf
-    return float((one[held] / other[held]).max(initial=0.0))
+    return float((one[positive] / other[positive]).max(initial=0.0))
 
 
 def _convex(x: Floats, y: Floats) -> Floats:
@@ -389,13 +398,13 @@ def _recursion(made: list[Move], times: int, shape: Shape, sign: int) -> Floats:
     mirror = np.exp(at[:half])
     delta = np.zeros(nodes)
     for _ in range(times):
-        rest = float(delta[-1]) if sign > 0 else 0.0
-        reflected = np.full(half, rest)
+        last_delta = float(delta[-1]) if sign > 0 else 0.0
+        reflected = np.full(half, last_delta)
         inside = min(half, nodes - 1)
         reflected[half - inside :] = delta[inside:0:-1]
-        line = (np.concatenate((1 - mirror + mirror * reflected, delta)) - rest) * up
+        line = (np.concatenate((1 - mirror + mirror * reflected, delta)) - last_delta) * up
         sums = np.fft.irfft(np.fft.rfft(line, size) * choices, size)[:, wide - 1 :][:, :nodes]
         off = FFT_FACTOR * math.log2(size) * UNIT * longest * float(np.sqrt(line @ line))
-        options = ((sums + sign * off) * down + rest * weights) * scales + lost
+        options = ((sums + sign * off) * down + last_delta * weights) * scales + lost
         delta = np.clip(options.max(axis=0), 0, 1)
     return delta

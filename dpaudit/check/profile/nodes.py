@@ -68,25 +68,25 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.nan_to_num(cells.a * cells.b * math.expm1(h) / (cells.a * math.exp(h) + cells.b))
     lowering = np.maximum(np.append(0.0, gap), np.append(gap, 0.0)) * (1 + relative)
-    excess, rest = _excess(cells, masses, h), _rest(cells, masses, h)
-    start, end = _first(cells, excess, lowering, h), _last(cells, rest, lowering, h)
+    excess, remainder = _excess(cells, masses, h), _rest(cells, masses, h)
+    start, end = _first(cells, excess, lowering, h), _last(cells, remainder, lowering, h)
     if end - start < 2:
         raise NotConfirmed("no node is left")
-    lowering[start], lowering[end] = excess[start], rest[end]
+    lowering[start], lowering[end] = excess[start], remainder[end]
     inside = slice(start, end + 1)
     kinks = _kinks(masses[inside], lowering[inside], h, relative)
     kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
-    kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
+    kinks[-1] = (remainder[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
     return Nodes(cells.first + start, convex(kinks, h), cells.infinite[0], relative, cells.shift)
 
 
 def rounded_down(cells: Cells) -> Nodes:
     """Every mass at the lower end of its cell: a smaller loss lowers p (1 - x exp(-l))_+."""
     masses = cells.on.copy()
-    whole, inside = np.maximum(cells.a + cells.b, 0.0), cells.b >= 0
-    masses[:-1] += np.where(inside, whole, 0.0)
+    masses_each, inside = np.maximum(cells.a + cells.b, 0.0), cells.b >= 0
+    masses[:-1] += np.where(inside, masses_each, 0.0)
     # A loss that rounding has below its cell goes to the node before that.
-    masses[:-2] += np.where(inside, 0.0, whole)[1:]
+    masses[:-2] += np.where(inside, 0.0, masses_each)[1:]
     relative = 8 * cells.relative + ROUNDING
     return Nodes(cells.first, masses, cells.infinite[0], relative, cells.shift)
 
@@ -117,16 +117,16 @@ def _first(cells: Cells, excess: Floats, lowering: Floats, h: float) -> int:
     return int(few[-1]) + 1 if len(few) else 0
 
 
-def _last(cells: Cells, rest: Floats, lowering: Floats, h: float) -> int:
+def _last(cells: Cells, remainder: Floats, lowering: Floats, h: float) -> int:
     """Where to reach 0: as ``_first``, from above."""
     atom = int(np.flatnonzero(np.append(cells.a, 0.0) + cells.on + np.append(0.0, cells.b))[-1])
     if cells.on[atom] > 0:
         own = cells.b[atom - 1] * -math.expm1(-h) * (1 + 1e-12)
         lowering[atom - 1] = max(lowering[atom - 1], own)
         return atom
-    few = np.flatnonzero(rest < lowering)
+    few = np.flatnonzero(remainder < lowering)
     few = few[few >= np.argmax(cells.b)]
-    return int(few[0]) - 1 if len(few) else len(rest) - 1
+    return int(few[0]) - 1 if len(few) else len(remainder) - 1
 
 
 def _excess(cells: Cells, masses: Floats, h: float) -> Floats:
@@ -170,10 +170,10 @@ def convex(kinks: Floats, h: float) -> Floats:
             if not stack:
                 mass += negative
                 continue
-            left, kept = stack[-1]
-            share = math.expm1((left - at) * h) / math.expm1((left - node) * h)
+            node_before, kink = stack[-1]
+            share = math.expm1((node_before - at) * h) / math.expm1((node_before - node) * h)
             mass += negative * share * (1 + ROUNDING)
-            stack[-1] = left, kept + negative * (1 - share) * (1 + ROUNDING)
+            stack[-1] = node_before, kink + negative * (1 - share) * (1 + ROUNDING)
         stack.append((node, mass))
     if stack[-1][1] < 0:
         raise NotConfirmed("a profile that is not convex at its end")

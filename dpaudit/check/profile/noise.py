@@ -35,10 +35,11 @@ from dpaudit.pairs import Pair
 
 # Points of a rule, and the widths up to which it serves: in units of the noise, and of the loss.
 WIDEST = 0.25
+# Points of a Gauss rule, and the widest panel for which they do.
 RULES = ((4, 0.003), (8, 0.02), (16, WIDEST))
 MOST_PARTS, FARTHEST, LARGEST_WIDTH = 32, 37.0, 0.1
-LARGEST_RATIO = 64.0
-CHUNK = 2**19
+LARGEST_RATIO = 64.0  # a function that bends more on a panel is bounded at its ends instead
+CHUNK = 2**19  # numbers of a block: 4 MB
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def base_of(pair: Pair, tail: float) -> Base:
 
 
 def mixed_noise(pair: Pair, rate: Any, grid: Grid) -> Cells:
-    """Of normal or Laplace noise, in samples or not."""
+    """The cells of normal or Laplace noise, sampled or not."""
     return noise_cells(base_of(pair, grid.tail), rate, grid)
 
 
@@ -185,7 +186,7 @@ def noise_cells(base: Base, rate: Any, grid: Grid) -> Cells:
     low, high = (_edge(r, node, grid) for node in (first, last))
     below = mixture(base.between(None, low), r) if low is not None else (ball(0), ball(0))
     above = mixture(base.between(high, None), r)
-    made = Cells(
+    continuous = Cells(
         first=first,
         a=a,
         b=b,
@@ -194,7 +195,7 @@ def noise_cells(base: Base, rate: Any, grid: Grid) -> Cells:
         above=(up(above[0]) + spilled, up(above[1]) + spilled),
         relative=float(error.max()),
     )
-    return with_atoms(made, [mixture(mass, r) for mass in base.atoms], grid)
+    return with_atoms(continuous, [mixture(mass, r) for mass in base.atoms], grid)
 
 
 def _nodes(base: Base, r: float, grid: Grid) -> tuple[int, int]:

@@ -89,11 +89,11 @@ def _spliced(above: Pair, below: Pair, grid: Grid) -> Cells:
     relative = right.relative + left.relative
     on[centre] = 0.0
     used = math.fsum((*a, *b, *on, left.below[0], right.above[0]))
-    rest = 1 - used
-    if not rest > 1e-3:
+    mass_left = 1 - used
+    if not mass_left > 1e-3:
         raise NotConfirmed("Spliced with little mass at 0")
-    on[centre] = rest
-    relative = relative + (relative + 8 * UNIT) / rest
+    on[centre] = mass_left
+    relative = relative + (relative + 8 * UNIT) / mass_left
     return Cells(
         left.first, a, b, on, left.below, right.above, relative, max(left.shift, right.shift)
     )
@@ -103,9 +103,9 @@ def _branched(pair: Pair, grid: Grid) -> Cells:
     """Cells of branches as likely under P as under Q, so that none moves its base's losses."""
     if not is_known(pair):
         raise NotConfirmed("Branched")
-    known = [(up(ball(p)), base) for p, _, base in pair.seen if p != 0]
-    light = grid.tail / len(known)
-    parts = [(p, cells(base, grid)) for p, base in known if p > light]
+    branches = [(up(ball(p)), base) for p, _, base in pair.seen if p != 0]
+    light = grid.tail / len(branches)
+    parts = [(p, cells(base, grid)) for p, base in branches if p > light]
     if not parts:
         raise NotConfirmed("branches of small masses only")
     first = min(part.first for _, part in parts)
@@ -118,10 +118,10 @@ def _branched(pair: Pair, grid: Grid) -> Cells:
         a[inside] += weight * part.a
         b[inside] += weight * part.b
         on[inside.start : inside.stop + 1] += weight * part.on
-    # What is outside of one branch's cells may lie at either end of all, as may light branches.
+    # Mass outside of one branch's cells may lie at either end of all, as may light branches.
     below, above, infinite = (_weighted(parts, kind) for kind in ("below", "above", "infinite"))
-    rest = math.fsum(p for p, _ in known if p <= light) * (1 + 8 * UNIT)
-    outside = below[0] + above[0] + rest, below[1] + above[1] + rest
+    rare_mass = math.fsum(p for p, _ in branches if p <= light) * (1 + 8 * UNIT)
+    outside = below[0] + above[0] + rare_mass, below[1] + above[1] + rare_mass
     return Cells(
         first,
         a,

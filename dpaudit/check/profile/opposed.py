@@ -28,7 +28,7 @@ from dpaudit.pairs.core import Opposition
 
 # Moves and rates of which floats are sure; others are found from delta at the nodes.
 MOVES, RATES = (1e-4, 20.0), (1e-12, 1 - 1e-6)
-LARGEST = 1e150
+LARGEST = 1e150  # masses above are near the largest float, and count as outside
 SQRT2 = math.sqrt(2)
 
 
@@ -52,8 +52,8 @@ def opposed(pair: Opposition, tail: float) -> Base:
     def between(low: Ball | None, high: Ball | None) -> Mass:
         z = [None if loss is None else place(loss) for loss in (low, high)]
         still = a * normal_mass(z[0], z[1], ball(0))
-        there, opposite = (q * normal_mass(z[0], z[1], way * mu) for way in (1, -1))
-        return still + there, still + opposite
+        toward, opposite = (q * normal_mass(z[0], z[1], way * mu) for way in (1, -1))
+        return still + toward, still + opposite
 
     cells = _Cells(float(mu.mid()), float(q.mid()), float(a.mid()))
     largest = cells.loss(cells.reach(tail))
@@ -66,13 +66,13 @@ class _Cells:
     def __init__(self, mu: float, rate: float, stays: float) -> None:
         self.mu, self.rate = mu, rate
         self.log_ratio = math.log(stays) - math.log(rate) + mu * mu / 2
-        # Of a / b as a float.
+        # The relative error of a / b as a float.
         self.relative = UNIT * (16 + 4 * mu * mu + 2 * abs(self.log_ratio))
 
     def reach(self, tail: float) -> float:
         """About where P has mass ``tail`` beyond, as exactly as tilts of rare, large losses need.
 
-        Whatever is beyond is counted as infinite, so that any place is safe.
+        Losses beyond count as infinite, so that any place is safe.
         """
         low, high = 0.0, FARTHEST + self.mu
         while high - low > 1e-3:
@@ -101,7 +101,7 @@ class _Cells:
         return np.where(below, turned[0], up), np.where(below, turned[1], down), error
 
     def _above(self, u: Floats, d: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of cells from u >= 0 on."""
+        """The sums of cells from u >= 0 on."""
         mu = self.mu
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scale = math.exp(self.log_ratio)
@@ -139,11 +139,11 @@ class _Cells:
         t = ((np.arange(parts)[:, None] + (t + 1) / 2) / parts).ravel()
         weights = np.tile(weights / (2 * parts), parts)
         mu, first, last = self.mu, z[:, None], (z + width)[:, None]
-        past, rest = width[:, None] * t, width[:, None] * (1 - t)
+        past, ahead = width[:, None] * t, width[:, None] * (1 - t)
         common = -((first + past) ** 2) / 2 - mu * mu / 2
         up = np.exp(common + mu * first) * np.expm1(mu * past)
         up -= np.exp(common + u[:, None] - mu * first) * np.expm1(-mu * past)
-        down = np.exp(common + v[:, None] - mu * last) * np.expm1(mu * rest)
-        down -= np.exp(common + mu * last) * np.expm1(-mu * rest)
+        down = np.exp(common + v[:, None] - mu * last) * np.expm1(mu * ahead)
+        down -= np.exp(common + mu * last) * np.expm1(-mu * ahead)
         scale = self.rate * width / math.sqrt(2 * math.pi)
         return scale * (up @ weights), scale * (down @ weights)

@@ -1,8 +1,8 @@
 """One poll of answers of two values, from above: every number k of others that hold the one.
 
 With p = e^e0 / (1 + e^e0), q = 1 - p, the others' ones are A + B, A binomial(k, p), and N - k - B
-binomial(N - k, p).  Of t ones in all, P = p f(t - 1) + q f(t) and Q = q f(t - 1) + p f(t), f the
-masses of A + B; delta(x) is the sum of (P - x Q)+, at the worst k.
+binomial(N - k, p).  The masses of t ones in all are P = p f(t - 1) + q f(t) and Q = q f(t - 1) + p
+f(t), f the masses of A + B; delta(x) is the sum of (P - x Q)+, at the worst k.
 
 Laws of k + 1 are made of those of k, q f(t) + p f(t - 1), so that all terms are positive, and every
 mass is within 3 roundings a step.  Masses that fall out of a window are added up: those of all
@@ -48,14 +48,14 @@ def largest_delta(others: int, chances: tuple[float, float], x: float) -> float:
     width = laws.shape[1]
     # Of a mass of A + B: both laws', and a sum of as many terms as a window has; then of P and Q.
     relative = UNIT * (6 * others + width + 32)
-    found = 0.0
+    largest = 0.0
     for k in range(others + 1):
         f = np.convolve(laws[k], laws[others - k][::-1])
         before, own = np.append(0.0, f), np.append(f, 0.0)
         more, less = p * before + q * own, q * before + p * own
         over = (1 + relative) * more - (1 - relative) * x * less
-        found = max(found, float(np.maximum(over, 0.0).sum()))
-    return float(found * (1 + relative) + 2 * lost)
+        largest = max(largest, float(np.maximum(over, 0.0).sum()))
+    return float(largest * (1 + relative) + 2 * lost)
 
 
 def _laws(others: int, p: float, q: float) -> tuple[Floats, float]:

@@ -23,10 +23,10 @@ from functools import lru_cache
 from dpaudit.check.profile.cells import UNIT, NotConfirmed
 from dpaudit.exact.arrays import Array, Floats, np, special
 
-EXPONENT = 34.0
+EXPONENT = 34.0  # nats: a rule errs by e^-34, below a float's rounding
 BLOCK, MOST_POINTS, MOST_PRODUCTS = 256, 300_000, 2 * 10**9
-LARGEST_RISE = 200.0
-# Of panels: nodes, phase that they follow, points that are looked at first.
+LARGEST_RISE = 200.0  # nats by which an integrand may rise off the real line
+# Panels: nodes of each, phase that they follow, points that are looked at first.
 DEGREE, FOLLOWED, SCOUTS = 28, 11.0, 8000
 # In floats 1 - q, and a q that is tiny, have no relative precision beyond these.
 RATES = 1e-200, 1 - 1e-6
@@ -55,16 +55,16 @@ def _loss(pair: Sampled, x: Floats) -> Floats:
 def bend(pair: Sampled, x: Floats, loss: Floats) -> Floats:
     """The loss is within 2^-53 times this: z moves it by its share, q and log1p by |1 - 1 / R|."""
     moved = 16 * _share(pair, x) * (np.abs(pair.mu * x) + pair.mu**2)
-    found: Floats = moved + 16 * np.abs(loss) + 16 * np.expm1(np.maximum(-loss, 0.0))
-    return found
+    errors: Floats = moved + 16 * np.abs(loss) + 16 * np.expm1(np.maximum(-loss, 0.0))
+    return errors
 
 
 def _share(pair: Sampled, x: Floats) -> Floats:
     """q exp(z) / R."""
     z = pair.mu * x - pair.mu * pair.mu / 2
     with np.errstate(over="ignore"):
-        found: Floats = 1 / (1 + (1 - pair.rate) / pair.rate * np.exp(-z))
-    return found
+        shares: Floats = 1 / (1 + (1 - pair.rate) / pair.rate * np.exp(-z))
+    return shares
 
 
 def _log_bound(pair: Sampled, x: Floats, turn: float, fastest: float) -> Floats:
@@ -79,8 +79,8 @@ def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: f
     share = _share(pair, high)
     size = size + min(pair.power, 0.0) * np.log1p(-share * (1 - np.cos(turn)))
     angle = np.arctan2(share * np.sin(turn), 1 - share + share * np.cos(turn))
-    found: Floats = size + fastest * angle - near * near / 2 - math.log(2 * math.pi) / 2
-    return found
+    logs: Floats = size + fastest * angle - near * near / 2 - math.log(2 * math.pi) / 2
+    return logs
 
 
 def _log_tails(pair: Sampled, ends: tuple[float, float], turn: float, fastest: float) -> float:
@@ -107,10 +107,10 @@ def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float
     coarse = np.arange(-reach, reach + max(c, 1.0) * mu + 0.05, 0.05)
     if len(coarse) > MOST_POINTS:
         raise NotConfirmed("a tilt that is too large")
-    whole = _log_sum(_log_bound(pair, coarse, 0.0, 0.0))
+    log_total = _log_sum(_log_bound(pair, coarse, 0.0, 0.0))
     for k in range(40):
         d = min(2.0, 0.45 * math.pi / mu) * 0.75**k
-        rise = _log_sum(_log_bound(pair, coarse, mu * d, fastest)) - whole + d * d / 2
+        rise = _log_sum(_log_bound(pair, coarse, mu * d, fastest)) - log_total + d * d / 2
         step = 2 * math.pi * d / (rise + exponent + 4)
         if step > best[1] and fastest * mu * d < LARGEST_RISE:
             best = d, step
@@ -149,8 +149,8 @@ def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Flo
     x = np.linspace(-reach, pair.cap, SCOUTS)
     logs = c * _loss(pair, x) - x * x / 2
     missing = logs.max() - logs
-    kept = int(np.flatnonzero(missing < exponent + 10)[-1]) + 2
-    x, missing = x[:kept], np.minimum(missing[:kept], 30.0)
+    count = int(np.flatnonzero(missing < exponent + 10)[-1]) + 2
+    x, missing = x[:count], np.minimum(missing[:count], 30.0)
     speed = (fastest + abs(c)) * mu * _share(pair, x) / (FOLLOWED + 0.3 * missing)
     speed = np.maximum(speed, max(1.0, 2.5 * mu) / 2)
     passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
@@ -209,8 +209,8 @@ def moments(pair: Sampled, times: float, unit: float, count: int) -> tuple[Array
     if not (RATES[0] <= pair.rate <= RATES[1] and pair.mu >= RATES[0]):
         raise NotConfirmed("a rate or a mu that floats do not hold")
     fastest = unit * count
-    made = _panels if math.isfinite(pair.cap) else _trapezoid
-    x, log_widths, log_off, log_beyond = made(pair, fastest, EXPONENT + math.log(times))
+    quadrature = _panels if math.isfinite(pair.cap) else _trapezoid
+    x, log_widths, log_off, log_beyond = quadrature(pair, fastest, EXPONENT + math.log(times))
     if len(x) * count > MOST_PRODUCTS:
         raise NotConfirmed("too many products")
     loss = _loss(pair, x)
@@ -239,8 +239,8 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b).  Last, f(u) <= E min(4, u^2 (L - m)^2).
     Errors: NotConfirmed where that takes too many points.
     """
-    made = _panels if math.isfinite(pair.cap) else _trapezoid
-    x, log_widths, log_off, log_beyond = made(pair, float(w[-1]), EXPONENT)
+    quadrature = _panels if math.isfinite(pair.cap) else _trapezoid
+    x, log_widths, log_off, log_beyond = quadrature(pair, float(w[-1]), EXPONENT)
     loss = _loss(pair, x)
     logs = pair.power * loss - x * x / 2 + log_widths - math.log(2 * math.pi) / 2
     log_whole = _log_sum(logs)
@@ -255,26 +255,26 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     rounds = 8 * BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * own
     turned = w * UNIT * 16 * float(weights @ (own + np.abs(loss - mean) + abs(mean)))
     size = np.minimum(np.abs(value) + off + UNIT * 16 * float(weights @ rounds) + turned, 1.0)
-    here = (1 - size) * (1 + size)
+    energy = (1 - size) * (1 + size)
     # Panels reach a little beyond their nodes.
     cells = np.linspace(float(x[0]) - 0.1, min(float(x[-1]) + 0.1, pair.cap), SCOUTS)
     mass = np.exp(_log_bound(pair, cells, 0.0, 0.0) - log_whole) * np.diff(cells) * OUTWARD
     far = np.abs(_loss(pair, cells) - mean) + UNIT * bend(pair, cells, _loss(pair, cells))
     far = np.maximum(far[1:], far[:-1])
     root = np.sqrt(np.minimum(np.outer(np.diff(w), far) ** 2, 4.0) @ mass + 4 * off)
-    least = (np.sqrt(root**2 + 4 * here[:-1]) - root) ** 2 / 2 - here[:-1]
-    found: Floats = np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9)) / 2
-    return found
+    least = (np.sqrt(root**2 + 4 * energy[:-1]) - root) ** 2 / 2 - energy[:-1]
+    bounds: Floats = np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9)) / 2
+    return bounds
 
 
 def means(moved: Floats, weights: Floats, unit: float, count: int) -> Array:
     """Sums of weights (exp(i w l) - 1), w = (a + size b) unit: u + v + u v of its two parts."""
     size = math.isqrt(count) + 1
-    whole = np.zeros((size, size), dtype=np.complex128)
+    sums = np.zeros((size, size), dtype=np.complex128)
     k = np.arange(size)[:, None]
     for start in range(0, len(moved), BLOCK):
         losses, share = moved[start : start + BLOCK], weights[start : start + BLOCK]
         angles = k * (unit * losses), k * (unit * size * losses)
         fine, coarse = (-2 * np.sin(a / 2) ** 2 + 1j * np.sin(a) for a in angles)
-        whole += (coarse * share) @ fine.T + (fine @ share)[None, :] + (coarse @ share)[:, None]
-    return whole.ravel()[: count + 1]
+        sums += (coarse * share) @ fine.T + (fine @ share)[None, :] + (coarse @ share)[:, None]
+    return sums.ravel()[: count + 1]

@@ -26,7 +26,7 @@ from dpaudit.pairs import Pair
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
 BEYOND, NEAR = 80, 2.0**-75
 CELLS, RATIO, FINEST = 1500, 1.2, 2.0**-60
-LARGEST_X = 200.0
+LARGEST_X = 200.0  # standard deviations; exponents beyond leave those of floats
 STRIDE, STRIDES, RUNGS = 1.04, 1000, 24
 # exp(-DROPPED) is left out.
 DROPPED = 34.0
@@ -56,8 +56,8 @@ def cap_of(pair: Factor) -> float:
 
 def is_sampled(pair: Factor) -> bool:
     """Whether this is a normal pair that is sampled with a rate below 1, or that swapped."""
-    known = _moves(pair)
-    return known is not None and bool(ball(known[0]) > 0) and bool(0 < ball(known[1]) < 1)
+    moves = _moves(pair)
+    return moves is not None and bool(ball(moves[0]) > 0) and bool(0 < ball(moves[1]) < 1)
 
 
 def _moves(pair: Factor) -> tuple[Number, Number] | None:
@@ -68,10 +68,10 @@ def _moves(pair: Factor) -> tuple[Number, Number] | None:
 
 
 def _parameters(pair: Factor) -> tuple[Ball, Ball, bool]:
-    known = _moves(pair)
-    if known is None:
+    moves = _moves(pair)
+    if moves is None:
         raise NotConfirmed("not a sampled normal pair")
-    return ball(known[0]), ball(known[1]), _whole(pair).is_swapped
+    return ball(moves[0]), ball(moves[1]), _whole(pair).is_swapped
 
 
 def _power(pair: Factor, s: Any) -> Any:
@@ -100,14 +100,14 @@ def _integral(pair: Factor, power: Any, ends: tuple[float, float]) -> Any:
     import flint
 
     mu, rate, _ = _parameters(pair)
-    wide, rest, half = flint.acb(mu), 1 - rate, mu * mu / 2
+    wide, other_rate, half = flint.acb(mu), 1 - rate, mu * mu / 2
 
     def at(x: Any, analytic: Any) -> Any:
-        ratio = rest + rate * (wide * x - half).exp()
+        ratio = other_rate + rate * (wide * x - half).exp()
         return (power * ratio.log(analytic=analytic) - x * x / 2).exp()
 
-    found = flint.acb.integral(at, *ends, rel_tol=NEAR, abs_tol=NEAR)
-    return found / (2 * flint.arb.pi()).sqrt()
+    integral = flint.acb.integral(at, *ends, rel_tol=NEAR, abs_tol=NEAR)
+    return integral / (2 * flint.arb.pi()).sqrt()
 
 
 def _outside(pair: Factor, power: float, ends: tuple[float, float]) -> Ball:
@@ -138,13 +138,13 @@ def moment(pair: Factor, s: Any) -> Any:
     power = _power(pair, s)
     real = float((power.real if isinstance(power, flint.acb) else power).mid())
     ends = _ends(pair, real)
-    found = _integral(pair, power, ends)
+    integral = _integral(pair, power, ends)
     size = _outside(pair, math.nextafter(real, math.inf), ends).upper()
     size = size.max(_outside(pair, math.nextafter(real, -math.inf), ends).upper())
     around = flint.arb(0, size)
     if isinstance(power, flint.acb):
-        return found + flint.acb(around, around)
-    return found.real + around
+        return integral + flint.acb(around, around)
+    return integral.real + around
 
 
 def mass_beyond(factor: Capped) -> Ball:
@@ -203,14 +203,14 @@ def capped(pair: Pair, t: Ball, s: Ball, cap: float) -> tuple[Ball, Ball]:
     power = float((1 + t).mid())
     ends = _ends(pair, power)
     end = max(ends[1], cap + 1)
-    whole = moment(pair, t)
+    total = moment(pair, t)
     rare = _integral(pair, 1 + t, (cap, end)).real
     rare = (rare + _outside(pair, math.nextafter(power, math.inf), (ends[0], end))).upper()
     wider = _ends(pair, float((1 + t + s).mid()))
     inside = _integral(pair, 1 + t + s, (wider[0], cap)).real
     inside += _outside(pair, 1.0, (wider[0], 1e6)).upper()
     largest = (1 - rate + rate * (mu * cap - mu * mu / 2).exp()).log()
-    return (inside + (s * largest).exp() * rare) / whole, rare / whole
+    return (inside + (s * largest).exp() * rare) / total, rare / total
 
 
 def quantile(pair: Pair, t: Ball, log_mass: float) -> float:
@@ -237,17 +237,17 @@ class Pairs:
         mu, rate, _ = _parameters(pair)
         self.mu, self.rate = float(mu.mid()), float(rate.mid())
         self.power = float(_power(pair, t).mid())
-        held = moment(pair, t)
-        whole = float(held.mid())
+        whole_moment = moment(pair, t)
+        total = float(whole_moment.mid())
         if not (RATES[0] <= self.rate <= RATES[1] and self.mu >= RATES[0]):
             raise NotConfirmed("a rate or a mu that floats do not hold")
-        if not (0 < whole < math.inf and float(held.rad()) < 1e-9 * whole):
+        if not (0 < total < math.inf and float(whole_moment.rad()) < 1e-9 * total):
             raise NotConfirmed("a moment that floats do not hold")
         self.cap, self.own = cap_of(pair), parameters_at(pair, t)
         low, high = -9.0, min(9.0 + max(self.power, 1.0) * self.mu, self.cap)
         self.x = np.linspace(low, high, CELLS + 1)
         # A relative error of 1e-6 covers the roundings of floats, and those of mu and the rate.
-        self.scale = (1 - 1e-6) / (whole * math.sqrt(2 * math.pi))
+        self.scale = (1 - 1e-6) / (total * math.sqrt(2 * math.pi))
         loss = self._loss(self.x)
         if not np.isfinite(loss).all():
             raise NotConfirmed("losses that floats do not hold")
@@ -262,16 +262,16 @@ class Pairs:
         paired: list[float] = []
         distance = 6 * spread
         while distance > FINEST and len(distances) < 200:
-            held = self._held(loss, distance, start)
-            if distances and held > 0.998:
+            whole_moment = self._held(loss, distance, start)
+            if distances and whole_moment > 0.998:
                 break
             distances.append(distance)
-            paired.append(held)
+            paired.append(whole_moment)
             distance /= RATIO
         self.distances, self.paired = np.array(distances), np.array(paired)
-        self.variation = self._variation(whole)
+        self.variation = self._variation(total)
 
-    def _variation(self, whole: float) -> float:
+    def _variation(self, total: float) -> float:
         """V with |E exp(i w L)| <= V / w: 4 times the largest density of the loss.
 
         Its log at x, -x^2 / 2 + (c + 1) log R - z + constant, has at most three critical points.
@@ -284,12 +284,12 @@ class Pairs:
         near = np.where(low * high <= 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
         tilted = np.maximum(*(self.power * self._loss(x) for x in (low, high)))
         density = np.exp(tilted - near * near / 2) / (self.mu * self._share(low))
-        return 4 * float(density.max()) * (1 + 1e-6) / (whole * math.sqrt(2 * math.pi))
+        return 4 * float(density.max()) * (1 + 1e-6) / (total * math.sqrt(2 * math.pi))
 
     def _loss(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            found: Floats = np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
-        return found
+            losses: Floats = np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
+        return losses
 
     def _off(self, loss: Floats) -> Floats:
         """How far a loss may be off, several times: where R hardly moves, more than a cell."""
@@ -299,24 +299,24 @@ class Pairs:
     def _share(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
             odds = (1 - self.rate) / self.rate * np.exp(self.mu**2 / 2 - self.mu * x)
-        found: Floats = 1 / (1 + odds)
-        return found
+        shares: Floats = 1 / (1 + odds)
+        return shares
 
     def _least(self, low: Floats, high: Floats) -> Floats:
         """A lower bound of the tilted density of x between two points."""
         far = np.maximum(np.abs(low), np.abs(high))
         tilted = [self.power * self._loss(x) for x in (low, high)]
         with np.errstate(invalid="ignore"):
-            found: Floats = self.scale * np.exp(np.minimum(*tilted) - far * far / 2)
-        return np.nan_to_num(found, nan=0.0, posinf=0.0)
+            bounds: Floats = self.scale * np.exp(np.minimum(*tilted) - far * far / 2)
+        return np.nan_to_num(bounds, nan=0.0, posinf=0.0)
 
     def _held(self, loss: Floats, distance: float, start: float) -> float:
         """2 sum over cells in even blocks of the least of both densities, by x."""
         off = self.off + 64 * UNIT * distance
         block, last = (np.floor((loss + side * off - start) / distance) for side in (-1, 1))
         even = (block == last) & (block % 2 == 0)
-        held = np.append(False, (block[:-1] == block[1:]) & even[:-1] & even[1:])
-        inside = held[:-1] & held[1:]
+        nested = np.append(False, (block[:-1] == block[1:]) & even[:-1] & even[1:])
+        inside = nested[:-1] & nested[1:]
         if not inside.any():
             return 0.0
         low, high, least, share = (
@@ -351,7 +351,7 @@ class Pairs:
 
 
 def left_out(
-    known: list[tuple[Pairs, int]], first: float, unit: float, mu: float, enough: float = math.inf
+    pairs: list[tuple[Pairs, int]], first: float, unit: float, mu: float, enough: float = math.inf
 ) -> list[tuple[float, float]]:
     """(w, sum over w_j >= w of |Phi_j| / j at most) at falling w >= first, w_j = unit j.
 
@@ -360,7 +360,7 @@ def left_out(
     """
     w: Floats = np.asarray(first * STRIDE ** np.arange(STRIDES), dtype=np.float64)
     logs: list[float] = [
-        sum(times * pairs.log_bound(low, low * STRIDE) for pairs, times in known)
+        sum(times * pairs.log_bound(low, low * STRIDE) for pairs, times in pairs)
         - mu * mu * low * low / 2
         for low in w
     ]
@@ -370,7 +370,7 @@ def left_out(
         start = max(place - RUNGS, 0)
         edges = w[start : place + 1]
         try:
-            own = np.sum([times * log_between(pairs.own, edges) for pairs, times in known], axis=0)
+            own = np.sum([times * log_between(pairs.own, edges) for pairs, times in pairs], axis=0)
         except NotConfirmed:
             place -= RUNGS // 2
             continue
@@ -379,10 +379,10 @@ def left_out(
         if lower.max() > -DROPPED:
             break
         place = start
-    last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in known)
+    last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in pairs)
     total = math.exp(last - mu * mu * w[-1] ** 2 / 2) * (1 + unit / w[-1])
-    found = []
+    rows = []
     for low, log_bound in zip(w[::-1], logs[::-1], strict=True):
         total += math.exp(log_bound) * (math.log(STRIDE) + unit / low)
-        found.append((float(low), total))
-    return found
+        rows.append((float(low), total))
+    return rows

@@ -11,8 +11,8 @@ No function of an outcome is further apart than the outcome (data processing).
 
 Masses are whole multiples of 2^-BITS, rounded down wherever they are made, multiplied or cut off;
 what their sum is short of 1 may belong to any outcome.  Outcomes that are not far above that in
-either law are left out, which lowers every profile.  Of intervals they are floats, of a relative
-error: all terms are positive, and what is rare in either law is left out of both.
+either law are left out, which lowers every profile.  Masses of intervals are floats with a relative
+error: all terms are positive, and outcomes that are rare in either law are left out of both.
 """
 
 from __future__ import annotations
@@ -57,8 +57,11 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
     if not count < MOST_SUMS:
         raise NotConfirmed("too many cells")
     node = np.clip(np.floor(losses / grid.h).astype(np.int64), first, first + count - 1)
-    rest = np.clip(losses - node * grid.h, 0.0, grid.h)
-    parts = np.expm1(grid.h - rest) / math.expm1(grid.h), np.expm1(-rest) / math.expm1(-grid.h)
+    remainder = np.clip(losses - node * grid.h, 0.0, grid.h)
+    parts = (
+        np.expm1(grid.h - remainder) / math.expm1(grid.h),
+        np.expm1(-remainder) / math.expm1(-grid.h),
+    )
     a, b = (np.bincount(node - first, p * part, count).astype(np.float64) for part in parts)
     shift = UNIT * (32 + 8 * float(np.max(np.abs(losses)))) + 2 * error
     relative = UNIT * (64 + len(p)) + 2 * error
@@ -78,12 +81,12 @@ def _seen(law: Any, noise: Number, slots: int) -> tuple[Floats, Floats, tuple[fl
             return _placed(m, slots)
         p, q = law(m, slots)
     least = [(2**BITS - sum(row) + 1) * ABOVE for row in (p, q)]
-    kept = [(a, b) for a, b in zip(p, q, strict=True) if a > least[0] and b > least[1]]
-    if not kept:
+    likely = [(a, b) for a, b in zip(p, q, strict=True) if a > least[0] and b > least[1]]
+    if not likely:
         raise NotConfirmed("no outcome is left")
-    outside = [1 - sum(row) / 2**BITS for row in zip(*kept, strict=True)]
-    losses = np.array([math.log(a / b) for a, b in kept])
-    masses = np.array([a / 2**BITS for a, _ in kept])
+    outside = [1 - sum(row) / 2**BITS for row in zip(*likely, strict=True)]
+    losses = np.array([math.log(a / b) for a, b in likely])
+    masses = np.array([a / 2**BITS for a, _ in likely])
     return losses, masses, (outside[0] + UNIT, outside[1] + UNIT), 1 / ABOVE
 
 
@@ -98,33 +101,33 @@ class Placed:
 
 
 def _width(m: Ball, slots: int) -> float:
-    """Of an interval of log X."""
+    """The width of an interval of log X."""
     move = float(m.mid())
     return (move * move + 2 * REACH * move + math.log(slots)) / PLACES
 
 
 def _placed(m: Ball, slots: int) -> tuple[Floats, Floats, tuple[float, float], float]:
-    """What :func:`_seen` finds, by intervals of log X."""
+    """The result of :func:`_seen`, by intervals of log X."""
     width, low = _width(m, slots), -float((m * (m / 2 + REACH)).mid())
     ends = [(ball(low + k * width) + m * m / 2) / m for k in range(1, PLACES)]
     p, q = (_floats(_between([_under(x - move) for x in ends])) for move in (m, ball(0)))
     middles = np.exp(low + width * (np.arange(PLACES) + 0.5))
-    found = _of_all(_without_rare(Placed(1, p, q, 4 * UNIT)), slots, middles)
-    p, q = found.p[found.p > 0], found.q[found.p > 0]
+    placed = _of_all(_without_rare(Placed(1, p, q, 4 * UNIT)), slots, middles)
+    p, q = placed.p[placed.p > 0], placed.q[placed.p > 0]
     if not len(p):
         raise NotConfirmed("no outcome is left")
-    error = found.error + UNIT * (8 + len(p))
+    error = placed.error + UNIT * (8 + len(p))
     outside = [max(1 - float(row.sum()), 0.0) + 2 * error for row in (p, q)]
     return np.log(p / q), p, (outside[0], outside[1]), error
 
 
-def _of_all(one: Placed, slots: int, middles: Floats) -> Placed:
+def _of_all(law: Placed, slots: int, middles: Floats) -> Placed:
     """The places of the sum of so many, by halves."""
     if slots == 1:
-        return one
-    half = _of_all(one, slots // 2, middles)
+        return law
+    half = _of_all(law, slots // 2, middles)
     twice = _added(half, half, middles)
-    return _added(twice, one, middles) if slots % 2 else twice
+    return _added(twice, law, middles) if slots % 2 else twice
 
 
 def _floats(masses: list[int]) -> Floats:
@@ -132,16 +135,16 @@ def _floats(masses: list[int]) -> Floats:
 
 
 def _without_rare(law: Placed) -> Placed:
-    kept = np.minimum(law.p, law.q) > RARE
-    return Placed(law.slots, np.where(kept, law.p, 0.0), np.where(kept, law.q, 0.0), law.error)
+    likely = np.minimum(law.p, law.q) > RARE
+    return Placed(law.slots, np.where(likely, law.p, 0.0), np.where(likely, law.q, 0.0), law.error)
 
 
 def _added(one: Placed, other: Placed, middles: Floats) -> Placed:
     """The places of both sums' sum: the moved slot is as likely one as another."""
     p, q = np.zeros((2, PLACES))
     share = one.slots / (one.slots + other.slots)
-    held, theirs = np.flatnonzero(one.p), np.flatnonzero(other.p)
-    for rows in np.split(held, range(ROWS, len(held), ROWS)):
+    own, theirs = np.flatnonzero(one.p), np.flatnonzero(other.p)
+    for rows in np.split(own, range(ROWS, len(own), ROWS)):
         place = _place(np.add.outer(middles[rows], middles[theirs]).ravel(), middles)
         moved = share * np.outer(one.p[rows], other.q[theirs])
         moved += (1 - share) * np.outer(one.q[rows], other.p[theirs])
@@ -154,17 +157,17 @@ def _added(one: Placed, other: Placed, middles: Floats) -> Placed:
 def _place(sums: Floats, middles: Floats) -> Integers:
     """The interval whose middle is next to a sum, as logarithms are."""
     start, step = math.log(middles[0]), math.log(middles[1] / middles[0])
-    found = np.floor((np.log(sums) - start) / step + 0.5)
-    return np.clip(found, 0, PLACES - 1).astype(np.int64)
+    places = np.floor((np.log(sums) - start) / step + 0.5)
+    return np.clip(places, 0, PLACES - 1).astype(np.int64)
 
 
 def _top(m: Ball) -> float:
-    """Of X."""
+    """The largest X."""
     return math.exp(float((m * (m + REACH) - m * m / 2).mid()))
 
 
 def _part(m: Ball, slots: int) -> float:
-    """What X is rounded down to multiples of."""
+    """The step to whose multiples X is rounded down."""
     deviation, top = math.sqrt(math.expm1(float((m * m).mid()))), _top(m)
     wide = WIDE * deviation * math.sqrt(slots) + top
     return max(FINE * deviation, top / MOST_PARTS, wide / MOST_SUMS)
@@ -202,25 +205,25 @@ def _between(laws: Sequence[Ball]) -> list[int]:
     """Masses below, between and above points, rounded down."""
     import flint
 
-    found, before, unit = [], ball(0), ball(2) ** BITS
+    masses, before, unit = [], ball(0), ball(2) ** BITS
     for law in (*laws, ball(1)):
         mass = ((law - before).lower() * unit).lower().floor()
-        found.append(max(int(flint.arb(mass.mid()).fmpz()) - 1, 0))
+        masses.append(max(int(flint.arb(mass.mid()).fmpz()) - 1, 0))
         before = law
-    return found
+    return masses
 
 
 def _times(law: list[int], times: int) -> Masses:
     """The law of a sum of so many, by squaring."""
-    found: Masses = (0, [2**BITS])
+    law_so_far: Masses = (0, [2**BITS])
     square: Masses = (0, law)
     while times:
         if times % 2:
-            found = _multiplied(found, square)
+            law_so_far = _multiplied(law_so_far, square)
         times //= 2
         if times:
             square = _multiplied(square, square)
-    return found
+    return law_so_far
 
 
 def _multiplied(one: Masses, other: Masses) -> Masses:

@@ -47,17 +47,17 @@ def tallied(pair: Tally, grid: Grid) -> Cells:
     losses = np.log((high * t + zeros) / (_float(rare) * (others + 1)))
     p = high * before + less * own
     # At the window's ends one of two terms is unknown: it is left out.
-    known = np.ones(len(t), dtype=bool)
-    known[0], known[-1] = first == 0, first + len(law) == others + 1
-    losses, p = losses[known], p[known]
+    inside = np.ones(len(t), dtype=bool)
+    inside[0], inside[-1] = first == 0, first + len(law) == others + 1
+    losses, p = losses[inside], p[inside]
     low, high_end = math.floor(losses[0] / grid.h) - 1, math.ceil(losses[-1] / grid.h) + 1
     if high_end - low > MOST_CELLS or len(p) > MOST_OUTCOMES:
         raise NotConfirmed("too many outcomes")
     node = np.clip(np.floor(losses / grid.h).astype(np.int64), low, high_end - 1)
-    rest = np.clip(losses - node * grid.h, 0.0, grid.h)
+    remainder = np.clip(losses - node * grid.h, 0.0, grid.h)
     count = high_end - low
-    to_lower = np.expm1(grid.h - rest) / math.expm1(grid.h)
-    to_upper = np.expm1(-rest) / math.expm1(-grid.h)
+    to_lower = np.expm1(grid.h - remainder) / math.expm1(grid.h)
+    to_upper = np.expm1(-remainder) / math.expm1(-grid.h)
     a, b = (
         np.bincount(node - low, p * part, count).astype(np.float64) for part in (to_lower, to_upper)
     )

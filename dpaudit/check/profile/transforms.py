@@ -52,8 +52,8 @@ from dpaudit.pairs.core import Outcomes
 
 Factors = Sequence[tuple[Factor, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52
-LEFT_OUT_BY_PAIRS = 33
-MOST_TERMS = 200_000
+LEFT_OUT_BY_PAIRS = 33  # nats: frequencies whose sum is below e^-33 are left out
+MOST_TERMS = 200_000  # frequencies of a series
 # Arb integrates at fewer frequencies, the rule in floats at more: quicker, and not as near.
 FEW, FEW_INTEGRALS, MOST_INTEGRALS, MOST_BY_RULE = 400, 16, 500, 60_000
 LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
@@ -71,15 +71,15 @@ def has_transforms(pair: Pair) -> bool:
 
 def is_smooth(pair: Pair) -> bool:
     """Whether this is such a product, with a factor whose transform falls."""
-    rest = [factor for factor, _ in pair.factors if not is_sampled(factor)]
-    normals = sum(factor.gaussian_shift is not None for factor in rest)
+    others = [factor for factor, _ in pair.factors if not is_sampled(factor)]
+    normals = sum(factor.gaussian_shift is not None for factor in others)
     falling = normals == 1 or any(is_sampled(factor) for factor, _ in pair.factors)
     return has_transforms(pair) and normals <= 1 and falling
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What a witness chooses besides a tilt; any choice gives true bounds.
+    """The choices of a witness besides a tilt; any choice gives true bounds.
 
     ``caps``: of the outcomes of each factor of sampled normal noise, then of each of sampled
     discrete noise.  With ``tilt`` above 0 one round beyond the only cap is summed apart, at that
@@ -108,14 +108,14 @@ def smooth_bound(
     import flint
 
     with flint.ctx.workprec(BITS):
-        kept = _kept(factors, choices.caps)
-        series = Series(kept, tilt, sigma, integrals)
+        capped_factors = _kept(factors, choices.caps)
+        series = Series(capped_factors, tilt, sigma, integrals)
         at = ball(epsilon)
         finite, every = _finite(factors)
         value = series.bound(at, at, sign) + (every - finite)
-        beyond = [(f, n) for f, n in kept if isinstance(f, Capped)]
+        beyond = [(f, n) for f, n in capped_factors if isinstance(f, Capped)]
         if choices.tilt:
-            value += _apart(kept, choices, at, sign)
+            value += _apart(capped_factors, choices, at, sign)
         elif sign > 0:
             value += sum((n * _mass_beyond(f) for f, n in beyond), ball(0))
         return as_fraction(value.upper() if sign > 0 else value.lower())
@@ -123,16 +123,16 @@ def smooth_bound(
 
 def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
     """The factors, of sampled ones the outcomes up to caps alone; sampled atoms as atoms."""
-    left = list(caps)
-    kept: list[tuple[Factor, int]] = [(_listed(_pair(f)), times) for f, times in factors]
+    caps_left = list(caps)
+    capped_factors: list[tuple[Factor, int]] = [(_listed(_pair(f)), times) for f, times in factors]
     for is_of_kind in (is_sampled, is_discrete):
-        for k, (pair, times) in enumerate(kept):
-            cap = left.pop(0) if left and is_of_kind(pair) else math.inf
+        for k, (pair, times) in enumerate(capped_factors):
+            cap = caps_left.pop(0) if caps_left and is_of_kind(pair) else math.inf
             if math.isnan(cap) or cap < LEAST_CAP:
                 raise NotConfirmed("a cap that leaves out too much")
             if cap < math.inf:
-                kept[k] = Capped(_pair(pair), cap), times
-    return kept
+                capped_factors[k] = Capped(_pair(pair), cap), times
+    return capped_factors
 
 
 def _pair(factor: Factor) -> Pair:
@@ -169,12 +169,12 @@ class Series:
             raise NotConfirmed("a tilt far from the best")
         size = _rounded(_half_window(self.factors, self.t, low, high))
         half = ball(size)
-        count, rest = _left_out(self.factors, self.tilt, half, self.sigma)
+        count, beyond = _left_out(self.factors, self.tilt, half, self.sigma)
         # |G_j| is below 1 / w^2 + 2 exp(-t l) / w as well as below 4 / w.
         first = ball(0).pi() * count / half
-        rest *= (1 / (4 * first) + (-self.t * half).exp() / 2).min(ball(1))
+        beyond *= (1 / (4 * first) + (-self.t * half).exp() / 2).min(ball(1))
         most = self.integrals
-        return half, _coefficients(tuple(self.factors), self.tilt, size, count, most), rest
+        return half, _coefficients(tuple(self.factors), self.tilt, size, count, most), beyond
 
     @property
     def folded(self) -> Ball:
@@ -183,9 +183,9 @@ class Series:
 
     def bound(self, low: Ball, at: Ball, sign: int) -> Ball:
         """A ball whose upper (sign 1) or lower end bounds the finite part at ``at``."""
-        half, phis, rest = self.placed(low, at)
+        half, phis, beyond = self.placed(low, at)
         total = _series(phis, self.t, at, half)
-        error = self.folded + rest
+        error = self.folded + beyond
         if self.sigma and sign < 0:
             square = ball(self.sigma) ** 2
             density = _density(phis, at, half) + _rest(self.factors, half, len(phis) - 1)
@@ -199,7 +199,7 @@ class Series:
         parts = (points[k : k + size] for k in range(0, len(points), size))
         return np.concatenate([self._at(np.asarray(part), sign, *placed) for part in parts])
 
-    def _at(self, at: Floats, sign: int, half: Ball, phis: Sequence[Any], rest: Ball) -> Floats:
+    def _at(self, at: Floats, sign: int, half: Ball, phis: Sequence[Any], beyond: Ball) -> Floats:
         middle = np.array([complex(float(p.real.mid()), float(p.imag.mid())) for p in phis])
         off = np.array([float(p.real.rad()) + float(p.imag.rad()) for p in phis]) * 1.01 + 1e-300
         unit, length = float((ball(0).pi() / half).mid()), float(half.mid())
@@ -216,7 +216,7 @@ class Series:
         grown = np.abs(middle) * UNIT * (64 + len(phis))
         error = (grown + off) @ (size * scale)
         error = error + np.abs(at) * float((np.abs(middle) * 16 * UNIT * w) @ (size * scale))
-        error = error + float((self.folded + rest).upper()) * (1 + 1e-9)
+        error = error + float((self.folded + beyond).upper()) * (1 + 1e-9)
         if self.sigma and sign < 0:
             density = (turned @ (middle * scale)).real + (grown + off) @ scale
             density = density + np.abs(at) * float((np.abs(middle) * 16 * UNIT * w) @ scale)
@@ -225,12 +225,12 @@ class Series:
             total = total - square * math.exp(square / 8) * np.maximum(density, 0.0) * (1 + 1e-9)
         rise = float(self.rise.mid())
         slack = 1e-12 * (1 + abs(rise) + t * np.abs(at)) + float(self.rise.rad())
-        found: Floats = np.exp(rise - t * at) * (total + sign * (error + slack * np.abs(total)))
-        return found
+        values: Floats = np.exp(rise - t * at) * (total + sign * (error + slack * np.abs(total)))
+        return values
 
 
 def _apart(kept: Factors, choices: Choices, at: Ball, sign: int) -> Ball:
-    """What one round beyond the cap adds to delta, and from above what more of them do.
+    """The delta that one round beyond the cap adds, and an upper bound on what more of them add.
 
     Given that round's x > cap, of loss l(x), delta is g(at - l(x)), g that of the other factors and
     of one round less.  g is convex in u = exp(at - l): on a cell of x it is at least its value at
@@ -242,27 +242,31 @@ def _apart(kept: Factors, choices: Choices, at: Ball, sign: int) -> Ball:
     if others or not isinstance(factor, Capped) or factor.pair.is_swapped or times < 2:
         raise NotConfirmed("one round apart of one capped factor alone")
     cells = beyond(factor, CELLS)
-    rest: Factors = [(factor, times - 1)]
-    p, q = (_moment(rest, ball(s)) for s in (0, -1))
-    series = Series(rest, choices.tilt, choices.sigma)
+    shortened: Factors = [(factor, times - 1)]
+    p, q = (_moment(shortened, ball(s)) for s in (0, -1))
+    series = Series(shortened, choices.tilt, choices.sigma)
     place = float(at.mid())
-    least, tail = _lowest(rest)
+    least, tail = _lowest(shortened)
     losses = cells.means if sign < 0 else cells.ends
     points = place - losses
     u = np.exp(points)
     if sign < 0:
-        found = np.maximum(float(p.lower()) - u * float(q.upper()) * (1 + 1e-12), 0.0)
+        least_values = np.maximum(float(p.lower()) - u * float(q.upper()) * (1 + 1e-12), 0.0)
     else:
         straight = float(p.upper()) - u * (float(q.lower()) - tail) * (1 - 1e-12)
-        found = np.where(points <= least, straight, float(p.upper()))
+        least_values = np.where(points <= least, straight, float(p.upper()))
     near = points > least
     if near.any():
         own = series.bounds(list(points[near]), sign)
-        found[near] = np.maximum(found[near], own) if sign < 0 else np.minimum(found[near], own)
+        least_values[near] = (
+            np.maximum(least_values[near], own) if sign < 0 else np.minimum(least_values[near], own)
+        )
     # A loss is within 1e-12 of its share, and g moves by no more.
     slack = 1e-12 * (1 + float(np.max(losses)) + abs(place))
     weights = cells.masses if sign < 0 else cells.chords
-    total = times * float(weights @ np.maximum(found + sign * slack, 0.0)) * (1 + sign * 1e-9)
+    total = (
+        times * float(weights @ np.maximum(least_values + sign * slack, 0.0)) * (1 + sign * 1e-9)
+    )
     if sign < 0:
         return ball(max(total, 0.0))
     mass = times * mass_beyond(factor)
@@ -309,8 +313,8 @@ def _laplace(epsilon: Number, s: Any) -> Any:
 
 
 def _atoms(outcomes: Outcomes, s: Any) -> Any:
-    known = [(ball(p), ball(q)) for p, q in outcomes if p != 0 and q != 0]
-    return sum((p * (s * (p / q).log()).exp() for p, q in known), s * 0)
+    possible = [(ball(p), ball(q)) for p, q in outcomes if p != 0 and q != 0]
+    return sum((p * (s * (p / q).log()).exp() for p, q in possible), s * 0)
 
 
 @lru_cache(maxsize=4096)
@@ -406,10 +410,10 @@ def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
             continue
         if not times * rare < (-ball(FOLDED + 1)).exp():
             break
-        found = ((times * grown.log() + FOLDED + 1) / (unit * share) - at).upper()
-        if found > best:
+        distance = ((times * grown.log() + FOLDED + 1) / (unit * share) - at).upper()
+        if distance > best:
             break
-        best = found
+        best = distance
     return best
 
 
@@ -457,19 +461,23 @@ def _left_out(factors: Factors, tilt: float, half: Ball, sigma: Fraction) -> tup
     """
     square = _square(factors)
     unit = ball(0).pi() / half
-    known = [(_pairs(pair, tilt), times) for pair, times in factors if is_sampled(pair)]
+    sampled_pairs = [(_pairs(pair, tilt), times) for pair, times in factors if is_sampled(pair)]
     decay = square * unit**2 / 2
     size = float(decay.mid())
-    count = math.sqrt((LEFT_OUT_BY_PAIRS if known else LEFT_OUT) / size) if size > 0 else math.inf
-    if known and not sigma and not count < FEW:
-        return _left_out_by_pairs(known, float(unit.mid()), float(square.lower()) ** 0.5)
-    if known and not count < MOST_BY_RULE:
+    count = (
+        math.sqrt((LEFT_OUT_BY_PAIRS if sampled_pairs else LEFT_OUT) / size)
+        if size > 0
+        else math.inf
+    )
+    if sampled_pairs and not sigma and not count < FEW:
+        return _left_out_by_pairs(sampled_pairs, float(unit.mid()), float(square.lower()) ** 0.5)
+    if sampled_pairs and not count < MOST_BY_RULE:
         raise NotConfirmed("too many frequencies")
     if not count * len(factors) < MOST_TERMS * 1000:
         raise NotConfirmed("too many frequencies")
     count = math.ceil(count) + 2
-    rest = (-decay * count * count).exp() / (2 * decay * count)
-    return count, 4 * rest / (ball(0).pi() * count)
+    beyond = (-decay * count * count).exp() / (2 * decay * count)
+    return count, 4 * beyond / (ball(0).pi() * count)
 
 
 @lru_cache(maxsize=64)
@@ -491,12 +499,12 @@ def _rest(factors: Factors, half: Ball, count: int) -> Ball:
     return (-decay * count * count).exp() / (2 * decay * count) / half
 
 
-def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
+def _left_out_by_pairs(pairs: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
     enough, chosen = math.exp(-LEFT_OUT_BY_PAIRS), None
-    for w, rest in left_out(known, unit, unit, mu, CLOSER * unit):
-        if 4 / math.pi * rest > enough:
+    for w, later in left_out(pairs, unit, unit, mu, CLOSER * unit):
+        if 4 / math.pi * later > enough:
             break
-        chosen = w, rest
+        chosen = w, later
     if chosen is None or not chosen[0] < MOST_BY_RULE * unit:
         raise NotConfirmed("too many frequencies")
     return math.ceil(chosen[0] / unit), ball(4 / math.pi * chosen[1] * (1 + 1e-6))
@@ -522,9 +530,9 @@ def _coefficients(
     if count < most or not drawn:
         all_of_it = _moment(factors, t)
         return [_moment(factors, flint.acb(t, step * j)) / all_of_it for j in range(count + 1)]
-    rest = [factor for factor in factors if factor not in drawn]
-    all_of_it = _moment(rest, t)
-    phis = [_moment(rest, flint.acb(t, step * j)) / all_of_it for j in range(count + 1)]
+    others = [factor for factor in factors if factor not in drawn]
+    all_of_it = _moment(others, t)
+    phis = [_moment(others, flint.acb(t, step * j)) / all_of_it for j in range(count + 1)]
     for pair, times in drawn:
         own = _powers(pair, times, t, half, count)
         phis = [phi * power for phi, power in zip(phis, own, strict=True)]
@@ -539,13 +547,13 @@ def _powers(pair: Factor, times: int, t: Ball, half: float, count: int) -> list[
         change, errors, mean = whole.moments(pair, t, math.pi / half, count)
     else:
         change, errors, mean = moments(parameters_at(pair, t), float(times), math.pi / half, count)
-    found = []
+    powers = []
     for j, (value, error) in enumerate(zip(change, errors, strict=True)):
         around = flint.arb(0, float(error))
         phi = 1 + flint.acb(value.real, value.imag) + flint.acb(around, around)
         turn = flint.acb(0, ball(0).pi() * j / ball(half) * flint.arb(mean)).exp()
-        found.append((phi * turn) ** times)
-    return found
+        powers.append((phi * turn) ** times)
+    return powers
 
 
 def _series(phis: Sequence[Any], t: Ball, at: Ball, half: Ball) -> Ball:

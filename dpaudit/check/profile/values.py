@@ -27,11 +27,11 @@ from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 from dpaudit.pairs.core import Divergence
 
-BITS = 192
-MOST_NODES = 200_000
+BITS = 192  # precision of delta at the nodes
+MOST_NODES = 200_000  # nodes at which delta is computed; a longer grid is thinned
 # From below no node is left out.
 MOST_NODES_BELOW = 30_000
-LARGEST = 400.0
+LARGEST = 400.0  # losses beyond lie outside of a grid
 # Cases of a product whose closed form is quick enough.
 FEW = 2
 
@@ -101,7 +101,7 @@ def nodes_below(pair: Pair, grid: Grid) -> Nodes:
             raise NotConfirmed("too many nodes")
         x = [ball(grid.step * k).exp() for k in range(first, last + 1)]
         d = [delta_by(pair, at) for at in x[computed - first :]]
-        # Of a pair that is its own swap the others follow: delta(x) = 1 - x + x delta(1 / x).
+        # The other values of a pair that is its own swap follow: delta(x) = 1 - x + x delta(1 / x).
         d = [1 - at + at * d[-k] for k, at in zip(range(first, computed), x, strict=False)] + d
         steep = _chords(x, d)
         bends = [t - s for s, t in pairwise([(d[0] - 1) / x[0], *steep, ball(0)])]
@@ -155,15 +155,15 @@ def _end(pair: Pair, grid: Grid, side: int) -> int:
 
     Where some outcome tells all, from which delta is that near to what it comes to far away.
     """
-    reach, known = min(4 * grid.h, 1.0), list[tuple[float, Ball]]()
+    reach, deltas = min(4 * grid.h, 1.0), list[tuple[float, Ball]]()
     while True:
         x = ball(Fraction(side) * Fraction(reach)).exp()
-        known.append((reach, delta_by(pair, x, _bound) - (ball(0) if side > 0 else 1 - x)))
-        if known[-1][1] <= ball(grid.tail):
+        deltas.append((reach, delta_by(pair, x, _bound) - (ball(0) if side > 0 else 1 - x)))
+        if deltas[-1][1] <= ball(grid.tail):
             break
         reach *= 1.15
         if reach > LARGEST:
-            reach = next(end for end, d in known if not d - known[-1][1] > ball(grid.tail))
+            reach = next(end for end, d in deltas if not d - deltas[-1][1] > ball(grid.tail))
             if reach > LARGEST / 2:
                 raise NotConfirmed("no end")
             break
@@ -232,9 +232,9 @@ def _order(rho: float, epsilon: float) -> float:
 
 def _bound(pair: Pair, x: Ball) -> Ball | None:
     """An upper bound of delta where only a divergence of the pair is known; None otherwise."""
-    known = pair.divergence
-    if known is None:
+    divergence = pair.divergence
+    if divergence is None:
         return None
-    if known.order is None:
-        return _concentrated(known, x)
-    return _renyi(known.order, known.value, x)
+    if divergence.order is None:
+        return _concentrated(divergence, x)
+    return _renyi(divergence.order, divergence.value, x)

@@ -38,10 +38,10 @@ def _sampled(pair: Factor) -> tuple[Lattice, Number] | None:
 
 def is_discrete(pair: Factor) -> bool:
     """Whether this is discrete normal noise that is sampled, or that swapped."""
-    known = _sampled(pair)
-    if known is None:
+    sampled = _sampled(pair)
+    if sampled is None:
         return False
-    (variance, shift), rate = known
+    (variance, shift), rate = sampled
     if is_symbolic(shift) or is_symbolic(variance) or is_symbolic(rate):
         return False
     return bool(shift > 0 and shift == int(shift) and variance > 0 and 0 < rate < 1)
@@ -82,10 +82,10 @@ class Noise:
 
 @lru_cache(maxsize=64)
 def _noise(pair: Factor, bits: int) -> Noise:
-    known = _sampled(pair)
-    if known is None:
+    sampled = _sampled(pair)
+    if sampled is None:
         raise NotConfirmed("no sampled discrete noise")
-    (variance, shift), rate = known
+    (variance, shift), rate = sampled
     v = ball(variance)
     reach = math.ceil(math.sqrt(2 * bits * float(v.mid()))) + 3
     if reach > MOST_LISTED:
@@ -134,24 +134,24 @@ def moment(pair: Factor, s: Any) -> Any:
     real = power.real if isinstance(power, flint.acb) else power
     low, high = _ends(noise, float(real.mid()))
     masses, losses = _listed(pair, low, high, flint.ctx.prec)
-    found = sum(
+    total = sum(
         (mass * (power * loss).exp() for mass, loss in zip(masses, losses, strict=True)), power * 0
     )
     size = _rest(noise, real, low, high).upper()
     around = flint.arb(0, size)
-    return found + (flint.acb(around, around) if isinstance(power, flint.acb) else around)
+    return total + (flint.acb(around, around) if isinstance(power, flint.acb) else around)
 
 
 def _rest(noise: Noise, c: Ball, low: int, high: int) -> Ball:
-    """What is not listed, at most."""
+    """An upper bound on the mass that is not listed."""
     lifted = (c.min(ball(0)) * (1 - noise.rate).log()).exp()
-    rest = lifted * noise.beyond(1 - low)
+    bound = lifted * noise.beyond(1 - low)
     if noise.cap is not None and high >= noise.cap:
-        return rest
+        return bound
     grown = c.max(ball(0))
     moved = math.floor(float((high + 1 - grown * noise.shift).lower()))
     rise = (grown * (grown - 1) * noise.shift**2 / (2 * noise.variance)).exp()
-    return rest + lifted * rise * noise.beyond(moved)
+    return bound + lifted * rise * noise.beyond(moved)
 
 
 def mass_beyond(pair: Capped) -> Ball:
@@ -177,9 +177,9 @@ def moments(pair: Factor, t: Ball, unit: float, count: int) -> tuple[Array, Floa
         raise NotConfirmed("too many products")
     masses, logs = _listed(pair, low, high, flint.ctx.prec)
     terms = [mass * (power * log).exp() for mass, log in zip(masses, logs, strict=True)]
-    whole = moment(pair, t)
-    off = float((_rest(noise, power, low, high) / whole).upper())
-    weights = _floats([term / whole for term in terms])
+    total = moment(pair, t)
+    off = float((_rest(noise, power, low, high) / total).upper())
+    weights = _floats([term / total for term in terms])
     loss = _floats(logs) * (-1.0 if noise.swapped else 1.0)
     mean = float(weights @ loss)
     moved = loss - mean

@@ -39,18 +39,18 @@ def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoi
         )
 
     def delta(epsilon: float) -> float:
-        found = float(distribution.get_delta_for_epsilon(epsilon))
-        if not 0 <= found < 1:
-            raise InvalidParameter(f"delta {found} at epsilon {epsilon}: expected one in [0, 1)")
-        return found
+        answer = float(distribution.get_delta_for_epsilon(epsilon))
+        if not 0 <= answer < 1:
+            raise InvalidParameter(f"delta {answer} at epsilon {epsilon}: expected one in [0, 1)")
+        return answer
 
-    last, rest = 1.0, delta(FAR)
-    while last < FAR and delta(last) > max(FAINT, rest * ROUNDING):
+    last, far_delta = 1.0, delta(FAR)
+    while last < FAR and delta(last) > max(FAINT, far_delta * ROUNDING):
         last *= 2
     epsilons = [last * k / (points - 1) for k in range(points)]
-    known: list[tuple[Fraction, Fraction]] = []
+    points_below: list[tuple[Fraction, Fraction]] = []
     least = 1.0
     for epsilon in epsilons:
         least = min(least, delta(epsilon) * ROUNDING)
-        known.append((Fraction(epsilon), Fraction(least)))
-    return ProfilePoints(tuple(known), source=source)
+        points_below.append((Fraction(epsilon), Fraction(least)))
+    return ProfilePoints(tuple(points_below), source=source)

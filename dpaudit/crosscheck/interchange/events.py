@@ -20,8 +20,8 @@ from dpaudit.families.composition import Repeat
 from dpaudit.nodes import Node, find_path, postorder
 from dpaudit.scope import LONGEST, Adjacency, choose
 
-DEEPEST = 100
-MOST_EVENTS = 10_000
+DEEPEST = 100  # levels of nesting of an event
+MOST_EVENTS = 10_000  # rounds of a Repeat with an index that are written one by one
 WHOSE = ("module_name", "class_name")  # of an event that is a named tuple
 
 BY_EVENT: dict[str, Row] = {row.event: row for row in ROWS}
@@ -154,7 +154,7 @@ def _placed(
     error: DpauditError, root: Node, node: Node, failed: Mapping[str, DpauditError]
 ) -> DpauditError:
     """The error with the node's path, or a child's error as it is."""
-    if any(error is known for known in failed.values()):
+    if any(error is failure for failure in failed.values()):
         return error
     return type(error)(f"{find_path(root, node)}: {error}")
 

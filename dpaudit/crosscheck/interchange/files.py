@@ -17,9 +17,9 @@ from dpaudit.storage.evidence import read_once
 from dpaudit.storage.files import write_atomically
 
 FORMAT = "dpaudit declaration 1"
-LARGEST_FILE = 64 * 2**20
-MOST_NODES = 200_000
-DEEPEST = 2_000
+LARGEST_FILE = 64 * 2**20  # bytes of a declaration
+MOST_NODES = 200_000  # nodes of a declaration
+DEEPEST = 2_000  # levels of nesting of a declaration
 
 
 def save_declaration(node: Node, path: Path | str) -> None:
@@ -50,11 +50,11 @@ def load_declaration(path: Path | str) -> Node:
         raise InvalidParameter(f"{path}: expected root and nodes, and nothing else")
     if isinstance(table["nodes"], dict) and len(table["nodes"]) > MOST_NODES:
         raise InvalidParameter(f"{path}: over {MOST_NODES} nodes")
-    found = from_table(table)
-    if len(table["nodes"]) != sum(1 for _ in postorder(found)):
+    node = from_table(table)
+    if len(table["nodes"]) != sum(1 for _ in postorder(node)):
         raise InvalidParameter(f"{path}: holds nodes that its root does not use")
-    _check_depth(found)
-    return found
+    _check_depth(node)
+    return node
 
 
 def _json(path: Path) -> Any:

@@ -10,8 +10,8 @@
     tumult               the budgets spent: PureDPBudget, ApproxDPBudget, RhoZCDPBudget, or by name
 
 Checked against Opacus 1.6, TensorFlow Privacy's last version with ledgers, jax-privacy 2.0, OpenDP
-0.16 and Tumult Analytics 0.21.  What a file leaves open (whose a contribution is, which data sets
-are neighbours) is asked for.
+0.16 and Tumult Analytics 0.21.  The caller states what a file leaves open: whose a contribution is,
+and which data sets are neighbours.
 Rows are sequences, mappings or objects with these attributes.
 """
 
@@ -50,9 +50,12 @@ from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import LONGEST as SHOWN
 from dpaudit.scope import Adjacency, Scope, Unit, central, shown
 
+# Fields of an entry of tensorflow-privacy.
 LEDGER = ("population_size", "selection_probability", "queries")
-QUERY = ("l2_norm_bound", "noise_stddev")
+QUERY = ("l2_norm_bound", "noise_stddev")  # fields of its queries
+# Fields of a run of jax-privacy.
 JAX = ("noise_multipliers", "batch_size", "num_samples", "num_updates")
+# Fields that a run may have besides.
 MORE_OF_JAX = (
     "delta",
     "is_finite_guarantee",
@@ -63,8 +66,8 @@ MORE_OF_JAX = (
     "sampling_method",
     "truncated_batch_size",
 )
-SPENT = ("epsilon", "delta", "rho")
-LARGEST_FILE = 64 * 2**20
+SPENT = ("epsilon", "delta", "rho")  # fields of a spent budget
+LARGEST_FILE = 64 * 2**20  # bytes of a history
 
 
 def from_tensorflow_privacy(ledger: Sequence[Any]) -> Node:
@@ -72,8 +75,8 @@ def from_tensorflow_privacy(ledger: Sequence[Any]) -> Node:
 
     Errors: InvalidParameter naming the entry for what is no number in its range.
     """
-    found = together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(listed(ledger))])
-    return stated_under(found, *ABSENT)
+    node = together([_entry(entry, f"ledger[{i}]") for i, entry in enumerate(listed(ledger))])
+    return stated_under(node, *ABSENT)
 
 
 def _entry(entry: Any, place: str) -> Node:
@@ -90,8 +93,8 @@ def _entry(entry: Any, place: str) -> Node:
             sums.append(NO_NOISE if noise == 0 else Gaussian("gaussian", noise / bound))
     if rate == 0 or not sums:
         return NOTHING
-    asked = sums[0] if len(sums) == 1 else Compose(*sums)
-    return asked if rate == 1 else PoissonSampled(asked, rate)
+    released = sums[0] if len(sums) == 1 else Compose(*sums)
+    return released if rate == 1 else PoissonSampled(released, rate)
 
 
 def from_jax_privacy(run: Any) -> Node:
@@ -179,12 +182,12 @@ def _spent(budget: Any, place: str) -> Node:
         raise InvalidParameter(
             f"{place}: {other[0][:80]!r} is none of its fields, {', '.join(SPENT)}"
         )
-    found = _exactly(budget)
-    if math.inf in found.values() or found.get("delta") == 1:
+    spent = _exactly(budget)
+    if math.inf in spent.values() or spent.get("delta") == 1:
         return NO_NOISE
     numbers = {
         name: foreign(value, f"{place}.{name}")
-        for name, value in found.items()
+        for name, value in spent.items()
         if value is not None
     }
     if set(numbers) == {"rho"}:
@@ -198,17 +201,17 @@ def _spent(budget: Any, place: str) -> Node:
 
 def _exactly(budget: Any) -> dict[str, Any]:
     """Epsilon, delta and rho, exact where the budget holds Tumult's ExactNumbers."""
-    found = {name: field_of(budget, name) for name in SPENT}
-    told = [name for name in SPENT if found[name] is not None]
+    spent = {name: field_of(budget, name) for name in SPENT}
+    given = [name for name in SPENT if spent[name] is not None]
     value = field_of(budget, "value")
     parts = value if isinstance(value, tuple) else (value,)
-    if len(parts) == len(told):
-        for name, part in zip(told, parts, strict=True):
+    if len(parts) == len(given):
+        for name, part in zip(given, parts, strict=True):
             expression = getattr(part, "expr", None)
-            if expression is not None and found[name] != math.inf:
+            if expression is not None and spent[name] != math.inf:
                 rational = bool(expression.is_Rational)
-                found[name] = expression if rational else math.nextafter(found[name], math.inf)
-    return found
+                spent[name] = expression if rational else math.nextafter(spent[name], math.inf)
+    return spent
 
 
 # --- files, and what a loader really did ---------------------------------------------------------
@@ -279,8 +282,8 @@ def read_history(
     """
     if library not in READERS:
         raise InvalidParameter(f"library = {library!r}: expected one of {', '.join(READERS)}")
-    said = stated or Stated()
-    if said.sensitivity is not None and library != "opendp":
+    statement = stated or Stated()
+    if statement.sensitivity is not None and library != "opendp":
         raise InvalidParameter(f"sensitivity: noise of {library} is over the sensitivity already")
     file = Path(path)
     try:
@@ -289,7 +292,7 @@ def read_history(
         content = read_json(file.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path}: cannot be read ({type(error).__name__})") from None
-    return READERS[library](content, said).scoped(said)
+    return READERS[library](content, statement).scoped(statement)
 
 
 def loader_warning(declaration: Node, batches: object, delta: object) -> str | None:
@@ -313,10 +316,10 @@ def loader_warning(declaration: Node, batches: object, delta: object) -> str | N
     def passes(rounded: Callable[[Fraction], int]) -> Node:
         runs = []
         for (step, times), number in zip(rows, slots, strict=True):
-            whole = rounded(Fraction(times, number))
-            if whole:
-                one = kinds[batches](step.child, records, records // number)
-                runs.append(Repeat(one, whole))
+            times_each = rounded(Fraction(times, number))
+            if times_each:
+                batch = kinds[batches](step.child, records, records // number)
+                runs.append(Repeat(batch, times_each))
         return together(runs)
 
     scope = central(Adjacency.ZERO_OUT)

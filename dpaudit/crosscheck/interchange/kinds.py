@@ -38,7 +38,7 @@ OBSTACLES = {
 def stated_over(node: Node, norms: int) -> Node:
     """The declaration whose noise multipliers are over ``norms`` clipping norms, as it says.
 
-    What reads no record is left unchanged.
+    A declaration that reads no record is left unchanged.
     """
     if node == NOTHING:
         return node
@@ -78,5 +78,5 @@ LOSS = Kind(lambda v, at, _: foreign(v, at), lambda v, at, _: to_float(v, at, Ro
 
 def together(nodes: Sequence[Node]) -> Node:
     """Several declarations on the same records, without those that read none."""
-    found = [node for node in nodes if node != NOTHING]
-    return Compose(*found) if len(found) > 1 else (found or [NOTHING])[0]
+    reading = [node for node in nodes if node != NOTHING]
+    return Compose(*reading) if len(reading) > 1 else (reading or [NOTHING])[0]

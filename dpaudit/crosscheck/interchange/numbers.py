@@ -10,7 +10,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, exact, is_symbolic, unknowns
 from dpaudit.exact.domains import count, non_negative, rate, refuse
 
-DIGITS = 20
+DIGITS = 20  # significant digits of an irrational number that another library gets
 
 
 class Rounding(Enum):
@@ -25,26 +25,26 @@ def foreign(value: object, place: str) -> Fraction:
 
     Errors: InvalidParameter for NaN, infinities, negative numbers, booleans, symbols, texts.
     """
-    found = exact(value, place)
-    if is_symbolic(found):
-        refuse(found, place, "a number, not a symbol")
-    non_negative(found, place)
-    return Fraction(found)
+    number = exact(value, place)
+    if is_symbolic(number):
+        refuse(number, place, "a number, not a symbol")
+    non_negative(number, place)
+    return Fraction(number)
 
 
 def foreign_count(value: object, place: str) -> Fraction:
     """A whole number of another library; errors as :func:`foreign`."""
-    found = foreign(value, place)
-    count(found, place)
-    return found
+    number = foreign(value, place)
+    count(number, place)
+    return number
 
 
 def foreign_rate(value: object, place: str) -> Fraction:
     """A probability in [0, 1] of another library; errors as :func:`foreign`."""
-    found = foreign(value, place)
-    if found != 0:
-        rate(found, place)
-    return found
+    number = foreign(value, place)
+    if number != 0:
+        rate(number, place)
+    return number
 
 
 def to_float(value: Number, place: str, rounding: Rounding) -> float:
@@ -59,15 +59,15 @@ def to_float(value: Number, place: str, rounding: Rounding) -> float:
         outward = decimal_lower if rounding is Rounding.DOWN else decimal_upper
         value = Fraction(outward(value, digits=DIGITS))
     try:
-        found = float(value)
+        nearest = float(value)
     except OverflowError:
-        found = math.inf
-    if math.isinf(found) or (found == 0) != (value == 0):
+        nearest = math.inf
+    if math.isinf(nearest) or (nearest == 0) != (value == 0):
         refuse(value, place, "a number that a float can hold")
-    if Fraction(repr(found)) == value:
-        return found
-    wrong = Fraction(found) > value if rounding is Rounding.DOWN else Fraction(found) < value
-    return math.nextafter(found, rounding.value) if wrong else found
+    if Fraction(repr(nearest)) == value:
+        return nearest
+    wrong = Fraction(nearest) > value if rounding is Rounding.DOWN else Fraction(nearest) < value
+    return math.nextafter(nearest, rounding.value) if wrong else nearest
 
 
 def to_int(value: Number, place: str) -> int:
@@ -82,7 +82,7 @@ def float_above(value: Number) -> float:
     if is_symbolic(value):
         return math.inf
     try:
-        found = float(value)
+        nearest = float(value)
     except OverflowError:
         return math.inf
-    return math.nextafter(found, math.inf) if Fraction(found) < value else found
+    return math.nextafter(nearest, math.inf) if Fraction(nearest) < value else nearest

@@ -42,8 +42,8 @@ def from_opacus_history(
     norms = NORMS[choose(Adjacency, adjacency, "adjacency")]
     if not isinstance(history, (list, tuple)):
         raise InvalidParameter("history: expected a list of (noise_multiplier, sample_rate, steps)")
-    found = together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
-    return stated_over(found, norms)
+    node = together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
+    return stated_over(node, norms)
 
 
 def _run(row: Any, place: str, norms: int) -> Node:
@@ -72,13 +72,13 @@ def to_opacus_history(
     rows: list[HistoryRow] = []
     stack: list[tuple[Node, Fraction]] = [(node, Fraction(1))]
     while stack:
-        found, times = stack.pop()
-        if isinstance(found, Compose):
-            stack.extend((child, times) for child in reversed(found.nodes))
-        elif isinstance(found, Repeat) and found.index is None:
-            stack.append((found.child, times * found.times))
+        part, times = stack.pop()
+        if isinstance(part, Compose):
+            stack.extend((child, times) for child in reversed(part.nodes))
+        elif isinstance(part, Repeat) and part.index is None:
+            stack.append((part.child, times * part.times))
         elif times != 0:
-            rows.append(_row(found, times, norms))
+            rows.append(_row(part, times, norms))
     return rows
 
 

@@ -29,7 +29,7 @@ WITHIN = {
     "zCDP_to_approxDP": "measurement",
     "approximate": "measurement",
 }
-COMPOSED = ("composition", "basic_composition")
+COMPOSED = ("composition", "basic_composition")  # OpenDP's combinators of composition
 # How many additions and removals, or replacements, one unit is in each metric of data sets.
 STEPS = {
     Adjacency.ADD_REMOVE: {"symmetric_distance": 1, "insert_delete_distance": 1},
@@ -222,13 +222,13 @@ def _noises(measurement: Any, place: str, before: Chain | str | None) -> list[No
 def _noise(name: str, given: Mapping[str, Any], place: str, before: Chain | str | None) -> Noise:
     scale = exact_float(given.get("scale"), f"{place}.scale")
     read = "input_metric" in given and not isinstance(before, str)
-    taken = _space(given, place) if read else None
-    if taken is not None and taken.metric not in NOISE[name]:
-        raise Unsupported(f"{place}: {name} noise in the {taken.metric}")
+    space = _space(given, place) if read else None
+    if space is not None and space.metric not in NOISE[name]:
+        raise Unsupported(f"{place}: {name} noise in the {space.metric}")
     if isinstance(before, Chain):
-        _follows(before.end, taken, place)
+        _follows(before.end, space, place)
     start = before or "it begins at a number"
-    return Noise(place, name, scale, _grid(given, taken, place), start)
+    return Noise(place, name, scale, _grid(given, space, place), start)
 
 
 def _readable(transformation: Any, place: str, before: Chain | str | None) -> Chain | str:

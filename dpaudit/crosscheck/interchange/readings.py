@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 TREE = "SingleEpochTreeAggregationDpEvent"
 SEARCH = "RepeatAndSelectDpEvent"
 TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
-TREES = (Factorisation.TREE, Factorisation.TREE_HONAKER)
+TREES = (Factorisation.TREE, Factorisation.TREE_HONAKER)  # strategies that are trees
 ROUND_OFF = Fraction(1, 10**9)
 CLOSE = Fraction(1, 2**50)  # of gamma to what the mean says, relative
 STEPS = 2_000  # bisections, beyond the binary places of any float
@@ -224,7 +224,7 @@ def truncated(event: Any, reader: Reader) -> Node:
 
 
 def truncated_event(node: TruncatedPoisson, children: list[Any], writer: Writer) -> Any:
-    """Of one Gaussian sum."""
+    """The event of one Gaussian sum on truncated batches."""
     noise = getattr(children[0], "noise_multiplier", None)
     if not isinstance(node.child, Gaussian):
         raise Unsupported(f"{TRUNCATED} is of one Gaussian sum")
@@ -251,11 +251,11 @@ def mixture(event: Any, reader: Reader) -> Node:
         return NO_NOISE if moved else NOTHING
     if len(moved) > 1:
         # Where rounded shares add up to more than 1, the shortest moves give way.
-        left, moves = Fraction(1), list[tuple[Fraction, Fraction]]()
+        share_left, moves = Fraction(1), list[tuple[Fraction, Fraction]]()
         for c in sorted(moved, reverse=True):
-            moves.append((c, min(shares[c], left)))
-            left -= moves[-1][1]
-        missing = max(left - shares.get(Fraction(0), Fraction(0)), Fraction(0))
+            moves.append((c, min(shares[c], share_left)))
+            share_left -= moves[-1][1]
+        missing = max(share_left - shares.get(Fraction(0), Fraction(0)), Fraction(0))
         moves[0] = moves[0][0], moves[0][1] + missing
         return MixtureOfGaussians(noise, tuple(moves), source="a MixtureOfGaussiansDpEvent")
     rate = max(shares[moved[0]], 1 - shares.get(Fraction(0), Fraction(0)))
@@ -294,9 +294,9 @@ def _shares(event: Any, reader: Reader) -> dict[Fraction, Fraction]:
     shares: dict[Fraction, Fraction] = {}
     for i, (moved, share) in enumerate(zip(*given, strict=True)):
         key = foreign(moved, f"{reader.path}.sensitivities[{i}]")
-        found = foreign_rate(share, f"{reader.path}.sampling_probs[{i}]")
-        if found != 0:
-            shares[key] = shares.get(key, Fraction(0)) + found
+        probability = foreign_rate(share, f"{reader.path}.sampling_probs[{i}]")
+        if probability != 0:
+            shares[key] = shares.get(key, Fraction(0)) + probability
     if abs(sum(shares.values(), Fraction(-1))) > ROUND_OFF:
         raise InvalidParameter(f"{reader.path}.sampling_probs: expected a sum of 1")
     return shares

@@ -83,9 +83,9 @@ def regular(event: str, kind: type[Node], fields: Fields, special: Special) -> R
     ``special`` answers the numbers that make it another node.
     """
 
-    def read(found: Any, reader: Reader) -> Node:
-        numbers = {ours: reader.number(found, theirs, how) for theirs, ours, how in fields}
-        inner = [] if issubclass(kind, Leaf) else [reader.below(found.event, "")]
+    def read(event: Any, reader: Reader) -> Node:
+        numbers = {ours: reader.number(event, theirs, how) for theirs, ours, how in fields}
+        inner = [] if issubclass(kind, Leaf) else [reader.below(event.event, "")]
         other = special(numbers, inner)
         if other is not None:
             return other
@@ -122,14 +122,18 @@ def _drawn(numbers: dict[str, Any], inner: list[Node]) -> Node | None:
     return NOTHING if numbers["draws"] == 0 or inner == [NOTHING] else None
 
 
+# Dp-accounting's field of a noise multiplier, and ours.
 MULTIPLIER: Fields = (("noise_multiplier", "noise_multiplier", NOISE),)
-SHARE: Fields = (("sampling_probability", "rate", RATE),)
+SHARE: Fields = (("sampling_probability", "rate", RATE),)  # its field of a sampling rate, and ours
+# Its fields of a batch of one size, and ours.
 BATCH: Fields = (
     ("source_dataset_size", "population", WHOLE),
     ("sample_size", "batch_size", WHOLE),
 )
+# Its fields of a sample with replacement, and ours.
 DRAWS: Fields = (("source_dataset_size", "population", WHOLE), ("sample_size", "draws", WHOLE))
 
+# One row an event of dp-accounting.
 ROWS = (
     regular("GaussianDpEvent", Gaussian, MULTIPLIER, _noisy),
     regular("LaplaceDpEvent", Laplace, MULTIPLIER, _noisy),

@@ -38,15 +38,15 @@ class Stated:
         records: object = None,
     ) -> Stated:
         """Errors: InvalidParameter naming the value that is none of its kind."""
-        found = cls(
+        stated = cls(
             None if adjacency is None else choose(Adjacency, adjacency, "adjacency"),
             None if unit is None else choose(Unit, unit, "unit"),
             None if sensitivity is None else foreign(sensitivity, "sensitivity"),
             None if records is None else foreign_count(records, "records"),
         )
-        if found.records == 0:
+        if stated.records == 0:
             raise InvalidParameter("records = 0: expected at least 1")
-        return found
+        return stated
 
     def needed(self, name: str, why: str) -> Any:
         """A value that the file does not hold. Errors: InvalidParameter where nobody states it."""

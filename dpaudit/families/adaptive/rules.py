@@ -73,8 +73,8 @@ def chosen_profile(node: Select, *children: Losses) -> Losses:
         return (largest(pair for child in children for pair in side(child)),)
 
     def any_one(side: Callable[[Losses], Pairs]) -> Pairs:
-        found = dict.fromkeys(pair for child in children for pair in side(child))
-        return tuple(found)[: profile.ALTERNATIVES]
+        pairs = dict.fromkeys(pair for child in children for pair in side(child))
+        return tuple(pairs)[: profile.ALTERNATIVES]
 
     return Losses(
         together(lambda child: child.remove),
@@ -96,8 +96,8 @@ def all_gaussian(node: Filter) -> bool:
 
 def _known(node: Filter, values: dict[FilterMeasure, Callable[[], Any]]) -> Any:
     """The value that the cap gives in this calculus; infinite where none is proved."""
-    found = values.get(FilterMeasure(node.measure))
-    return infinity() if found is None else found()
+    value_of = values.get(FilterMeasure(node.measure))
+    return infinity() if value_of is None else value_of()
 
 
 @PURE.rule(Filter, "filter_pure", cite=PURE_FILTER)
@@ -177,11 +177,11 @@ def filter_profile(node: Filter, charge: Losses) -> Losses:
     """
     normal = node.measure == FilterMeasure.ZCDP and all_gaussian(node)
     budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
-    found: Losses | None = PROFILE.of_leaf(budget)
-    if found is None:
+    losses: Losses | None = PROFILE.of_leaf(budget)
+    if losses is None:
         return opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair
     reached = spent(node)
-    return Losses(found.remove, found.add, reached, reached)
+    return Losses(losses.remove, losses.add, reached, reached)
 
 
 def spent(node: Filter) -> tuple[Pair, ...]:
@@ -209,5 +209,5 @@ def _is_gaussian(child: Node) -> bool:
     return all(isinstance(leaf, Gaussian) for leaf in leaves)
 
 
-MANY = 256
+MANY = 256  # releases that stand for a long run of small charges
 ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

@@ -32,8 +32,8 @@ from dpaudit.pairs import (
 )
 
 ONE, ZERO = Fraction(1), Fraction(0)
-MOST_RELEASES = 10_000
-NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
+MOST_RELEASES = 10_000  # releases of a witness
+NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")  # measures whose value is a number, or a curve
 
 
 # --- Select --------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ NO_BOUND: dict[str, Callable[[], Any]] = {
 
 def _cap(calculus: str) -> Callable[..., Any]:
     def bound(node: Any, charge: Any) -> Any:
-        known = CAPS.get((calculus, str(node.measure)))
-        return known(node) if known else NO_BOUND.get(calculus, infinity)()
+        cap_of = CAPS.get((calculus, str(node.measure)))
+        return cap_of(node) if cap_of else NO_BOUND.get(calculus, infinity)()
 
     return bound
 
@@ -129,10 +129,10 @@ def _pair(node: Any) -> Pair:
         return Normal(sqrt(2 * node.cap)) if _gaussian_only(node) else Concentrated(node.cap)
     if measure == "rdp":
         return Atoms(((ONE, ZERO), (ZERO, ONE)))
-    kept = 1 - node.delta
-    high, low = (canonical(sympify(kept / (1 + exp(s * node.cap)))) for s in (-1, 1))
-    told = ((node.delta, ZERO), (ZERO, node.delta)) if measure == "approx" else ()
-    return Atoms((*told, (high, low), (low, high)))
+    mass_left = 1 - node.delta
+    high, low = (canonical(sympify(mass_left / (1 + exp(s * node.cap)))) for s in (-1, 1))
+    revealing = ((node.delta, ZERO), (ZERO, node.delta)) if measure == "approx" else ()
+    return Atoms((*revealing, (high, low), (low, high)))
 
 
 _NAMES = {

@@ -39,15 +39,15 @@ from dpaudit.kernels.samplers import (
     laplace_units,
 )
 
-LARGEST_VALUE = 2.0**52
-GRID_BITS = 32
+LARGEST_VALUE = 2.0**52  # whole numbers up to 2^52, and their halves, are floats
+GRID_BITS = 32  # bits of a noise's scale that lie on the grid
 LARGEST_WHOLE = 2**53  # whole numbers below it are floats
 ROOM = 1 + 1e-9  # a scale computed in floating point
 
 
-def arithmetic_of(found: Any) -> str:
+def arithmetic_of(kernel: Any) -> str:
     """How a kernel's draws are made: "exact", or "float64" for one that leaks low bits."""
-    return str(getattr(found, "arithmetic", "float64"))
+    return str(getattr(kernel, "arithmetic", "float64"))
 
 
 @kernel(Gaussian)
@@ -207,16 +207,16 @@ class DiscreteKernel(Kernel):
         return super().apart(rounded(values), rounded(others), stated)
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
-        whole = _whole(self._checked(values, scale)).astype(np.int64)
-        noise = self.draw(whole.size, bits_of(rng)).reshape(whole.shape)
-        return (whole + np.where(scale[:, None] > 0, noise, 0)).astype(np.float64)
+        integers = _whole(self._checked(values, scale)).astype(np.int64)
+        noise = self.draw(integers.size, bits_of(rng)).reshape(integers.shape)
+        return (integers + np.where(scale[:, None] > 0, noise, 0)).astype(np.float64)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
-        known = np.where(np.isfinite(moved) & (moved == np.rint(moved)), moved, 0.0)
-        at_zero = np.where(known == 0, 0.0, -np.inf)
-        mass = np.where(scale[:, None] > 0, self.log_mass(known), at_zero)
-        return np.asarray(np.where(known == moved, mass, -np.inf).sum(axis=-1))
+        integer_moves = np.where(np.isfinite(moved) & (moved == np.rint(moved)), moved, 0.0)
+        at_zero = np.where(integer_moves == 0, 0.0, -np.inf)
+        mass = np.where(scale[:, None] > 0, self.log_mass(integer_moves), at_zero)
+        return np.asarray(np.where(integer_moves == moved, mass, -np.inf).sum(axis=-1))
 
     def away(self, values: Array, others: Array, shift: Array) -> Array:
         """As of other noise, by a whole number."""
@@ -253,9 +253,9 @@ class DiscreteKernel(Kernel):
 
 def _whole(values: Array) -> Array:
     """Rounded half up, within +-2^52."""
-    known = np.clip(np.nan_to_num(values, nan=0.0), -LARGEST_VALUE, LARGEST_VALUE)
-    below = np.floor(known)
-    return below + (known - below >= 0.5)
+    clipped = np.clip(np.nan_to_num(values, nan=0.0), -LARGEST_VALUE, LARGEST_VALUE)
+    below = np.floor(clipped)
+    return below + (clipped - below >= 0.5)
 
 
 def rounded(values: Array) -> Array:
@@ -291,14 +291,14 @@ class DiscreteLaplaceKernel(DiscreteKernel):
     def sample_away(
         self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
     ) -> Array:
-        whole, side, law = self._tilted(values, others, shift, scale)
-        return np.where(scale[:, None] > 0, whole + side * law.sample(rng), whole)
+        integers, side, law = self._tilted(values, others, shift, scale)
+        return np.where(scale[:, None] > 0, integers + side * law.sample(rng), integers)
 
     def log_density_away(
         self, released: Array, values: Array, others: Array, shift: Array, scale: Array
     ) -> Array:
-        whole, side, law = self._tilted(values, others, shift, scale)
-        leaned = law.log_ratio(side * (released - whole) / self._scale).sum(-1)
+        integers, side, law = self._tilted(values, others, shift, scale)
+        leaned = law.log_ratio(side * (released - integers) / self._scale).sum(-1)
         density = self.log_density(released, values, scale)
         return np.where(scale > 0, density + leaned, density)
 
@@ -306,10 +306,10 @@ class DiscreteLaplaceKernel(DiscreteKernel):
         self, values: Array, others: Array, shift: Array, scale: Array
     ) -> tuple[Array, Array, TiltedLaplace]:
         """Whole values, the side on which the others are, and the noise that leans away."""
-        whole = _whole(self._checked(values, scale))
-        moved = (_whole(others) - whole) / self._scale
+        integers = _whole(self._checked(values, scale))
+        moved = (_whole(others) - integers) / self._scale
         law = TiltedLaplace(np.abs(moved), shift[:, None], 1 / self._scale)
-        return whole, np.copysign(1, moved), law
+        return integers, np.copysign(1, moved), law
 
     def log_mass(self, k: Array) -> Array:
         return laplace_log_mass(k, self._scale)
@@ -398,8 +398,8 @@ class GridGaussianKernel(GaussianKernel):
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         step = _steps(scale)
         raised = self._raised(scale, step, values.shape[-1])
-        known, which = np.unique(raised, return_inverse=True)
-        variances = [Fraction(int(deviation)) ** 2 for deviation in known]
+        deviations, which = np.unique(raised, return_inverse=True)
+        variances = [Fraction(int(deviation)) ** 2 for deviation in deviations]
         each = np.repeat(which.astype(np.int64), values.shape[-1])
         noise = gaussian_units(variances, each, bits_of(rng)).reshape(values.shape)
         return _on_grid(values, noise, step, scale)
@@ -442,10 +442,10 @@ def rounded_up(value: Any) -> Fraction:
 
     Errors: InvalidParameter for what is above 2^52 or below 2^-52.
     """
-    found = value if isinstance(value, Fraction) else upper_fraction(enclose(value))
-    if found is None or not Fraction(1, LARGEST) <= found <= LARGEST:
+    fraction = value if isinstance(value, Fraction) else upper_fraction(enclose(value))
+    if fraction is None or not Fraction(1, LARGEST) <= fraction <= LARGEST:
         raise InvalidParameter("scale of discrete noise: outside [2^-52, 2^52]")
-    if max(found.numerator, found.denominator) <= LARGEST:
-        return found
-    digits = min(max(40 - math.floor(math.log2(found)), 0), 52)
-    return Fraction(math.ceil(found * 2**digits), 2**digits)
+    if max(fraction.numerator, fraction.denominator) <= LARGEST:
+        return fraction
+    digits = min(max(40 - math.floor(math.log2(fraction)), 0), 52)
+    return Fraction(math.ceil(fraction * 2**digits), 2**digits)

@@ -106,10 +106,13 @@ def banded_blocks(node: CyclicPoisson, base: Losses) -> Losses:
         return _once(node, move.upper, move.reached)
     if not node.apart:
         return _counted(node)
-    turns, whole = -(-rounds // groups), (rounds - len(node.column)) // groups + 1
+    turns, complete_turns = -(-rounds // groups), (rounds - len(node.column)) // groups + 1
     towards, away = mixed(block, node.rate), mixed_away(block, node.rate)
     return Losses(
-        _times(towards, turns), _times(away, turns), _times(towards, whole), _times(away, whole)
+        _times(towards, turns),
+        _times(away, turns),
+        _times(towards, complete_turns),
+        _times(away, complete_turns),
     )
 
 
@@ -172,8 +175,8 @@ def _aligned(child: Any, groups: int) -> tuple[int, list[Fraction]]:
         together.update(column)
     moves = sorted(sum(c * together[i] for i, c in column.items()) for column in columns)
     moves = moves[max(range(len(moves)), key=lambda i: moves[i] * (len(moves) - i)) :]
-    one = 1 << BITS if child.strategy is Factorisation.SQRT_TOEPLITZ else 1
-    squares = sum(d * d for d in together.values()) * one**2
+    unit = 1 << BITS if child.strategy is Factorisation.SQRT_TOEPLITZ else 1
+    squares = sum(d * d for d in together.values()) * unit**2
     return len(moves), [Fraction(move**2) / squares for move in accumulate(moves[:TOLD])]
 
 

@@ -37,15 +37,15 @@ def _blocks(node: Any, base: Losses) -> Losses:
     if kind not in ("identity", "BandedToeplitz") or len(bands) > node.groups:
         return _turns_that_meet(node, kind)
     square, z = sum(c * c for c in bands), child.noise_multiplier
-    one = Normal(sqrt(square) / z if is_symbolic(z) else sqrt(square / z**2))
+    noise = Normal(sqrt(square) / z if is_symbolic(z) else sqrt(square / z**2))
     starts = range(1, int(child.rounds) + 1, int(node.groups))
     full = sum(1 for t in starts if t + len(bands) - 1 <= child.rounds)
 
     def side(pair: Pair, count: int) -> tuple[Pair, ...]:
         return (product([(pair, Fraction(count))]),)
 
-    forth = Mixed(one, node.rate)
-    back = Mixed(one.swapped, node.rate).swapped
+    forth = Mixed(noise, node.rate)
+    back = Mixed(noise.swapped, node.rate).swapped
     return Losses(
         side(forth, len(starts)), side(back, len(starts)), side(forth, full), side(back, full)
     )
@@ -62,7 +62,7 @@ def _one_turn(node: Any) -> Losses:
         moved = Normal(sqrt(squares) / z if is_symbolic(z) else sqrt(squares / z**2))
         return (Mixed(moved, node.rate),), (Mixed(moved.swapped, node.rate).swapped,)
 
-    upper, reached = (sides(one) for one in column_of(kind, strategy, node.child.rounds))
+    upper, reached = (sides(column) for column in column_of(kind, strategy, node.child.rounds))
     return Losses(*upper, *reached)
 
 
@@ -76,9 +76,9 @@ def _turns_that_meet(node: Any, kind: str) -> Losses:
     above, below = _unseen(node, uppers, len(starts)), list[Pair]()
     if extents[0][1] is not None:
         below.append(Mixed(_unseen(node, [extents[0][1]], 0), node.rate))
-    kept, together = _along_their_sum(kind, strategy, rounds, starts)
-    if kept:
-        below.append(_unseen(node, together, kept))
+    directions, together = _along_their_sum(kind, strategy, rounds, starts)
+    if directions:
+        below.append(_unseen(node, together, directions))
     back = tuple(pair.swapped for pair in below)
     return Losses((above,), (above.swapped,), tuple(below), back)
 
@@ -100,17 +100,17 @@ def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> Ke
     """
     if len(starts) * rounds > MOST_ENTRIES:
         return 0, []
-    one = 2**POINT if kind == "sqrt_toeplitz" else 1
-    columns = [_rows_of(kind, strategy, rounds, t + 1, one) for t in starts]
+    unit = 2**POINT if kind == "sqrt_toeplitz" else 1
+    columns = [_rows_of(kind, strategy, rounds, t + 1, unit) for t in starts]
     if min(map(min, columns)) < 0:
         return 0, []
     direction = [sum(row) for row in zip(*columns, strict=True)]
-    length = sum(d * d for d in direction) * one**2
+    length = sum(d * d for d in direction) * unit**2
     least = sorted(sum(c * d for c, d in zip(column, direction, strict=True)) for column in columns)
     most = max(len(least[i:]) * least[i] for i in range(len(least)))
-    kept = next(least[i:] for i in range(len(least)) if len(least[i:]) * least[i] == most)
-    one_by_one = range(1, min(len(kept), ONE_BY_ONE) + 1)
-    return len(kept), [Fraction(sum(kept[:j])) ** 2 / length for j in one_by_one]
+    directions = next(least[i:] for i in range(len(least)) if len(least[i:]) * least[i] == most)
+    one_by_one = range(1, min(len(directions), ONE_BY_ONE) + 1)
+    return len(directions), [Fraction(sum(directions[:j])) ** 2 / length for j in one_by_one]
 
 
 def _rows_of(kind: str, strategy: Any, rounds: int, t: int, one: int) -> list[Any]:

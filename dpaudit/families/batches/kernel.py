@@ -90,8 +90,8 @@ class BlocksOfAnOrder(_InPlace, Latent):
             yield ()
             return
         for column in summing(self.size, left):
-            rest = tuple(n - k for n, k in zip(left, column, strict=True))
-            yield from ((column, *others) for others in self._columns(rest, slots - 1))
+            left_over = tuple(n - k for n, k in zip(left, column, strict=True))
+            yield from ((column, *others) for others in self._columns(left_over, slots - 1))
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
         """Ways to fill the slots with these counts, of all ways."""
@@ -128,9 +128,9 @@ class CutBatches(PoissonBatches):
         return came & (np.cumsum(came, axis=1) <= self.most)
 
     def counts(self, sizes: Sequence[int]) -> Iterator[Counts]:
-        for found in super().counts(sizes):
-            if sum(k for (k,) in found) <= self.most:
-                yield found
+        for counts in super().counts(sizes):
+            if sum(k for (k,) in counts) <= self.most:
+                yield counts
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
         """For a full batch: at least that many records came, and each subset is equally likely."""

@@ -25,16 +25,16 @@ def whole_batches(population: Number, batch_size: Number, place: str) -> Number:
     Errors: InvalidParameter for a batch larger than the data, and for a partial batch.
     """
     fits(batch_size, population, place)
-    found = population / batch_size
-    if known_whole(found) is False:
-        if is_symbolic(found):
+    number = population / batch_size
+    if known_whole(number) is False:
+        if is_symbolic(number):
             refuse(batch_size, f"{place}.batch_size", f"a divisor of {readable(population)}")
         raise InvalidParameter(
             f"{place}.batch_size = {readable(batch_size)}: a pass over {readable(population)} "
             f"records leaves a partial batch of {int(population % batch_size)}; drop as many "
             "places, or fill the batch with records of zeros"
         )
-    return found
+    return number
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -70,9 +70,9 @@ SHUFFLED = Source(
 CUT = Source("dpaudit", 2026, "truncated Poisson batches; proof in families.batches.rules")
 # A record that comes or goes moves others from batch to batch.
 IN_PLACE = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
-ZEROED = (Adjacency.ZERO_OUT,)
-COMING = (Adjacency.ADD_REMOVE,)
-PLACES = 60
+ZEROED = (Adjacency.ZERO_OUT,)  # neighbours for which the theorem is proved
+COMING = (Adjacency.ADD_REMOVE,)  # neighbours for which the theorem is proved
+PLACES = 60  # decimals of a chance, rounded up
 # Units of work of an incomplete beta integral of 512 bits.
 INTEGRAL = 250_000
 
@@ -130,12 +130,12 @@ def chance_of_cut(node: TruncatedPoisson) -> Fraction:
         rate = flint.arb(flint.fmpq(node.rate.numerator, node.rate.denominator))
         spend(INTEGRAL, "the chance that a batch is cut")
         if most > others * node.rate:
-            found = rate.beta_lower(most, others - most + 1, regularized=True)
+            chance = rate.beta_lower(most, others - most + 1, regularized=True)
         else:
-            found = 1 - (1 - rate).beta_lower(others - most + 1, most, regularized=True)
-        if not found <= 1:
+            chance = 1 - (1 - rate).beta_lower(others - most + 1, most, regularized=True)
+        if not chance <= 1:
             return Fraction(1)  # of so many records the integral is not found
-        scaled = (found * flint.arb(10) ** PLACES).upper().ceil().fmpz()
+        scaled = (chance * flint.arb(10) ** PLACES).upper().ceil().fmpz()
     return Fraction(int(scaled), 10**PLACES)
 
 
@@ -158,13 +158,13 @@ def truncated_poisson_profile(node: TruncatedPoisson, base: Losses) -> Losses:
         return Losses(remove, add, *reached, base.slack, base.in_one_part)
     if not moves_together(node.child) or len(base.remove) != 1 or len(base.add) != 1:
         raise Unsupported(_unknown(node))
-    kept = rate * (1 - cut)
-    below = mixed(base.reached_remove, kept), mixed_away(base.reached_add, kept)
+    uncut_rate = rate * (1 - cut)
+    below = mixed(base.reached_remove, uncut_rate), mixed_away(base.reached_add, uncut_rate)
     two = Losses((_twice(base.remove[0], node),), (_twice(base.add[0], node),))
     return Losses(
         (_either(remove[0], mixed(two.remove, rate)[0], cut),),
         (_either(add[0], mixed_away(two.add, rate)[0], cut),),
-        *(below if kept != 0 else ((), ())),
+        *(below if uncut_rate != 0 else ((), ())),
         base.slack,
         base.in_one_part,
     )

@@ -24,7 +24,7 @@ IN_PLACE = frozenset({"replace_one", "zero_out"})
 ZEROED = frozenset({"zero_out"})
 COMING = frozenset({"add_remove"})
 ADDING_UP = frozenset({"Gaussian", "Laplace", "Assuming", "Compose", "Group", "Repeat"})
-DECIMALS = 60
+DECIMALS = 60  # decimals of a chance, rounded up
 # Units of work of an incomplete beta integral.
 TAIL = 250_000
 
@@ -71,12 +71,12 @@ def _cut(node: Any) -> Fraction:
         return Fraction(1)
     with flint.ctx.workprec(640):
         spend(TAIL, "the chance that a batch is cut")
-        left = flint.arb(flint.fmpq(node.rate.denominator - node.rate.numerator))
-        left /= int(node.rate.denominator)
+        other_rate = flint.arb(flint.fmpq(node.rate.denominator - node.rate.numerator))
+        other_rate /= int(node.rate.denominator)
         if others * node.rate < most:
-            cut = (1 - left).beta_lower(most, others - most + 1, regularized=True)
+            cut = (1 - other_rate).beta_lower(most, others - most + 1, regularized=True)
         else:
-            cut = 1 - left.beta_lower(others - most + 1, most, regularized=True)
+            cut = 1 - other_rate.beta_lower(others - most + 1, most, regularized=True)
         scaled = (cut * flint.arb(10) ** DECIMALS).upper()
         if not scaled.is_finite() or scaled >= 10**DECIMALS:
             return Fraction(1)

@@ -87,8 +87,8 @@ class StaircaseKernel(_OneNumber):
     def below(self, noise: Array) -> Array:
         step, place = self._places(noise)
         inner = np.minimum(place, self._share) + self._fall * np.maximum(place - self._share, 0)
-        left = 1 + math.expm1(-self._epsilon) * inner / self._width
-        tail = np.exp(-self._epsilon * step) * left / 2
+        outer_part = 1 + math.expm1(-self._epsilon) * inner / self._width
+        tail = np.exp(-self._epsilon * step) * outer_part / 2
         return np.where(noise < 0, tail, 1 - tail)
 
     @staticmethod
@@ -111,8 +111,8 @@ class TulapKernel(_OneNumber):
         self._cut = delta * self._fall / (1 - self._fall + 2 * delta * self._fall)
 
     def draw(self, count: int, rng: Generator) -> Array:
-        whole = [np.floor(rng.standard_exponential(count) / self._epsilon) for _ in range(2)]
-        noise = whole[0] - whole[1] + rng.random(count) - 0.5
+        geometric = [np.floor(rng.standard_exponential(count) / self._epsilon) for _ in range(2)]
+        noise = geometric[0] - geometric[1] + rng.random(count) - 0.5
         again = self._outside(noise)
         if again.any():
             noise[again] = self.draw(int(again.sum()), rng)

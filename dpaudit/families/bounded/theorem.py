@@ -17,8 +17,8 @@ def _student(node: Any) -> StudentShift:
 def _outside(node: Any) -> tuple[Any, Any]:
     """The last sensitivity's length of one tail, over both tails and the middle."""
     epsilon = 1 / node.noise_multiplier
-    whole = 2 - 2 * exp(-node.bound * epsilon)
-    return epsilon, exp(-node.bound * epsilon) * (exp(epsilon) - 1) / whole
+    total = 2 - 2 * exp(-node.bound * epsilon)
+    return epsilon, exp(-node.bound * epsilon) * (exp(epsilon) - 1) / total
 
 
 BOUNDED: Table = {

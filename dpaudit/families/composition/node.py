@@ -84,8 +84,8 @@ class Repeat(Node):
         if self.index in symbols_in(self.times):
             raise InvalidParameter(f"Repeat.times = {self.times}: holds the index {name} itself")
         for node in postorder(self.child):
-            found = set[Any]().union(*map(symbols_in, node.parameters.values()))
-            namesakes = {s for s in found if s.name == name} - {self.index}
+            symbols = set[Any]().union(*map(symbols_in, node.parameters.values()))
+            namesakes = {s for s in symbols if s.name == name} - {self.index}
             if namesakes or getattr(node, "index", None) == self.index:
                 raise InvalidParameter(
                     f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "

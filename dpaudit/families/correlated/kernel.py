@@ -82,8 +82,8 @@ class Rows:
     def known(self, t: int) -> Array | float:
         if self._fresh is None:
             return 0.0
-        known: Array = self._earlier(t).dot(self._fresh[: t - 1])
-        return known.reshape(self._shape)
+        combined: Array = self._earlier(t).dot(self._fresh[: t - 1])
+        return combined.reshape(self._shape)
 
     def weight(self, t: int) -> float:
         return self._weights[t - 1]
@@ -165,9 +165,9 @@ class CorrelatedGaussianKernel(Kernel):
         shift = fresh * self._past.weight(self._round)
         with np.errstate(all="ignore"):
             rounded = np.spacing(np.abs(self.centre(values))) > ROUNDED * weight * scale[:, None]
-        found = normal_scores(released, released - shift, weight * scale, self.uniforms)
+        scores = normal_scores(released, released - shift, weight * scale, self.uniforms)
         # Rounding of earlier rounds is not known: it is small, or nothing can be said.
-        return np.where(rounded, np.nan, found)
+        return np.where(rounded, np.nan, scores)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         fresh = self._fresh(released, values)
@@ -182,8 +182,8 @@ class CorrelatedGaussianKernel(Kernel):
     def _fresh(self, released: Array, values: Array) -> Array:
         """z'_t, shape (trials, d)."""
         noise = released - self.centre(values)
-        known, weight = self._past.known(self._round), self._past.weight(self._round)
-        return np.asarray((noise - known) / weight)
+        earlier_part, weight = self._past.known(self._round), self._past.weight(self._round)
+        return np.asarray((noise - earlier_part) / weight)
 
     def _remember(self, values: Array, scale: Array, noise: Array, fresh: Array) -> None:
         self._past.push(self._round, noise, fresh)

@@ -30,12 +30,12 @@ from dpaudit.families.correlated.node import (
     Strategy,
 )
 
-EXACT_ROUNDS = 512
-LARGEST_SUM = 5_000_000
-PATTERNS = 20_000
-GRAM_ROUNDS = 200
-MOST_IN_TREE = 512
-FIXED_POINT = 192
+EXACT_ROUNDS = 512  # rounds up to which a move is an exact fraction
+LARGEST_SUM = 5_000_000  # terms of a sum: more take minutes
+PATTERNS = 20_000  # patterns of participation that are gone through one by one
+GRAM_ROUNDS = 200  # rounds of a matrix whose patterns are searched
+MOST_IN_TREE = 512  # participations that a tree's largest move is computed for
+FIXED_POINT = 192  # bits after the point of a scaled integer
 
 Gram = Callable[[int, int], Any]
 
@@ -78,9 +78,9 @@ def _once(strategy: Strategy, rounds: Number) -> Move:
         return exactly(max(map(sum, squares)))
     if isinstance(strategy, BandedToeplitz):
         # The first column, cut after so many rounds; in full where the rounds are a symbol.
-        whole = sum((c**2 for c in strategy.entries), Fraction(0))
+        total = sum((c**2 for c in strategy.entries), Fraction(0))
         if is_symbolic(rounds):
-            return exactly(whole) if len(strategy.entries) == 1 else Move(whole, None)
+            return exactly(total) if len(strategy.entries) == 1 else Move(total, None)
         return exactly(sum((c**2 for c in strategy.entries[: int(rounds)]), Fraction(0)))
     return _COLUMNS[strategy](rounds)
 
@@ -128,11 +128,11 @@ def _half_height(rounds: Number) -> Move:
     if rounds > EXACT_ROUNDS:
         return Move(Fraction(half), Fraction(1))  # prefix 1 is one block
     starts = smooth_starts(int(rounds), half)
-    held = [0] * (int(rounds) + 1)
+    starts_less_ends = [0] * (int(rounds) + 1)
     for end, start in enumerate(starts, 1):
-        held[start] += 1
-        held[end] -= 1
-    return exactly(Fraction(max(accumulate(held))))
+        starts_less_ends[start] += 1
+        starts_less_ends[end] -= 1
+    return exactly(Fraction(max(accumulate(starts_less_ends))))
 
 
 def smooth_starts(rounds: int, half: int) -> list[int]:
@@ -142,7 +142,7 @@ def smooth_starts(rounds: int, half: int) -> list[int]:
     t and t + 1.
     """
     leaves = list(islice((n for n in range(4**half) if n.bit_count() == half), rounds + 1))
-    shifts = [(one ^ other).bit_length() - 1 for one, other in pairwise(leaves)]
+    shifts = [(leaf ^ other).bit_length() - 1 for leaf, other in pairwise(leaves)]
     return [
         bisect_left(leaves, leaf >> shift << shift)
         for leaf, shift in zip(leaves[:-1], shifts, strict=True)
@@ -181,8 +181,8 @@ def _symbolic(strategy: Strategy, rounds: Any, times: int, apart: int) -> Move:
     if strategy is Factorisation.IDENTITY:
         return exactly(sympy.Min(times, sympy.ceiling(rounds / apart)))
     if strategy is Factorisation.INDEPENDENT_PREFIX and times <= EXACT_ROUNDS:
-        left = [maximum((rounds - j * apart, Fraction(0))) for j in range(times)]
-        return exactly(total((2 * j + 1) * rows for j, rows in enumerate(left)))
+        rows_left = [maximum((rounds - j * apart, Fraction(0))) for j in range(times)]
+        return exactly(total((2 * j + 1) * rows for j, rows in enumerate(rows_left)))
     raise Unsupported(
         f"{strategy} with {times} participations in {rounds} rounds: bind the rounds to a number"
     )
@@ -216,8 +216,8 @@ def regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
     """||sum of columns 1, 1+b, 1+2b, ...||^2 of the Toeplitz strategy with this first column."""
     if len(column) <= apart:  # no two of them share a row
         # All but the last of them are whole.
-        left = last - (times - 1) * apart
-        return sum((times - (i >= left)) * entry**2 for i, entry in enumerate(column))
+        rounds_left = last - (times - 1) * apart
+        return sum((times - (i >= rounds_left)) * entry**2 for i, entry in enumerate(column))
     sums = [
         sum(column[i - j * apart] for j in range(times) if 0 <= i - j * apart < len(column))
         for i in range(min(last, len(column) + (times - 1) * apart))
@@ -235,8 +235,8 @@ def _toeplitz_roots(last: int, times: int, apart: int) -> Move:
     if last <= EXACT_ROUNDS:
         column = [comb(2 * k, k) * 4 ** (last - k) for k in range(last)]
         return exactly(Fraction(regular(column, last, times, apart), 16**last))
-    one = 1 << FIXED_POINT
-    above, below = [one], [one]
+    unit = 1 << FIXED_POINT
+    above, below = [unit], [unit]
     for k in range(1, last):
         above.append(-(-above[-1] * (2 * k - 1) // (2 * k)))
         below.append(below[-1] * (2 * k - 1) // (2 * k))
@@ -339,8 +339,8 @@ def most_in_blocks(last: int, times: int, apart: int) -> int:
     for level in range(last.bit_length()):
         if last >> level & 1:
             own = _squares(inner[level])
-            whole = range(min(times, len(best) + len(own) - 2) + 1)
-            best = [_split(own, best, j) for j in whole]
+            splits = range(min(times, len(best) + len(own) - 2) + 1)
+            best = [_split(own, best, j) for j in splits]
     return max(best)
 
 
@@ -370,12 +370,12 @@ def heaviest(weights: Sequence[Any], times: int, apart: int) -> Any:
 
 def _patterns(last: int, times: int, apart: int) -> int:
     """How many patterns there are; counted no further than ``PATTERNS``."""
-    found = 0
+    number = 0
     for j in range(1, times + 1):
-        found += comb(max(last - (j - 1) * (apart - 1), 0), j)
-        if found > PATTERNS:
+        number += comb(max(last - (j - 1) * (apart - 1), 0), j)
+        if number > PATTERNS:
             break
-    return found
+    return number
 
 
 def patterns(last: int, times: int, apart: int, start: int = 0) -> Iterator[tuple[int, ...]]:
@@ -384,16 +384,16 @@ def patterns(last: int, times: int, apart: int, start: int = 0) -> Iterator[tupl
         return
     for t in range(start, last):
         yield (t,)
-        for rest in patterns(last, times - 1, apart, t + apart):
-            yield (t, *rest)
+        for later in patterns(last, times - 1, apart, t + apart):
+            yield (t, *later)
 
 
 def _searched(gram: Gram, last: int, times: int, apart: int) -> Move:
     """Every pattern where they are few; else r_s = the heaviest row of |G|, then the heaviest r."""
     if _patterns(last, times, apart) <= PATTERNS:
-        found = [_squared(gram, chosen) for chosen in patterns(last, times, apart)]
-        known = [value for value, reached in found if reached]
-        return Move(max(value for value, _ in found), max(known))
+        sums = [_squared(gram, chosen) for chosen in patterns(last, times, apart)]
+        reached_values = [value for value, reached in sums if reached]
+        return Move(max(value for value, _ in sums), max(reached_values))
     if last > GRAM_ROUNDS:
         raise Unsupported(
             f"{times} participations in {last} rounds: too many patterns to search; use at most "

@@ -23,8 +23,8 @@ from dpaudit.exact.domains import count, known_sign, number, positive, refuse
 from dpaudit.nodes.core import VALUES, Leaf, adjacencies, labelled
 from dpaudit.scope import choose
 
-LARGEST_MATRIX = 512
-LONGEST_TEXT = 4_000_000
+LARGEST_MATRIX = 512  # rows of a matrix that a declaration holds
+LONGEST_TEXT = 4_000_000  # characters of its text
 
 
 class Factorisation(StrEnum):
@@ -62,12 +62,12 @@ class LowerTriangular:
     rows: str
 
     def __post_init__(self) -> None:
-        found = _rows(self.rows, "LowerTriangular.rows")
-        if len(found) > LARGEST_MATRIX:
+        rows_read = _rows(self.rows, "LowerTriangular.rows")
+        if len(rows_read) > LARGEST_MATRIX:
             raise InvalidParameter(
-                f"LowerTriangular: {len(found)} rows, expected at most {LARGEST_MATRIX}"
+                f"LowerTriangular: {len(rows_read)} rows, expected at most {LARGEST_MATRIX}"
             )
-        for t, row in enumerate(found, 1):
+        for t, row in enumerate(rows_read, 1):
             place = f"LowerTriangular.rows[{t - 1}] = {short(_joined(row))}"
             if len(row) != t:
                 raise InvalidParameter(
@@ -78,7 +78,7 @@ class LowerTriangular:
                     f"{place}: expected the last entry of row {t}, on the diagonal, not zero: a "
                     "singular matrix does not release the prefix sums"
                 )
-        object.__setattr__(self, "rows", "; ".join(map(_joined, found)))
+        object.__setattr__(self, "rows", "; ".join(map(_joined, rows_read)))
 
     @cached_property
     def entries(self) -> tuple[tuple[Fraction, ...], ...]:
@@ -220,13 +220,13 @@ class CorrelatedGaussian(Leaf):
         who = self.participation
         needed = (who.at_most - 1) * who.separation + 1
         if known_sign(rounds - needed, strict=False) is False:
-            held = "too few for them in some round"
+            advice = "too few for them in some round"
             if not is_symbolic(rounds):
                 fit = -(-rounds // who.separation)
-                held = f"at most {fit} of them; declare Participation({fit}, {who.separation})"
+                advice = f"at most {fit} of them; declare Participation({fit}, {who.separation})"
             raise InvalidParameter(
                 f"{self.name}.participation = {who}: {self.name}.rounds = {readable(rounds)} hold "
-                f"{held}"
+                f"{advice}"
             )
 
 
@@ -265,10 +265,10 @@ def _rational(word: str, place: str) -> Fraction:
 
 
 def _number(value: object, place: str) -> Fraction:
-    found = exact(value, place)
-    if is_symbolic(found):
-        raise InvalidParameter(f"{place}: {str(found)[:40]} is not a rational number")
-    return Fraction(found)
+    number = exact(value, place)
+    if is_symbolic(number):
+        raise InvalidParameter(f"{place}: {str(number)[:40]} is not a rational number")
+    return Fraction(number)
 
 
 def _joined(row: Sequence[Fraction]) -> str:

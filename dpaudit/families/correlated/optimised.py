@@ -32,9 +32,9 @@ from dpaudit.exact.domains import integer
 from dpaudit.families.correlated.node import LARGEST_MATRIX, BandedToeplitz
 from dpaudit.kernels.query import Array
 
-DIGITS = 10**9
-LARGEST_ROUNDS = 2**17
-MOST_BUFFERS = 16
+DIGITS = 10**9  # denominator of an optimised entry: nine decimals
+LARGEST_ROUNDS = 2**17  # the loss is computed with arrays of so many numbers
+MOST_BUFFERS = 16  # buffers of an optimised strategy
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def optimised_bands(rounds: int, bands: int) -> Optimised:
     start = np.cumprod(np.concatenate(([1.0], 1 - 0.5 / np.arange(1, bands))))
     free: Array = np.asarray(start[1:], dtype=np.float64)
     if bands > 1:
-        found = minimize(_loss, free, args=(rounds,), jac=True, method="L-BFGS-B")
-        free = found.x if found.fun <= _loss(free, rounds)[0] else free
+        minimum = minimize(_loss, free, args=(rounds,), jac=True, method="L-BFGS-B")
+        free = minimum.x if minimum.fun <= _loss(free, rounds)[0] else free
     column = [Fraction(1), *(Fraction(round(float(c) * DIGITS), DIGITS) for c in free)]
     error = math.exp(_loss(np.array(column[1:], dtype=np.float64), rounds)[0] / 2)
     return Optimised(BandedToeplitz(tuple(column)), error, least_error(rounds))  # type: ignore[arg-type]
@@ -92,8 +92,8 @@ class Buffered(Optimised):
     decays: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        said = super().__str__().partition("bands: ")[2]
-        return f"{len(self.weights)} buffers: {said}"
+        text = super().__str__().partition("bands: ")[2]
+        return f"{len(self.weights)} buffers: {text}"
 
 
 def optimised_buffers(rounds: int, buffers: int) -> Buffered:
@@ -120,16 +120,16 @@ def optimised_buffers(rounds: int, buffers: int) -> Buffered:
         return each.sum(axis=1), each, each * powers * (1 - decays)
 
     def loss(free: Array) -> tuple[float, Array]:
-        rest, by_weight, by_decay = column(free)
-        found, slopes = _loss(rest, rounds)
-        return found, np.concatenate([slopes @ by_weight, slopes @ by_decay])
+        later_entries, by_weight, by_decay = column(free)
+        value, slopes = _loss(later_entries, rounds)
+        return value, np.concatenate([slopes @ by_weight, slopes @ by_decay])
 
     far = 4.0 ** -np.arange(1, buffers + 1)
     start = np.concatenate([np.log(0.5 * np.sqrt(far)), np.log(1 / far - 1)])
     bounds = [(-30.0, 0.0)] * buffers + [(-10.0, 20.0)] * buffers
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    rest = column(best)[0]
-    exact = [Fraction(1), *(Fraction(round(float(c) * DIGITS), DIGITS) for c in rest)]
+    later_entries = column(best)[0]
+    exact = [Fraction(1), *(Fraction(round(float(c) * DIGITS), DIGITS) for c in later_entries)]
     error = math.exp(_loss(np.array(exact[1:], dtype=np.float64), rounds)[0] / 2)
     weights, decays = np.exp(best[:buffers]), 1 / (1 + np.exp(-best[buffers:]))
     order = np.argsort(decays)

@@ -26,9 +26,9 @@ from dpaudit.families.correlated.node import (
 )
 from dpaudit.kernels.query import Array
 
-LARGEST_DENSE = 1_024
-LARGEST_ROUNDS = 1_000_000
-LARGEST_RATIO = 1e9
+LARGEST_DENSE = 1_024  # rounds of a strategy that needs its whole matrix
+LARGEST_ROUNDS = 1_000_000  # rounds of a strategy whose noise is made as it is asked for
+LARGEST_RATIO = 1e9  # growth of noise beyond which floats lose the fresh part
 
 
 def strategy_matrix(strategy: Strategy, rounds: int) -> Array:
@@ -97,8 +97,8 @@ def prefix_column(strategy: Strategy, rounds: int) -> Array:
     else:
         raise InvalidParameter(f"{strategy} is not a Toeplitz strategy: use its prefix_root")
     with np.errstate(all="ignore"):
-        whole = np.sqrt(np.square(column).sum(keepdims=True))
-    _carried(strategy, np.abs(column[:1]), whole)
+        norm = np.sqrt(np.square(column).sum(keepdims=True))
+    _carried(strategy, np.abs(column[:1]), norm)
     column.flags.writeable = False
     return column
 
@@ -126,11 +126,11 @@ def is_toeplitz(strategy: Strategy) -> bool:
 
 def fenwick(end: int) -> tuple[int, ...]:
     """The last rounds of the dyadic blocks that tile 1..end, the longest block first."""
-    found: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
     while end:
-        found = (end, *found)
+        ends = (end, *ends)
         end &= end - 1
-    return found
+    return ends
 
 
 # --- square strategies ---------------------------------------------------------------------------
@@ -262,12 +262,12 @@ def _smooth(rounds: int) -> tuple[Array, Array]:
 
 def _addresses(half: int) -> Iterable[int]:
     """Numbers of 2 half binary digits, half of them ones, rising (Gosper's next permutation)."""
-    found = (1 << half) - 1
+    address = (1 << half) - 1
     while True:
-        yield found
-        low = found & -found
-        ripple = found + low
-        found = ripple | ((found ^ ripple) // low >> 2)
+        yield address
+        low = address & -address
+        ripple = address + low
+        address = ripple | ((address ^ ripple) // low >> 2)
 
 
 _BLOCKS: dict[Any, Callable[[int], tuple[Array, Array]]] = {

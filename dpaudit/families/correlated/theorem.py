@@ -21,7 +21,7 @@ from dpaudit.pairs import Losses, Normal
 
 # As the accountant: exact up to so many rounds, in fixed point above; searched up to so many.
 EXACT, BITS, WORK, MOST_PATTERNS, MOST_PAIRS = 512, 192, 5_000_000, 20_000, 200
-MOST_HELD = 512
+MOST_HELD = 512  # participations of a witness
 Extent = tuple[Any, Any]  # an upper bound; what some move reaches, or None
 
 
@@ -84,13 +84,13 @@ def _honaker(last: int) -> Extent:
     value minus prefix n's, has precision 1 / (1/p + 1) and the weight w' = 1 / p'
     for the block, so the squares are w'^2 / (w'^2 + (1 - w')^2 / p).
     """
-    found, precision = Fraction(1), Fraction(1)
+    most, precision = Fraction(1), Fraction(1)
     for _ in range(_levels(last) - 1):
         wider = 1 + precision / 2
         own, other = 1 / wider, 1 - 1 / wider
-        found += own**2 / (own**2 + other**2 / precision)
+        most += own**2 / (own**2 + other**2 / precision)
         precision = wider
-    return Fraction(_levels(last)), found
+    return Fraction(_levels(last)), most
 
 
 def _smooth(last: int) -> Extent:
@@ -110,32 +110,32 @@ def _smooth(last: int) -> Extent:
         for depth in range(2 * half)
         if path >> depth & 1
     }
-    held = [
+    counts = [
         sum((leaf >> depth << depth | depth << 64) in siblings for depth in range(2 * half))
         for leaf in leaves[:-1]
     ]
-    return _both(max(held))
+    return _both(max(counts))
 
 
 def _symbolic(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Extent:
     import sympy
 
     if kind == "identity":
-        found = sympy.Min(most, sympy.ceiling(rounds / apart)) if most > 1 else Fraction(1)
-        return found, found
+        bound = sympy.Min(most, sympy.ceiling(rounds / apart)) if most > 1 else Fraction(1)
+        return bound, bound
     if kind == "independent_prefix" and most <= EXACT:
         rows = (maximum((rounds - j * apart, Fraction(0))) for j in range(most))
-        found = total((2 * j + 1) * left for j, left in enumerate(rows)) if most > 1 else rounds
-        return found, found
+        bound = total((2 * j + 1) * left for j, left in enumerate(rows)) if most > 1 else rounds
+        return bound, bound
     if most > 1 or kind in ("smooth_binary", "LowerTriangular"):
         raise Unsupported(f"{kind} in {rounds} rounds: no theorem")
     if kind == "sqrt_toeplitz":
         return 1 + log((4 * rounds - 1) / 3) / sympy.pi, None
     if kind == "BandedToeplitz":
-        whole = total(c * c for c in strategy.entries)
-        return whole, whole if len(strategy.entries) == 1 else None
-    found = sympy.floor(sympy.log(rounds) / sympy.log(2)) + 1
-    return found, found if kind == "tree" else None
+        squares = total(c * c for c in strategy.entries)
+        return squares, squares if len(strategy.entries) == 1 else None
+    bound = sympy.floor(sympy.log(rounds) / sympy.log(2)) + 1
+    return bound, bound if kind == "tree" else None
 
 
 # --- Toeplitz strategies -------------------------------------------------------------------------
@@ -149,15 +149,15 @@ def _roots(last: int, times: int, apart: int) -> Extent:
         import sympy
 
         return 1 + log(Fraction(4 * last - 1, 3)) / sympy.pi, None
-    one = 4**last if last <= EXACT else 2**BITS
-    high, low = [one], [one]
+    unit = 4**last if last <= EXACT else 2**BITS
+    high, low = [unit], [unit]
     for k in range(1, last):
         high.append((high[-1] * (2 * k - 1) + 2 * k - 1) // (2 * k))
         low.append(low[-1] * (2 * k - 1) // (2 * k))
     upper, reached = (_regular(c, last, times, apart) for c in (high, low))
     if last <= EXACT:  # 4^last c_k is whole: nothing was rounded
-        return Fraction(upper, one**2), Fraction(reached, one**2)
-    return Fraction((upper + one - 1) // one, one), Fraction(reached // one, one)
+        return Fraction(upper, unit**2), Fraction(reached, unit**2)
+    return Fraction((upper + unit - 1) // unit, unit), Fraction(reached // unit, unit)
 
 
 def _regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
@@ -251,15 +251,15 @@ def _loosely(last: int, times: int, apart: int) -> int:
             return -1
         if length == 1:
             return 0
-        found = [
+        splits = [
             (inside(length // 2, i), inside(length // 2, number - i), i) for i in range(number + 1)
         ]
-        return max((a + i * i + b for a, b, i in found if min(a, b) >= 0), default=-1)
+        return max((a + i * i + b for a, b, i in splits if min(a, b) >= 0), default=-1)
 
-    best, left = {0: 0}, last
-    while left:
-        length = left & -left
-        left -= length
+    best, rounds_left = {0: 0}, last
+    while rounds_left:
+        length = rounds_left & -rounds_left
+        rounds_left -= length
         options = [(number, inside(length, number)) for number in range(times + 1)]
         new: dict[int, int] = {}
         for before, value in best.items():
@@ -272,13 +272,13 @@ def _loosely(last: int, times: int, apart: int) -> int:
 
 
 def _inside(pattern: Sequence[int], last: int) -> int:
-    held: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for t in pattern:
         m = t + 1
         while m <= last:
-            held[m] = held.get(m, 0) + 1
+            counts[m] = counts.get(m, 0) + 1
             m += m & -m
-    return sum(number**2 for number in held.values())
+    return sum(number**2 for number in counts.values())
 
 
 def _explicit(rows: Any, last: int, times: int, apart: int) -> Extent:
@@ -292,12 +292,12 @@ def _explicit(rows: Any, last: int, times: int, apart: int) -> Extent:
 
 
 def _quadratic(columns: Any, last: int, times: int, apart: int) -> tuple[int, int]:
-    found: dict[tuple[int, int], int] = {}
+    sums: dict[tuple[int, int], int] = {}
 
     def dot(s: int, t: int) -> int:
-        if (s, t) not in found:
-            found[s, t] = sum(a * b for a, b in zip(columns[s], columns[t], strict=True))
-        return found[s, t]
+        if (s, t) not in sums:
+            sums[s, t] = sum(a * b for a, b in zip(columns[s], columns[t], strict=True))
+        return sums[s, t]
 
     def size(pattern: Sequence[int]) -> tuple[int, bool]:
         entries = [dot(*sorted((s, t))) for s in pattern for t in pattern]

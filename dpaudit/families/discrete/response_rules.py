@@ -17,7 +17,7 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.pairs import Atoms, Losses
 
-RESPONSE_CHOICES = 6
+RESPONSE_CHOICES = 6  # choices up to which the corner is the largest
 
 WARNER = Source("Warner", 1965, "randomized response; Kairouz, Oh, Viswanath 2016, Definition 2")
 RESPONSE_ZCDP = Source(
@@ -41,10 +41,10 @@ def randomized_response_at_zero(node: RandomizedResponse) -> tuple[Number, Numbe
 def randomized_response_pair(node: RandomizedResponse) -> Losses:
     """The two values that neighbours hold, and all others, of which nothing is learnt."""
     odds, others = exp(node.epsilon), node.choices - 2
-    whole = odds + node.choices - 1
-    answers = ((odds / whole, 1 / whole), (1 / whole, odds / whole))
-    rest = ((others / whole, others / whole),) if others != 0 else ()
-    return both(Atoms((*answers, *rest)))
+    total = odds + node.choices - 1
+    answers = ((odds / total, 1 / total), (1 / total, odds / total))
+    other_answers = ((others / total, others / total),) if others != 0 else ()
+    return both(Atoms((*answers, *other_answers)))
 
 
 def _response_is_sharp(node: Node, premises: tuple[Step, ...]) -> bool:
@@ -111,5 +111,5 @@ def randomized_response_corner(node: RandomizedResponse) -> Number:
     """-Phi^{-1}(1/w) - Phi^{-1}((choices-1)/w), w = e^epsilon + choices - 1: its two corners."""
     if node.choices == 2:
         return 2 * sqrt(2) * erfinv(tanh(node.epsilon / 2))
-    whole = exp(node.epsilon) + node.choices - 1
-    return sqrt(2) * (erfinv(1 - 2 / whole) + erfinv(1 - 2 * (node.choices - 1) / whole))
+    total = exp(node.epsilon) + node.choices - 1
+    return sqrt(2) * (erfinv(1 - 2 / total) + erfinv(1 - 2 * (node.choices - 1) / total))

@@ -40,7 +40,7 @@ from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 
 Outcomes = tuple[tuple[Number, Number], ...]
 
-KINKS = 128
+KINKS = 128  # losses of a coarser pair, where the exact one has more
 FAINT = Fraction(1, 2**30)
 LONG_TAIL = Fraction(2**70)
 
@@ -238,8 +238,8 @@ def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     """
     move, scale = node.sensitivity, node.scale
     if not (is_symbolic(move) or _many(move)):
-        whole = 1 + exp(-1 / scale)
-        return both(Atoms(_by_loss(scale, int(move), 1 / whole, whole)))
+        total = 1 + exp(-1 / scale)
+        return both(Atoms(_by_loss(scale, int(move), 1 / total, total)))
     return both(Atoms(_coarser(scale, move)), LaplaceShift(move / scale))
 
 
@@ -315,15 +315,17 @@ def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
     if not (is_symbolic(node.sensitivity) or _many(node.sensitivity)):
         return both(_moved(node))
     smallest = TruncatedDiscreteLaplace(node.label, node.scale, node.bound, Fraction(1))
-    told, epsilon = _told(node), node.sensitivity / node.scale
-    return both(Atoms((*_tells_all(told), *_answers(epsilon, 1 - told))), _moved(smallest))
+    revealing, epsilon = _told(node), node.sensitivity / node.scale
+    return both(
+        Atoms((*_tells_all(revealing), *_answers(epsilon, 1 - revealing))), _moved(smallest)
+    )
 
 
 def _moved(node: TruncatedDiscreteLaplace) -> Atoms:
     """The end on either side, which the other does not have, and the outcomes that both have."""
-    move, whole = int(node.sensitivity), _weights(node)
-    tail = fallen((node.bound - move + 1) / node.scale) / whole
-    return Atoms((*_tells_all(_told(node)), *_by_loss(node.scale, move, tail, whole)))
+    move, total = int(node.sensitivity), _weights(node)
+    tail = fallen((node.bound - move + 1) / node.scale) / total
+    return Atoms((*_tells_all(_told(node)), *_by_loss(node.scale, move, tail, total)))
 
 
 def _tells_all(delta: Number) -> Outcomes:

@@ -110,8 +110,8 @@ def laplace_losses(node: Any, witness: Row = NOTHING) -> Losses:
     if "kinks" in witness:
         lines = _lines(scale, int(move), counted(witness, "kinks", 1, MOST_POINTS))
         return _both_ways(Atoms(tuple(lines)), LaplaceShift(move / scale))
-    whole = 1 + _decay(1, scale)
-    return _both_ways(Atoms(tuple(_outcomes(scale, _few(move), 1 / whole, whole))))
+    total = 1 + _decay(1, scale)
+    return _both_ways(Atoms(tuple(_outcomes(scale, _few(move), 1 / total, total))))
 
 
 def _few(move: Any) -> int:
@@ -160,10 +160,10 @@ def _told(node: Any, move: Any) -> Any:
 
 
 def _truncated_outcomes(node: Any, move: Fraction) -> Atoms:
-    told, weight = _told(node, move), _weight(node)
+    revealing, weight = _told(node, move), _weight(node)
     tail = _fall((node.bound - move + 1) / node.scale) / weight
     shared = _outcomes(node.scale, int(move), tail, weight)
-    return Atoms(((told, ZERO), (ZERO, told), *shared))
+    return Atoms(((revealing, ZERO), (ZERO, revealing), *shared))
 
 
 def _truncated_losses(node: Any, witness: Row) -> Losses:
@@ -171,9 +171,11 @@ def _truncated_losses(node: Any, witness: Row) -> Losses:
     move = node.sensitivity
     if not is_symbolic(move) and witness.get("coarse") is not True:
         return _both_ways(_truncated_outcomes(node, Fraction(_few(move))))
-    told = _told(node, move)
-    answers = _response(move / node.scale, 1 - told)
-    return _both_ways(Atoms(((told, ZERO), (ZERO, told), *answers)), _truncated_outcomes(node, ONE))
+    revealing = _told(node, move)
+    answers = _response(move / node.scale, 1 - revealing)
+    return _both_ways(
+        Atoms(((revealing, ZERO), (ZERO, revealing), *answers)), _truncated_outcomes(node, ONE)
+    )
 
 
 def _response(epsilon: Any, mass: Any) -> tuple[Outcome, ...]:
@@ -190,11 +192,11 @@ def _total(node: Any) -> Any:
 
 def _response_losses(node: Any) -> Losses:
     truth, other = exp(node.epsilon) / _total(node), 1 / _total(node)
-    told: tuple[Outcome, ...] = ((truth, other), (other, truth))
+    revealing: tuple[Outcome, ...] = ((truth, other), (other, truth))
     if node.choices != 2:
         neither = (node.choices - 2) / _total(node)
-        told = (*told, (neither, neither))
-    return _both_ways(Atoms(told))
+        revealing = (*revealing, (neither, neither))
+    return _both_ways(Atoms(revealing))
 
 
 def _response_curve(node: Any, witness: Row) -> Callable[[Any], Any]:

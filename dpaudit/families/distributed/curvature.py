@@ -15,8 +15,8 @@ from dpaudit.exact import enclose
 from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellamVector
 
-BITS = 256
-PLACES = 10**6
+BITS = 256  # precision of the balls
+PLACES = 10**6  # denominator of a variance, rounded down
 
 
 @lru_cache(maxsize=64)
@@ -50,8 +50,8 @@ def _gaussian_bend(node: Any) -> Any:
     import flint
 
     v, n = enclose(node.variance), node.left
-    whole = enclose(node.total)
-    points = 16 * (int(whole.upper().sqrt().ceil().fmpz()) + 1)
+    variance = enclose(node.total)
+    points = 16 * (int(variance.upper().sqrt().ceil().fmpz()) + 1)
     step = 2 * flint.arb.pi() / points
     total, k = _images(v, flint.arb(0)) ** n, 1
     while 2 * k <= points:
@@ -62,11 +62,11 @@ def _gaussian_bend(node: Any) -> Any:
             break
         total += term if 2 * k == points else 2 * term
         k += 1
-    more = total * step * (whole / (2 * flint.arb.pi())).sqrt() - 1
+    more = total * step * (variance / (2 * flint.arb.pi())).sqrt() - 1
     if not more < 1:
         return None
     most = more.upper()
-    return 1 / whole + 2 * ((1 + most) / (1 - most)).log()
+    return 1 / variance + 2 * ((1 + most) / (1 - most)).log()
 
 
 def _images(v: Any, t: Any) -> Any:
@@ -76,11 +76,11 @@ def _images(v: Any, t: Any) -> Any:
     turn = 2 * flint.arb.pi()
     far = max(2, int(1 + ((300 / v).sqrt() / turn).upper().ceil().fmpz()))
     spend(5 * (2 * far + 1), "the images of a distributed Gaussian of so little variance")
-    found = sum(((-v * (t + turn * m) ** 2 / 2).exp() for m in range(-far, far + 1)), flint.arb(0))
+    total = sum(((-v * (t + turn * m) ** 2 / 2).exp() for m in range(-far, far + 1)), flint.arb(0))
     # The next ones, m = -far - 1 and m = far + 1, are nearer than this, and each falls further.
     last = (-v * (turn * (far + 1) - t) ** 2 / 2).exp()
     ratio = (-v * turn**2 * far / 2).exp()
-    return found + flint.arb(0).union(2 * last / (1 - ratio))
+    return total + flint.arb(0).union(2 * last / (1 - ratio))
 
 
 def _skellam_bend(total: Any) -> Any:

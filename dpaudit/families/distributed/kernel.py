@@ -26,7 +26,7 @@ from dpaudit.kernels.samplers import gaussian_units
 TABLED = 10**4
 # Beyond so many standard deviations no noise is met.
 REACH = 40
-IMPOSSIBLE = 37.0
+IMPOSSIBLE = 37.0  # standard deviations of a residual that no run has
 
 
 class _SummedKernel(DiscreteKernel):
@@ -60,11 +60,11 @@ class DistributedGaussianKernel(_SummedKernel):
     """The sum of one exact discrete Gaussian number of each client that is left."""
 
     def draw(self, count: int, bits: Bits) -> Whole:
-        left = self.leaf.left
+        clients = self.leaf.left
         drawn = gaussian_units(
-            [rounded_up(self.leaf.variance)], np.zeros(count * left, dtype=np.int64), bits
+            [rounded_up(self.leaf.variance)], np.zeros(count * clients, dtype=np.int64), bits
         )
-        return np.asarray(drawn.reshape(count, left).sum(axis=1))
+        return np.asarray(drawn.reshape(count, clients).sum(axis=1))
 
 
 @kernel(DistributedSkellam)
@@ -122,16 +122,16 @@ class _VectorKernel(_SummedKernel):
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """Farther than any noise where a release is no representative, as after another lift."""
-        found = self._of_residues(released, values, scale)
+        scores = self._of_residues(released, values, scale)
         strange = (released != self._residues(released)) & (scale[:, None] > 0)
-        return np.where(strange, IMPOSSIBLE, found)
+        return np.where(strange, IMPOSSIBLE, scores)
 
     def _of_residues(self, released: Array, values: Array, scale: Array) -> Array:
         if not self._wraps:
             return super().residual(released, values, scale)
         moved = self._moved(released, values, scale)
-        known = np.where(np.isfinite(moved), moved, 0.0).astype(np.int64) + self._modulus // 2
-        share = self._below[known] - self.uniforms(*released.shape) * self._folded[known]
+        residues = np.where(np.isfinite(moved), moved, 0.0).astype(np.int64) + self._modulus // 2
+        share = self._below[residues] - self.uniforms(*released.shape) * self._folded[residues]
         return np.where(scale[:, None] > 0, ndtri(np.clip(share, 1e-15, 1 - 1e-15)), np.nan)
 
     def _moved(self, released: Array, values: Array, scale: Array) -> Array:
@@ -191,10 +191,10 @@ class ExactGaussianVectorKernel(DistributedGaussianVectorKernel):
     arithmetic: ClassVar[str] = "exact"
 
     def draw(self, count: int, bits: Bits) -> Whole:
-        left = self.leaf.left
-        nowhere = np.zeros(count * left, dtype=np.int64)
+        clients = self.leaf.left
+        nowhere = np.zeros(count * clients, dtype=np.int64)
         drawn = gaussian_units([rounded_up(self.leaf.variance)], nowhere, bits)
-        return np.asarray(drawn.reshape(count, left).sum(axis=1))
+        return np.asarray(drawn.reshape(count, clients).sum(axis=1))
 
 
 @kernel(DistributedSkellamVector)

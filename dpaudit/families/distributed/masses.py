@@ -11,6 +11,7 @@ from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellam, DistributedSkellamVector
 
 DIGITS, BITS = 40, 320
+# Nodes whose noise is a difference of Poisson numbers.
 SKELLAM = (DistributedSkellam, DistributedSkellamVector)
 
 
@@ -22,13 +23,13 @@ def masses_of(node: Any) -> tuple[int, ...]:
     with flint.ctx.workprec(BITS):
         balls = _skellam(node) if isinstance(node, SKELLAM) else _summed(node)
         unit = flint.arb(10) ** DIGITS
-        found = []
+        masses = []
         for ball in balls:
-            known = (ball * unit).lower().floor().fmpz()
-            if known <= 0:
+            units = (ball * unit).lower().floor().fmpz()
+            if units <= 0:
                 break
-            found.append(int(known))
-        return tuple(found)
+            masses.append(int(units))
+        return tuple(masses)
 
 
 def reach_of(variance: float) -> int:
@@ -57,20 +58,20 @@ def _summed(node: Any) -> list[Any]:
     beyond = sum(weights[1:], flint.arb(0)) * 2 + weights[0]
     # A geometric series bounds the rest of the sum.
     ratio = (-flint.arb(2 * far + 1) / (2 * variance)).exp()
-    rest = 2 * weights[far] * ratio / (1 - ratio)
-    whole = beyond + flint.arb(0).union(rest)
-    half = [weight / whole for weight in weights]
-    one = flint.arb_poly([*half[:0:-1], *half]), far
-    found: tuple[Any, int] | None = None
+    beyond_reach = 2 * weights[far] * ratio / (1 - ratio)
+    total = beyond + flint.arb(0).union(beyond_reach)
+    half = [weight / total for weight in weights]
+    client = flint.arb_poly([*half[:0:-1], *half]), far
+    sum_so_far: tuple[Any, int] | None = None
     power = node.left
     while power:
         if power & 1:
-            found = one if found is None else _cut(found, one, width)
+            sum_so_far = client if sum_so_far is None else _cut(sum_so_far, client, width)
         power >>= 1
         if power:
-            one = _cut(one, one, width)
-    assert found is not None  # noqa: S101  (a client is left)
-    poly, centre = found
+            client = _cut(client, client, width)
+    assert sum_so_far is not None  # noqa: S101  (a client is left)
+    poly, centre = sum_so_far
     return [poly[centre + k] for k in range(centre + 1)]
 
 
@@ -81,8 +82,8 @@ def _cut(first: tuple[Any, int], second: tuple[Any, int], width: int) -> tuple[A
     product, centre = first[0] * second[0], first[1] + second[1]
     if centre <= width:
         return product, centre
-    kept = [product[k] for k in range(centre - width, centre + width + 1)]
-    return flint.arb_poly(kept), width
+    coefficients = [product[k] for k in range(centre - width, centre + width + 1)]
+    return flint.arb_poly(coefficients), width
 
 
 def _skellam(node: Any) -> list[Any]:
@@ -99,7 +100,7 @@ def _skellam(node: Any) -> list[Any]:
     for k in range(reach + BITS + reach // 4, 0, -1):
         ratio = 1 / (2 * k / total + ratio)
         ratios.append(ratio)
-    found = [(-total).exp() * total.bessel_i(flint.arb(0))]
+    masses = [(-total).exp() * total.bessel_i(flint.arb(0))]
     for k in range(1, reach + 1):
-        found.append(found[-1] * ratios[-k])
-    return found
+        masses.append(masses[-1] * ratios[-k])
+    return masses

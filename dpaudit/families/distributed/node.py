@@ -11,7 +11,7 @@ from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Leaf, labelled
 from dpaudit.nodes.records import Counts
 
-LARGEST_VARIANCE = 10**4
+LARGEST_VARIANCE = 10**4  # of one client's noise, whose masses are listed
 # The largest variance for vectors: the curvature of Skellam noise takes one step a unit of it.
 LARGEST_OF_VECTORS = {"DistributedGaussianVector": 10**9, "DistributedSkellamVector": 10**6}
 

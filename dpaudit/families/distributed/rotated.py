@@ -54,14 +54,14 @@ def unrotated(rows: Array, signs: Array) -> Array:
 def _hadamard(rows: Array) -> Array:
     """Sums and differences of halves, over again, over the root of d."""
     d = rows.shape[-1]
-    found = np.asarray(rows, dtype=np.float64)
+    transformed = np.asarray(rows, dtype=np.float64)
     width = 1
     while width < d:
-        halves = found.reshape(*rows.shape[:-1], d // (2 * width), 2, width)
+        halves = transformed.reshape(*rows.shape[:-1], d // (2 * width), 2, width)
         first, second = halves[..., 0, :], halves[..., 1, :]
-        found = np.stack([first + second, first - second], axis=-2).reshape(rows.shape)
+        transformed = np.stack([first + second, first - second], axis=-2).reshape(rows.shape)
         width *= 2
-    return found / math.sqrt(d)
+    return transformed / math.sqrt(d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +130,13 @@ class RotatedTotals:
         ``scaled`` and the result: (trials, n, d).
         """
         tries = np.floor(scaled[:, None] + self.dither)
-        held = (tries**2).sum(axis=-1) <= self.squares
-        first = np.argmax(held, axis=1)[:, None, :, None]
+        short_enough = (tries**2).sum(axis=-1) <= self.squares
+        first = np.argmax(short_enough, axis=1)[:, None, :, None]
         drawn = np.take_along_axis(tries, first, axis=1)[:, 0]
         down = np.trunc(scaled)
         # A float that rounding has above the radius counts for nothing.
         down = np.where((down**2).sum(axis=-1, keepdims=True) <= self.squares, down, 0.0)
-        return np.where(held.any(axis=1)[..., None], drawn, down)
+        return np.where(short_enough.any(axis=1)[..., None], drawn, down)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The root of ``squares``, twice that where a record is replaced."""

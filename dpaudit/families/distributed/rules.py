@@ -77,9 +77,9 @@ from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
-KINDS = (DistributedGaussian, DistributedSkellam)
-UNIT = 10**DIGITS
-CELLS = 256
+KINDS = (DistributedGaussian, DistributedSkellam)  # noise that is summed over clients
+UNIT = 10**DIGITS  # denominator of a mass
+CELLS = 256  # outcomes of a pair; neighbours are joined beyond twice as many
 # Every whole number is a sum of four squares; what the largest squares leave over is little.
 COORDINATES = 4
 # Added normal noise of less variance than this, tried in whole steps, and the bits to try it in.
@@ -95,7 +95,7 @@ PURE.absent(*KINDS, reason="the loss of such noise is unbounded")
 for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
     _calculus.absent(*KINDS, reason="its own law is accounted for as a whole: use profile")
 
-VECTORS = (DistributedGaussianVector, DistributedSkellamVector)
+VECTORS = (DistributedGaussianVector, DistributedSkellamVector)  # the same, of vectors
 VECTOR_LAW = Source(
     "dpaudit",
     2026,
@@ -139,9 +139,9 @@ def _cells(outcomes: list[Masses]) -> list[list[Masses]]:
 
 
 def _above(outcomes: list[Masses]) -> Atoms:
-    kept = [one for cell in _cells(outcomes) for one in _spread(cell)]
-    rest = UNIT - sum(p for p, _ in kept), UNIT - sum(q for _, q in kept)
-    return _atoms([*kept, (rest[0], 0), (0, rest[1])])
+    points = [point for cell in _cells(outcomes) for point in _spread(cell)]
+    masses_left = UNIT - sum(p for p, _ in points), UNIT - sum(q for _, q in points)
+    return _atoms([*points, (masses_left[0], 0), (0, masses_left[1])])
 
 
 def _spread(cell: list[Masses]) -> list[Masses]:
@@ -157,23 +157,23 @@ def _spread(cell: list[Masses]) -> list[Masses]:
 
 
 def _below(outcomes: list[Masses]) -> Atoms:
-    kept = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in _cells(outcomes)]
-    (p, q), rest = kept[0], UNIT - sum(p for p, _ in kept)
-    kept[0] = p + rest, q
-    p, q = kept[-1]
-    kept[-1] = p, q + UNIT - sum(q for _, q in kept)
-    return _atoms(_rising(kept))
+    points = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in _cells(outcomes)]
+    (p, q), mass_left = points[0], UNIT - sum(p for p, _ in points)
+    points[0] = p + mass_left, q
+    p, q = points[-1]
+    points[-1] = p, q + UNIT - sum(q for _, q in points)
+    return _atoms(_rising(points))
 
 
 def _rising(outcomes: list[Masses]) -> list[Masses]:
     """Neighbours become one until the ratios p / q rise."""
-    found: list[Masses] = []
+    merged: list[Masses] = []
     for p, q in outcomes:
-        while found and found[-1][0] * q >= p * found[-1][1]:
-            before = found.pop()
+        while merged and merged[-1][0] * q >= p * merged[-1][1]:
+            before = merged.pop()
             p, q = p + before[0], q + before[1]
-        found.append((p, q))
-    return found
+        merged.append((p, q))
+    return merged
 
 
 def _atoms(outcomes: list[Masses]) -> Atoms:
@@ -245,11 +245,11 @@ def _ripple(w: Any) -> Any:
     import flint
 
     q = (-2 * flint.arb.pi() ** 2 * w).exp()
-    found = flint.arb(0)
+    total = flint.arb(0)
     for m in range(1, 41, 2):
-        found += 2 * ((1 + q**m) / (1 - q**m)).log()
+        total += 2 * ((1 + q**m) / (1 - q**m)).log()
     # log((1 + x) / (1 - x)) <= 3 x where x <= 1/2; a geometric series of them.
-    return found + flint.arb(0).union(6 * q**41 / (1 - q**2))
+    return total + flint.arb(0).union(6 * q**41 / (1 - q**2))
 
 
 TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
@@ -257,11 +257,11 @@ TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
 
 def _several_moved(node: Any) -> tuple[Pair, ...]:
     """Coordinates moved one after the other, each as far as the squares leave: at most four."""
-    left, moved = int(node.squared), list[Pair]()
-    while len(moved) < COORDINATES and (move := math.isqrt(left)):
+    square_left, moved = int(node.squared), list[Pair]()
+    while len(moved) < COORDINATES and (move := math.isqrt(square_left)):
         outcomes = _outcomes(masses_of(node), move)
         if not outcomes:
             break
         moved.append(_below(outcomes))
-        left -= move * move
+        square_left -= move * move
     return (joined(moved),) if moved else ()

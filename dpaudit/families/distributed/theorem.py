@@ -18,9 +18,9 @@ from dpaudit.exact import enclose, infinity, is_infinite, sqrt
 from dpaudit.exact.effort import spend
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
-PLACES = 40
+PLACES = 40  # decimals of a mass, rounded down
 MANY, CELLS = 512, 256
-PRECISION = 420
+PRECISION = 420  # bits, for masses of 40 decimals after a transform
 
 
 def _gaussian_transform(node: Any, modulus: int) -> list[Any]:
@@ -40,8 +40,8 @@ def _gaussian_transform(node: Any, modulus: int) -> list[Any]:
         if k:
             folded[-k % modulus] += term
     # Anywhere modulo m, what is left out adds no more than all of it.
-    made = flint.acb.dft([flint.acb((x + left_out) / total) for x in folded])
-    return [x**node.left for x in made]
+    transformed = flint.acb.dft([flint.acb((x + left_out) / total) for x in folded])
+    return [x**node.left for x in transformed]
 
 
 def _skellam_transform(node: Any, modulus: int) -> list[Any]:
@@ -66,25 +66,25 @@ def _masses(node: Any) -> list[int]:
     gaussian = type(node).__name__ in ("DistributedGaussian", "DistributedGaussianVector")
     transform = _gaussian_transform if gaussian else _skellam_transform
     with flint.ctx.workprec(PRECISION):
-        whole = flint.acb.dft(transform(node, modulus))
+        values = flint.acb.dft(transform(node, modulus))
         aliased = flint.arb(2) ** -200
-        found: list[int] = []
+        masses: list[int] = []
         for k in range(far):
-            known = whole[k].real / modulus - flint.arb(0).union(aliased)
-            units = int((known * flint.arb(10) ** PLACES).lower().floor().fmpz())
+            mass = values[k].real / modulus - flint.arb(0).union(aliased)
+            units = int((mass * flint.arb(10) ** PLACES).lower().floor().fmpz())
             if units < 1:
-                return found
-            found.append(units)
-        return found
+                return masses
+            masses.append(units)
+        return masses
 
 
 @lru_cache(maxsize=16)
 def _pairs(node: Any) -> Losses:
     masses, move = _masses(node), int(node.sensitivity)
     reach = len(masses)
-    known = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
-    each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
-    groups = [known[i : i + each] for i in range(0, len(known), each)]
+    outcomes = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
+    each = math.ceil(len(outcomes) / CELLS) if len(outcomes) > MANY else 1
+    groups = [outcomes[i : i + each] for i in range(0, len(outcomes), each)]
     unit = 10**PLACES
     upper: list[tuple[int, int]] = []
     lower: list[tuple[int, int]] = []
@@ -130,8 +130,8 @@ def _turns_up(first: tuple[int, int], second: tuple[int, int], third: tuple[int,
 
 
 def _of(outcomes: list[tuple[int, int]], unit: int) -> Atoms:
-    kept = [(p, q) for p, q in outcomes if (p, q) != (0, 0)]
-    return Atoms(tuple((Fraction(p, unit), Fraction(q, unit)) for p, q in kept))
+    possible = [(p, q) for p, q in outcomes if (p, q) != (0, 0)]
+    return Atoms(tuple((Fraction(p, unit), Fraction(q, unit)) for p, q in possible))
 
 
 # --- vectors -------------------------------------------------------------------------------------
@@ -145,15 +145,15 @@ def _theta(v: Any, t: Any) -> Any:
     import flint
 
     pi = flint.arb.pi()
-    found, m = flint.arb(1), 1
+    total, m = flint.arb(1), 1
     while True:
         spend(10, "the images of noise of so little variance")
         # Two exponents, kept apart so that neither overflows: m pi v (2 t - 2 pi m) and its mirror.
         both = [(-2 * pi * m * v * (pi * m + sign * t)).exp() for sign in (1, -1)]
-        found += sum(both, flint.arb(0))
+        total += sum(both, flint.arb(0))
         if m > 1 and 2 * both[1] < flint.arb(2) ** -(PRECISION // 2):
             # Terms fall by more than half from here on.
-            return found + flint.arb(0).union(4 * both[1])
+            return total + flint.arb(0).union(4 * both[1])
         m += 1
 
 
@@ -163,14 +163,14 @@ def _allowed(node: Any) -> Fraction:
     import flint
 
     with flint.ctx.workprec(PRECISION // 2):
-        whole = enclose(node.left * node.variance)
+        variance = enclose(node.left * node.variance)
         if type(node).__name__ == "DistributedSkellamVector":
-            bend = _bessel_bend(whole)
+            bend = _bessel_bend(variance)
         else:
-            images = _images_at_zero(enclose(node.variance), whole, node.left)
+            images = _images_at_zero(enclose(node.variance), variance, node.left)
             if not images < 1:
                 return Fraction(0)
-            bend = 1 / whole + 2 * ((1 + images) / (1 - images)).log()
+            bend = 1 / variance + 2 * ((1 + images) / (1 - images)).log()
         return Fraction(int((10**6 / bend.upper()).lower().floor().fmpz()), 10**6)
 
 
@@ -203,23 +203,23 @@ def _bessel_bend(total: Any) -> Any:
     import flint
 
     bits = 120
-    one = 1 << bits
-    lowest, highest = ((total * one).lower().floor(), (total * one).upper().ceil())
+    unit = 1 << bits
+    lowest, highest = ((total * unit).lower().floor(), (total * unit).upper().ceil())
     least, most = int(lowest.fmpz()), int(highest.fmpz())
-    start = most // one + 80
-    low, high, sharpest = 0, one, 0
+    start = most // unit + 80
+    low, high, sharpest = 0, unit, 0
     reach = start - 40
     spend(3 * start, "the ratios of noise of so large a variance")
     for k in range(start, 0, -1):
         # 1 / (R + 2 k / V): the sum rounded up for the lower end, down for the upper one.
-        down = one * one // (high + -(-2 * k * one * one // least))
-        up = -(-one * one // (low + 2 * k * one * one // most))
+        down = unit * unit // (high + -(-2 * k * unit * unit // least))
+        up = -(-unit * unit // (low + 2 * k * unit * unit // most))
         if k <= reach:
             # The ratio of neighbours from below: the lower end over the upper one.
-            sharpest = max(sharpest, one - low * one // up)
-        low, high = down, min(up, one)
-    centre = -2 * (flint.arb(low) / one).log()
-    others = -(1 - flint.arb(sharpest) / one).log()
+            sharpest = max(sharpest, unit - low * unit // up)
+        low, high = down, min(up, unit)
+    centre = -2 * (flint.arb(low) / unit).log()
+    others = -(1 - flint.arb(sharpest) / unit).log()
     far = flint.arb(reach + 1)
     beyond = -(1 - 2 / (far + (far**2 + total**2).sqrt())).log()
     return centre.max(others).max(beyond)
@@ -266,7 +266,7 @@ def _with_normal_noise(node: Any) -> tuple[Pair, ...]:
     """
     import flint
 
-    whole = node.left * node.variance
+    variance = node.left * node.variance
     with flint.ctx.workprec(PRECISION):
         for r in range(2, 64):
             added = Fraction(2 * r - 1, 2)
@@ -274,11 +274,11 @@ def _with_normal_noise(node: Any) -> tuple[Pair, ...]:
             # Largest at a whole number, least half way between two.
             span = (_comb(width, Fraction(0)) / _comb(width, Fraction(1, 2))).log()
             far, near = (
-                (enclose(node.squared) / enclose(whole + more)).sqrt() for more in (added, r)
+                (enclose(node.squared) / enclose(variance + more)).sqrt() for more in (added, r)
             )
             slope = (2 * flint.arb.pi()).sqrt() * (1 + (far * far / 8).exp())
             if far - near >= 4 * node.left * span * slope:
-                return (Normal(sqrt(node.squared / (whole + r))),)
+                return (Normal(sqrt(node.squared / (variance + r))),)
     return ()
 
 
@@ -289,30 +289,30 @@ def _comb(w: Any, place: Fraction) -> Any:
     at = enclose(place)
     last = math.isqrt(math.ceil(700 * float(w.upper()))) + 2
     spend(5 * 2 * last, "a sum over noise of so large a variance")
-    found = sum(((-((k - at) ** 2) / w / 2).exp() for k in range(1 - last, last + 1)), flint.arb(0))
+    total = sum(((-((k - at) ** 2) / w / 2).exp() for k in range(1 - last, last + 1)), flint.arb(0))
     # Both ends fall at least as a geometric series of this ratio.
     ratio = (-(last + at) / w).exp()
     left_out = 2 * (-((last + 1 - at) ** 2) / w / 2).exp() / (1 - ratio)
-    return found + flint.arb(0).union(left_out)
+    return total + flint.arb(0).union(left_out)
 
 
 def _moved_apart(node: Any) -> tuple[Pair, ...]:
     """Up to four coordinates, each by the root of the squares that those before left, in cells."""
-    masses, left, found = _masses(node), int(node.squared), list[Pair]()
+    masses, square_left, pairs = _masses(node), int(node.squared), list[Pair]()
     for _ in range(4):
-        move = math.isqrt(left)
-        known = [
+        move = math.isqrt(square_left)
+        outcomes = [
             (masses[abs(k - move)], masses[abs(k)])
             for k in range(move - len(masses) + 1, len(masses))
         ]
-        if move == 0 or not known:
+        if move == 0 or not outcomes:
             break
-        each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
-        cells = [known[i : i + each] for i in range(0, len(known), each)]
+        each = math.ceil(len(outcomes) / CELLS) if len(outcomes) > MANY else 1
+        cells = [outcomes[i : i + each] for i in range(0, len(outcomes), each)]
         sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
-        found += _reached(sums, 10**PLACES)
-        left -= move**2
-    return (joined(found),) if found else ()
+        pairs += _reached(sums, 10**PLACES)
+        square_left -= move**2
+    return (joined(pairs),) if pairs else ()
 
 
 DISTRIBUTED: Table = {

@@ -64,9 +64,11 @@ GROUP_PROFILE = Source(
     "sample too: Ganesh 2024, mixtures of Gaussians, by the inequality of Kahane 1985; of Laplace "
     "noise: joint convexity (van Erven, Harremoes 2014, Theorem 13), proof at the rule",
 )
-JOINED = (Assuming, Compose, Repeat)
+JOINED = (Assuming, Compose, Repeat)  # nodes that compose
+# Samplings that put a record in one batch.
 BATCHES = (CyclicBatches, RandomAllocation, SampledWithoutReplacement, ShuffledBatches)
-STRUCTURE = (*JOINED, Group)
+STRUCTURE = (*JOINED, Group)  # nodes that hold others
+# Noise that a group shifts further.
 SHIFTED = (Gaussian, Laplace, CorrelatedGaussian, IndividualGaussian)
 # Noise of whole numbers is log-concave: the pair of the group's largest move dominates.
 MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkellam)
@@ -315,20 +317,20 @@ def shift_without_sampling(node: Node) -> Number | None:
             return 1 / part.noise_multiplier**2
         if not isinstance(part, (*JOINED, *BATCHES)):
             return None
-        whole: Number = Fraction(0)
+        square: Number = Fraction(0)
         for child in part.children:
-            one = squared(child)
-            if one is None:
+            of_child = squared(child)
+            if of_child is None:
                 return None
-            whole = whole + one
+            square = square + of_child
         if isinstance(part, RandomAllocation):
-            return part.participations * whole
-        return part.times * whole if isinstance(part, Repeat) else whole
+            return part.participations * square
+        return part.times * square if isinstance(part, Repeat) else square
 
     if not any(isinstance(part, BATCHES) for part in postorder(node)):
         return None
-    whole = squared(node)
-    return None if whole is None else sqrt(whole)
+    square = squared(node)
+    return None if square is None else sqrt(square)
 
 
 def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
@@ -337,10 +339,10 @@ def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
     if far is not None:
         return far
     factors = [(factor.scaled(node.size), times) for factor, times in pair.factors]
-    known = [(factor, times) for factor, times in factors if factor is not None]
-    if not composed or len(known) != len(factors):
+    enlarged_factors = [(factor, times) for factor, times in factors if factor is not None]
+    if not composed or len(enlarged_factors) != len(factors):
         raise Unsupported(_no_pair(node))
-    return product(known)
+    return product(enlarged_factors)
 
 
 def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
@@ -373,12 +375,12 @@ def _told(sample: Sample, node: Group) -> Pair:
     if sample.base.laplace_epsilon is None:
         raise Unsupported(_no_pair(node))
     none, *weights = _binomial(node, sample.rate)
-    some = 1 - none
+    any_drawn = 1 - none
     branches = []
     for j, chance in enumerate(weights, 1):
-        weight = canonical(sympify(chance / some))
+        weight = canonical(sympify(chance / any_drawn))
         far = enlarged(sample.base, Group(node.child, Fraction(j)), composed=True)
-        branches.append((weight, weight, Mixed(far, canonical(sympify(some)))))
+        branches.append((weight, weight, Mixed(far, canonical(sympify(any_drawn)))))
     return Branched(tuple(branches))
 
 

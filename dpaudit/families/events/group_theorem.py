@@ -41,7 +41,7 @@ SHIFTS = frozenset(
     | {"CorrelatedGaussian", "IndividualGaussian"}
 )
 ROTUND = frozenset({"Gaussian", "Compose", "Repeat", "Assuming", "Group", "Parallel"})
-MOST_MEMBERS = 64
+MOST_MEMBERS = 64  # records of a group whose number in a batch is gone through
 WHOLE = frozenset(
     {"DiscreteGaussian", "DiscreteLaplace", "DistributedGaussian", "DistributedSkellam"}
 )
@@ -172,8 +172,8 @@ def _pairs(node: Any, base: Losses) -> Losses:
 
 def _seen_as_one(node: Node) -> bool:
     """No record has a part, batch or report of its own, whose noise event is another."""
-    whole = KEPT | {"EventSlack", "Group", "PoissonSampled"}
-    return all(type(part).__name__ in whole or not part.children for part in postorder(node))
+    kinds = KEPT | {"EventSlack", "Group", "PoissonSampled"}
+    return all(type(part).__name__ in kinds or not part.children for part in postorder(node))
 
 
 def _in_batches(node: Any, base: Losses, squares: Any) -> Losses:
@@ -209,15 +209,15 @@ def _squares(node: Any) -> Any:
         return 1 / node.noise_multiplier**2
     if name not in BATCHES | KEPT:
         return None
-    whole: Any = Fraction(0)
+    square: Any = Fraction(0)
     for child in node.children:
-        one = _squares(child)
-        if one is None:
+        of_child = _squares(child)
+        if of_child is None:
             return None
-        whole += one
+        square += of_child
     if name == "RandomAllocation" and node.draws is not None:
-        return node.draws * whole  # so many releases of a pass
-    return node.times * whole if name == "Repeat" else whole
+        return node.draws * square  # so many releases of a pass
+    return node.times * square if name == "Repeat" else square
 
 
 def _all_drawn(node: Node) -> bool:
@@ -266,10 +266,10 @@ def _all_coins(pair: Pair, k: Any) -> Pair:
 
 def _tossed(q: Any, base: Pair, k: Any) -> Pair:
     nothing = Atoms(((Fraction(1), Fraction(1)),))
-    found: list[tuple[Any, Any, Pair]] = []
+    branches: list[tuple[Any, Any, Pair]] = []
     for j, chance in enumerate(_chances(q, k)):
-        found.append((chance, chance, _longer(base, Fraction(j), True) if j else nothing))
-    return Branched(tuple(found))
+        branches.append((chance, chance, _longer(base, Fraction(j), True) if j else nothing))
+    return Branched(tuple(branches))
 
 
 def _chances(q: Any, k: Any) -> list[Any]:
@@ -288,11 +288,11 @@ def _above(pair: Pair, k: Any) -> Pair:
 
     def told(sampled: Sample) -> Pair:
         chances = _chances(sampled.rate, k)
-        some = canonical(sympify(1 - chances[0]))
+        any_drawn = canonical(sympify(1 - chances[0]))
         weights = [canonical(sympify(chance / (1 - chances[0]))) for chance in chances[1:]]
         bases = [_longer(sampled.base, Fraction(j + 1), True) for j in range(int(k))]
         return Branched(
-            tuple((w, w, Mixed(base, some)) for w, base in zip(weights, bases, strict=True))
+            tuple((w, w, Mixed(base, any_drawn)) for w, base in zip(weights, bases, strict=True))
         )
 
     return _together(pair, k, told)

@@ -22,6 +22,7 @@ from dpaudit.pairs import Atoms, Losses, Pair, joined, largest
 
 EVENT = Source("Dwork, Roth", 2014, "Lemma 3.17, part 2")
 TEST = Source("Dwork, Lei", 2009, "Section 3 (propose-test-release); Vadhan 2017, Proposition 3.3")
+# Measures that no failure probability goes with.
 OF_ALL_OUTCOMES = (PURE, CONCENTRATED, RENYI, GAUSSIAN)
 
 for _calculus in OF_ALL_OUTCOMES:

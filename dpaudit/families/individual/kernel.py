@@ -53,17 +53,17 @@ class Budgeted:
         start = next(
             (k for k in range(len(chain) - 1, 0, -1) if chain[k]._known(records) is not None), 0
         )
-        found = chain[start]._known(records)
-        left: Array = np.full((1, len(records)), self.budget) if found is None else found
-        for one in chain[start:-1]:
-            one._keep(records, left)
-            left = np.maximum(left - one._cut(records, left)[1], 0.0)
-        self._keep(records, left)
-        return left
+        stored = chain[start]._known(records)
+        budget_left: Array = np.full((1, len(records)), self.budget) if stored is None else stored
+        for query in chain[start:-1]:
+            query._keep(records, budget_left)
+            budget_left = np.maximum(budget_left - query._cut(records, budget_left)[1], 0.0)
+        self._keep(records, budget_left)
+        return budget_left
 
     def _known(self, records: Records) -> Array | None:
-        kept = self._left.get(id(records))
-        return kept[1] if kept is not None and kept[0] is records else None
+        stored = self._left.get(id(records))
+        return stored[1] if stored is not None and stored[0] is records else None
 
     def _keep(self, records: Records, left: Array) -> None:
         if len(self._left) >= KEPT:
@@ -103,9 +103,9 @@ class IndividualGaussianKernel(GaussianKernel):
                 "equal weights, whose vectors it can charge"
             )
         spent = float((enclose(self.leaf.mu * self.leaf.noise_multiplier) ** 2).mid())
-        made = self.budgeted(query, spent * (1 - ROUNDING))
-        self._before = (*self._before, made)
-        return made
+        budgeted = self.budgeted(query, spent * (1 - ROUNDING))
+        self._before = (*self._before, budgeted)
+        return budgeted
 
     def budgeted(self, query: ClippedMean, budget: float) -> Budgeted:
         """The query after all rounds before."""

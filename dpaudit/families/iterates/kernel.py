@@ -17,10 +17,10 @@ from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_part
 from dpaudit.kernels.query import Array, Query
 from dpaudit.scope import Adjacency
 
-PAIRS = 32
-ROOM = 1 + 1e-9
-CONTRACTS = 1 + 1e-6
-FAR = 9.0
+PAIRS = 32  # antithetic pairs of paths over which a replay averages
+ROOM = 1 + 1e-9  # rounding of a float comparison
+CONTRACTS = 1 + 1e-6  # rounding of a measured contraction
+FAR = 9.0  # a mark that no batch is below
 
 
 @kernel(LastIterate)
@@ -154,7 +154,7 @@ class SampledLastIterateKernel(LastIterateKernel):
         """
         if path.marks is None:
             return None
-        told = path.batches_drawn == (path.marks < self.below())
-        marks = np.where(told, path.marks, FAR)
+        revealed = path.batches_drawn == (path.marks < self.below())
+        marks = np.where(revealed, path.marks, FAR)
         others = marks[..., :-1].sum(axis=-1) / np.sqrt(max(marks.shape[-1] - 1, 1))
         return np.hstack([marks[..., -1], others] if marks.shape[-1] > 1 else [marks[..., -1]])

@@ -92,9 +92,9 @@ def squared(contraction: Number, steps: Number, distance: Number) -> Number:
     turn = tanh(steps * log(1 / contraction) / 2)
     if distance == 0:
         return (1 + contraction) / (1 - contraction) * turn
-    left = (1 - turn) / (1 + turn)  # contraction ** steps
-    moved = left * distance + (1 - left) / (1 - contraction)
-    return moved**2 * (1 - contraction**2) / (1 - left**2)
+    contracted = (1 - turn) / (1 + turn)  # contraction ** steps
+    moved = contracted * distance + (1 - contracted) / (1 - contraction)
+    return moved**2 * (1 - contraction**2) / (1 - contracted**2)
 
 
 @lru_cache(maxsize=256)
@@ -112,8 +112,8 @@ def window(node: LastIterate) -> int:
     def found(m: float, distance: float) -> float:
         if c == 1:
             return (distance + m) ** 2 / m
-        fall, rest = -math.expm1(m * math.log(c)), -math.expm1(2 * m * math.log(c))
-        return ((1 - fall) * distance + fall / (1 - c)) ** 2 * (1 - c * c) / rest
+        fall, variance_left = -math.expm1(m * math.log(c)), -math.expm1(2 * m * math.log(c))
+        return ((1 - fall) * distance + fall / (1 - c)) ** 2 * (1 - c * c) / variance_left
 
     if d * (1 - c) >= 1:
         return 0
@@ -140,10 +140,10 @@ def squared_cyclic(node: LastIterate) -> Number:
     if d != 0 and not unknowns(d) and not unknowns(c):
         near = _near(float(enclose(c).mid()), float(enclose(d).mid()), int(size))
         ends += [(m, d) for m in near if m <= passes]
-    found = [1 + _absorbed(c, size, m, apart) for m, apart in ends]
+    squares = [1 + _absorbed(c, size, m, apart) for m, apart in ends]
     if unknowns(c):
-        return found[0]
-    return min(found, key=lambda value: float(enclose(value).mid()))
+        return squares[0]
+    return min(squares, key=lambda value: float(enclose(value).mid()))
 
 
 def _near(c: float, d: float, batches: int) -> tuple[int, ...]:
@@ -161,9 +161,9 @@ def _absorbed(c: Number, batches: Number, passes: int, apart: Number) -> Number:
     """The sum of squares of the shifts before the last step."""
     if c == 1:
         return (apart + passes) ** 2 / (passes * batches)
-    left, one_pass = power(c, passes * batches), power(c, batches)
-    moved = left * apart + power(c, batches) / c * (1 - left) / (1 - one_pass)
-    return moved**2 * (1 - c**2) / (1 - left**2)
+    contracted, one_pass = power(c, passes * batches), power(c, batches)
+    moved = contracted * apart + power(c, batches) / c * (1 - contracted) / (1 - one_pass)
+    return moved**2 * (1 - c**2) / (1 - contracted**2)
 
 
 def _reached(node: Node, premises: tuple[Step, ...]) -> bool:
@@ -212,9 +212,9 @@ def linear_move(node: LastIterate) -> Number:
     passes = node.steps / node.batches
     if c == 1:
         return passes / sqrt(node.steps) / z
-    whole = power(c, node.steps)
-    moved = (1 - whole) / (1 - power(c, node.batches))
-    return moved * sqrt((1 - c**2) / (1 - whole**2)) / z
+    contraction = power(c, node.steps)
+    moved = (1 - contraction) / (1 - power(c, node.batches))
+    return moved * sqrt((1 - c**2) / (1 - contraction**2)) / z
 
 
 # --- sampled batches -----------------------------------------------------------------------------
@@ -263,14 +263,17 @@ def choice(node: SampledLastIterate) -> tuple[int, int]:
             return max(square + 2 * math.log(q), 0)
         return math.log1p(q * q * math.expm1(square))
 
-    found = {(0, 0): float(enclose(told(node)).mid()) ** 2, (0, PARTS): steps * sampled(z)}
+    squares = {(0, 0): float(enclose(told(node)).mid()) ** 2, (0, PARTS): steps * sampled(z)}
     beside = [(part, z * part / PARTS) for part in range(1, PARTS)]
     each = [(part, sampled(scale), z * z - scale * scale) for part, scale in beside]
     for m in _ladder(steps):
         apart = float(enclose(_start(node, m)).mid())
         least = _shifted_float(c, m, apart)
-        found |= {(m, part): least / rest + m * one_step for part, one_step, rest in each}
-    return min(found, key=found.__getitem__)
+        squares |= {
+            (m, part): least / variance_left + m * one_step
+            for part, one_step, variance_left in each
+        }
+    return min(squares, key=squares.__getitem__)
 
 
 def _ladder(steps: int) -> Iterator[int]:
@@ -284,8 +287,8 @@ def _ladder(steps: int) -> Iterator[int]:
 def _shifted_float(c: float, m: int, apart: float) -> float:
     if c == 1:
         return apart**2 / m
-    left = c**m
-    return (left * apart) ** 2 * (1 - c * c) / (1 - left * left)
+    contracted = c**m
+    return (contracted * apart) ** 2 * (1 - c * c) / (1 - contracted * contracted)
 
 
 def _start(node: SampledLastIterate, last: int) -> Number:
@@ -312,10 +315,10 @@ def _choice(node: SampledLastIterate) -> Mapping[str, Any]:
     if node.rate == 1:
         return {}
     last, parts = choice(node)
-    found = {"linear": linear_steps(node)}
+    choices = {"linear": linear_steps(node)}
     if parts:
-        found["parts"] = parts
-    return {**found, "steps": last} if last else found
+        choices["parts"] = parts
+    return {**choices, "steps": last} if last else choices
 
 
 @PROFILE.rule(
@@ -340,13 +343,13 @@ def sampled_last_iterate(node: SampledLastIterate) -> Losses:
         step = (Mixed(Normal(1 / (z * share)), node.rate), Fraction(last) if last else node.steps)
         factors: list[Factor] = [step]
         if last:
-            apart, rest = _start(node, last), z * sqrt(1 - share**2)
+            apart, noise_left = _start(node, last), z * sqrt(1 - share**2)
             if c == 1:
                 moved = apart / sqrt(Fraction(last))
             else:
-                left = power(c, Fraction(last))
-                moved = left * apart * sqrt((1 - c**2) / (1 - left**2))
-            factors.append((Normal(moved / rest), Fraction(1)))
+                contracted = power(c, Fraction(last))
+                moved = contracted * apart * sqrt((1 - c**2) / (1 - contracted**2))
+            factors.append((Normal(moved / noise_left), Fraction(1)))
         pair = product(factors)
     below = linear_pairs(node)
     return Losses((pair,), (pair.swapped,), below, tuple(reached.swapped for reached in below))
@@ -371,6 +374,6 @@ def linear_pairs(node: SampledLastIterate) -> tuple[Mixed | Drawn, ...]:
         return (alone,)
     if c == 1:
         return alone, Drawn(1 / (z * sqrt(Fraction(few))), node.rate, Fraction(few))
-    left = power(c, Fraction(few))
-    mu = left / c * sqrt((1 - c**2) / (1 - left**2)) / z
+    contracted = power(c, Fraction(few))
+    mu = contracted / c * sqrt((1 - c**2) / (1 - contracted**2)) / z
     return alone, Drawn(mu, node.rate, Fraction(few))

@@ -36,13 +36,15 @@ def _window(steps: Any, c: Any, d: Any) -> int:
     def size(m: float, start: float) -> float:
         if near == 1:
             return (start + m) / math.sqrt(m)
-        left = math.exp(m * math.log(near))
-        return (left * start + (1 - left) / (1 - near)) * math.sqrt((1 - near**2) / (1 - left**2))
+        contracted = math.exp(m * math.log(near))
+        return (contracted * start + (1 - contracted) / (1 - near)) * math.sqrt(
+            (1 - near**2) / (1 - contracted**2)
+        )
 
     best = far if near == 1 else math.log(1 - far * (1 - near)) / math.log(near)
-    some = [min(max(m, 1.0), most) for m in (math.floor(best), math.floor(best) + 1.0)]
-    found = min(some, key=lambda m: size(m, far))
-    return int(found) if size(found, far) < size(most, 0.0) else 0
+    candidates = [min(max(m, 1.0), most) for m in (math.floor(best), math.floor(best) + 1.0)]
+    fewest = min(candidates, key=lambda m: size(m, far))
+    return int(fewest) if size(fewest, far) < size(most, 0.0) else 0
 
 
 def _fallen(c: Any, steps: Any) -> Any:
@@ -64,8 +66,8 @@ def _cyclic(node: Any) -> Any:
         best = far
         if shrink < 1:
             pull = math.exp(size * math.log(shrink))
-            held = far * (1 - pull) * shrink / pull
-            best = math.log(1 - held) / math.log(pull) if held < 1 else 0.0
+            fraction = far * (1 - pull) * shrink / pull
+            best = math.log(1 - fraction) / math.log(pull) if fraction < 1 else 0.0
         if best > 0:
             tries += [(m, d) for m in (math.floor(best), math.floor(best) + 1) if 1 <= m <= before]
 
@@ -74,14 +76,14 @@ def _cyclic(node: Any) -> Any:
             return Fraction(1)
         if c == 1:
             return (start + passes) ** 2 / (size * passes) + 1
-        pull, rest = _fallen(c, size), _fallen(c, size * passes)
-        way = rest * start + pull * (1 - rest) / (1 - pull) / c
-        return way**2 / (1 - rest**2) * (1 - c**2) + 1
+        pull, contraction = _fallen(c, size), _fallen(c, size * passes)
+        way = contraction * start + pull * (1 - contraction) / (1 - pull) / c
+        return way**2 / (1 - contraction**2) * (1 - c**2) + 1
 
-    found = [squares(passes, start) for passes, start in tries]
-    if len(found) > 1:
-        found.sort(key=lambda value: float(enclose(value).mid()))
-    return sqrt(found[0])
+    squares_found = [squares(passes, start) for passes, start in tries]
+    if len(squares_found) > 1:
+        squares_found.sort(key=lambda value: float(enclose(value).mid()))
+    return sqrt(squares_found[0])
 
 
 def _linear(node: Any) -> Any:
@@ -89,8 +91,8 @@ def _linear(node: Any) -> Any:
     c, steps, size = node.contraction, node.steps, node.batches
     if c == 1:
         return steps / size / sqrt(steps)
-    rest = _fallen(c, steps)
-    return (1 - rest) / (1 - _fallen(c, size)) * sqrt((1 - c**2) / (1 - rest**2))
+    contraction = _fallen(c, steps)
+    return (1 - contraction) / (1 - _fallen(c, size)) * sqrt((1 - c**2) / (1 - contraction**2))
 
 
 def _mu(node: Any) -> Any:
@@ -109,11 +111,11 @@ def _every_record(node: Any) -> Any:
     if c == 1:
         return (apart + steps) / sqrt(steps)
     half = tanh(log(1 / c) * steps / 2)
-    kept = (1 - half) / (1 + half)
+    pull = (1 - half) / (1 + half)
     if apart == 0:
         return sqrt((1 + c) * half / (1 - c))
-    way = kept * apart + (1 - kept) / (1 - c)
-    return way * sqrt((1 - c**2) / (1 - kept**2))
+    way = pull * apart + (1 - pull) / (1 - c)
+    return way * sqrt((1 - c**2) / (1 - pull**2))
 
 
 def _is_linear(node: Any, premises: Sequence[Premise]) -> bool:
@@ -153,18 +155,18 @@ def _sampled(node: Any, witness: Row) -> Losses:
         require("steps" not in witness, "the witness's steps: expected none where coins are told")
         top = Normal(_every_record(node) / z)
     elif "steps" not in witness:
-        whole = counted(witness, "parts", GRAINS, GRAINS) == GRAINS
-        require(whole, "the witness's parts: expected all where nothing is shifted")
+        unshifted = counted(witness, "parts", GRAINS, GRAINS) == GRAINS
+        require(unshifted, "the witness's parts: expected all where nothing is shifted")
         top = product([(Mixed(Normal(1 / z), node.rate), node.steps)])
     else:
         parts = counted(witness, "parts", 1, GRAINS - 1)
         window = counted(witness, "steps", 1, int(node.steps) - 1)
         inside = Fraction(parts, GRAINS)
         weight = Fraction(1, window) if c == 1 else None
-        kept = Fraction(1) if c == 1 else _fallen(c, Fraction(window))
+        contraction = Fraction(1) if c == 1 else _fallen(c, Fraction(window))
         if weight is None:
-            weight = (1 - c**2) / (1 - kept**2)
-        shift = kept * _apart(node, window) * sqrt(weight / (1 - inside**2)) / z
+            weight = (1 - c**2) / (1 - contraction**2)
+        shift = contraction * _apart(node, window) * sqrt(weight / (1 - inside**2)) / z
         coins = Mixed(Normal(1 / (inside * z)), node.rate)
         top = product([(Normal(shift), Fraction(1)), (coins, Fraction(window))])
     under = _coins(node, counted(witness, "linear", 1, MOST_COINS))
@@ -191,8 +193,8 @@ def _coins(node: Any, linear: int) -> tuple[Any, ...]:
     if c == 1:
         arrives = 1 / sqrt(Fraction(linear))
     else:
-        kept = _fallen(c, Fraction(linear))
-        arrives = kept * sqrt((1 - c**2) / (1 - kept**2)) / c
+        contraction = _fallen(c, Fraction(linear))
+        arrives = contraction * sqrt((1 - c**2) / (1 - contraction**2)) / c
     return last_one, Drawn(arrives / z, node.rate, Fraction(linear))
 
 

@@ -31,9 +31,9 @@ def shuffled_counts(held: Sequence[int], epsilon: float, rng: Generator, trials:
     likely = chance(epsilon, 1 / choices)
     total = np.zeros((trials, choices))
     for value, count in enumerate(held):
-        told = np.full(choices, (1 - likely) / (choices - 1))
-        told[value] = likely
-        total += rng.multinomial(count, told, size=trials)
+        chances = np.full(choices, (1 - likely) / (choices - 1))
+        chances[value] = likely
+        total += rng.multinomial(count, chances, size=trials)
     return total
 
 
@@ -66,8 +66,10 @@ def hadamard_columns(
     odd = np.array([bin(int(c) & value).count("1") % 2 for c in columns], dtype=bool)
     own = rng.random(trials) < chance(epsilon, 0.5)
     # The lowest bit of a row turns a column of one kind into one of the other.
-    found: Array = np.where(odd == own, columns ^ (value & -value), columns).astype(np.float64)
-    return found
+    columns_drawn: Array = np.where(odd == own, columns ^ (value & -value), columns).astype(
+        np.float64
+    )
+    return columns_drawn
 
 
 def half_sphere_points(direction: Array, epsilon: float, rng: Generator, trials: int) -> Array:

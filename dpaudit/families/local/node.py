@@ -81,12 +81,12 @@ def subset_selection(
         if is_symbolic(level):
             raise InvalidParameter("subset_selection: name the size for an epsilon with symbols")
         size = max(round(values / (1 + float(exp(level)))), 1)
-    held = integer(size, "size", 1)
-    if held >= values:
-        refuse(Fraction(held), "size", "below the number of choices")
-    share = Fraction(held, values)
-    overlap = share * Fraction(held - 1, values - 1)
-    free = Fraction(values - held - 1, values - 2) if values > 2 else Fraction(0)
+    count = integer(size, "size", 1)
+    if count >= values:
+        refuse(Fraction(count), "size", "below the number of choices")
+    share = Fraction(count, values)
+    overlap = share * Fraction(count - 1, values - 1)
+    free = Fraction(values - count - 1, values - 2) if values > 2 else Fraction(0)
     return SubsetResponse(label, exact(epsilon, "epsilon"), share, overlap, free)
 
 

@@ -93,7 +93,7 @@ CLONES = Source(
     "families.local.rules",
 )
 SHUFFLER = Source("Erlingsson and others", 2019, "a shuffler post-processes: Section 2")
-REPLACED = (Adjacency.REPLACE_ONE,)
+REPLACED = (Adjacency.REPLACE_ONE,)  # neighbours for which the theorem is proved
 
 
 HALF, WHOLE = Fraction(1, 2), Fraction(1)
@@ -128,10 +128,10 @@ def subset_response_at_zero(node: SubsetResponse) -> tuple[Number, Number]:
 @PROFILE.rule(SubsetResponse, "subset_response_pair", cite=SETS)
 def subset_response_pair(node: SubsetResponse) -> Losses:
     """Atoms: reports in the first set alone, in the second alone, and the rest."""
-    rare, told = rare_and_told(node)
+    rare, revealing = rare_and_told(node)
     likely = rare * exp(node.epsilon)
-    rest = ((1 - told, 1 - told),) if told != 1 else ()
-    return both(Atoms(((likely, rare), (rare, likely), *rest)))
+    other_answers = ((1 - revealing, 1 - revealing),) if revealing != 1 else ()
+    return both(Atoms(((likely, rare), (rare, likely), *other_answers)))
 
 
 def _sharp(node: Node, premises: tuple[Step, ...]) -> bool:
@@ -156,10 +156,10 @@ def _at_order_one(node: Node, premises: tuple[Step, ...] = ()) -> bool:
     """Whether rho is proved to be the divergence at order 1: numbers, and little rest."""
     if not isinstance(node, SubsetResponse):
         return False
-    rare, told = rare_and_told(node)
-    if unknowns(told) or unknowns(rare) or faint(node.epsilon):
+    rare, revealing = rare_and_told(node)
+    if unknowns(revealing) or unknowns(rare) or faint(node.epsilon):
         return False
-    return bool(enclose(1 - told) <= enclose(2 * rare * exp(node.epsilon / 2)))
+    return bool(enclose(1 - revealing) <= enclose(2 * rare * exp(node.epsilon / 2)))
 
 
 @CONCENTRATED.rule(
@@ -213,19 +213,19 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
     as_sets = _as_sets(child)
     if as_sets is not None:
         upper = hidden(as_sets, others)
-        rare, told = rare_and_told(as_sets)
+        rare, revealing = rare_and_told(as_sets)
         if as_sets.free == 0:
             if isinstance(child, RandomizedResponse):
                 upper = Polled(child.epsilon, WHOLE, 2 * rare, others)
             return _counted(upper, Tallied(as_sets.epsilon, rare, others))
         free = as_sets.free
-        return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))
+        return both(upper, Clones(as_sets.epsilon, free * revealing, free * 2 * rare, others))
     loss = _largest_loss(child)
     if loss is None:
         if node.population == 1:
             return base
-        found = allocated(base, node.population, Fraction(1)) if is_normal(child) else None
-        reached = (found.reached_remove, found.reached_add) if found else ((), ())
+        of_slots = allocated(base, node.population, Fraction(1)) if is_normal(child) else None
+        reached = (of_slots.reached_remove, of_slots.reached_add) if of_slots else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
     return _counted(Clones(loss, WHOLE, exp(-loss), others), *_above(child, others))
 
@@ -246,25 +246,25 @@ def _above(child: Node, others: Number) -> tuple[Tallied, ...]:
     if not isinstance(child, DiscreteLaplace):
         return ()
     way, fall = child.sensitivity, exp(-1 / child.scale)
-    loss, whole = way / child.scale, 1 + fall
-    at_all = Tallied(loss, exp(-loss) / whole, others)
+    loss, total = way / child.scale, 1 + fall
+    at_all = Tallied(loss, exp(-loss) / total, others)
     least = None if is_symbolic(way) else Fraction(ceil(3 * way / 4))
     if least is None or least == way:
         return (at_all,)
-    below, rare = exp(-(way - least + 1) / child.scale) / whole, exp(-least / child.scale) / whole
+    below, rare = exp(-(way - least + 1) / child.scale) / total, exp(-least / child.scale) / total
     return Tallied(log((1 - below) / rare), rare, others), at_all
 
 
 def hidden(report: SubsetResponse, others: Number) -> Pair:
     """One report of sets among the parts of others that are like it."""
-    rare, told = rare_and_told(report)
-    if told == 1:
+    rare, revealing = rare_and_told(report)
+    if revealing == 1:
         return Clones(report.epsilon, WHOLE, 2 * rare, others)
     level, shared = report.epsilon, report.overlap
     none = 1 - 2 * report.share + shared
-    kept = shared + (none if shared == 0 else exp(-level) * none)
-    whole = exp(level) * report.share + 1 - report.share
-    return Blanket(level, told, 2 * rare, kept / whole, others)
+    alike_mass = shared + (none if shared == 0 else exp(-level) * none)
+    total = exp(level) * report.share + 1 - report.share
+    return Blanket(level, revealing, 2 * rare, alike_mass / total, others)
 
 
 def _as_sets(child: Node) -> SubsetResponse | None:

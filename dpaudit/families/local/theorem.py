@@ -44,10 +44,10 @@ def _of(node: Any) -> tuple[Any, Any]:
 
 
 def _pair(node: Any) -> Losses:
-    rare, told = _of(node)
+    rare, revealing = _of(node)
     likely = exp(node.epsilon) * rare
     outcomes = [(likely, rare), (rare, likely)]
-    own = Atoms((*outcomes, *([] if told == 1 else [(1 - told, 1 - told)])))
+    own = Atoms((*outcomes, *([] if revealing == 1 else [(1 - revealing, 1 - revealing)])))
     return Losses((own,), (own,), (own,), (own,))
 
 
@@ -56,11 +56,11 @@ def _is_plain(witness: Row) -> bool:
 
 
 def _curve(node: Any, witness: Row) -> Any:
-    rare, told = _of(node)
+    rare, revealing = _of(node)
     if _is_plain(witness):
         return lambda a: a * node.epsilon * tanh(node.epsilon / 2)
     return lambda a: (
-        log(1 - told + rare * (exp(a * node.epsilon) + exp(node.epsilon - a * node.epsilon)))
+        log(1 - revealing + rare * (exp(a * node.epsilon) + exp(node.epsilon - a * node.epsilon)))
         / (a - 1)
     )
 
@@ -71,10 +71,10 @@ def _sharp(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
 
 def _order_one(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
     """The moments have imaginary zeros only: the rest is at most twice the geometric mean."""
-    rare, told = _of(node)
-    if unknowns(told) or _is_plain(witness):
+    rare, revealing = _of(node)
+    if unknowns(revealing) or _is_plain(witness):
         return False
-    return bool(enclose(1 - told) <= enclose(2 * rare * exp(node.epsilon / 2)))
+    return bool(enclose(1 - revealing) <= enclose(2 * rare * exp(node.epsilon / 2)))
 
 
 def _divergence(node: Any, witness: Row) -> Any:
@@ -91,13 +91,13 @@ def _corner(node: Any) -> Any:
 
 def _blanket(level: Any, share: Any, overlap: Any, others: Any) -> Pair:
     """Uniform parts of the others, weighed against the report where it is of neither set alone."""
-    rare, told = _parts(level, share, overlap)
-    if told == 1:
+    rare, revealing = _parts(level, share, overlap)
+    if revealing == 1:
         return Clones(level, ONE, 2 * rare, others)
     neither = overlap + 1 - 2 * share
     # The report has e^level of what both sets have to 1 of what none has: so much is kept of that.
     like = neither if overlap == 0 else overlap + neither / exp(level)
-    return Blanket(level, told, 2 * rare, like / (1 + share * (exp(level) - 1)), others)
+    return Blanket(level, revealing, 2 * rare, like / (1 + share * (exp(level) - 1)), others)
 
 
 def _shuffled(node: Any, base: Losses) -> Losses:
@@ -111,14 +111,14 @@ def _shuffled(node: Any, base: Losses) -> Losses:
         sets = 1 / child.choices, ZERO, ONE if child.choices > 2 else ZERO
     if sets is not None:
         upper = _blanket(child.epsilon, *sets[:2], others)
-        rare, told = _parts(child.epsilon, sets[0], sets[1])
+        rare, revealing = _parts(child.epsilon, sets[0], sets[1])
         if sets[2] == 0:
             tallied = Tallied(child.epsilon, rare, others)
             if kind == "RandomizedResponse":
                 # No user holds a third value; only the number who hold the first is unknown.
                 upper = Polled(child.epsilon, ONE, 2 * rare, others)
             return Losses((upper,), (upper,), (tallied,), (tallied.swapped,))
-        below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
+        below = Clones(child.epsilon, revealing * sets[2], 2 * rare * sets[2], others)
         return Losses((upper,), (upper,), (below,), (below,))
     counts: list[tuple[Any, Any]] = []
     if kind == "PureDP":
@@ -160,13 +160,13 @@ def _exceeding_masses(scale: Any, way: Any) -> list[tuple[Any, Any]]:
 
     From k on there is exp(-k / scale) / (1 + exp(-1 / scale)) of it; below k, as from 1 - k on.
     """
-    whole = 1 + exp(-1 / scale)
-    found = [(way / scale, exp(-way / scale) / whole)]
+    total = 1 + exp(-1 / scale)
+    masses = [(way / scale, exp(-way / scale) / total)]
     if not is_symbolic(way) and -(-3 * way // 4) < way:
         first = Fraction(-(-3 * way // 4))
-        rare, lacking = exp(-first / scale) / whole, exp(-(way - first + 1) / scale) / whole
-        found.insert(0, (log((1 - lacking) / rare), rare))
-    return found
+        rare, lacking = exp(-first / scale) / total, exp(-(way - first + 1) / scale) / total
+        masses.insert(0, (log((1 - lacking) / rare), rare))
+    return masses
 
 
 LOCAL: Table = {

@@ -138,8 +138,8 @@ class ProfilePoints(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = _pairs(self.points, "ProfilePoints.points", non_negative, probability)
-        object.__setattr__(self, "points", known)
+        points = _pairs(self.points, "ProfilePoints.points", non_negative, probability)
+        object.__setattr__(self, "points", points)
         epsilons = [epsilon for epsilon, _ in self.points]
         if any(a >= b for a, b in pairwise(epsilons)):
             raise InvalidParameter("ProfilePoints.points: expected points of growing epsilon")
@@ -214,16 +214,16 @@ def _pairs(
     """Pairs of rational numbers, of one domain each; errors: InvalidParameter."""
     if not isinstance(rows, (tuple, list)) or not rows:
         raise InvalidParameter(f"{place} = {short(rows)}: expected pairs of numbers")
-    known = []
+    pairs = []
     for k, row in enumerate(rows):
-        here = f"{place}[{k}]"
+        row_place = f"{place}[{k}]"
         if not isinstance(row, (tuple, list)) or len(row) != 2:
-            raise InvalidParameter(f"{here} = {short(row)}: expected two numbers")
-        pair = checked(row[0], here, first), checked(row[1], here, second)
+            raise InvalidParameter(f"{row_place} = {short(row)}: expected two numbers")
+        pair = checked(row[0], row_place, first), checked(row[1], row_place, second)
         if not all(isinstance(n, Fraction) for n in pair):
-            raise InvalidParameter(f"{here} = {short(row)}: expected rational numbers")
-        known.append(pair)
-    return tuple(known)
+            raise InvalidParameter(f"{row_place} = {short(row)}: expected rational numbers")
+        pairs.append(pair)
+    return tuple(pairs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -220,8 +220,8 @@ def puredp_profile(node: PureDP) -> Losses:
 @PROFILE.rule(ApproxDP, "approximate", cite=EXTREMAL)
 def approxdp_profile(node: ApproxDP) -> Losses:
     """Randomised response with probability 1 - delta, else an outcome that tells all."""
-    told = (node.delta, Fraction(0)), (Fraction(0), node.delta)
-    return opaque(Atoms((*told, *_response(node.epsilon, 1 - node.delta))))
+    revealing = (node.delta, Fraction(0)), (Fraction(0), node.delta)
+    return opaque(Atoms((*revealing, *_response(node.epsilon, 1 - node.delta))))
 
 
 @PROFILE.rule(ZCDP, "concentrated", cite=RENYI_CURVE)
@@ -248,16 +248,16 @@ def profilepoints_profile(node: ProfilePoints) -> Losses:
 
     Swapping the data sets gives a point at 1/x for each, at 1 - 1/x + delta/x.
     """
-    known = [(exp(e), d) for e, d in node.points]
-    mirrored = [(1 / x, 1 - 1 / x + d / x) for x, d in reversed(known)]
-    corners = [(Fraction(0), Fraction(1)), *(m for m in mirrored if m[0] != 1), *known]
+    stated_points = [(exp(e), d) for e, d in node.points]
+    mirrored = [(1 / x, 1 - 1 / x + d / x) for x, d in reversed(stated_points)]
+    corners = [(Fraction(0), Fraction(1)), *(m for m in mirrored if m[0] != 1), *stated_points]
     # The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass.
     hull = _hull(corners)
     slopes = [canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0])) for a, b in pairwise(hull)]
     masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
-    told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
+    revealing = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
     inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
-    return opaque(Atoms((*told, *inside)))
+    return opaque(Atoms((*revealing, *inside)))
 
 
 @PROFILE.rule(Laws, "laws", cite=DECLARED, adjacency=UNREPLACED)

@@ -46,18 +46,18 @@ def _through_points(node: Any) -> Losses:
     So it lies below the lower hull of the points, and from the last one on below that one's delta.
     A point with a larger delta than one before it says nothing.
     """
-    best, known = ONE, []
+    best, stated_points = ONE, []
     for epsilon, delta in node.points:
         if delta <= best:
             best = delta
-            known.append((exp(epsilon), delta))
-    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(known) if x != 1]
-    hull = _lower_hull([(ZERO, ONE), *mirrored, *known])
+            stated_points.append((exp(epsilon), delta))
+    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(stated_points) if x != 1]
+    hull = _lower_hull([(ZERO, ONE), *mirrored, *stated_points])
     slopes = [canonical(sympify(d - c) / sympify(y - x)) for (x, c), (y, d) in pairwise(hull)]
     kinks = [canonical(r - s) for s, r in pairwise([*slopes, ZERO])]
-    told = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
+    revealing = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
     shown = ((canonical(x * q), q) for (x, _), q in zip(hull[1:], kinks, strict=True))
-    return dominating(Atoms((*told, *shown)))
+    return dominating(Atoms((*revealing, *shown)))
 
 
 def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -44,8 +44,8 @@ class PoissonBatches(Latent):
         return self.rate > rng.random((size, trials)).T
 
     def counts(self, sizes: Sequence[int]) -> Iterator[Counts]:
-        for found in itertools.product(*(range(size + 1) for size in sizes)):
-            yield tuple((count,) for count in found)
+        for chosen_counts in itertools.product(*(range(size + 1) for size in sizes)):
+            yield tuple((count,) for count in chosen_counts)
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
         """Independent binomials."""
@@ -78,8 +78,8 @@ class FixedBatches(Latent):
         return chosen
 
     def counts(self, sizes: Sequence[int]) -> Iterator[Counts]:
-        for found in summing(self.size, sizes):
-            yield tuple((count,) for count in found)
+        for chosen_counts in summing(self.size, sizes):
+            yield tuple((count,) for count in chosen_counts)
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
         """Multivariate hypergeometric."""
@@ -114,7 +114,7 @@ class AllocatedBatches(Latent):
             yield ()
             return
         for first in summing(sizes[0], [sizes[0]] * self.choices):
-            yield from ((first, *rest) for rest in self.counts(sizes[1:]))
+            yield from ((first, *others) for others in self.counts(sizes[1:]))
 
     def log_probability(self, sizes: Sequence[int], counts: Counts) -> float:
         """Independent multinomials over the choices of slots."""
@@ -167,7 +167,7 @@ def _distinct(trials: int, size: int, batch_size: int, rng: Generator) -> Indice
         new[:, 1:] = values[:, 1:] != values[:, :-1]
         fresh = np.empty_like(new)
         np.put_along_axis(fresh, order, new, axis=1)
-        kept = fresh & (np.cumsum(fresh, axis=1) <= batch_size)
-        if (np.count_nonzero(kept, axis=1) == batch_size).all():
-            return drawn[kept].reshape(trials, batch_size)
+        first_draws = fresh & (np.cumsum(fresh, axis=1) <= batch_size)
+        if (np.count_nonzero(first_draws, axis=1) == batch_size).all():
+            return drawn[first_draws].reshape(trials, batch_size)
         drawn = np.concatenate([drawn, rng.integers(0, size, (trials, batch_size))], axis=1)

@@ -129,21 +129,23 @@ def _allocated(node: Any, base: Losses) -> Losses:
     Harremoes 2014, Theorem 13.
     """
     draws = 1 if node.draws is None else node.draws
-    told = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
+    known_slot = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
     if draws == node.slots:
-        return replace(told, slack=base.slack * draws)
+        return replace(known_slot, slack=base.slack * draws)
     if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:
-        return Losses(told.remove, told.add, (), (), base.slack * node.slots, base.in_one_part)
+        return Losses(
+            known_slot.remove, known_slot.add, (), (), base.slack * node.slots, base.in_one_part
+        )
     shifts = moves(base.remove)
     if not shifts:
-        return replace(told, slack=base.slack * node.slots)
+        return replace(known_slot, slack=base.slack * node.slots)
     (mu,) = shifts[:1]
     if draws == 1:
         pair = Allocated(canonical(1 / mu), node.slots)
         return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
     least = Normal(canonical(draws * mu / sqrt(node.slots)))
     if is_symbolic(node.slots) or is_symbolic(draws):
-        return Losses(told.remove, told.add, (least,), (least,))
+        return Losses(known_slot.remove, known_slot.add, (least,), (least,))
     parts = [len(range(start, int(node.slots), int(draws))) for start in range(int(draws))]
     most = product(
         (Normal(mu) if size == 1 else Allocated(canonical(1 / mu), Fraction(size)), Fraction(n))
@@ -165,16 +167,16 @@ def _in_its_slot(node: Any, base: Losses) -> Losses:
     Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
     """
     draws = 1 if node.draws is None else node.draws
-    told = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
+    known_slot = _changed(base, (_often(draws),) * 2, (_often(draws),) * 2)
     if draws == node.slots:
-        return replace(told, slack=base.slack * draws)
+        return replace(known_slot, slack=base.slack * draws)
     events = node.slots * base.slack
     gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
     if not gaussian or not moves(base.remove):
-        return Losses(told.remove, told.add, slack=events, in_one_part=base.in_one_part)
+        return Losses(known_slot.remove, known_slot.add, slack=events, in_one_part=base.in_one_part)
     moved = _allocated(node, base)
     reached = moved.reached_remove, moved.reached_add
-    return Losses(told.remove, told.add, *reached, events, base.in_one_part)
+    return Losses(known_slot.remove, known_slot.add, *reached, events, base.in_one_part)
 
 
 PROFILE_SAMPLING: Table = {

@@ -43,7 +43,7 @@ RENYI_POISSON = Source(
 RENYI_BATCH = Source(
     "Wang, Balle, Kasiviswanathan", 2019, "Theorem 9; below Gaussian children Theorem 27"
 )
-GAUSSIAN_TREE = (Gaussian, GDP, Compose, Repeat, Assuming)
+GAUSSIAN_TREE = (Gaussian, GDP, Compose, Repeat, Assuming)  # nodes whose loss is normal
 
 
 def whole_order() -> Number:

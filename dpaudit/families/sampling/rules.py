@@ -84,8 +84,10 @@ NOTHING = Atoms(((Fraction(1), Fraction(1)),))
 # Under zero_out too the batches are those with the record and those without: its contribution to
 # every query is exactly zero, and no query reads the realised size of a batch.
 WITH_OR_WITHOUT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
-REPLACED = (Adjacency.REPLACE_ONE,)
+REPLACED = (Adjacency.REPLACE_ONE,)  # neighbours for which the theorem is proved
+# Nodes whose records have public places, which no sample hides.
 PUBLIC_PLACES = (Parallel, CorrelatedGaussian, CyclicBatches, CyclicPoisson, LastIterate)
+# Samplings of secret batches.
 SAMPLED = (PoissonSampled, SampledWithoutReplacement, SampledWithReplacement, RandomAllocation)
 
 CONCENTRATED.absent(
@@ -299,12 +301,12 @@ def replaced_in_a_sample(node: PoissonSampled, base: Losses) -> Losses:
     shifts = moves(base.remove) if is_normal(node.child) else []
     if node.undrawn == ZERO and shifts:
         return one(Opposed(shifts[0] / 2, node.rate))
-    told = alike(node.child) and mixes(node.child)
+    is_reached = alike(node.child) and mixes(node.child)
     return Losses(
         tuple(seen(pair, node.rate) for pair in base.remove),
         tuple(seen(pair, node.rate) for pair in base.add),
-        mixed(base.reached_remove, node.rate) if told else (),
-        mixed_away(base.reached_add, node.rate) if told else (),
+        mixed(base.reached_remove, node.rate) if is_reached else (),
+        mixed_away(base.reached_add, node.rate) if is_reached else (),
         base.slack,
         base.in_one_part,
     )
@@ -367,13 +369,17 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
     """
     if node.slots == node.participations:
         return in_all_slots(base, node.slots)
-    found = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
-    if found is not None:
-        return found
+    of_normal = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
+    if of_normal is not None:
+        return of_normal
     # Every slot runs the child, and may meet its noise event.
-    told = in_all_slots(base, node.participations)
-    reached = (told.reached_remove, told.reached_add) if is_normal(node.child) else ((), ())
-    return Losses(told.remove, told.add, *reached, base.slack * node.slots, base.in_one_part)
+    known_slot = in_all_slots(base, node.participations)
+    reached = (
+        (known_slot.reached_remove, known_slot.reached_add) if is_normal(node.child) else ((), ())
+    )
+    return Losses(
+        known_slot.remove, known_slot.add, *reached, base.slack * node.slots, base.in_one_part
+    )
 
 
 def in_all_slots(base: Losses, slots: Number) -> Losses:
@@ -438,7 +444,9 @@ def replaced_in_a_slot(node: RandomAllocation, base: Losses) -> Losses:
     """
     if node.slots == node.participations:
         return in_all_slots(base, node.slots)
-    found = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
-    reached = (found.reached_remove, found.reached_add) if found else ((), ())
-    told = in_all_slots(base, node.participations)
-    return Losses(told.remove, told.add, *reached, base.slack * node.slots, base.in_one_part)
+    of_normal = allocated(base, node.slots, node.participations) if is_normal(node.child) else None
+    reached = (of_normal.reached_remove, of_normal.reached_add) if of_normal else ((), ())
+    known_slot = in_all_slots(base, node.participations)
+    return Losses(
+        known_slot.remove, known_slot.add, *reached, base.slack * node.slots, base.in_one_part
+    )

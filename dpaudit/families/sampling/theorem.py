@@ -100,9 +100,9 @@ def _index(*values: Any) -> Any:
     """j, or the first of j2, j3, ... whose name none of the values holds."""
     import sympy
 
-    taken = {s.name for v in values for s in sympify(v).atoms(sympy.Symbol)}
-    names = ("j", *(f"j{k}" for k in range(2, 2 + len(taken))))
-    free = next(name for name in names if name not in taken)
+    names_used = {s.name for v in values for s in sympify(v).atoms(sympy.Symbol)}
+    names = ("j", *(f"j{k}" for k in range(2, 2 + len(names_used))))
+    free = next(name for name in names if name not in names_used)
     return sympy.Symbol(free, integer=True, nonnegative=True)
 
 

@@ -78,9 +78,9 @@ def _chosen(values: Array) -> Array:
 
 def one_hot(places: Whole, size: int) -> Array:
     """Zeros with a 1 at the place of each choice; shape (*places.shape, size)."""
-    found = np.zeros((*places.shape, size))
-    np.put_along_axis(found, places[..., None], 1.0, axis=-1)
-    return found
+    hot = np.zeros((*places.shape, size))
+    np.put_along_axis(hot, places[..., None], 1.0, axis=-1)
+    return hot
 
 
 @kernel(NoisyComparisons)
@@ -125,14 +125,14 @@ class NoisyComparisonsKernel(Kernel):
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         """log P(yes) = log P(sum of both noises <= value), and of no at minus the value."""
         yes = released[:, 0] == 1
-        said = yes | (released[:, 0] == 0)
+        possible = yes | (released[:, 0] == 0)
         at = np.where(yes, values[:, 0], -values[:, 0]) / np.where(scale > 0, scale, 1.0)
         # log P(noise <= at), the query's noise of scale 1 and the threshold's of scale ratio.
         short, long = sorted((self._ratio, 1.0))
         far = np.abs(at)
-        rest = long**2 - short**2 * np.exp(-far * (1 / short - 1 / long))
-        log_tail = np.log(rest / (2 * (long**2 - short**2))) - far / long
-        return np.where(said, np.where(at > 0, np.log1p(-np.exp(log_tail)), log_tail), -np.inf)
+        remainder = long**2 - short**2 * np.exp(-far * (1 / short - 1 / long))
+        log_tail = np.log(remainder / (2 * (long**2 - short**2))) - far / long
+        return np.where(possible, np.where(at > 0, np.log1p(-np.exp(log_tail)), log_tail), -np.inf)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """None: an answer is no noise that could be standardised."""

@@ -51,8 +51,8 @@ class RandomQueryKernel(AboveThresholdKernel):
         if values.shape[1] > 1:
             levels, masses = _law(values)
             uniform = rng.random(len(values))
-            found = np.searchsorted(masses.cumsum(), uniform, side="right")
-            values = levels[np.minimum(found, len(levels) - 1), None]
+            places = np.searchsorted(masses.cumsum(), uniform, side="right")
+            values = levels[np.minimum(places, len(levels) - 1), None]
         return super().sample(values, scale, rng)
 
     def centre(self, values: Array) -> Array:

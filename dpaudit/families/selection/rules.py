@@ -40,7 +40,8 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.pairs import Atoms, Losses
 
-KINKS = 128
+KINKS = 128  # losses at which a profile bends
+# Shares of the loss at which two candidates attain it.
 TWO_CANDIDATES = (Fraction(1, 2), Fraction(3, 4), Fraction(63, 64))
 
 MCSHERRY_TALWAR = Source("McSherry, Talwar", 2007, "Theorem 6; monotone scores: rules.selection")
@@ -114,9 +115,9 @@ def range_losses(width: Number) -> Losses:
 
 def _two_candidates(width: Number, share: Fraction) -> Atoms:
     """The pair with losses t = share * r and t - r."""
-    whole, high, low = grown(width), grown(share * width), grown((1 - share) * width)
-    likely = exp(share * width) * low / whole
-    return Atoms(((likely, low / whole), (high / whole, exp((1 - share) * width) * high / whole)))
+    total, high, low = grown(width), grown(share * width), grown((1 - share) * width)
+    likely = exp(share * width) * low / total
+    return Atoms(((likely, low / total), (high / total, exp((1 - share) * width) * high / total)))
 
 
 # --- guarantees of a largest loss ----------------------------------------------------------------
@@ -438,5 +439,7 @@ largest_losses(NoisyComparisons, "noisy_comparisons", comparisons_loss, FRESH)
 @PROFILE.rule(NoisyComparisons, "noisy_comparisons_pairs", cite=PURE_PAIR)
 def noisy_comparisons_pairs(node: NoisyComparisons) -> Losses:
     """Randomised response dominates; that all answers are no is reached, at the leaf's margin."""
-    one, other = (below(node, m) ** node.answers for m in (node.margin, node.margin - 1))
-    return both(pure_atoms(comparisons_loss(node)), Atoms(((one, other), (1 - one, 1 - other))))
+    chance, other = (below(node, m) ** node.answers for m in (node.margin, node.margin - 1))
+    return both(
+        pure_atoms(comparisons_loss(node)), Atoms(((chance, other), (1 - chance, 1 - other)))
+    )

@@ -27,7 +27,7 @@ from dpaudit.families.discrete.theorem import grown, plain
 from dpaudit.pairs import Atoms, Losses, Pair
 
 ONE, ZERO = Fraction(1), Fraction(0)
-MOST_SHARES = 16
+MOST_SHARES = 16  # shares of a witness
 
 
 # --- losses in an interval of width r that holds 0 -----------------------------------------------
@@ -65,9 +65,9 @@ def _range_outcomes(r: Any, steps: int) -> Iterator[tuple[Any, Any]]:
 
 def _two_outcomes(r: Any, share: Fraction) -> Atoms:
     """Losses t = share * r and t - r."""
-    t, rest = share * r, (1 - share) * r
-    q = grown(rest) / grown(r), grown(t) / grown(r)
-    return Atoms(((exp(t) * q[0], q[0]), (q[1], exp(rest) * q[1])))
+    t, other_loss = share * r, (1 - share) * r
+    q = grown(other_loss) / grown(r), grown(t) / grown(r)
+    return Atoms(((exp(t) * q[0], q[0]), (q[1], exp(other_loss) * q[1])))
 
 
 # --- losses of at most epsilon -------------------------------------------------------------------
@@ -127,8 +127,10 @@ def _noisy_max_losses(node: Any, witness: Row) -> Losses:
         # Above: lines between so many steps. Reached: two outcomes at each share of the range.
         upper = (Atoms(tuple(_range_outcomes(width, counted(witness, "kinks", 1, MOST_POINTS)))),)
         shares = [decode_number(share) for share in witness.get("shares", ())]
-        held = len(shares) <= MOST_SHARES and all(isinstance(share, Fraction) for share in shares)
-        require(held and all(0 < share < 1 for share in shares), "shares: expected numbers below 1")
+        valid = len(shares) <= MOST_SHARES and all(isinstance(share, Fraction) for share in shares)
+        require(
+            valid and all(0 < share < 1 for share in shares), "shares: expected numbers below 1"
+        )
         reached = tuple(_two_outcomes(width, share) for share in shares)
         return Losses(upper, upper, reached, reached)
     if str(node.noise) == "laplace":

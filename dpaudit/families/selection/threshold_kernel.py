@@ -22,7 +22,7 @@ from dpaudit.kernels.query import Array, Norm
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
-MOST_QUERIES = 2**40
+MOST_QUERIES = 2**40  # stands for any number of queries
 
 
 class AboveThresholdKernel(Kernel):
@@ -105,7 +105,7 @@ class AboveThresholdKernel(Kernel):
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         yes, over = released[:, 0] == 1, self._left == 0
-        said = yes | (released[:, 0] == 0)
+        possible = yes | (released[:, 0] == 0)
         log_no, log_yes = self._outcomes(values, scale)
         self._answered(yes, scale)
         # Answers of the trials that go on are taken into their pasts.
@@ -114,22 +114,22 @@ class AboveThresholdKernel(Kernel):
         if len(alive):
             self._share_rows(alive, yes[alive])
             self._posterior.learn(_first(self._row[alive], yes[alive]))
-        found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
-        return np.where(said, found, -np.inf)
+        log_chances = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
+        return np.where(possible, log_chances, -np.inf)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The outcome as a uniform number of its share of [0, 1], mapped to normal; NaN at rest."""
         share = np.exp(self._outcomes(values, scale)[0])
         drawn = self.uniforms(len(released))
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
-        found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
-        return np.where(self._left > 0, found, np.nan)[:, None]
+        scores = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
+        return np.where(self._left > 0, scores, np.nan)[:, None]
 
     def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:
         """log P(no), log P(yes) of every trial given its past, (trials,); 0 where it is over."""
-        seen = self._seen(values)
-        if self._known is None or not np.array_equal(self._known[0], seen):
-            self._known = np.array(seen), *self._found(values, scale)
+        state = self._seen(values)
+        if self._known is None or not np.array_equal(self._known[0], state):
+            self._known = np.array(state), *self._found(values, scale)
         return self._known[1:]
 
     def _seen(self, values: Array) -> Array:

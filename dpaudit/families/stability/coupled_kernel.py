@@ -25,8 +25,8 @@ from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 
 Flags = NDArray[np.bool_]
-DRAWS = 32
-ROOM = 1 + 1e-9
+DRAWS = 32  # coins over which a density is averaged
+ROOM = 1 + 1e-9  # rounding of a float comparison
 
 
 def packed(probabilities: Array, points: Array) -> Array:
@@ -111,10 +111,10 @@ class CoupledGaussianKernel(Kernel):
         self, coins: Array, released: Array, probabilities: Array, points: Array, scale: Array
     ) -> Array:
         chosen = ((row < probabilities).astype(np.float64) for row in coins)
-        found = [
+        log_densities = [
             self._noise.log_density(released, mean_of(weights, points), scale) for weights in chosen
         ]
-        return np.asarray(np.logaddexp.reduce(found) - np.log(self.draws))
+        return np.asarray(np.logaddexp.reduce(log_densities) - np.log(self.draws))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The noise where no coin is random; NaN elsewhere, since the mean is not known."""
@@ -135,8 +135,8 @@ class CoupledGaussianKernel(Kernel):
         wrong = (moved > rate * ROOM).any(axis=1) | ((moved > 0).sum(axis=1) > flips)
         wrong |= (~same).sum(axis=1) > 1
         coins = np.random.default_rng(0).random((DRAWS, 1, p.shape[1]))
-        found = [_move(((u < p) * 1.0, x), ((u < q) * 1.0, y), same, always) for u in coins]
-        return np.asarray(np.where(wrong, np.inf, np.max(found, axis=0)))
+        distances = [_move(((u < p) * 1.0, x), ((u < q) * 1.0, y), same, always) for u in coins]
+        return np.asarray(np.where(wrong, np.inf, np.max(distances, axis=0)))
 
 
 def _random(probabilities: Array) -> Flags:

@@ -27,7 +27,7 @@ from dpaudit.kernels.random_bits import bits_of
 from dpaudit.kernels.samplers import LARGEST, laplace_units
 
 Whole = NDArray[np.int64]
-LARGEST_KAPPA = 10**6
+LARGEST_KAPPA = 10**6  # levels of a threshold's law, whose masses are listed
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class TruncatedDiscreteLaplaceLaw:
     def levels(self, scores: Array) -> Whole:
         """Scores as places in the tables; what is no whole number, or above, never passes."""
         never = 2 * self.kappa + 1
-        known = (scores >= 0) & (scores == np.floor(scores)) & (scores <= never)
-        return np.where(known, scores, never).astype(np.int64)
+        valid = (scores >= 0) & (scores == np.floor(scores)) & (scores <= never)
+        return np.where(valid, scores, never).astype(np.int64)
 
 
 @kernel(StableRelease)
@@ -171,11 +171,11 @@ class GridStableReleaseKernel(StableReleaseKernel):
         self._noise.admit(scale, dimension - 1)
 
     def thresholds(self, rng: Generator) -> Whole:
-        found = np.zeros(self.trials, dtype=np.int64)
-        left = np.arange(self.trials)
-        while left.size:
-            scales = np.full(left.size, self._scale.numerator, dtype=np.int64)
+        drawn_thresholds = np.zeros(self.trials, dtype=np.int64)
+        undrawn = np.arange(self.trials)
+        while undrawn.size:
+            scales = np.full(undrawn.size, self._scale.numerator, dtype=np.int64)
             drawn = laplace_units(scales, self._scale.denominator, bits_of(rng))
-            found[left] = drawn + self._law.kappa
-            left = left[np.abs(drawn) > self._law.kappa]
-        return found
+            drawn_thresholds[undrawn] = drawn + self._law.kappa
+            undrawn = undrawn[np.abs(drawn) > self._law.kappa]
+        return drawn_thresholds

@@ -25,8 +25,8 @@ DELETION = Source(
 COUPLING = Source(
     "Balle, Barthe, Gaboardi", 2018, "Theorem 2 (joint convexity of hockey-stick divergences)"
 )
-SCORES = 2_000
-FLIPS = 20_000
+SCORES = 2_000  # levels of a threshold that are gone through
+FLIPS = 20_000  # coins of a coupled release that are gone through
 # Tails of a binomial are rounded up to multiples of it.
 GRAIN = Fraction(1, 10**40)
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -154,9 +154,9 @@ def coupled_profile(node: CoupledGaussian) -> Losses:
         for k, weight in enumerate(weights[:-1])
         if weight
     ]
-    told = Atoms(((ONE, ZERO), (ZERO, ONE)))
-    rest = [(weights[-1], weights[-1], told)] if weights[-1] else []
-    pair = Branched((*branches, *rest))
+    disjoint = Atoms(((ONE, ZERO), (ZERO, ONE)))
+    last_branch = [(weights[-1], weights[-1], disjoint)] if weights[-1] else []
+    pair = Branched((*branches, *last_branch))
     return Losses((pair,), (pair.swapped,))
 
 
@@ -168,12 +168,12 @@ def binomial(trials: int, rate: Fraction) -> list[Fraction]:
     hit, miss = rate.numerator, rate.denominator - rate.numerator
     if miss == 0:
         return [*[ZERO] * trials, ONE, ZERO]
-    whole = rate.denominator**trials
-    left, term, tails = whole - miss**trials, miss**trials, [ONE]
+    total = rate.denominator**trials
+    mass_left, term, tails = total - miss**trials, miss**trials, [ONE]
     for k in range(1, trials + 2):
-        tails.append(-(-left * GRAIN.denominator // whole) * GRAIN)
+        tails.append(-(-mass_left * GRAIN.denominator // total) * GRAIN)
         if tails[-1] <= GRAIN:
             break
         term = term * (trials - k + 1) * hit // (k * miss)
-        left -= term
+        mass_left -= term
     return [a - b for a, b in zip(tails, [*tails[1:], ZERO], strict=True)]

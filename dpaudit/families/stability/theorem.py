@@ -78,11 +78,11 @@ def _rounded_tails(n: int, rate: Fraction, grain: int) -> Iterator[Fraction]:
 
     One minus the masses up to k, in whole numbers: binom(n, j) hit^j miss^(n - j) of whole^n.
     """
-    hit, miss, whole = rate.numerator, rate.denominator - rate.numerator, rate.denominator**n
-    missed, left = miss**n, whole
+    hit, miss, total = rate.numerator, rate.denominator - rate.numerator, rate.denominator**n
+    missed, mass_left = miss**n, total
     for k in range(n + 1):
-        left -= comb(n, k) * hit**k * (missed // miss**k if miss else int(k == n))
-        yield Fraction(-(-left * grain // whole), grain)
+        mass_left -= comb(n, k) * hit**k * (missed // miss**k if miss else int(k == n))
+        yield Fraction(-(-mass_left * grain // total), grain)
 
 
 def _farthest(node: Any) -> Any:

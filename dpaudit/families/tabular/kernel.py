@@ -165,18 +165,20 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         epsilon = self.leaf.epsilon
         if not isinstance(epsilon, Fraction):
             raise InvalidParameter(f"{self.leaf.head}: an exact choice needs a rational epsilon")
-        found = scale * float(epsilon) / 2
-        whole = np.rint(found)
-        if (np.abs(found - whole) > (ROOM - 1) * np.maximum(whole, 1)).any() or (whole < 1).any():
+        steps = scale * float(epsilon) / 2
+        integral_steps = np.rint(steps)
+        if (np.abs(steps - integral_steps) > (ROOM - 1) * np.maximum(integral_steps, 1)).any() or (
+            integral_steps < 1
+        ).any():
             raise InvalidParameter(
                 f"{self.leaf.head}: an exact choice needs scores that move by whole numbers"
             )
-        return [int(w) for w in whole]
+        return [int(w) for w in integral_steps]
 
     def _read(self, values: Array) -> tuple[Array, Array]:
         """The scores, and how many candidates have each."""
-        there = np.isfinite(values)
-        return np.where(there, values, 0.0), there.astype(np.float64)
+        present = np.isfinite(values)
+        return np.where(present, values, 0.0), present.astype(np.float64)
 
     def _shown(self, places: Whole, values: Array) -> Array:
         """The release for these chosen places."""
@@ -189,17 +191,17 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         scores, sizes = self._read(values)
         with np.errstate(divide="ignore"):
             logits = np.log(sizes) + logits_of(scores, scale)
-        found = log_softmax(logits, axis=-1)
-        return np.asarray(found)
+        log_chances = log_softmax(logits, axis=-1)
+        return np.asarray(log_chances)
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         bits, moved = bits_of(rng), np.array(self._moved(scale), dtype=np.int64)
-        found = np.zeros(len(values), dtype=np.int64)
+        places = np.zeros(len(values), dtype=np.int64)
         for trials in _alike(values, moved):
             scores, sizes = self._read(values[trials[:1]])
-            whole = scores[0].astype(np.int64), sizes[0].astype(np.int64)
-            found[trials] = self.choices(*whole, int(moved[trials[0]]), len(trials), bits)
-        return self._shown(found, values)
+            integral = scores[0].astype(np.int64), sizes[0].astype(np.int64)
+            places[trials] = self.choices(*integral, int(moved[trials[0]]), len(trials), bits)
+        return self._shown(places, values)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The chance of an earlier place, and a share of the chosen one's own; (trials, 1)."""
@@ -218,11 +220,11 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
 
         ``scores``: of the candidates of each run; ``sizes``: how many there are, 0 for none.
         """
-        there = np.flatnonzero(sizes)
-        known = scores[there]
-        gaps = known.max() - known
+        present = np.flatnonzero(sizes)
+        present_scores = scores[present]
+        gaps = present_scores.max() - present_scores
         rate = self.leaf.epsilon / (2 * moved)
-        return there[chosen_places(gaps, rate, count, bits, sizes[there])].astype(np.int64)
+        return present[chosen_places(gaps, rate, count, bits, sizes[present])].astype(np.int64)
 
 
 @kernel(IntegerExponentialMechanism)
@@ -273,8 +275,8 @@ class ExactRunsKernel(ExactChoiceKernel):
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The most that a score differs by; infinite where the candidates differ."""
         (scores, sizes), (beside, theirs) = self._read(values), self._read(others)
-        there = sizes > 0
-        far = super().apart(np.where(there, scores, 0.0), np.where(there, beside, 0.0), stated)
+        present = sizes > 0
+        far = super().apart(np.where(present, scores, 0.0), np.where(present, beside, 0.0), stated)
         return np.asarray(np.where((sizes != theirs).any(axis=-1), np.inf, far))
 
 
@@ -299,4 +301,4 @@ def _alike(values: Array, moved: Whole) -> list[Whole]:
         return [np.arange(len(values), dtype=np.int64)]
     rows = np.column_stack([moved, values])
     which = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-    return [np.flatnonzero(which == one).astype(np.int64) for one in range(int(which.max()) + 1)]
+    return [np.flatnonzero(which == kind).astype(np.int64) for kind in range(int(which.max()) + 1)]

@@ -13,7 +13,7 @@ from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Leaf, labelled
 
 Vector: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
-MOST_VECTORS = 64
+MOST_VECTORS = 64  # worst vectors of a release
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,16 +54,16 @@ def _vector(row: Any, place: str) -> Vector:
     pairs = row if isinstance(row, (tuple, list)) else ()
     if not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise InvalidParameter(f"{place}: expected vectors of (size, count) pairs")
-    found = tuple((_whole(size, place), _whole(count, place)) for size, count in pairs)
-    return tuple(sorted(found, reverse=True))
+    entries = tuple((_whole(size, place), _whole(count, place)) for size, count in pairs)
+    return tuple(sorted(entries, reverse=True))
 
 
 def _whole(value: Any, place: str) -> Fraction:
-    found = exact(value, place)
-    if not isinstance(found, Fraction):
-        raise InvalidParameter(f"{place}: expected whole numbers, not {found}")
-    whole(found, place)
-    return found
+    number = exact(value, place)
+    if not isinstance(number, Fraction):
+        raise InvalidParameter(f"{place}: expected whole numbers, not {number}")
+    whole(number, place)
+    return number
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -35,11 +35,11 @@ def _vector(node: Any, witness: Row) -> Losses:
     if not _listed(node):
         pair: Pair = Concentrated(node.squared / (2 * node.variance))
         return Losses(remove=(pair,), add=(pair.swapped,))
-    found = []
+    products = []
     for vector in node.moves:
         coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
-        found.append(product(coordinates))
-    pairs = tuple(found)
+        products.append(product(coordinates))
+    pairs = tuple(products)
     return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
 
 

@@ -14,7 +14,7 @@ from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.kernels.base import Generator, Kernel, kernel
 from dpaudit.kernels.query import Array
 
-MOST_RUNS = 10**6
+MOST_RUNS = 10**6  # numbers of runs whose chances are listed
 
 
 def law_of_runs(gamma: float, shape: float) -> Array:
@@ -34,8 +34,8 @@ def law_of_runs(gamma: float, shape: float) -> Array:
 def numbers_of_runs(gamma: float, shape: float, rng: Generator, trials: int) -> Array:
     """K, (trials,), of :func:`law_of_runs`; errors: InvalidParameter."""
     reached = np.cumsum(law_of_runs(gamma, shape))
-    found: Array = (1 + np.searchsorted(reached, rng.random(trials))).astype(np.float64)
-    return np.minimum(found, len(reached))
+    counts: Array = (1 + np.searchsorted(reached, rng.random(trials))).astype(np.float64)
+    return np.minimum(counts, len(reached))
 
 
 class _SearchKernel(Kernel):

@@ -45,7 +45,7 @@ POISSON = Source(
 PROFILES = Source(
     "Koskela, Redberg, Wang", 2024, "profiles for private selection; sharper, proof in pairs.best"
 )
-TYPICAL = 6 * math.log(10)
+TYPICAL = 6 * math.log(10)  # log(10^6): a delta for which an order is chosen
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512))
 
 APPROX.absent(
@@ -66,8 +66,8 @@ def added(shape: Number, gamma: Number, value: Number, place: Any) -> Number:
 
     All exact numbers, or all balls.
     """
-    kept = (1 - 1 / place) * value + log(1 / gamma) / place
-    return (1 + shape) * kept
+    term = (1 - 1 / place) * value + log(1 / gamma) / place
+    return (1 + shape) * term
 
 
 def chosen(node: Tuned, curve: Number) -> dict[str, Any]:
@@ -177,15 +177,15 @@ def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
     if unknowns(curve) - {order()} or unknowns(node.mean):
         return ORDERS[0]
     mean = float(enclose(node.mean).mid())
-    known = [(float(a), float(_ball_at(curve, a).mid())) for a in ORDERS]
+    values = [(float(a), float(_ball_at(curve, a).mid())) for a in ORDERS]
 
     def epsilon(place: int) -> float:
-        b, largest = known[place]
-        found = []
-        for a, value in known:
+        b, largest = values[place]
+        epsilons = []
+        for a, value in values:
             moved = (b - 1) * (largest + math.log1p(-1 / b) - math.log(a / (a - 1)))
             runs = mean * math.exp(min(moved - math.log(b), 700))
-            found.append(value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL) / (a - 1))
-        return min(found)
+            epsilons.append(value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL) / (a - 1))
+        return min(epsilons)
 
     return ORDERS[min(range(len(ORDERS)), key=epsilon)]

@@ -99,7 +99,8 @@ def opacus_step(
     module: Any, optimizer: Any, loader: Any, loss: Callable[[Any, Any], Any],
     *, physical: int | None = None,
 ) -> TorchStep:  # fmt: skip
-    """What Opacus' ``make_private`` gave, trained by the usual loop; ghost clipping included.
+    """The objects that Opacus' ``make_private`` returned, trained by the usual loop; ghost clipping
+    included.
 
     ``loss``: the criterion, which ``make_private`` gives too under ghost clipping.  ``physical``:
     records of one physical batch, for virtual steps.

@@ -43,7 +43,7 @@ from dpaudit.membership.step.runs import (
 )
 
 _SECONDS = 0.25  # of repeating steps on one batch
-_REPEATS = (16, 400)
+_REPEATS = (16, 400)  # fewest and most repetitions of a step
 _STEPS = 3  # a step with the record, and two without records
 _QUIET = 16  # records of the usual batch
 _SIZES = 32  # numbers of updates whose sizes are compared
@@ -134,14 +134,14 @@ class Check:
     def _empty(self) -> None:
         """Whether a step on no records works: only then its noise is seen alone."""
         try:
-            found = self.observed([self.none] * _STEPS, 1)
+            steps = self.observed([self.none] * _STEPS, 1)
         except InvalidParameter:
             raise
         except Exception as error:  # noqa: BLE001 (of the program)
-            found, why = np.array([np.nan]), f"raises {type(error).__name__}"
+            steps, why = np.array([np.nan]), f"raises {type(error).__name__}"
         else:
             why = "makes parameters that are not finite"
-        if not np.isfinite(found).all():
+        if not np.isfinite(steps).all():
             self.base = self.all.take(slice(0, 1))
             self.notes.append(
                 f"a step on no records, which Poisson sampling may draw, {why}; whether "
@@ -150,20 +150,20 @@ class Check:
 
     def _seeded(self) -> bool:
         """Find how noise is seeded; False where there is none, or always the same."""
-        one, two = (self.observed([self.base], seed) for seed in (1, 2))
+        first, two = (self.observed([self.base], seed) for seed in (1, 2))
         again = self.observed([self.base], 1)
         busy = [self.observed([self.usual], seed) for seed in (1, 2)]
-        self.paired = np.array_equal(one, again)
-        if not np.array_equal(one, two) or not np.array_equal(busy[0], busy[1]):
+        self.paired = np.array_equal(first, again)
+        if not np.array_equal(first, two) or not np.array_equal(busy[0], busy[1]):
             return True
         self.runner.remade = True
-        one, two = (self._blank(seed) for seed in (1, 2))
+        first, two = (self._blank(seed) for seed in (1, 2))
         starts = [self.runner.start(seed) for seed in (1, 2)]
         rounding = _SINGLE * np.abs(starts).max(initial=1.0)
-        if np.abs(one - two).max() > rounding + _SAME * np.abs(one).max():
+        if np.abs(first - two).max() > rounding + _SAME * np.abs(first).max():
             return True
         self.seen.append(np.inf)
-        if self._without_noise(one, starts[0], rounding):
+        if self._without_noise(first, starts[0], rounding):
             self.add("no_noise", "no noise is added to the update", self.places.noise(moved=True))
         else:
             self.add(
@@ -310,18 +310,20 @@ class Check:
     def _effects(self) -> None:
         probes = list(self._probes())
         effects = [self._effect(self.base, probe, 1) for probe in probes]
-        kept = [(p, e) for p, e in zip(probes, effects, strict=True) if e is not None and e.any()]
-        if not kept:
+        effective = [
+            (p, e) for p, e in zip(probes, effects, strict=True) if e is not None and e.any()
+        ]
+        if not effective:
             self.notes.append("the effect of a record: no probe moved a step")
             return
-        if not self._exact(*max(kept, key=lambda pair: self._size(pair[1]))):
-            self._unpaired([probe for probe, _ in kept])
+        if not self._exact(*max(effective, key=lambda pair: self._size(pair[1]))):
+            self._unpaired([probe for probe, _ in effective])
             return
-        mus = [self.noise.mu(effect, self.error) for _, effect in kept]
+        mus = [self.noise.mu(effect, self.error) for _, effect in effective]
         worst = int(np.argmax(mus))
-        probe, effect = kept[worst]
+        probe, effect = effective[worst]
         if self._exceeds(mus[worst]):
-            self._named_excess(probe, effects, [e for _, e in kept], mus[worst])
+            self._named_excess(probe, effects, [e for _, e in effective], mus[worst])
             return
         if self._reused():
             return
@@ -457,12 +459,12 @@ class Check:
     def _additive_fails(self, probe: Batch) -> bool:
         if any(fault.kind in ("noise_by_count", "batch_norm") for fault in self.faults):
             return True
-        one = self._effect(self.base, probe, 1)
+        effect = self._effect(self.base, probe, 1)
         for base in (self.usual, self._crowd(probe)):
             more = self._effect(base, probe, 1)
-            if one is None or more is None:
+            if effect is None or more is None:
                 continue
-            if self._size(one - more) > _ALIKE * self._size(one):
+            if self._size(effect - more) > _ALIKE * self._size(effect):
                 return True
         return False
 
@@ -523,16 +525,16 @@ class Check:
 
     def _reused(self) -> bool:
         """Whether two steps use one draw: momentum of .9 gives them a correlation of .67."""
-        one, two = (self.noise.residuals[:, step].ravel() for step in (0, 1))
-        if abs(_cosine(one, two)) < _ONE_DRAW:
+        first_step, two = (self.noise.residuals[:, step].ravel() for step in (0, 1))
+        if abs(_cosine(first_step, two)) < _ONE_DRAW:
             return False
         self.seen.append(np.inf)
-        ran, made = self.places.ran([self.usual]), self.places.made()
+        ran, lines_made = self.places.ran([self.usual]), self.places.made()
         self.add(
             "repeated_noise",
             "the noise of one step is used again in the next, so that their difference shows the "
             "records",
-            named(ran, *SEEDS[:2]) or named(made[::-1], SEEDS[-1]) or self.places.noise(),
+            named(ran, *SEEDS[:2]) or named(lines_made[::-1], SEEDS[-1]) or self.places.noise(),
         )
         return True
 
@@ -607,9 +609,9 @@ class Check:
         make = self.make
 
         def evaluating(records: Data, rng: np.random.Generator) -> Training:
-            made: Any = make(records, rng)
-            made.evaluating()
-            training: Training = made
+            training_made: Any = make(records, rng)
+            training_made.evaluating()
+            training: Training = training_made
             return training
 
         other = Check(evaluating, self.data, self.multiplier, self.error, self.seed)
@@ -646,18 +648,18 @@ class Check:
         def lot(seed: int) -> Drawn:
             return drawn(islice(self._loaded(seed), _LOADED), self.data)
 
-        found = first_failure(lambda: lot(1), "loader()")
-        said = faults(found, rate, self.error)
+        lots = first_failure(lambda: lot(1), "loader()")
+        fault_texts = faults(lots, rate, self.error)
         other = lot(2)
-        if not said and found.sizes == other.sizes and len(found.sizes) > 9:
-            same = found.rows is None or all(
-                np.array_equal(a, b) for a, b in zip(found.rows, other.rows or (), strict=False)
+        if not fault_texts and lots.sizes == other.sizes and len(lots.sizes) > 9:
+            same = lots.rows is None or all(
+                np.array_equal(a, b) for a, b in zip(lots.rows, other.rows or (), strict=False)
             )
             if same:
-                said = ["the batches are the same whatever the seed"]
-        if said:
+                fault_texts = ["the batches are the same whatever the seed"]
+        if fault_texts:
             lines = traced(lambda: list(islice(self._loaded(1), 3))).lines
-            words = "; ".join(said)
+            words = "; ".join(fault_texts)
             self.add("sampling", words, named(lines, *BATCHES))
 
     def _loaded(self, seed: int) -> Iterator[Any]:

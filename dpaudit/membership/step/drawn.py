@@ -58,21 +58,21 @@ def drawn(batches: Iterable[Any], data: Data) -> Drawn:
     return Drawn(len(data), tuple(sizes), None if rows is None else tuple(rows))
 
 
-def faults(found: Drawn, rate: float | None, error: float) -> list[str]:
+def faults(lots: Drawn, rate: float | None, error: float) -> list[str]:
     """How the batches differ from Poisson sampling, in words; each at this error rate.
 
     ``rate``: None for the batches' own mean.
     """
-    count, steps, total = found.count, len(found.sizes), sum(found.sizes)
+    count, steps, total = lots.count, len(lots.sizes), sum(lots.sizes)
     used = total / (count * steps)
-    said = []
-    if found.rows is not None:
-        said += _repeats(found.rows, count, used, error)
+    texts = []
+    if lots.rows is not None:
+        texts += _repeats(lots.rows, count, used, error)
     if rate is not None and binomtest(total, count * steps, rate).pvalue < error:
-        said.append(f"a record is in {used:.3g} of the batches, and {rate:g} is declared")
+        texts.append(f"a record is in {used:.3g} of the batches, and {rate:g} is declared")
     if 0 < used < 1 and steps > 1:
-        said += _sizes(found.sizes, count, used, error)
-    return said
+        texts += _sizes(lots.sizes, count, used, error)
+    return texts
 
 
 def _sizes(sizes: Sequence[int], count: int, rate: float, error: float) -> list[str]:

@@ -15,7 +15,7 @@ from dpaudit.membership.step.runs import Make, described_function, seeds_kept
 
 ERROR = 1e-4  # false alarms of one check of a right training
 TESTS = 20  # statistical tests of one check, which share the error
-SAMPLINGS = ("poisson", "other")
+SAMPLINGS = ("poisson", "other")  # how batches are drawn
 
 
 def audit_step(

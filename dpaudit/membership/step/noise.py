@@ -55,7 +55,7 @@ class Noise:
 
     @property
     def deviation(self) -> FloatArray:
-        """Of every coordinate in the first step, (d,)."""
+        """Standard deviations of the noise of every coordinate in the first step, (d,)."""
         deviation = np.zeros(self.silent.size)
         for group in self.groups:
             deviation[group] = np.sqrt(np.mean(self.residuals[:, 0, group] ** 2))
@@ -109,12 +109,12 @@ def _grouped(first: FloatArray, blocks: Sequence[Indices]) -> list[Indices]:
     """One group of all coordinates, or the blocks apart if their variances differ."""
     if len(blocks) < 2:
         return list(blocks)
-    whole = np.concatenate(blocks)
+    every = np.concatenate(blocks)
     for block in blocks:
-        rest = np.setdiff1d(whole, block)
-        counts = [(len(first) - 1) * part.size for part in (block, rest)]
-        ratio = float(np.mean(first[:, block] ** 2) / np.mean(first[:, rest] ** 2))
+        others = np.setdiff1d(every, block)
+        counts = [(len(first) - 1) * part.size for part in (block, others)]
+        ratio = float(np.mean(first[:, block] ** 2) / np.mean(first[:, others] ** 2))
         tail = min(f.cdf(ratio, *counts), f.sf(ratio, *counts))
         if tail < _GROUPING:
             return list(blocks)
-    return [whole]
+    return [every]

@@ -11,30 +11,36 @@ from dpaudit.membership.step.runs import Batch, Runner
 
 # Words of the lines at which a fault is looked for, the most telling first.
 _DRAWN = r"normal(?!i[sz])|randn|gauss|laplace|noise"
-NOISES = (r"make_private|noise_multiplier\s*=", _DRAWN)
+NOISES = (r"make_private|noise_multiplier\s*=", _DRAWN)  # patterns of lines that set or draw noise
+# Patterns of lines that seed a generator.
 SEEDS = (
     r"(seed|default_rng|RandomState|PRNGKey|key|Random)\(\s*\d+\s*\)"
     r"|(seed|random_state|key)\s*=\s*\d",
     r"seed\(|default_rng|RandomState|random_state|PRNGKey|random\.key|Generator\(",
     _DRAWN,
 )
+# Patterns of lines that clip.
 CLIPS = (
     r"max_grad_norm|make_private",
     r"clip|CLIP|clamp\((?!\s*(min=)?0\.?0?\))|minimum\(|\bmin\(|(maximum|\bmax)\((?!\s*0)",
     r"norm\(|linalg",
     r"grad|backward",
 )
+# Patterns of lines that add up gradients.
 SUMS = (r"\+=", r"zero_grad|\.grad\b", r"backward|accum|total|sum")
+# Patterns of lines that divide by a count.
 COUNTS = (
     r"/\s*(max\()?len\(|/\s*\w*\.?(shape|size)|\.mean\(|mean\(",
     r"\blen\(|\.shape\[0\]",
     r"/",
 )
+# Patterns of lines that read other records.
 READS = (
     r"\.(mean|std|var|max|min|sum|fit|fit_transform)\(|np\.(mean|std|var|max|min|unique|bincount"
     r"|quantile|percentile|median|ptp)|torch\.(mean|std|unique|bincount)|unique|quantile",
     r"records|data|features|labels",
 )
+# Patterns of lines that draw a batch.
 BATCHES = (
     r"make_private|poisson_sampling",
     r"permutation|shuffle|choice\(|randint|integers\(|sample\(|Sampler|array_split",
@@ -76,9 +82,9 @@ class Places:
         A sum over records is the first array in the shape of parameters that differs between
         two records.
         """
-        made = named(self.made(), CLIPS[0])
-        if made:
-            return made
+        line = named(self.made(), CLIPS[0])
+        if line:
+            return line
         shapes = self.runner.shapes(1)
         near, far = self.far
         traces = [self._trace([self.usual + probe], 1, shapes=shapes) for probe in (near, far)]
@@ -93,11 +99,11 @@ class Places:
 
     def noise(self, *words: str, moved: bool = False) -> Line | None:
         """Where noise is declared, where it enters, or else where parameters move."""
-        made = named(
+        own_line = named(
             self.made(), r"noise_multiplier\s*=\s*0(\.0*)?\b(?!\.)" if moved else NOISES[0]
         )
-        if made:
-            return made
+        if own_line:
+            return own_line
         ran = self.ran([self.usual])
         if not moved:
             entered = self._trace([self.usual], 1).first_apart(self._trace([self.usual], 2))

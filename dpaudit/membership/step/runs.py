@@ -82,23 +82,23 @@ class Runner:
         noise = int(np.random.SeedSequence([self.root, seed]).generate_state(1)[0])
         rng = np.random.default_rng(noise if self.remade else _MADE)
         _seed_libraries(noise if self.remade else _MADE)
-        made = self.make(self.records if records is None else records, rng)
+        built = self.make(self.records if records is None else records, rng)
         for name in ("parameters", "step"):
-            if not callable(getattr(made, name, None)):
+            if not callable(getattr(built, name, None)):
                 raise InvalidParameter(
-                    f"{described_function(self.make)}: returned {type(made).__name__}, which has "
+                    f"{described_function(self.make)}: returned {type(built).__name__}, which has "
                     f"no method {name}; return an object with parameters() and step(features, "
                     "labels)"
                 )
         if not self.remade:
             rng.bit_generator.state = np.random.default_rng(noise).bit_generator.state
             _seed_libraries(noise)
-        return made
+        return built
 
     def observed(
         self, batches: Sequence[Batch], seed: int, records: Data | None = None
     ) -> FloatArray:
-        """What every step released, (steps, numbers): its noisy gradient, or its update."""
+        """The release of every step, (steps, numbers): its noisy gradient, or its update."""
         training = self.fresh(seed, records)
         rows = []
         before: Any = 0.0  # an estimator has no parameters before its first step
@@ -212,5 +212,5 @@ def batches_of(training: Training) -> Iterable[Any] | None:
     loader = getattr(training, "loader", None)
     if loader is None:
         return None
-    found: Iterable[Any] | None = loader() if callable(loader) else loader
-    return found
+    batches: Iterable[Any] | None = loader() if callable(loader) else loader
+    return batches

@@ -72,8 +72,8 @@ def _crossing(
     """The first of a few decimals beyond the root, ever farther, at which a bound holds."""
 
     def excess(epsilon: float) -> float:
-        found = bound(number(Fraction(epsilon))).mid()
-        return max(float(found.log()), 4 * log_delta) - log_delta if found > 0 else 3 * log_delta
+        delta = bound(number(Fraction(epsilon))).mid()
+        return max(float(delta.log()), 4 * log_delta) - log_delta if delta > 0 else 3 * log_delta
 
     root = 0.0
     if excess(0.0) > 0:
@@ -107,12 +107,12 @@ def delta_crowd(pair: Pair, epsilon: Fraction) -> Interval | None:
         # Windows as wide as what was found asks for.
         about = Fraction(rounded_up(wide.most(number(epsilon)))) * LEFT
         bounds = windows(report, max(about, SMALLEST)) or wide
-        found = bounds.most(number(epsilon))
+        upper = bounds.most(number(epsilon))
         low = bounds.least(number(epsilon)) if bounds.exact else number(0)
     shown = {"form": "crowd", "epsilon": str(epsilon)}
     return Interval(
         min(rounded_down(low.max(number(0))), Fraction(1)),
-        min(Fraction(rounded_up(found.max(number(0)))), Fraction(1)),
+        min(Fraction(rounded_up(upper.max(number(0)))), Fraction(1)),
         shown,
         shown,
         "windows of many counts",

@@ -41,7 +41,7 @@ TRANSFORM, OUTWARD = 32.0, 1 + 1e-12
 # The numbers of k that are tried first, at either end and between; attempts; and the relative
 # distance of bounds from a root.
 ENDS, BETWEEN, ATTEMPTS, NEAR = 40, 8, 6, 1e-7
-SMALLEST = 1e-11
+SMALLEST = 1e-11  # deltas and losses below are answered by other routes
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,24 @@ class Poll:
         """The relative error of a binomial mass: three logarithms, of the largest, two products."""
         return 16 * UNIT * (float(self._logs[-1]) + self.others * (self.epsilon + 1) + 4)
 
-    def _binomial(self, trials: Indices, chance: float, rest: float) -> tuple[Floats, Floats]:
+    def _binomial(self, trials: Indices, chance: float, other_rate: float) -> tuple[Floats, Floats]:
         """Masses of windows, in rows, and what is at most beyond them."""
-        sd = math.sqrt(self.others * chance * rest)
+        sd = math.sqrt(self.others * chance * other_rate)
         width = min(2 * math.ceil(DEVIATIONS * sd) + 2 * MORE, self.others + 1)
         first = np.clip(np.rint(trials * chance).astype(np.int64) - width // 2, 0, None)
         counts = first[:, None] + np.arange(width)
         inside = counts <= trials[:, None]
-        held = np.where(inside, counts, 0)
-        logs = self._logs[trials][:, None] - self._logs[held] - self._logs[trials[:, None] - held]
-        logs += held * math.log(chance) + (trials[:, None] - held) * math.log(rest)
+        valid_counts = np.where(inside, counts, 0)
+        logs = (
+            self._logs[trials][:, None]
+            - self._logs[valid_counts]
+            - self._logs[trials[:, None] - valid_counts]
+        )
+        logs += valid_counts * math.log(chance) + (trials[:, None] - valid_counts) * math.log(
+            other_rate
+        )
         masses = np.where(inside, np.exp(logs), 0.0)
-        odds = chance / rest
+        odds = chance / other_rate
         n, low = trials.astype(np.float64), first.astype(np.float64)
         top = low + width - 1
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -96,10 +102,10 @@ class Poll:
         length = ones.shape[1] + zeros.shape[1] - 1
         size = 1 << (length - 1).bit_length()
         turned = np.fft.rfft(ones, size, axis=1) * np.fft.rfft(zeros, size, axis=1)
-        found = np.maximum(np.fft.irfft(turned, size, axis=1)[:, :length], 0.0)
+        masses = np.maximum(np.fft.irfft(turned, size, axis=1)[:, :length], 0.0)
         norms = np.linalg.norm(ones, axis=1) * np.linalg.norm(zeros, axis=1)
         off = TRANSFORM * UNIT * math.log2(2 * size) * norms
-        return found, (off + left + right) * OUTWARD
+        return masses, (off + left + right) * OUTWARD
 
     def bounds(self, x: float, ks: Indices) -> tuple[Floats, Floats]:
         """delta_k from below and from above."""
@@ -143,8 +149,8 @@ def _poll(pair: Pair) -> Poll | None:
     if report is None or not report.is_polled or is_symbolic(report.others):
         return None
     loss, others = float(enclose(report.epsilon).mid()), report.others
-    whole = others == int(others) and 0 < others <= MOST_OTHERS
-    return Poll(loss, int(others)) if whole and 0 < loss < LARGEST_LOSS else None
+    is_poll = others == int(others) and 0 < others <= MOST_OTHERS
+    return Poll(loss, int(others)) if is_poll and 0 < loss < LARGEST_LOSS else None
 
 
 def _shown(epsilon: Fraction) -> dict[str, str]:
@@ -157,15 +163,17 @@ def epsilon_polled(pair: Pair, delta: Fraction) -> Interval | None:
     if poll is None or goal < SMALLEST:
         return None
     ks = np.arange(poll.others + 1)
-    some = np.unique(np.concatenate((ks[:ENDS], ks[-ENDS:], ks[:: max(poll.others // BETWEEN, 1)])))
+    places = np.unique(
+        np.concatenate((ks[:ENDS], ks[-ENDS:], ks[:: max(poll.others // BETWEEN, 1)]))
+    )
     for _ in range(ATTEMPTS):
-        found = _root(poll, some, goal)
-        upper = Fraction(rounded_up(found * (1 + NEAR) + NEAR**2))
+        root = _root(poll, places, goal)
+        upper = Fraction(rounded_up(root * (1 + NEAR) + NEAR**2))
         _, high, where = poll.largest(math.exp(float(upper)) / OUTWARD)
         if high <= goal / OUTWARD:
-            lower = _reached(poll, some, found, goal)
+            lower = _reached(poll, places, root, goal)
             return Interval(lower, upper, _shown(lower), _shown(upper), "one poll")
-        some = np.union1d(some, where)
+        places = np.union1d(places, where)
     return None
 
 

@@ -18,14 +18,14 @@ from dpaudit.pairs.balls import fraction, number
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
-PRECISIONS = (200, 500, 1500, 5000)
-LARGEST = 40
+PRECISIONS = (200, 500, 1500, 5000)  # bits, tried in turn until a comparison is decided
+LARGEST = 40  # an epsilon of 2^40 counts as infinite
 FAR = Fraction(60)
-SMALLEST = 200
-BISECTIONS = 52
+SMALLEST = 200  # halvings of epsilon before it counts as 0
+BISECTIONS = 52  # bits of an end
 RELATIVE = Fraction(1, 10**14)
-ROOT = 2.0**-50
-FLAT = -1e4
+ROOT = 2.0**-50  # relative error of a root in floats, which exact comparisons mend
+FLAT = -1e4  # log of a delta of 0, for the search alone
 CLOSE = Fraction(1, 2**49)
 LONGEST_SUM, SHARPEST = 10**4, Fraction(1, 10**5)
 

@@ -29,7 +29,7 @@ Reals = NDArray[np.float64]
 COARSE = 48
 # The most times that an interval is halved: by then they are 2^-16 as long.
 ROUNDS = 16
-SMALLEST_X = 1e-7
+SMALLEST_X = 1e-7  # the smallest exp(epsilon) of a node
 # The rounding error of sums and products of floats below 1.
 ROUND_OFF = 1e-14
 
@@ -79,11 +79,11 @@ def tradeoff_from(bounds: Bounds, alphas: Sequence[Fraction], gap: float) -> lis
             raise InvalidParameter(f"alpha = {alpha}: expected a rate strictly between 0 and 1")
     first = np.linspace(math.log(SMALLEST_X), -math.log(float(min(alphas))), COARSE)
     nodes = _Nodes(np.exp(first), *np.array([bounds(float(epsilon)) for epsilon in first]).T)
-    found = []
+    tradeoffs = []
     for alpha in alphas:
         nodes = _refined(bounds, nodes, float(alpha), gap)
-        found.append(_tradeoff(nodes, alpha))
-    return found
+        tradeoffs.append(_tradeoff(nodes, alpha))
+    return tradeoffs
 
 
 def _refined(bounds: Bounds, nodes: _Nodes, alpha: float, gap: float) -> _Nodes:
@@ -96,13 +96,13 @@ def _refined(bounds: Bounds, nodes: _Nodes, alpha: float, gap: float) -> _Nodes:
         x, lower, upper = nodes.x, nodes.lower, nodes.upper
         apart = upper - lower
         missed = np.zeros(len(x) - 1, bool)
-        for one, known, more in (
+        for line, deltas, more in (
             (nodes, lower, np.maximum(apart[1:], apart[:-1]) / 2),
             (_Nodes(x, lower, lower), lower, 0.0),
             (_Nodes(x, upper, upper), upper, 0.0),
         ):
-            least = max((1 - known - x * alpha).max(), 0.0)
-            missed |= one.above(alpha)[1:] > least + gap + more
+            least = max((1 - deltas - x * alpha).max(), 0.0)
+            missed |= line.above(alpha)[1:] > least + gap + more
         if not missed.any():
             break
         nodes = nodes.halved(bounds, np.flatnonzero(missed))

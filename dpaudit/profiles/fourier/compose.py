@@ -55,9 +55,9 @@ from dpaudit.grids.discrete import CRUMB, Reals, Side, TooFine
 from dpaudit.profiles.fourier.transform import Complexes, transform
 from dpaudit.profiles.grid.stack import Stack
 
-ALIAS_EXPONENT = 42.0
-MAXIMUM_PERIOD = 2**23
-TERM = 128
+ALIAS_EXPONENT = 42.0  # nats: e^-42 is below a float's rounding
+MAXIMUM_PERIOD = 2**23  # losses of a window: 128 MB
+TERM = 128  # roundings of a term's parts
 SHIFTS = tuple(0.04 * 1.5**k for k in range(10))
 
 
@@ -206,14 +206,14 @@ def delta_at(composition: Composition, epsilon: float) -> Delta:
     stack, window = composition.stack, composition.window
     h, tilt = stack.width, composition.tilt
     k = math.floor(Fraction(epsilon) / stack.step)
-    rest = float(Fraction(epsilon) - k * stack.step)
+    epsilon_left = float(Fraction(epsilon) - k * stack.step)
     kappa = k - window.centre
     terms = window.first + window.period - 1 - kappa
-    value, round_off = _summed(composition, kappa, terms, math.exp(rest))
+    value, round_off = _summed(composition, kappa, terms, math.exp(epsilon_left))
     exponent = composition.cumulant - tilt * k * h
     left_out = 2 * math.exp(min((tilt + 3) * h, 700.0)) * (1 + math.log(window.period))
     left_out *= composition.left_out
-    outside = math.exp(rest) * window.outside
+    outside = math.exp(epsilon_left) * window.outside
     above = math.exp(-tilt * max(terms, 0) * h) * window.outside
     return _outward(composition, exponent, value, round_off, (outside, above), left_out)
 
@@ -230,11 +230,11 @@ def _summed(composition: Composition, kappa: int, terms: int, beyond: float) -> 
     turned = kernel.indices * (kappa % period) % period
     phases = np.exp(1j * (2 * math.pi / period) * turned)
     back = kernel.turn * np.conj(phases)
-    left = [math.exp(-rate * h * terms) for rate in (tilt, tilt + 1)]
-    first, second = (r * (1 - e * back) for r, e in zip(kernel.ratios, left, strict=True))
+    remainders = [math.exp(-rate * h * terms) for rate in (tilt, tilt + 1)]
+    first, second = (r * (1 - e * back) for r, e in zip(kernel.ratios, remainders, strict=True))
     weights = first - beyond * second
     value = float(np.sum((kernel.weighted * phases * weights).real))
-    size = kernel.sizes[0] * (1 + left[0]) + beyond * kernel.sizes[1] * (1 + left[1])
+    size = kernel.sizes[0] * (1 + remainders[0]) + beyond * kernel.sizes[1] * (1 + remainders[1])
     errors = np.sqrt(weights.real**2 + weights.imag**2) * kernel.rounding
     return value, float(np.sum(errors)) + TERM * UNIT * size
 

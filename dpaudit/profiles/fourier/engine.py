@@ -17,16 +17,16 @@ from dpaudit.profiles.fourier.steps import aligned, first_step
 from dpaudit.profiles.fourier.witness import witness
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
-ATTEMPTS = 4
+ATTEMPTS = 4  # grids that are tried, each finer
 # Part of the width by which ends are moved outward: room for a checker with errors of its own.
 ROUNDING_PARTS = 1 / 64
-EFFORT = 2**22
-WORTHWHILE = 1.2
-SMALLEST_FACTOR = (1 / 64, 1 / 4)
-MOST_PARTS = 10**13
+EFFORT = 2**22  # numbers of a transform that is still made
+WORTHWHILE = 1.2  # a finer grid has to narrow the interval by this factor
+SMALLEST_FACTOR = (1 / 64, 1 / 4)  # of a step, where there is no lower end and where there is one
+MOST_PARTS = 10**13  # rounds: floats hold their number with room
 # More are no float's.
 MOST_TIMES = 10**300
-SMALLEST_DELTA = 1e-280
+SMALLEST_DELTA = 1e-280  # smaller deltas are answered by larger ones
 # An upper end so many times the lower one says no more than what was cut off.
 UNKNOWN = 1000
 
@@ -115,10 +115,10 @@ def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: in
     if at < SMALLEST_DELTA:
         # Epsilon grows as delta falls: a lower end at a larger delta holds.
         larger = _attempted(pair, Fraction(2 * SMALLEST_DELTA), width, first, most)
-        whole = Interval(
+        interval = Interval(
             larger.lower, rounded_up(math.inf), larger.lower_witness, {}, larger.method
         )
-        return _capped(whole, cap)
+        return _capped(interval, cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
     step: float | None = first
@@ -194,15 +194,15 @@ def _epsilon_interval(attempts: list[Attempt]) -> Interval:
     )
 
 
-def _capped(found: Interval, cap: Number) -> Interval:
+def _capped(interval: Interval, cap: Number) -> Interval:
     """The interval with its upper end lowered to the largest loss, where that is smaller."""
     if is_infinite(cap):
-        return found
+        return interval
     upper = rounded_up(cap)
-    if not is_infinite(found.upper) and found.upper <= upper:
-        return found
+    if not is_infinite(interval.upper) and interval.upper <= upper:
+        return interval
     shown = {"form": "largest loss"}
-    return Interval(found.lower, upper, found.lower_witness, shown, "largest loss")
+    return Interval(interval.lower, upper, interval.lower_witness, shown, "largest loss")
 
 
 # --- delta ---------------------------------------------------------------------------------------
@@ -214,19 +214,19 @@ def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
     if _beyond(pair, epsilon) or sum(times for _, times in parts) > MOST_PARTS:
         return _extreme_delta(pair, epsilon)
     try:
-        found = delta_on(profile_of(parts, float(epsilon), width), epsilon)
+        interval = delta_on(profile_of(parts, float(epsilon), width), epsilon)
     except TooFine:
         return _extreme_delta(pair, epsilon)
-    gap = relative_width(found)
+    gap = relative_width(interval)
     if gap > width:
         finer = width * min(width / gap, 1.0)
-        found = delta_on(profile_of(parts, float(epsilon), max(finer, width / 256)), epsilon)
-    if found.upper > UNKNOWN * found.lower and epsilon > 0:
-        found = _not_rising(parts, found, epsilon, width)
-    return found
+        interval = delta_on(profile_of(parts, float(epsilon), max(finer, width / 256)), epsilon)
+    if interval.upper > UNKNOWN * interval.lower and epsilon > 0:
+        interval = _not_rising(parts, interval, epsilon, width)
+    return interval
 
 
-def _not_rising(parts: Parts, found: Interval, epsilon: Fraction, width: float) -> Interval:
+def _not_rising(parts: Parts, interval: Interval, epsilon: Fraction, width: float) -> Interval:
     """With the upper end at the power of 2 next below: delta does not rise with epsilon.
 
     The mass that a grid cuts off depends on the grid, and may be most of an upper bound.
@@ -236,15 +236,15 @@ def _not_rising(parts: Parts, found: Interval, epsilon: Fraction, width: float) 
     try:
         other = delta_on(profile_of(parts, float(nearest), width), nearest)
     except TooFine:
-        return found
-    if other.upper >= found.upper:
-        return found
-    return replace(found, upper=other.upper, upper_witness=other.upper_witness)
+        return interval
+    if other.upper >= interval.upper:
+        return interval
+    return replace(interval, upper=other.upper, upper_witness=other.upper_witness)
 
 
-def relative_width(found: Interval) -> float:
+def relative_width(interval: Interval) -> float:
     """(upper - lower) / upper."""
-    return float((found.upper - found.lower) / found.upper) if found.upper else 0.0
+    return float((interval.upper - interval.lower) / interval.upper) if interval.upper else 0.0
 
 
 def delta_on(profile: Profile, epsilon: Fraction) -> Interval:

@@ -98,13 +98,13 @@ def is_nearly_played(record: Replacement, times: int) -> bool:
 
 
 def epsilon_game(
-    record: Replacement, times: int, delta: Fraction, known: Interval, width: float
+    record: Replacement, times: int, delta: Fraction, within: Interval, width: float
 ) -> Interval:
     """Epsilon of so many rounds, within an interval that is known of it."""
     floor = next((k for k, least in enumerate(FLOORS) if least <= delta), None)
     if floor is None:
-        return known
-    rough = width >= ROUGH * min(float(known.upper), 1.0)
+        return within
+    rough = width >= ROUGH * min(float(within.upper), 1.0)
     above, below = played(record, times, floor, rough=rough)
     lower, upper = _lower_end(below, float(delta)), _upper_end(above, float(delta))
     own = Interval(
@@ -114,17 +114,17 @@ def epsilon_game(
         _shown(above, "upper", math.inf if upper is None else upper, delta),
         "a game of rounds",
     )
-    return narrowest(own, known)
+    return narrowest(own, within)
 
 
 def delta_game(
-    record: Replacement, times: int, epsilon: Fraction, known: Interval, width: float
+    record: Replacement, times: int, epsilon: Fraction, within: Interval, width: float
 ) -> Interval:
     """Delta of so many rounds at epsilon, within an interval that is known of it."""
     at = float(epsilon)
     floor = next((k for k in range(len(FLOORS)) if _scale(record, times, k)[1] >= at), None)
     if floor is None:
-        return known
+        return within
     above, below = played(record, times, floor, rough=width >= ROUGH)
     i = min(int(at / above.size.step * (1 - 1e-12)), len(above.delta) - 1)
     k = int(at / below.size.step * (1 + 1e-12)) + 1
@@ -137,7 +137,7 @@ def delta_game(
         _shown(above, "upper", at, rounded_up(upper)),
         "a game of rounds",
     )
-    return narrowest(own, known)
+    return narrowest(own, within)
 
 
 def _shown(played: Played, side: str, epsilon: float, delta: Number) -> dict[str, str]:
@@ -166,22 +166,24 @@ def _upper_end(played: Played, delta: float) -> float | None:
         return 0.0
     before, after = float(played.delta[i - 1]), float(played.delta[i])
     share = (before - delta) / (before - after) if before > after else 1.0
-    found = (i - 1) * played.size.step + math.log1p(min(share, 1.0) * math.expm1(played.size.step))
-    return found + MARGIN * (1 + found) * min(found, 1.0)
+    epsilon = (i - 1) * played.size.step + math.log1p(
+        min(share, 1.0) * math.expm1(played.size.step)
+    )
+    return epsilon + MARGIN * (1 + epsilon) * min(epsilon, 1.0)
 
 
 def _lower_end(played: Played, delta: float) -> float | None:
     high = np.flatnonzero(played.delta > delta * (1 + DELTAS))
     if not len(high) or high[-1] == 0:
         return None
-    found = int(high[-1]) * played.size.step
-    return max(found - MARGIN * (1 + found) * min(found, 1.0), 0.0)
+    epsilon = int(high[-1]) * played.size.step
+    return max(epsilon - MARGIN * (1 + epsilon) * min(epsilon, 1.0), 0.0)
 
 
 def splices(rounds: Rounds, angles: Sequence[float]) -> list[Move]:
     """One move for each cell between neighbouring angles, for all triangles in it."""
     places = [place_at(angle) for angle in angles]
-    return [rounds.above(one, other) for one, other in pairwise(places)]
+    return [rounds.above(place, other) for place, other in pairwise(places)]
 
 
 @lru_cache(maxsize=64)
@@ -196,8 +198,8 @@ def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     masses = coarse.above(-1.0, 1.0).masses
     tilts = np.geomspace(0.01, MOST_EXPONENT, 200)
     losses = np.arange(-coarse.last, coarse.last + 1) * coarse.step
-    held = masses > 0
-    exponents = np.outer(tilts, losses[held]) + np.log(masses[held])
+    positive = masses > 0
+    exponents = np.outer(tilts, losses[positive]) + np.log(masses[positive])
     moments = times * special.logsumexp(exponents, axis=1)
     bounds = (moments - math.log(FLOORS[floor])) / tilts
     best = int(np.argmin(bounds))
@@ -262,9 +264,9 @@ def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
         # Beyond the last node there is its own value, or 0; losses below 0 by symmetry.
         end = float(delta[-1]) if upper else 0.0
         beyond = np.append(delta[1:], np.full(max(last - nodes, 0), end))[:last]
-        whole = (np.append(away + x * beyond[::-1], delta) - end) * raised
-        found = fft.irfft(fft.rfft(whole, length)[None, :] * kernels, length, axis=1)
-        off = factor * float(np.linalg.norm(whole))
-        values = (found[:, 2 * last : 2 * last + nodes + 1] + off) * lowered + end * sums
+        raised_values = (np.append(away + x * beyond[::-1], delta) - end) * raised
+        values_each = fft.irfft(fft.rfft(raised_values, length)[None, :] * kernels, length, axis=1)
+        off = factor * float(np.linalg.norm(raised_values))
+        values = (values_each[:, 2 * last : 2 * last + nodes + 1] + off) * lowered + end * sums
         delta = np.clip((values * lacks + rests).max(axis=0), 0.0, 1.0)
     return delta

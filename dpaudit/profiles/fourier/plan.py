@@ -32,7 +32,7 @@ DIGITS, SHORT, LONGER = 7.0, 300, 3
 SMOOTHING = 0.7
 
 CHEAP, FINEST = 2500, 0.2
-CERTAIN = 1.02
+CERTAIN = 1.02  # factor on a window's ends
 # Over 1 + tilt: epsilons below are as near to 0 as this.
 NEAREST = 1e-2
 # Those above 0 last; 1 + t is exact, so that -1 - t is the same tilt of the swapped pair.
@@ -97,9 +97,9 @@ class Table:
     @staticmethod
     def of(product: Tabulated) -> Table:
         """The table of a product."""
-        found = product.outline(TILTS)
-        known = np.where(np.isnan(found), np.inf, found)
-        return Table(TILTS, known, product)
+        cumulants = product.outline(TILTS)
+        finite = np.where(np.isnan(cumulants), np.inf, cumulants)
+        return Table(TILTS, finite, product)
 
     def for_delta(
         self, log_delta: float, width: float, near: float = math.inf, sigma: float = math.inf
@@ -169,8 +169,8 @@ class Table:
 
     @property
     def _upper(self) -> Reals:
-        found: Reals = self.cumulants[self._positive] + GAINS
-        return found
+        upper: Reals = self.cumulants[self._positive] + GAINS
+        return upper
 
     def _plan(
         self, steep: int, near: float, log_delta: float, width: float, most: float = math.inf
@@ -226,12 +226,12 @@ class Table:
             rises = cumulants - (cumulants[places] + log_masses)[:, None]
             shifts = self.tilts - self.tilts[places, None]
             ends = rises / shifts
-        known = np.isfinite(ends)
-        highest = np.where(known & (shifts > 0), ends, np.inf)
-        lowest = np.where(known & (shifts < 0), ends, -np.inf)
+        finite = np.isfinite(ends)
+        highest = np.where(finite & (shifts > 0), ends, np.inf)
+        lowest = np.where(finite & (shifts < 0), ends, -np.inf)
         above, below = highest.argmin(axis=1), lowest.argmax(axis=1)
         rows = np.arange(len(places))
-        found = zip(
+        reaches = zip(
             highest[rows, above].tolist(),
             lowest[rows, below].tolist(),
             shifts[rows, above].tolist(),
@@ -241,7 +241,7 @@ class Table:
             strict=True,
         )
         (floor, ceiling), windows = self.product.bounds, list[Window | None]()
-        for high, low, up, down, tilt, log_mass in found:
+        for high, low, up, down, tilt, log_mass in reaches:
             room = 1e-9 * (abs(high) + abs(low))
             if not math.isfinite(room):
                 windows.append(None)

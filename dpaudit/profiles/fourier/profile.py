@@ -12,21 +12,21 @@ from dpaudit.profiles.fourier.search import Parts, Solved, stack_of, tilt_for_ep
 from dpaudit.profiles.fourier.steps import aligned, first_step
 from dpaudit.profiles.grid.stack import Stack
 
-GUESS = 1e-20
-SMALLEST_GUESS = 1e-290
-COARSE = 1e-2
+GUESS = 1e-20  # a first delta, before one is known
+SMALLEST_GUESS = 1e-290  # near the smallest float
+COARSE = 1e-2  # relative width of the first grid
 # Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
 # its digits that delta may have less than what was cut.
 FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR = 4, 7, 1e20, 0.75
 # TOLD: delta of the finite losses and the cut mass do not matter below this part of the mass at an
 # infinite loss; STEEP: the largest tilt there.
 TOLD, STEEP = 1e-9, 16.0
-TILT_RATIO = 0.2
+TILT_RATIO = 0.2  # tilts are kept at ratios of e^.2
 # By how many such ratios less is tried, and errors that are this part of a bound are small.
 LESS_TILTED, NO_MATTER = (0, 1, 2, 3, 5), 1e-2
-GOOD = 1e-6
-LARGEST_STEP = 0.125
-LEAST = -690.0
+GOOD = 1e-6  # relative rounding at which a sum is not repeated with another tilt
+LARGEST_STEP = 0.125  # nats of a cell
+LEAST = -690.0  # log of a chance that floats no longer hold
 
 
 @dataclass
@@ -43,26 +43,30 @@ class OneSide:
         Else at about the best tilt.  Where the errors there are no small part of the bound, some
         smaller ones are tried, as errors grow fast with the tilt: a bound holds at any.
         """
-        for made in self.kept.values() if error else ():
-            if made is not None and made.lowest <= epsilon <= made.highest:
-                known = Solved(epsilon, delta_at(made, epsilon), made)
-                if errors(known.delta) <= error:
-                    return known
+        for composition in self.kept.values() if error else ():
+            if composition is not None and composition.lowest <= epsilon <= composition.highest:
+                solved = Solved(epsilon, delta_at(composition, epsilon), composition)
+                if errors(solved.delta) <= error:
+                    return solved
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         key = round(math.log(tilt) / TILT_RATIO)
         best: Solved | None = None
         for less in LESS_TILTED:
-            found = self._at(key - less, epsilon)
-            if found is None and best is not None:
+            candidate = self._at(key - less, epsilon)
+            if candidate is None and best is not None:
                 break
-            best = found if best is None or (found and self._is_better(found, best)) else best
+            best = (
+                candidate
+                if best is None or (candidate and self._is_better(candidate, best))
+                else best
+            )
             if best is not None and worst(best.delta) <= NO_MATTER:
                 break
         return best
 
-    def _is_better(self, found: Solved, best: Solved) -> bool:
-        one, other = found.delta.value, best.delta.value
-        return one < other if self.stack.side is Side.UPPER else one > other
+    def _is_better(self, candidate: Solved, best: Solved) -> bool:
+        own, other = candidate.delta.value, best.delta.value
+        return own < other if self.stack.side is Side.UPPER else own > other
 
     def _at(self, key: int, epsilon: float) -> Solved | None:
         if key not in self.kept:
@@ -107,20 +111,20 @@ class Profile:
         ``error``: what suffices, where that is less work than the nearest bound.
         """
         least = max(0.0, -math.expm1(min(epsilon, 1.0)))
-        found = self.upper.solved(epsilon, error)
-        value = self.upper.chernoff(epsilon) if found is None else found.delta.value
+        solved = self.upper.solved(epsilon, error)
+        value = self.upper.chernoff(epsilon) if solved is None else solved.delta.value
         # So that it does not rise with epsilon, where nothing but these is left.
         value = max(value, self.upper.stack.total * 20 * CRUMB)
-        return max(value, least), found
+        return max(value, least), solved
 
     def lower_at(self, epsilon: float, error: float = 0.0) -> tuple[float, Solved | None]:
         """A lower bound of delta, with its composition where it has one; ``error`` as above."""
         least = max(0.0, -math.expm1(min(epsilon, 1.0)) * (1 - 1e-15))
         if self.lower is None:
             return least, None
-        found = self.lower.solved(epsilon, error)
-        value = self.lower.stack.infinite * (1 - 1e-9) if found is None else found.delta.value
-        return (least, None) if value <= least else (value, found)
+        solved = self.lower.solved(epsilon, error)
+        value = self.lower.stack.infinite * (1 - 1e-9) if solved is None else solved.delta.value
+        return (least, None) if value <= least else (value, solved)
 
 
 def profile_of(parts: Parts, epsilon: float, width: float) -> Profile:
@@ -154,31 +158,31 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
     are tried.  The least bound of all grids, cut mass included, says where delta is.
     """
     guess, tilt = GUESS, 1.0
-    known: list[tuple[float, float, float]] = []
+    guesses: list[tuple[float, float, float]] = []
     coarse, fine = 1.0, 0.0
     for attempt in range(ATTEMPTS):
         stack = on_grid(parts, first_step(parts, COARSE), guess).upper.stack
         tilt, log_delta = tilt_for_epsilon(stack, epsilon)
-        found = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
-        if found < TOLD * stack.infinite and guess < stack.infinite:
+        delta = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
+        if delta < TOLD * stack.infinite and guess < stack.infinite:
             # All but nothing of delta is at an infinite loss: no less need be cut, nor finely.
             return max(guess, TOLD * stack.infinite), min(tilt, STEEP)
-        known.append((found + stack.infinite, guess, tilt))
-        if found >= guess:
-            if attempt == 0 or found <= guess**NEAR:
-                return min(found, 1.0), tilt
+        guesses.append((delta + stack.infinite, guess, tilt))
+        if delta >= guess:
+            if attempt == 0 or delta <= guess**NEAR:
+                return min(delta, 1.0), tilt
             fine = guess
         else:
             coarse = guess
             if not fine:
-                guess = found * 1e-3
+                guess = delta * 1e-3
                 if attempt + 1 == FEW_ATTEMPTS:
                     return guess, tilt
                 continue
         if fine > coarse / LEAST_BETWEEN:
             break
         guess = math.sqrt(coarse) * math.sqrt(fine)
-    return min(known)[1:]
+    return min(guesses)[1:]
 
 
 def errors(delta: Delta) -> float:

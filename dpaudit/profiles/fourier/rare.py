@@ -64,9 +64,9 @@ class Rare:
         low = _least(series, epsilon, self.means, turned)
         high = _most(series, epsilon, self.ends, turned_ends)
         slack = float(self.masses.sum()) * LOSSES * (1 + float(np.max(self.ends)))
-        found = float(self.masses @ low) * (1 - MASSES) - slack
+        least = float(self.masses @ low) * (1 - MASSES) - slack
         most = float(self.weights @ high) * (1 + MASSES) + slack + self.last + self.twice
-        return max(found, 0.0), most
+        return max(least, 0.0), most
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class Turns:
         fine, coarse = (np.exp(np.outer(losses, -1j * part)) for part in (w[:size], w[::size]))
         return Turns(fine, coarse)
 
-    def part(self, kept: NDArray[np.bool_]) -> Turns:
+    def part(self, chosen: NDArray[np.bool_]) -> Turns:
         """The turns of the losses in a mask."""
-        return Turns(self.fine[kept], self.coarse[kept])
+        return Turns(self.fine[chosen], self.coarse[chosen])
 
     def sums(self, terms: Complexes) -> Complexes:
         """sum_j exp(-i w_j l) terms_j of every loss."""
         shape = self.coarse.shape[1], self.fine.shape[1]
         padded = np.zeros(shape, dtype=np.complex128)
         padded.ravel()[: len(terms)] = terms
-        found: Complexes = ((self.fine @ padded.T) * self.coarse).sum(axis=1)
-        return found
+        sums: Complexes = ((self.fine @ padded.T) * self.coarse).sum(axis=1)
+        return sums
 
 
 def without_one(product: Product) -> Product:
@@ -162,17 +162,17 @@ def _ends(series: Series, epsilon: float, losses: Reals, turned: Turns, sign: in
         density = density + (abs(epsilon) + losses) * sums.density_slope + series.left_out[1]
         gap = series.sigma**2 * math.exp(series.sigma**2 / 8) * np.maximum(density, 0.0)
         gap = gap * (1 + relative + 1e-12)
-    whole = value + error if sign > 0 else value - error - gap
-    found: Reals = np.exp(exponent) * whole
-    return found
+    shifted = value + error if sign > 0 else value - error - gap
+    ends: Reals = np.exp(exponent) * shifted
+    return ends
 
 
 @lru_cache(maxsize=16)
 def _masses(factor: SampledNormal, mu: float) -> tuple[float, float, float]:
     """P_S and Q_S about, and their relative error."""
-    known = [rule(factor, s, 0.0, ROOM) for s in (0.0, -1.0)]
-    p, q = (math.exp(factor.times * found.log_moment) for found in known)
-    return p, q, 1e-14 * (1 + mu) + 2 * factor.times * max(found.log_error for found in known)
+    rules = [rule(factor, s, 0.0, ROOM) for s in (0.0, -1.0)]
+    p, q = (math.exp(factor.times * moments.log_moment) for moments in rules)
+    return p, q, 1e-14 * (1 + mu) + 2 * factor.times * max(moments.log_error for moments in rules)
 
 
 def _inside(series: Series, at: Reals) -> NDArray[np.bool_]:
@@ -183,18 +183,18 @@ def _least(series: Series, epsilon: float, losses: Reals, turned: Turns) -> Real
     """Lower bounds of g."""
     at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
-    found: Reals = np.maximum(p - np.exp(at) * q - off * (p + np.exp(at) * q), 0.0)
+    bounds: Reals = np.maximum(p - np.exp(at) * q - off * (p + np.exp(at) * q), 0.0)
     inside = _inside(series, at)
     own = _ends(series, epsilon, losses[inside], turned.part(inside), -1)
-    found[inside] = np.maximum(found[inside], own)
-    return found
+    bounds[inside] = np.maximum(bounds[inside], own)
+    return bounds
 
 
 def _most(series: Series, epsilon: float, losses: Reals, turned: Turns) -> Reals:
     """Upper bounds of g."""
     at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
-    found = np.full(len(at), p * (1 + off))
+    bounds = np.full(len(at), p * (1 + off))
     below = at <= series.first
     steps = -1 - series.tilt - series.plan.shifts[1]
     if steps > 0 and below.any():
@@ -202,8 +202,8 @@ def _most(series: Series, epsilon: float, losses: Reals, turned: Turns) -> Reals
         tail += 1e-9 * (1 + abs(tail) + steps * abs(series.first))
         u = np.exp(at[below])
         straight = p * (1 + off) - u * q * (1 - off) + u * math.exp(min(tail, 700.0))
-        found[below] = np.minimum(found[below], straight)
+        bounds[below] = np.minimum(bounds[below], straight)
     inside = _inside(series, at)
     own = _ends(series, epsilon, losses[inside], turned.part(inside), 1)
-    found[inside] = np.minimum(found[inside], own)
-    return found
+    bounds[inside] = np.minimum(bounds[inside], own)
+    return bounds

@@ -46,20 +46,20 @@ Complexes = NDArray[np.complexfloating[Any, Any]]
 # exp(-ROOM) is what a rule may err by, relative to M and per round.
 ROOM = 30.0
 MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
-MOST_OUTLINED = 100_000
+MOST_OUTLINED = 100_000  # points of an outline
 CELL, LARGEST_SPAN = 0.025, 1e6
 # Phase that a panel's rule follows; ellipses that its error is bounded on.
 PHASE, DEGREE = 16.0, 32
-ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
-SMALLEST_RATE = 1e-9
+ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)  # of analyticity, whose smallest bound counts
+SMALLEST_RATE = 1e-9  # smaller rates lose digits
 # Logs of smaller masses are no cap's; caps are multiples of 1 / PARTS.
 SMALLEST_LOG, PARTS = -600.0, 16
-BLOCK = 256
+BLOCK = 256  # losses at a time
 # Parts of the first panels that are tried.
 FINER = (1.0, 0.6, 0.35)
-OUTWARD = 1 + 1e-6
+OUTWARD = 1 + 1e-6  # factor on an error
 DISTANCES, SHIFTS, AT_ONCE = 1.3, (0.0, 0.5), 64
-OUTLINED = 0.35
+OUTLINED = 0.35  # step of an outline
 # Points in x: of masses from above, and of pairs and of densities.
 CLOSE, APART, FARTHEST = 0.02, 0.04, 9.0
 
@@ -118,9 +118,9 @@ class SampledNormal:
         """About log M of all rounds at many tilts; infinite where that takes too many points."""
         powers = -tilts if self.added else 1 + tilts
         order = np.argsort(powers)
-        found = np.empty(len(tilts))
-        found[order] = _outlined(self.mu, self.rate, self.cap, powers[order].tobytes())
-        return self.times * found
+        log_moments = np.empty(len(tilts))
+        log_moments[order] = _outlined(self.mu, self.rate, self.cap, powers[order].tobytes())
+        return self.times * log_moments
 
     def kept(self, log_mass: float) -> SampledNormal:
         """The outcomes x <= cap alone, what lies beyond having mass exp(log_mass) at most."""
@@ -155,13 +155,13 @@ def _outlined(mu: float, rate: float, cap: float, powers: bytes) -> Reals:
     terms -= x * x / 2
     top = terms.max(axis=1)
     terms -= top[:, None]
-    found: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
-    found += math.log(step / math.sqrt(2 * math.pi))
+    log_moments: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
+    log_moments += math.log(step / math.sqrt(2 * math.pi))
     if not math.isinf(cap):
-        return found
+        return log_moments
     # The mass beyond the points, where R is about q exp(z).
     far = p * math.log(rate) + p * (p - 1) * mu**2 / 2
-    return np.where(p * mu > x[-1] - 10, np.logaddexp(found, far), found)
+    return np.where(p * mu > x[-1] - 10, np.logaddexp(log_moments, far), log_moments)
 
 
 def _quantile(log_mass: float) -> float:
@@ -189,8 +189,8 @@ class Rule:
 
     def errors(self, w: Reals) -> Reals:
         """How far a value of :meth:`values` may be off."""
-        found: Reals = 2.02 * self.off + np.minimum(self.constant, w * self.slope)
-        return found
+        errors: Reals = 2.02 * self.off + np.minimum(self.constant, w * self.slope)
+        return errors
 
     def values(self, first: float, count: int) -> Complexes:
         """E exp(-i w (L - centre)) - 1 under the tilted law at w = j first, j < count.
@@ -201,16 +201,16 @@ class Rule:
         if count * len(self.losses) > MOST_WORK:
             raise OutOfReach
         size = math.isqrt(max(count - 1, 0)) + 1
-        whole = np.zeros((size, size), dtype=np.complex128)
+        grid = np.zeros((size, size), dtype=np.complex128)
         for k in range(0, len(self.losses), BLOCK):
             losses, weights = self.losses[k : k + BLOCK], self.weights[k : k + BLOCK]
             fine, coarse = _turns(losses * first, size), _turns(losses * (size * first), size)
             fine *= weights
-            whole += coarse @ fine.T
-            whole += fine.sum(axis=1)
-            whole += (coarse @ weights)[:, None]
-        found: Complexes = whole.ravel()[:count]
-        return found
+            grid += coarse @ fine.T
+            grid += fine.sum(axis=1)
+            grid += (coarse @ weights)[:, None]
+        values: Complexes = grid.ravel()[:count]
+        return values
 
     def powers(self, w: Reals, times: float) -> tuple[Complexes, Reals]:
         """E exp(-i w L) to the power ``times`` at w = 0, w[1], 2 w[1], ..., and their errors."""
@@ -223,19 +223,19 @@ class Rule:
             grown += 16 * UNIT * (np.abs(angle) + 2 * times * w * abs(self.centre))
             rounding = np.exp(log_size + np.log(np.expm1(grown)))
             largest = 2 * np.exp(np.minimum(times * np.log(size + off), 0.0))
-        found = np.exp(log_size) * (np.cos(angle) + 1j * np.sin(angle))
-        return found, np.where(np.isfinite(rounding), rounding, largest)
+        powers = np.exp(log_size) * (np.cos(angle) + 1j * np.sin(angle))
+        return powers, np.where(np.isfinite(rounding), rounding, largest)
 
 
 def _turns(angles: Reals, count: int) -> Complexes:
     """exp(-i k angle) - 1 for k < count (rows)."""
-    found = np.empty((count, len(angles)), dtype=np.complex128)
+    turns = np.empty((count, len(angles)), dtype=np.complex128)
     turned = np.outer(np.arange(count), angles)
-    np.sin(turned, out=found.imag)
-    np.negative(found.imag, out=found.imag)
-    np.sin(turned / 2, out=found.real)
-    found.real *= -2 * found.real
-    return found
+    np.sin(turned, out=turns.imag)
+    np.negative(turns.imag, out=turns.imag)
+    np.sin(turned / 2, out=turns.real)
+    turns.real *= -2 * turns.real
+    return turns
 
 
 @lru_cache(maxsize=512)
@@ -257,8 +257,8 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         raised = log_weights + power * log_ratio
         top = float(raised.max())
         scaled = np.exp(raised - top)
-        whole = float(scaled.sum())
-        weights, log_moment = scaled / whole, top + math.log(whole)
+        total = float(scaled.sum())
+        weights, log_moment = scaled / total, top + math.log(total)
         log_off = np.logaddexp.reduce(
             [*_off(factor, power, fastest, edges), _cut(factor, power, edges)]
         )
@@ -312,8 +312,8 @@ def _bend(mu: float, rate: float, x: Reals, log_ratio: Reals) -> Reals:
     """Errors of the losses in units of 2^-53: z by its share, q and log1p by |1 - 1 / R|."""
     moved = _share(mu * x - mu * mu / 2, rate) * (np.abs(mu * x) + mu * mu)
     with np.errstate(over="ignore"):
-        found: Reals = 8 * moved + 8 * np.abs(np.expm1(-log_ratio)) + 8 * np.abs(log_ratio)
-    return found
+        errors: Reals = 8 * moved + 8 * np.abs(np.expm1(-log_ratio)) + 8 * np.abs(log_ratio)
+    return errors
 
 
 def _ends(factor: SampledNormal, power: float, exponent: float) -> tuple[float, float]:
@@ -335,16 +335,16 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     z = mu * x - mu * mu / 2
     base = -x * x / 2 + power * mixed_losses(z, rate)
     missing = base.max() - base
-    kept = np.flatnonzero(missing < room + 8)
-    first, last = max(int(kept[0]) - 1, 0), min(int(kept[-1]) + 2, len(x))
+    needed = np.flatnonzero(missing < room + 8)
+    first, last = max(int(needed[0]) - 1, 0), min(int(needed[-1]) + 2, len(x))
     x, share, missing = x[first:last], _share(z[first:last], rate), missing[first:last]
     speed = (fastest + abs(power)) * mu * share / (PHASE + 0.4 * np.minimum(missing, 30.0))
     speed = np.maximum(speed, max(1.0, 2.2 * mu)) / 2 / finer
     passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
-    whole = float(passed[-1])
-    if not whole * DEGREE < MOST_NODES:
+    panels = float(passed[-1])
+    if not panels * DEGREE < MOST_NODES:
         raise OutOfReach
-    return np.interp(np.linspace(0.0, whole, math.ceil(whole) + 1), passed, x)
+    return np.interp(np.linspace(0.0, panels, math.ceil(panels) + 1), passed, x)
 
 
 def _points(edges: Reals) -> tuple[Reals, Reals]:
@@ -374,8 +374,8 @@ def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> t
     size += min(power, 0.0) * mixed_losses(ends[0], rate)
     size += fastest * _angle(ends[1], rate, turn)
     size = np.where(mu * height < 1.5, size, np.inf)
-    whole = [_log_sum(logs.min(axis=0)) - math.log(2 * math.pi) / 2 for logs in (size, alone)]
-    return whole[0], whole[1]
+    errors = [_log_sum(logs.min(axis=0)) - math.log(2 * math.pi) / 2 for logs in (size, alone)]
+    return errors[0], errors[1]
 
 
 def _log_sum(logs: Reals) -> float:
@@ -387,22 +387,22 @@ def _log_sum(logs: Reals) -> float:
 def _share(z: Reals, rate: float) -> Reals:
     """q exp(z) / R."""
     with np.errstate(over="ignore"):
-        found: Reals = 1 / (1 + (1 - rate) / rate * np.exp(-z))
-    return found
+        shares: Reals = 1 / (1 + (1 - rate) / rate * np.exp(-z))
+    return shares
 
 
 def _raised(power: float, share: Reals, turn: Reals) -> Reals:
     """Log of (1 - r b)^min(c, 0)."""
-    found: Reals = min(power, 0.0) * np.log1p(-share * (1 - np.cos(turn)))
-    return found
+    logs: Reals = min(power, 0.0) * np.log1p(-share * (1 - np.cos(turn)))
+    return logs
 
 
 def _angle(z: Reals, rate: float, turn: Reals) -> Reals:
     """arg(1 - q + q exp(z + i turn)) for 0 <= turn <= pi / 2."""
     with np.errstate(over="ignore"):
         back = (1 - rate) / rate * np.exp(-z)
-    found: Reals = np.arctan2(np.sin(turn), back + np.cos(turn))
-    return found
+    angles: Reals = np.arctan2(np.sin(turn), back + np.cos(turn))
+    return angles
 
 
 def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
@@ -415,8 +415,8 @@ def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
     low, high = float(edges[0]), float(edges[-1])
 
     def log_at(x: Reals) -> Reals:
-        found: Reals = power * mixed_losses(mu * x - mu * mu / 2, rate)
-        return found
+        logs: Reals = power * mixed_losses(mu * x - mu * mu / 2, rate)
+        return logs
 
     between, far = -math.inf, min(max(power, 0.0) * mu + 1, factor.cap)
     if high < far:
@@ -458,15 +458,15 @@ class Decay:
         """log of a bound on each interval between edges, and on what lies beyond the last."""
         by_pairs = np.zeros(len(edges))
         # No pair says anything beyond.
-        known = int(np.sum(edges * np.min(self.distances, initial=np.inf) <= math.pi)) - 1
-        if known > 0:
-            left, right = edges[:known], edges[1 : known + 1]
+        count = int(np.sum(edges * np.min(self.distances, initial=np.inf) <= math.pi)) - 1
+        if count > 0:
+            left, right = edges[:count], edges[1 : count + 1]
             drop = self.paired * (1 - np.cos(np.outer(left, self.distances) / 2))
             drop = np.where(np.outer(right, self.distances) <= math.pi, drop, 0.0)
-            by_pairs[:known] = np.log1p(-np.minimum(drop.max(axis=1), 1 - 1e-9))
+            by_pairs[:count] = np.log1p(-np.minimum(drop.max(axis=1), 1 - 1e-9))
         by_variation = np.log(np.minimum(self.variation / edges, 1.0))
-        found: Reals = self.times * np.minimum(by_pairs, by_variation)
-        return found
+        bounds: Reals = self.times * np.minimum(by_pairs, by_variation)
+        return bounds
 
 
 def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
@@ -474,27 +474,27 @@ def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
 
     Errors: OutOfReach as :func:`rule`.
     """
-    known = rule(factor, tilt, float(edges[-1]), ROOM)
+    quadrature = rule(factor, tilt, float(edges[-1]), ROOM)
     value = np.zeros(len(edges), dtype=np.complex128)
-    for k in range(0, len(known.losses), BLOCK * 8):
+    for k in range(0, len(quadrature.losses), BLOCK * 8):
         part = slice(k, k + BLOCK * 8)
-        turned = np.outer(edges, known.losses[part])
+        turned = np.outer(edges, quadrature.losses[part])
         # As in :func:`_turns`; exponentials of complex numbers take several times as long.
-        value.imag -= np.sin(turned) @ known.weights[part]
+        value.imag -= np.sin(turned) @ quadrature.weights[part]
         turned /= 2
         np.sin(turned, out=turned)
         turned *= turned
-        value.real -= 2 * (turned @ known.weights[part])
-    size = np.minimum(np.abs(1 + value) + known.errors(edges), 1.0)
-    here = (1 - size) * (1 + size)
-    root = np.sqrt(_moved(factor, known, factor.power(tilt), np.diff(edges)))
-    least = (np.sqrt(root**2 + 4 * here[:-1]) - root) ** 2 / 2 - here[:-1]
+        value.real -= 2 * (turned @ quadrature.weights[part])
+    size = np.minimum(np.abs(1 + value) + quadrature.errors(edges), 1.0)
+    sizes = (1 - size) * (1 + size)
+    root = np.sqrt(_moved(factor, quadrature, factor.power(tilt), np.diff(edges)))
+    least = (np.sqrt(root**2 + 4 * sizes[:-1]) - root) ** 2 / 2 - sizes[:-1]
     with np.errstate(divide="ignore"):
-        found: Reals = factor.times / 2 * np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9))
-    return found
+        bounds: Reals = factor.times / 2 * np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9))
+    return bounds
 
 
-def _moved(factor: SampledNormal, known: Rule, power: float, turns: Reals) -> Reals:
+def _moved(factor: SampledNormal, made: Rule, power: float, turns: Reals) -> Reals:
     """E min(4, u^2 l^2) at most, by rectangles in x."""
     low, high = -9.0, min(9.0 + max(power, 1.0) * factor.mu, factor.cap)
     if not high - low < CLOSE * MOST_POINTS:
@@ -502,15 +502,15 @@ def _moved(factor: SampledNormal, known: Rule, power: float, turns: Reals) -> Re
     x = np.linspace(low, high, math.ceil((high - low) / CLOSE) + 1)
     z = factor.mu * x - factor.mu * factor.mu / 2
     loss = mixed_losses(z, factor.rate)
-    raised = np.maximum(power * loss[1:], power * loss[:-1]) - known.log_moment
+    raised = np.maximum(power * loss[1:], power * loss[:-1]) - made.log_moment
     nearest = np.where(x[:-1] * x[1:] <= 0, 0.0, np.minimum(np.abs(x[:-1]), np.abs(x[1:])))
     mass = np.exp(raised - nearest**2 / 2) * np.diff(x) / math.sqrt(2 * math.pi)
-    centre = -known.centre if factor.added else known.centre
+    centre = -made.centre if factor.added else made.centre
     far = np.abs(loss - centre) + UNIT * 64 * (np.abs(loss) + abs(centre))
     most = np.maximum(far[1:], far[:-1])
-    outside = 4 * math.exp(min(_cut(factor, power, x) - known.log_moment, 1.0))
-    found: Reals = np.minimum(np.outer(turns, most) ** 2, 4.0) @ mass + outside
-    return found * (1 + 1e-9)
+    outside = 4 * math.exp(min(_cut(factor, power, x) - made.log_moment, 1.0))
+    moved: Reals = np.minimum(np.outer(turns, most) ** 2, 4.0) @ mass + outside
+    return moved * (1 + 1e-9)
 
 
 @lru_cache(maxsize=512)
@@ -521,15 +521,15 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
 
     Errors: OutOfReach as :func:`rule`.
     """
-    known = rule(factor, tilt, 0.0, ROOM)
+    quadrature = rule(factor, tilt, 0.0, ROOM)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
     low, high = -FARTHEST, min(FARTHEST + max(power, 1.0) * mu, factor.cap)
     if (high - low) / APART > MOST_POINTS:
         raise OutOfReach
     x = np.arange(low, high, APART)
     loss = mixed_losses(mu * x - mu * mu / 2, rate)
-    own, density, slope = _density(factor, power, known.log_moment, x, loss)
-    spread = math.sqrt(float(known.weights @ known.losses**2))
+    own, density, slope = _density(factor, power, quadrature.log_moment, x, loss)
+    spread = math.sqrt(float(quadrature.weights @ quadrature.losses**2))
     peak = float(loss[int(np.argmax(density))])
     variation = 4 * math.exp(min(float(np.max(density + slope * APART)), 700.0))
     # Beyond these points the density falls.
@@ -546,7 +546,7 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             partner = unmixed_loss(loss + distance, rate) / mu + mu / 2
         further = loss + distance
-        _, other, other_slope = _density(factor, power, known.log_moment, partner, further)
+        _, other, other_slope = _density(factor, power, quadrature.log_moment, partner, further)
         least = np.minimum(density - slope * APART, other - other_slope * APART)
         mass = np.exp(least + own - mu * APART) * APART
         # Slopes of a partner are below 1, as shares rise.
@@ -554,8 +554,8 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
         best = np.zeros(len(distance))
         for shift in SHIFTS:
             block = np.floor((loss - peak) / distance - shift)
-            whole = (block[:, :-1] == block[:, 1:]) & (block[:, 1:] % 2 == 0)
-            inside = whole[:, :-1] & whole[:, 1:]
+            nested = (block[:, :-1] == block[:, 1:]) & (block[:, 1:] % 2 == 0)
+            inside = nested[:, :-1] & nested[:, 1:]
             best = np.maximum(best, (inside * mass[:, 1:-1]).sum(axis=1))
         paired[k : k + AT_ONCE] = np.minimum(2 * best * (1 - 1e-9), 1.0)
     return Decay(factor.times, distances, paired, variation)
@@ -572,5 +572,5 @@ def _density(
         density = -x * x / 2 - math.log(2 * math.pi) / 2 + power * loss - log_moment - own
         share = 1 / (1 + (1 - rate) / rate * np.exp(-z - mu * APART))
         slope = np.abs(x) + APART + mu + abs(power + 1) * mu * share
-    known = np.isfinite(density) & np.isfinite(slope)
-    return own, np.where(known, density, -np.inf), np.where(known, slope, 0.0)
+    finite = np.isfinite(density) & np.isfinite(slope)
+    return own, np.where(finite, density, -np.inf), np.where(finite, slope, 0.0)

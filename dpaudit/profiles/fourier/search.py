@@ -18,11 +18,11 @@ from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_
 from dpaudit.profiles.grid.stack import Stack
 
 Parts = tuple[tuple[Pair, int], ...]
-CUT = 1e-7
-SMALLEST_TAIL = 1e-300
-TILTS = (-7.0, 11.0)
+CUT = 1e-7  # share of delta that each factor's grid may leave out
+SMALLEST_TAIL = 1e-300  # near the smallest float
+TILTS = (-7.0, 11.0)  # logarithms between which a tilt lies
 SMALL_TILT, LARGE_TILT = 0.1, 100.0
-CHECKER_ROOM = 12
+CHECKER_ROOM = 12  # multiples of the round-off that are left for the checker's own
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack | 
     """The factors on one grid; what is cut off changes delta by its 1e-7th part at most."""
     total = sum(times for _, times in parts)
     grid = Grid(step, max(delta / max(total, 1) * CUT, SMALLEST_TAIL))
-    factors = [(found, n) for pair, n in parts if (found := _known(pair, grid, side)) is not None]
+    factors = [
+        (discrete, n) for pair, n in parts if (discrete := _known(pair, grid, side)) is not None
+    ]
     return Stack(tuple(factors), side) if factors else None
 
 
@@ -57,10 +59,10 @@ def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
         t = math.exp(log_tilt)
         return (stack.outline.cumulant(t) + gain(t) - math.log(delta)) / t
 
-    found = optimize.minimize_scalar(
+    minimum = optimize.minimize_scalar(
         epsilon, bounds=TILTS, method="bounded", options={"xatol": 0.01}
     )
-    return math.exp(float(found.x)), float(found.fun)
+    return math.exp(float(minimum.x)), float(minimum.fun)
 
 
 def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
@@ -70,10 +72,10 @@ def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
         t = math.exp(log_tilt)
         return stack.outline.cumulant(t) + gain(t) - t * epsilon
 
-    found = optimize.minimize_scalar(
+    minimum = optimize.minimize_scalar(
         log_delta, bounds=TILTS, method="bounded", options={"xatol": 0.01}
     )
-    return math.exp(float(found.x)), float(found.fun)
+    return math.exp(float(minimum.x)), float(minimum.fun)
 
 
 def gain(tilt: float) -> float:
@@ -96,10 +98,10 @@ def epsilon_of(stack: Stack, delta: float, tolerance: float) -> Solved | None:
             return at_zero
     tolerance *= min(1.0, abs(chernoff))
     while True:
-        found = _solve(compose(stack, tilt), delta, chernoff, tolerance)
+        solved = _solve(compose(stack, tilt), delta, chernoff, tolerance)
         # Next to a largest loss the window of a large tilt may be narrower than what is looked for.
-        if found is not None or stack.side is Side.UPPER or chernoff <= 0 or tilt < LARGE_TILT:
-            return found
+        if solved is not None or stack.side is Side.UPPER or chernoff <= 0 or tilt < LARGE_TILT:
+            return solved
         tilt /= 8
 
 
@@ -110,8 +112,8 @@ def _at_zero(stack: Stack, delta: float) -> Solved | None:
     composition = compose(stack, tilt_for_epsilon(stack, 0.0)[0])
     if not composition.lowest <= 0 <= composition.highest:
         return None
-    found = delta_at(composition, 0.0)
-    return Solved(0.0, found, composition) if found.value <= delta else None
+    delta_there = delta_at(composition, 0.0)
+    return Solved(0.0, delta_there, composition) if delta_there.value <= delta else None
 
 
 def _solve(
@@ -164,9 +166,9 @@ def _outward(
         epsilon = root + sign * step
         if not bracket[0] <= epsilon <= bracket[1]:
             break
-        found = delta_at(composition, epsilon)
-        if sign * (delta - found.value) >= CHECKER_ROOM * found.round_off:
-            return Solved(epsilon, found, composition)
+        delta_there = delta_at(composition, epsilon)
+        if sign * (delta - delta_there.value) >= CHECKER_ROOM * delta_there.round_off:
+            return Solved(epsilon, delta_there, composition)
         step *= 2
     epsilon = bracket[1] if sign > 0 else bracket[0]
     return Solved(epsilon, delta_at(composition, epsilon), composition)

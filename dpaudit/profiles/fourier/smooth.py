@@ -73,15 +73,15 @@ MANY, BLOCK = 8, 64
 # The most kinds of sampled factors: each has an integration rule of its own.
 MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
-MOST_FACTORS = 10**10
-CHUNK = 2**21
-LARGEST_REACH = 1e5
+MOST_FACTORS = 10**10  # rounds: floats hold their number with room
+CHUNK = 2**21  # numbers of a block: 32 MB
+LARGEST_REACH = 1e5  # nats of a window
 # A checker integrates at twice as many.
 MOST_SAMPLED = 40_000
 # The most points times frequencies of a smoothed sampled factor that a checker integrates.
 MOST_CHECKED = 10**9
 EDGES, MOST_EDGES = 1.05, 900
-MOST_SMOOTHING = 50.0
+MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
 # The ratio of the distances at which decay is bounded, if there are many kinds of factors.
 COARSER = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
@@ -153,8 +153,8 @@ class Product:
             for k in range(0, len(s), step):
                 exponents = losses[:, None] * s[None, k : k + step]
                 largest = np.max(exponents.real, axis=0)
-                found = largest + np.log(p @ np.exp(exponents - largest))
-                result[k : k + step] += times * found
+                logs = largest + np.log(p @ np.exp(exponents - largest))
+                result[k : k + step] += times * logs
         return result
 
     def ratios(self, tilt: float, w: Reals) -> tuple[Complexes, Reals]:
@@ -163,10 +163,12 @@ class Product:
         Laplace factors that occur once are multiplied before a logarithm is taken.
         """
         once = self.epsilon_times == 1
-        rest = replace(self, epsilons=self.epsilons[~once], epsilon_times=self.epsilon_times[~once])
+        others = replace(
+            self, epsilons=self.epsilons[~once], epsilon_times=self.epsilon_times[~once]
+        )
         s = np.append(tilt - 1j * w, tilt)
-        found = rest.logs(s)
-        result: Complexes = found[:-1] - found[-1]
+        logs = others.logs(s)
+        result: Complexes = logs[:-1] - logs[-1]
         step = max(min(BLOCK, CHUNK // len(s)), 1)
         epsilons = self.epsilons[once]
         for k in range(0, len(epsilons), step):
@@ -233,27 +235,31 @@ def smooth_product(parts: Parts) -> Product | None:
     laplaces = [(epsilon, times) for epsilon, times in scales if epsilon is not None]
     listed = ((pair.finite_outcomes, times) for pair, times in parts)
     atoms = [(outcomes, times) for outcomes, times in listed if outcomes is not None]
-    sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
-    discrete = [whole for pair, times in parts if (whole := _discrete(pair, times)) is not None]
+    sampled = [factor for pair, times in parts if (factor := _sampled(pair, times)) is not None]
+    discrete = [
+        discrete_part
+        for pair, times in parts
+        if (discrete_part := _discrete(pair, times)) is not None
+    ]
     several = len(laplaces) + len(atoms) + len(discrete)
-    known = len(normals) + len(sampled) + several == len(parts)
+    recognised = len(normals) + len(sampled) + several == len(parts)
     # The transforms of many kinds of factors do not fall, or only slowly; smoothing makes them
     # fall.  Sampled factors of one kind have losses of many kinds.
     drawn = len(sampled) + len(discrete) + sum(pair.noise is not pair for pair, _ in parts)
     smooth = len(normals) or drawn or several >= MANY
-    if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
+    if not recognised or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
         return None
     finite = [_finite(outcomes, times) for outcomes, times in atoms]
-    if any(mass >= 1 or not len(rest[0]) for mass, rest in finite):
+    if any(mass >= 1 or not len(finite_part[0]) for mass, finite_part in finite):
         return None
     lost = math.fsum(times * math.log1p(-mass) for mass, (_, _, times) in finite)
     return Product(
         as_float(normals[0], "mu") if normals else 0.0,
         np.array([as_float(epsilon, "epsilon") for epsilon, _ in laplaces]),
         np.array([float(times) for _, times in laplaces]),
-        tuple(rest for _, rest in finite),
+        tuple(finite_part for _, finite_part in finite),
         -math.expm1(lost),
         parts,
         tuple(sampled),
@@ -271,10 +277,10 @@ def _discrete(pair: Pair, times: int) -> SampledDiscrete | None:
     if shift == 0 or shift != int(shift) or sample.rate in (0, 1):
         return None
     rate = as_rate(sample.rate)
-    found = SampledDiscrete(
+    factor = SampledDiscrete(
         as_float(variance, "variance"), abs(int(shift)), rate, pair.is_swapped, times
     )
-    return found if found.kinds <= MOST_OUTCOMES else None
+    return factor if factor.kinds <= MOST_OUTCOMES else None
 
 
 def _sampled(pair: Pair, times: int) -> SampledNormal | None:
@@ -293,8 +299,8 @@ def _finite(listed: Outcomes, times: int) -> tuple[float, tuple[Reals, Reals, fl
     """P mass at infinite loss; P masses and losses of the other outcomes."""
     outcomes = [(as_float(p, "P mass"), atom_loss(p, q)) for p, q in listed if p != 0]
     infinite = math.fsum(p for p, loss in outcomes if loss == math.inf)
-    rest = [(p, loss) for p, loss in outcomes if loss != math.inf]
-    masses, losses = (np.array([row[k] for row in rest]) for k in (0, 1))
+    finite_losses = [(p, loss) for p, loss in outcomes if loss != math.inf]
+    masses, losses = (np.array([row[k] for row in finite_losses]) for k in (0, 1))
     return infinite, (masses, losses, float(times))
 
 
@@ -377,16 +383,16 @@ class Sums:
     density_slope: float
 
 
-def _sums(found: Series) -> Sums:
-    j = np.arange(len(found.transform))
-    w = 2 * math.pi * j / found.period
-    scale = np.where(j == 0, 1.0, 2.0) / found.period
-    scaled = scale * found.transform
-    rates = found.tilt - 1j * w, found.tilt + 1 - 1j * w
+def _sums(made: Series) -> Sums:
+    j = np.arange(len(made.transform))
+    w = 2 * math.pi * j / made.period
+    scale = np.where(j == 0, 1.0, 2.0) / made.period
+    scaled = scale * made.transform
+    rates = made.tilt - 1j * w, made.tilt + 1 - 1j * w
     weights = 1 / (rates[0] * rates[1])
-    top = found.first + found.period
+    top = made.first + made.period
     turned = scaled * np.exp(1j * w * top)
-    size, own = np.abs(scaled), scale * found.rounding
+    size, own = np.abs(scaled), scale * made.rounding
     phase = 64 * UNIT + 16 * UNIT * w * abs(top)
     grown = size * phase + own
     return Sums(
@@ -428,8 +434,8 @@ class Ends:
 
         ``errors``: that many times the stated one.
         """
-        whole = self._whole(sign, errors)
-        finite = self.exponent + math.log(whole) if whole > 0 else -math.inf
+        value = self._whole(sign, errors)
+        finite = self.exponent + math.log(value) if value > 0 else -math.inf
         added = self._added(sign)
         return finite if added == 0 else float(np.logaddexp(finite, math.log(added)))
 
@@ -437,9 +443,9 @@ class Ends:
         """The upper (1) or lower (-1) end, rounded outward, within [0, 1]."""
         import flint
 
-        whole = max(self._whole(sign), 0.0)
+        value = max(self._whole(sign), 0.0)
         with working_precision():
-            finite = flint.arb(self.exponent).exp() * flint.arb(whole)
+            finite = flint.arb(self.exponent).exp() * flint.arb(value)
             ball = finite + flint.arb(self._added(sign)) * (1 + sign * flint.arb(1e-13))
         end = upper_fraction(ball) if sign > 0 else lower_fraction(ball)
         return Fraction(1) if end is None else min(max(end, Fraction(0)), Fraction(1))
@@ -452,8 +458,8 @@ def series(product: Product, plan: Plan, *, plain: bool = False) -> Series | Non
     smoothing, it is not smoothed; never if ``plain``.
     """
     try:
-        found = _own(product, plan)
-        if found is None and not plain:
+        plain_series = _own(product, plan)
+        if plain_series is None and not plain:
             mu = math.hypot(product.mu, plan.sigma) * (1 + 4 * UNIT)
             # mu of the added normal pair: squares of mu add up.  Rounded up.
             sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)
@@ -461,8 +467,8 @@ def series(product: Product, plan: Plan, *, plain: bool = False) -> Series | Non
             # For a larger sigma the bound on the added delta would overflow a float.
             if sigma > MOST_SMOOTHING or not _is_checked(smoothed, plan):
                 return None
-            found = _series(smoothed, plan, sigma, _by_normal(mu, plan))
-        return found
+            plain_series = _series(smoothed, plan, sigma, _by_normal(mu, plan))
+        return plain_series
     except OutOfReach:
         return None
 
@@ -485,15 +491,15 @@ def _own(product: Product, plan: Plan) -> Series | None:
     """Without smoothing, where that needs no more frequencies."""
     most = max(plan.frequencies, LEAST_FREQUENCIES)
     try:
-        kept = _by_normal(product.mu, plan) if product.mu else None
+        cut = _by_normal(product.mu, plan) if product.mu else None
     except OutOfReach:
-        kept = None
-    if kept is not None and kept[0] <= most:
-        return _series(product, plan, 0.0, kept)
+        cut = None
+    if cut is not None and cut[0] <= most:
+        return _series(product, plan, 0.0, cut)
     if product.sampled:
         try:
-            kept = _by_pairs(product, plan)
-            return _series(product, plan, 0.0, kept) if kept[0] <= most else None
+            cut = _by_pairs(product, plan)
+            return _series(product, plan, 0.0, cut) if cut[0] <= most else None
         except OutOfReach:
             return None
     return None
@@ -520,12 +526,12 @@ def _series(product: Product, plan: Plan, sigma: float, kept: Kept) -> Series:
     rounding = _errors(own, exponents, error, transform)
     relative = math.expm1(float(error[0]))
     for factor in product.sampled:
-        known = rule(factor, tilt, float(w[-1]), ROOM)
-        powers, off = known.powers(w, factor.times)
+        quadrature = rule(factor, tilt, float(w[-1]), ROOM)
+        powers, off = quadrature.powers(w, factor.times)
         # |ab - a'b'| <= |a| |b - b'| + |b'| |a - a'|, where |a| is at most 1 but for its error.
         rounding = (np.abs(transform) + rounding) * off + rounding * np.abs(powers)
         transform = transform * powers
-        relative += 1.01 * factor.times * known.log_error
+        relative += 1.01 * factor.times * quadrature.log_error
     outside = _outside(product, plan, cumulant)
     return Series(
         product,
@@ -576,8 +582,8 @@ def _by_normal(mu: float, plan: Plan) -> Kept:
     count = math.ceil(needed) + 2
     decay = mu**2 * (2 * math.pi / plan.period) ** 2 / 2
     j = count - 1
-    rest = 2 / plan.period * math.exp(-decay * j * j) / (2 * decay * j)
-    return count, rest * 4 * plan.period / (2 * math.pi * j), rest
+    beyond = 2 / plan.period * math.exp(-decay * j * j) / (2 * decay * j)
+    return count, beyond * 4 * plan.period / (2 * math.pi * j), beyond
 
 
 def _by_pairs(product: Product, plan: Plan) -> Kept:
@@ -595,8 +601,8 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
         raise OutOfReach
     # Beyond the last edge |Phi| falls at least like 1 / w.
     spans = np.append(np.log(w[start + 1 :] / w[start:-1]), 1.0) + unit / w[start:]
-    rest = 4 / math.pi * float(np.exp(bounds[start:]) @ spans)
-    return math.ceil(float(w[start]) / unit) + 1, rest, math.inf
+    beyond = 4 / math.pi * float(np.exp(bounds[start:]) @ spans)
+    return math.ceil(float(w[start]) / unit) + 1, beyond, math.inf
 
 
 def _first_below(bounds: Reals, least: float) -> int:

@@ -49,11 +49,11 @@ def epsilon_smooth(
     ``plain``: None too where a smoothing would have to be added, or rare losses summed apart.
     """
     log_delta = _log(delta)
-    known = _table(parts, _rare(log_delta, width), 0)
-    if known is None or Fraction(known[0].infinite) >= delta:
+    tabulated = _table(parts, _rare(log_delta, width), 0)
+    if tabulated is None or Fraction(tabulated[0].infinite) >= delta:
         return None
-    goal = _log(delta - Fraction(known[0].infinite))
-    table, split = known[1], None if plain else _split(parts, known, goal, width)
+    goal = _log(delta - Fraction(tabulated[0].infinite))
+    table, split = tabulated[1], None if plain else _split(parts, tabulated, goal, width)
 
     def made(asked: float, near: float, sigma: float) -> Series | None:
         plan = table.for_delta(goal, asked, near, sigma)
@@ -74,10 +74,10 @@ def epsilon_smooth(
     return best
 
 
-def _is_narrow(found: Interval, width: float) -> bool:
+def _is_narrow(interval: Interval, width: float) -> bool:
     """Whether the ends are near enough; no end of 0 is ever that near."""
-    upper = float(found.upper)
-    return upper == 0 or float(found.upper - found.lower) <= CLOSE * width * min(upper, 1.0)
+    upper = float(interval.upper)
+    return upper == 0 or float(interval.upper - interval.lower) <= CLOSE * width * min(upper, 1.0)
 
 
 def _refined(
@@ -93,26 +93,28 @@ def _refined(
     A plan that is too much work is made again for a coarser answer, which says where to look; not
     so where one does not ``settle`` for it.
     """
-    best, sigma, asked, last, settled = None, math.inf, width, math.inf, False
+    best, sigma, width_asked, last, settled = None, math.inf, width, math.inf, False
     for _ in range(REFINEMENTS):
-        found = made(asked, near, sigma)
-        solved = None if found is None else _solved(found, log_delta)
-        if found is None or solved is None:
+        made_series = made(width_asked, near, sigma)
+        solved = None if made_series is None else _solved(made_series, log_delta)
+        if made_series is None or solved is None:
             settled = best is not None
             if not settle:
                 break
-            asked, sigma = COARSER * asked, math.inf
-            if asked > ROUGH * width:
+            width_asked, sigma = COARSER * width_asked, math.inf
+            if width_asked > ROUGH * width:
                 break
             continue
         best = solved if best is None else narrowest(best, solved)
         gap, upper = float(solved.upper - solved.lower), float(best.upper)
         if settled or _is_narrow(best, width) or gap > last / WORTHWHILE:
             break
-        asked, last = width, gap
+        width_asked, last = width, gap
         # The gap grows with sigma squared.
-        if found.sigma or (found.rare and found.rare.series.sigma):
-            sigma = found.plan.sigma * math.sqrt(max(0.7 * min(upper, 1.0) * width / gap, FINEST))
+        if made_series.sigma or (made_series.rare and made_series.rare.series.sigma):
+            sigma = made_series.plan.sigma * math.sqrt(
+                max(0.7 * min(upper, 1.0) * width / gap, FINEST)
+            )
         near = min(near, upper * (1 + 1e-6) + 1e-300)
     return best
 
@@ -129,22 +131,22 @@ class Split:
 
     def series(self, asked: float, near: float, sigma: float) -> Series | None:
         """The series of what remains, and of one round less."""
-        known = _table(self.parts, self.log_mass, 0)
+        tabulated = _table(self.parts, self.log_mass, 0)
         less = _table(self.parts, self.log_mass, 1)
-        if known is None or less is None:
+        if tabulated is None or less is None:
             return None
         plans = (
-            known[1].for_part(self.goal, asked, near, sigma),
+            tabulated[1].for_part(self.goal, asked, near, sigma),
             less[1].for_all(asked, near, sigma),
         )
         if None in plans:
             return None
-        found = _series_at(self.parts, self.log_mass, plans[0])
+        first = _series_at(self.parts, self.log_mass, plans[0])
         other = _series_at(self.parts, self.log_mass, plans[1], 1)
-        if found is None or other is None:
+        if first is None or other is None:
             return None
         try:
-            return replace(found, rare=rare(known[0], other))
+            return replace(first, rare=rare(tabulated[0], other))
         except OutOfReach:
             return None
 
@@ -160,10 +162,10 @@ def _split(parts: Parts, whole: tuple[Product, Table], goal: float, width: float
     if alone.times < 2 or not far > max(FAR * least, table.largest(goal)):
         return None
     log_mass = float(math.floor((_rare(goal, width) + math.log(2)) / 2))
-    known = _table(parts, log_mass, 0)
-    if known is None or not math.isfinite(known[0].sampled[0].cap):
+    tabulated = _table(parts, log_mass, 0)
+    if tabulated is None or not math.isfinite(tabulated[0].sampled[0].cap):
         return None
-    near = known[1].largest(goal - math.log(2)) + least
+    near = tabulated[1].largest(goal - math.log(2)) + least
     return Split(parts, log_mass, goal, near, far / near) if far > FAR * near else None
 
 
@@ -182,18 +184,18 @@ def _table(parts: Parts, log_mass: float, less: int) -> tuple[Product, Table] | 
     product = smooth_product(parts)
     if product is None:
         return None
-    kept = product.kept(log_mass)
+    shortened = product.kept(log_mass)
     if less:
-        kept = without_one(kept)
-    return kept, Table.of(kept)
+        shortened = without_one(shortened)
+    return shortened, Table.of(shortened)
 
 
 @lru_cache(maxsize=64)
 def _series_at(
     parts: Parts, log_mass: float, plan: Plan, less: int = 0, *, plain: bool = False
 ) -> Series | None:
-    known = _table(parts, log_mass, less)
-    return None if known is None else series(known[0], plan, plain=plain)
+    tabulated = _table(parts, log_mass, less)
+    return None if tabulated is None else series(tabulated[0], plan, plain=plain)
 
 
 def _log(delta: Fraction) -> float:
@@ -202,36 +204,36 @@ def _log(delta: Fraction) -> float:
         return float(enclose(delta).log().mid())
 
 
-def _solved(found: Series, log_delta: float) -> Interval | None:
-    upper = _end(found, log_delta, 1, found.plan.near)
-    lower = None if upper is None else _end(found, log_delta, -1, upper)
+def _solved(made: Series, log_delta: float) -> Interval | None:
+    upper = _end(made, log_delta, 1, made.plan.near)
+    lower = None if upper is None else _end(made, log_delta, -1, upper)
     if lower is None or upper is None:
         return None
     return Interval(
         rounded_down(lower),
         rounded_up(max(upper, 0.0)),
-        _shown(found, lower, -1),
-        _shown(found, upper, 1),
+        _shown(made, lower, -1),
+        _shown(made, upper, 1),
         "closed transforms",
     )
 
 
-def _end(found: Series, log_delta: float, sign: int, near: float) -> float | None:
+def _end(made: Series, log_delta: float, sign: int, near: float) -> float | None:
     """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it.
 
     It is looked for from ``near`` on.
     """
     # Logs are off by a few roundings of their size; and room for a checker with errors of its own.
     log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
-    log_delta -= sign * CHECKER_ROOM[2 if found.sigma > 0 else len(found.transform) > FEW]
-    low, high = max(found.first, 0.0), found.first + found.period
+    log_delta -= sign * CHECKER_ROOM[2 if made.sigma > 0 else len(made.transform) > FEW]
+    low, high = max(made.first, 0.0), made.first + made.period
 
     def excess(epsilon: float) -> float:
-        return max(found.at(epsilon).log(sign, CHECKER_ERRORS) - log_delta, -800.0)
+        return max(made.at(epsilon).log(sign, CHECKER_ERRORS) - log_delta, -800.0)
 
     right = min(near, high)
     # Far below the epsilon of a tilt a series says nothing.
-    first = 1 / found.tilt
+    first = 1 / made.tilt
     step = min(max(right - low, high - right, 1e-300) / 64, first)
     if not right > low:
         right = low
@@ -244,7 +246,7 @@ def _end(found: Series, log_delta: float, sign: int, near: float) -> float | Non
         if left <= low:
             return low if low == 0 or sign > 0 else None
         right, left, step = left, max(left - step, low), GROWTH * step
-    tolerance = TOLERANCE * min(found.plan.sigma**2 * (1 + found.tilt), right, 1.0)
+    tolerance = TOLERANCE * min(made.plan.sigma**2 * (1 + made.tilt), right, 1.0)
     root = float(optimize.brentq(excess, left, right, xtol=max(tolerance, 1e-300)))
     step = max(tolerance, 4e-16 * root)
     for _ in range(60):
@@ -255,26 +257,26 @@ def _end(found: Series, log_delta: float, sign: int, near: float) -> float | Non
     return None
 
 
-def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
-    ends = found.at(max(epsilon, found.first))
-    other = found.rare and found.rare.series
-    product = found.product
+def _shown(made: Series, epsilon: float, sign: int) -> dict[str, str]:
+    ends = made.at(max(epsilon, made.first))
+    other = made.rare and made.rare.series
+    product = made.product
     caps = [factor.cap for factor in product.sampled]
     caps += [factor.cap for factor in product.discrete]
     return {
         "form": "closed transforms",
-        "step": str(Fraction(first_step(found.product.parts, WIDTH))),
-        "smoothing": repr(found.sigma),
+        "step": str(Fraction(first_step(made.product.parts, WIDTH))),
+        "smoothing": repr(made.sigma),
         "side": "upper" if sign > 0 else "lower",
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(ends.end(sign))),
         "error": repr(math.exp(min(ends.exponent, 700.0)) * ends.error),
-        "tilt": repr(found.tilt),
-        "window_first": repr(found.first),
-        "period": repr(found.period),
-        "frequencies": str(len(found.transform)),
-        "aliasing": repr(found.outside),
-        "truncation": repr(found.left_out[0]),
+        "tilt": repr(made.tilt),
+        "window_first": repr(made.first),
+        "period": repr(made.period),
+        "frequencies": str(len(made.transform)),
+        "aliasing": repr(made.outside),
+        "truncation": repr(made.left_out[0]),
         "caps": " ".join(map(repr, caps)) if all(map(math.isfinite, caps)) else "",
         "apart_tilt": repr(other.tilt) if other else "0",
         "apart_smoothing": repr(other.sigma) if other else "0",
@@ -286,37 +288,40 @@ def delta_smooth(parts: Parts, epsilon: Fraction, width: float = 1e-3) -> Interv
 
     ``width`` is relative to delta.
     """
-    whole = _table(parts, -math.inf, 0)
-    if whole is None:
+    complete = _table(parts, -math.inf, 0)
+    if complete is None:
         return None
-    at, best, asked = float(epsilon), None, width
-    log_delta = whole[1].log_delta(at)
+    at, best, width_asked = float(epsilon), None, width
+    log_delta = complete[1].log_delta(at)
     for _ in range(REFINEMENTS):
         rare = _rare(log_delta, width)
-        known = _table(parts, rare, 0)
-        plan = None if known is None else known[1].for_epsilon(at, asked)
-        found = None if plan is None else _series_at(parts, rare, plan)
-        if found is None or not found.first < at < found.first + found.period:
+        tabulated = _table(parts, rare, 0)
+        plan = None if tabulated is None else tabulated[1].for_epsilon(at, width_asked)
+        made_series = None if plan is None else _series_at(parts, rare, plan)
+        if (
+            made_series is None
+            or not made_series.first < at < made_series.first + made_series.period
+        ):
             break
-        solved = _delta(found, at)
+        solved = _delta(made_series, at)
         best = solved if best is None else narrowest(best, solved)
         gap, allowed = best.upper - best.lower, Fraction(width) * best.upper
         if gap <= allowed:
             break
-        asked *= max(float(allowed / gap), FINEST) * 0.8
+        width_asked *= max(float(allowed / gap), FINEST) * 0.8
         log_delta = min(log_delta, _log(best.upper))
     return best
 
 
-def _delta(found: Series, at: float) -> Interval:
-    ends = found.at(at)
+def _delta(made: Series, at: float) -> Interval:
+    ends = made.at(at)
     # The float is within one rounding of the exact epsilon.
-    moved = 4 * UNIT * (1 + at) * (2 + found.tilt)
+    moved = 4 * UNIT * (1 + at) * (2 + made.tilt)
     ends = replace(ends, error=ends.error + ends.value * moved, gap=ends.gap * (1 + moved))
     return Interval(
         rounded_down(ends.end(-1)),
         min(rounded_up(ends.end(1)), Fraction(1)),
-        _shown(found, at, -1),
-        _shown(found, at, 1),
+        _shown(made, at, -1),
+        _shown(made, at, 1),
         "closed transforms",
     )

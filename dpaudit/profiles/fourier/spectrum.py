@@ -28,10 +28,10 @@ from dpaudit.profiles.grid.stack import Stack, Tilted
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 Integers = NDArray[np.int64]
-COVER_RATIO = 0.25
-COVER_SLACK = 1e-8
-COVER_EXPONENT = 40.0
-MOST_INTERVALS = 400
+COVER_RATIO = 0.25  # width of an interval of frequencies, relative to its lower end
+COVER_SLACK = 1e-8  # by which a transform is raised, for its rounding
+COVER_EXPONENT = 40.0  # nats: frequencies with a smaller transform are left out
+MOST_INTERVALS = 400  # of frequencies that are covered
 # Angles in one array.
 AT_ONCE = 2**19
 # A unit of work is so many complex products of a matrix, or so many cosines and sines.
@@ -88,7 +88,7 @@ def _sums(rows: Rows, inner: Reals, outer: Callable[[Integers], Reals]) -> Compl
     spend(units, f"the transform of a privacy profile at {angles} frequencies")
     low, high = np.cos(inner), np.sin(inner)
     ends = np.append(rows.starts[1:], len(rows.leads))
-    found = np.empty((len(rows.starts), inner.shape[1]), dtype=np.complex128)
+    sums = np.empty((len(rows.starts), inner.shape[1]), dtype=np.complex128)
     most, first = max(AT_ONCE // max(inner.shape[1], 1), 1), 0
     while first < len(ends):
         start = int(rows.starts[first])
@@ -96,9 +96,9 @@ def _sums(rows: Rows, inner: Reals, outer: Callable[[Integers], Reals]) -> Compl
         part = slice(start, int(ends[last - 1]))
         parts = (rows.matrix[part] @ low) - 1j * (rows.matrix[part] @ high)
         parts *= np.exp(-1j * outer(rows.leads[part]))
-        found[first:last] = np.add.reduceat(parts, rows.starts[first:last] - start, axis=0)
+        sums[first:last] = np.add.reduceat(parts, rows.starts[first:last] - start, axis=0)
         first = last
-    return found
+    return sums
 
 
 # --- frequencies left out ------------------------------------------------------------------------
@@ -122,9 +122,9 @@ def left_out_bound(
         return tail
     slopes = rows_of(stack, tilted.masses * indices, centres)
     size = _largest(at_angles(rows, middles), at_angles(slopes, middles), radii)
-    whole = size + second[:, None] * radii**2 / 2 + COVER_SLACK
-    whole += COVER_SLACK * np.sqrt(second)[:, None] * radii
-    bound = float(np.max(stack.times @ np.log(np.minimum(whole, 1.0))))
+    cover = size + second[:, None] * radii**2 / 2 + COVER_SLACK
+    cover += COVER_SLACK * np.sqrt(second)[:, None] * radii
+    bound = float(np.max(stack.times @ np.log(np.minimum(cover, 1.0))))
     return max(bound, tail)
 
 

@@ -6,12 +6,12 @@ import math
 
 from dpaudit.profiles.fourier.search import Parts
 
-LARGEST_STEP = 0.125
-SAFETY = 0.75
+LARGEST_STEP = 0.125  # nats of a cell
+SAFETY = 0.75  # factor on the step that the error of cells would allow
 # The relative distance by which a loss with an atom lies beyond its node.  It exceeds the outward
 # rounding of masses, so that the atom's chord ends on the node.
 ALIGNMENT, BEYOND, MOST_BEYOND = 2.0**-40, 2.0**-44, 2.0**-10
-LARGEST_ALIGNED = 8.0
+LARGEST_ALIGNED = 8.0  # nats of a step that is aligned with a loss
 # Relative: losses of which one is a multiple of the other.
 SAME = 1e-12
 

@@ -17,14 +17,14 @@ from dpaudit.profiles.fourier.spectrum import at_frequencies, left_out_bound, ro
 from dpaudit.profiles.grid.stack import Stack, Tilted
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
-FFT_FACTOR = 32.0
-LEFT_OUT_EXPONENT = 46.0
-LEAST_EXPONENT = 36.0
-MOST_DIRECT = 2048
-MOST_KEPT = 2**18
+FFT_FACTOR = 32.0  # roundings of a fast transform, per level
+LEFT_OUT_EXPONENT = 46.0  # nats: frequencies with a smaller transform are left out
+LEAST_EXPONENT = 36.0  # nats by which the last kept frequency has to be below the first
+MOST_DIRECT = 2048  # frequencies that are summed directly
+MOST_KEPT = 2**18  # frequencies that are kept
 # Losses of an FFT, its logarithms and powers, to a unit of work.
 PER_UNIT = 5
-LONGEST_FFT = 2**21
+LONGEST_FFT = 2**21  # losses of one fast transform: 32 MB
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ def transform(
     """Phi at the frequencies that matter, the error of each, and the bound of the others."""
     needed = 1.1 * math.sqrt(2 * LEFT_OUT_EXPONENT) / (spread + 1e-9) * period / 6.28
     for more in (1.0, 1.6, 2.6, 4.2):
-        kept = math.ceil(more * needed) + 4
-        if kept > min(MOST_DIRECT, period // 8):
+        count = math.ceil(more * needed) + 4
+        if count > min(MOST_DIRECT, period // 8):
             break
-        found = direct(stack, tilted, centres, period, kept)
-        if found is not None:
-            return found
+        direct_transform = direct(stack, tilted, centres, period, count)
+        if direct_transform is not None:
+            return direct_transform
     if period > LONGEST_FFT:
         raise TooFine(f"an FFT of length {period}; take a larger step")
     return by_fft(stack, tilted, centres, period)
@@ -108,13 +108,13 @@ def _folded(masses: Reals, lead: int, period: int) -> Reals:
 
 def _kept(log_sum: Complexes, bound: Reals, grown: Reals) -> Transform:
     large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
-    kept = int(large[-1]) + 1 if len(large) else 1
-    if kept > MOST_KEPT:
-        raise TooFine(f"{kept} frequencies matter, of {len(bound)}; take a larger step")
-    rest = bound[kept:]
-    rounding = _rounding(log_sum[:kept].real, grown[:kept], bound[:kept])
-    left_out = float(np.exp(rest.max())) if len(rest) else 0.0
-    return Transform(np.exp(log_sum[:kept]), rounding, left_out)
+    count = int(large[-1]) + 1 if len(large) else 1
+    if count > MOST_KEPT:
+        raise TooFine(f"{count} frequencies matter, of {len(bound)}; take a larger step")
+    bounds_left = bound[count:]
+    rounding = _rounding(log_sum[:count].real, grown[:count], bound[:count])
+    left_out = float(np.exp(bounds_left.max())) if len(bounds_left) else 0.0
+    return Transform(np.exp(log_sum[:count]), rounding, left_out)
 
 
 def _rounding(log_size: Reals, grown: Reals, largest: Reals) -> Reals:

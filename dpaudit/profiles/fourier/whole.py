@@ -48,8 +48,8 @@ class SampledDiscrete:
         """The whole numbers, their masses under the first law, and log P / Q."""
         reach = math.ceil(ALL * math.sqrt(self.variance)) + 2
         k = np.arange(-reach, reach + self.shift + 1.0)
-        whole, double = theta(self.variance), 2 * self.variance
-        plain, moved = (np.exp(-((k - m) ** 2) / double) / whole for m in (0, self.shift))
+        total, double = theta(self.variance), 2 * self.variance
+        plain, moved = (np.exp(-((k - m) ** 2) / double) / total for m in (0, self.shift))
         mass = plain if self.added else (1 - self.rate) * plain + self.rate * moved
         return k, mass, self.shift * (2 * k - self.shift) / double
 

@@ -41,13 +41,13 @@ from dpaudit.profiles.fourier.search import Solved
 def witness(solved: Solved) -> dict[str, str]:
     """The parameters and the error terms of a Fourier sum, as texts."""
     composition, stack = solved.composition, solved.composition.stack
-    window, found = composition.window, solved.delta
+    window, delta = composition.window, solved.delta
     ends = [(d.first, d.first + len(d.masses) - 1) for d, _ in stack.factors]
     return {
         "form": "fourier",
         "side": stack.side.value,
         "epsilon": repr(solved.epsilon),
-        "delta": repr(found.value),
+        "delta": repr(delta.value),
         "step": str(stack.step),
         "nodes": " ".join(f"{low}:{high}" for low, high in ends),
         "tilt": repr(composition.tilt),
@@ -56,8 +56,8 @@ def witness(solved: Solved) -> dict[str, str]:
         "period": str(window.period),
         "frequencies": str(len(composition.transform)),
         "infinite": repr(stack.infinite),
-        "round_off": repr(float(found.round_off)),
-        "aliasing": repr(float(found.alias)),
-        "truncation": repr(float(found.truncation)),
-        "masses": repr(float(found.masses)),
+        "round_off": repr(float(delta.round_off)),
+        "aliasing": repr(float(delta.alias)),
+        "truncation": repr(float(delta.truncation)),
+        "masses": repr(float(delta.masses)),
     }

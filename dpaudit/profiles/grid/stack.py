@@ -19,8 +19,8 @@ from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Discrete, Reals, Side
 
 Integers = NDArray[np.int64]
-LARGEST_EXPONENT = 600.0
-OUTLINE = 1024
+LARGEST_EXPONENT = 600.0  # exponents stay within those of floats
+OUTLINE = 1024  # blocks of cells of an outline
 
 
 @dataclass(frozen=True)
@@ -192,5 +192,5 @@ def _log_total(total: float) -> float:
 
 def _log1p(discrete: Discrete) -> float:
     """log of the part of the mass that is at a finite loss."""
-    whole = float(discrete.masses.sum()) + discrete.infinite
-    return math.log1p(-discrete.infinite / whole) if discrete.infinite < whole else -math.inf
+    total = float(discrete.masses.sum()) + discrete.infinite
+    return math.log1p(-discrete.infinite / total) if discrete.infinite < total else -math.inf

@@ -67,7 +67,7 @@ from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
 # The error of trapezoid sums: exp(-EXPONENT), relative to delta up to FARTHEST noises out.
 EXPONENT, FARTHEST = 44.0, 16.0
-BLOCK = 48
+BLOCK = 48  # losses at a time
 # The error of ``ndtr`` down to -40, in roundings (a test pins it to Arb).
 NDTR_FACTOR = 2048
 # Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
@@ -84,8 +84,8 @@ Order = tuple[Floats, Floats, Floats]
 def phi_below(z: Floats) -> Floats:
     """Phi(z), with relative error at most ``NORMAL_FACTOR``."""
     tail = lower_normal(-np.abs(z))
-    found: Floats = np.where(z < 0, tail, 1 - tail)
-    return found
+    values: Floats = np.where(z < 0, tail, 1 - tail)
+    return values
 
 
 def at_place(mu: float, rate: float, place: float, losses: Floats) -> tuple[Order, Order]:
@@ -104,8 +104,8 @@ def at_place(mu: float, rate: float, place: float, losses: Floats) -> tuple[Orde
 
 def _error(size: Floats, growth: float | Floats) -> Floats:
     """The error of a sum of masses of total ``size``, if Phi's arguments err by ``growth``."""
-    found: Floats = (size * (2 * NORMAL_FACTOR + 64 * UNIT + UNIT * growth)) * 1.001
-    return found
+    errors: Floats = (size * (2 * NORMAL_FACTOR + 64 * UNIT + UNIT * growth)) * 1.001
+    return errors
 
 
 def _sampled(mu: float, rate: float, losses: Floats) -> Order:
@@ -123,8 +123,8 @@ def _sampled_back(mu: float, rate: float, losses: Floats) -> Order:
     Where floats do not tell that from 0, delta is between 0 and that of the loss before.
     """
     ratio = 1 + np.expm1(-losses) / rate
-    told = ratio > 1e-6
-    clipped = np.where(told, ratio, 1.0)
+    usable = ratio > 1e-6
+    clipped = np.where(usable, ratio, 1.0)
     z = np.log(clipped) / mu + mu / 2
     own, other = phi_below(z), phi_below(z - mu)
     factor = np.exp(losses)
@@ -133,11 +133,11 @@ def _sampled_back(mu: float, rate: float, losses: Floats) -> Order:
     moved = (1 + 1 / clipped) * 8 / mu + 32 * (np.abs(z) + mu)
     density = np.exp(-z * z / 2) * (1 + clipped)
     off = _error(2 * factor * (own + other), 32.0) + 4 * UNIT * factor * density * moved
-    value, off = np.where(told, value, 0.0), np.where(told, off, 0.0)
-    last = int(np.count_nonzero(told)) - 1
-    unsure = ~told & (ratio > -1e-6)
+    value, off = np.where(usable, value, 0.0), np.where(usable, off, 0.0)
+    last = int(np.count_nonzero(usable)) - 1
+    unsure = ~usable & (ratio > -1e-6)
     off[unsure] = value[last] + off[last]
-    return value, off, np.where(told, mixed, 0.0)
+    return value, off, np.where(usable, mixed, 0.0)
 
 
 def _triangle(x_square: float, y_square: float, inner: float, rate: float, losses: Floats) -> Order:
@@ -214,10 +214,10 @@ def place_at(angle: float) -> float:
 
 def node_places(last: int) -> NDArray[np.int64]:
     """0, 1, ...: every place of a grid at first, then fewer, up to ``last``."""
-    found = [0]
-    while found[-1] < last:
-        found.append(min(found[-1] + 1 + int(max(found[-1] - DENSE, 0) * APART), last))
-    return np.array(found, dtype=np.int64)
+    places = [0]
+    while places[-1] < last:
+        places.append(min(places[-1] + 1 + int(max(places[-1] - DENSE, 0) * APART), last))
+    return np.array(places, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -275,17 +275,17 @@ class Rounds:
         signed = weights * np.sign(losses)
         excess = [np.zeros(len(self.x)) for _ in ends]
         for k in range(cells):
-            one, other = ends[k], ends[k + 1]
-            whole = float(signed @ (one - other))
-            found = np.zeros(len(self.x))
+            start, other = ends[k], ends[k + 1]
+            length = float(signed @ (start - other))
+            largest = np.zeros(len(self.x))
             for j in range(k * parts, (k + 1) * parts):
                 part = self._raised(places[j], places[j + 1])
                 middle = (self._raised(places[j + 1], places[j + 1]) + part) / 2
-                share = float(signed @ (middle - other)) / whole if whole > 0 else 0.5
+                share = float(signed @ (middle - other)) / length if length > 0 else 0.5
                 shares = np.clip(share + SHARES, 0.0, 1.0)[:, None]
-                tried = np.maximum(found, part - shares * one - (1 - shares) * other)
-                found = tried[int(np.argmin(tried @ weights))]
-            excess[k], excess[k + 1] = np.maximum(excess[k], found), found
+                tried = np.maximum(largest, part - shares * start - (1 - shares) * other)
+                largest = tried[int(np.argmin(tried @ weights))]
+            excess[k], excess[k + 1] = np.maximum(excess[k], largest), largest
         return [self._chords(end + more) for end, more in zip(ends, excess, strict=True)]
 
     def _raised(self, first: float, second: float) -> Floats:
@@ -294,18 +294,20 @@ class Rounds:
         _, (back, back_off, _) = self._orders(second)
         forth, back = np.minimum(forth + off, 1.0), np.minimum(back + back_off, 1.0)
         shrunk = np.exp(-self.losses) * back - np.expm1(-self.losses)
-        found: Floats = np.concatenate((shrunk[:0:-1], [max(forth[0], back[0])], forth[1:]))
-        return found
+        values: Floats = np.concatenate((shrunk[:0:-1], [max(forth[0], back[0])], forth[1:]))
+        return values
 
     def _chords(self, delta: Floats) -> Move:
         """A move whose profile is above values at the nodes, and above chords between them."""
         # A profile is convex and falls: chords of running minima are above it.
         delta = np.minimum.accumulate(delta)
-        rest = float(delta[-1])
-        masses = self._kinks(delta - rest)
-        made = self._delta_of(masses)
-        lack = max(_largest_ratio(delta - rest, made), (1 - rest) / math.fsum(masses))
-        return Move(self._on_grid(masses), max(lack - 1, 0.0) + self._rounding, rest)
+        last_delta = float(delta[-1])
+        masses = self._kinks(delta - last_delta)
+        chord_delta = self._delta_of(masses)
+        lack = max(
+            _largest_ratio(delta - last_delta, chord_delta), (1 - last_delta) / math.fsum(masses)
+        )
+        return Move(self._on_grid(masses), max(lack - 1, 0.0) + self._rounding, last_delta)
 
     def below(self, place: float) -> Move:
         """A move that a triangle dominates: lines below delta between nodes, lowered by errors.
@@ -339,10 +341,10 @@ class Rounds:
             return Move(np.zeros(2 * self.last + 1), 0.0)
         target[edge] = min(target[edge], line[edge])
         target[:edge], target[end:] = line[:edge], 0.0
-        kept = _lower_hull(self.x, target)
-        masses = self._kinks(np.interp(self.x, self.x[kept], target[kept]))
-        made, limit = self._delta_of(masses), np.maximum(target, line)
-        excess = max(_largest_ratio(made, limit), math.fsum(masses))
+        hull = _lower_hull(self.x, target)
+        masses = self._kinks(np.interp(self.x, self.x[hull], target[hull]))
+        chord_delta, limit = self._delta_of(masses), np.maximum(target, line)
+        excess = max(_largest_ratio(chord_delta, limit), math.fsum(masses))
         return Move(self._on_grid(masses), max(excess - 1, 0.0) + self._rounding)
 
     @property
@@ -351,22 +353,22 @@ class Rounds:
         return 4 * UNIT * (len(self.x) + 8 * float(self.losses[-1]) + 32)
 
     def _on_grid(self, masses: Floats) -> Floats:
-        found = np.zeros(2 * self.last + 1)
-        found[self.places] = masses
-        return found
+        spread = np.zeros(2 * self.last + 1)
+        spread[self.places] = masses
+        return spread
 
     def _kinks(self, delta: Floats) -> Floats:
         """P masses of the chords; below the first node the chord from (0, 1)."""
         first = (delta[0] - 1) / self.x[0]
         slopes = np.concatenate(([first], np.diff(delta) / np.diff(self.x), [0.0]))
-        found: Floats = np.maximum(self.x * np.diff(slopes), 0.0)
-        return found
+        kinks: Floats = np.maximum(self.x * np.diff(slopes), 0.0)
+        return kinks
 
     def _delta_of(self, masses: Floats) -> Floats:
         """Sum of m max(0, 1 - x exp(-l)) at every node."""
         q = np.cumsum((masses / self.x)[:0:-1])[::-1]
-        made: Floats = np.append(np.cumsum((np.diff(self.x) * q)[::-1])[::-1], 0.0)
-        return made
+        sums: Floats = np.append(np.cumsum((np.diff(self.x) * q)[::-1])[::-1], 0.0)
+        return sums
 
 
 def _largest_ratio(one: Floats, other: Floats) -> float:
@@ -377,12 +379,12 @@ def _largest_ratio(one: Floats, other: Floats) -> float:
 
 def _lower_hull(x: Floats, y: Floats) -> list[int]:
     """Indices of the points on the lower convex hull, x rising."""
-    kept: list[int] = []
+    hull: list[int] = []
     for i in range(len(x)):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
             if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
                 break
-            kept.pop()
-        kept.append(i)
-    return kept
+            hull.pop()
+        hull.append(i)
+    return hull

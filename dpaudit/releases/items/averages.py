@@ -54,13 +54,13 @@ class Averaged(Valued):
     def fits(self, schema: Schema, item: Item | None) -> bool:
         """Whether an item counts the rows of the same cells: all, and no others."""
 
-        def cells(one: Grouped) -> Any:
-            edges = [list(one.edges.get(name, ())) for name in one.by]
-            return one.by, edges, dict(one.where), one.groups, one.per_group
+        def cells(item: Grouped) -> Any:
+            edges = [list(item.edges.get(name, ())) for name in item.by]
+            return item.by, edges, dict(item.where), item.groups, item.per_group
 
-        whole = schema.column(self.column, f"item {self.name!r}").missing == ERROR
+        has_no_gaps = schema.column(self.column, f"item {self.name!r}").missing == ERROR
         limits = self.groups is None and self.per_group is None
-        return isinstance(item, Count) and whole and limits and cells(self) == cells(item)
+        return isinstance(item, Count) and has_no_gaps and limits and cells(self) == cells(item)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +108,8 @@ class Mean(Averaged):
         term = Term(((self.column, times, offset),))
         return (self.total(schema, term, ROWS, needed=(self.column,)),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        return self._without_others({f"{self.name}/sum": found[0][0], self._count: found[0][1]})
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        return self._without_others({f"{self.name}/sum": answers[0][0], self._count: answers[0][1]})
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column, times, offset, _ = self._ends(schema)
@@ -123,9 +123,9 @@ class Mean(Averaged):
             centre = Fraction(total, max(count, 1))
             value = min(max((centre - offset) * unit, column.lower), column.upper)
             error = ratio_error(total, count, spread, widest)
-            found = None if error is None else (value, error * float(unit))
+            estimate = None if error is None else (value, error * float(unit))
             ends = column.lower, column.upper
-            rows.append(row_of_ratio(self.name, keys, f"mean of {self.column}", found, ends))
+            rows.append(row_of_ratio(self.name, keys, f"mean of {self.column}", estimate, ends))
         return rows
 
 
@@ -219,9 +219,9 @@ class Variance(Averaged):
         terms = (Term((factor, factor), divisor), Term((factor,)), ROWS)
         return (self.total(schema, *terms, needed=(self.column,)),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
         names = (f"{self.name}/squares", f"{self.name}/sum", self._count)
-        return self._without_others(dict(zip(names, found[0], strict=True)))
+        return self._without_others(dict(zip(names, answers[0], strict=True)))
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column, _, divisor = self._centred(schema)
@@ -242,10 +242,10 @@ class Variance(Averaged):
             grid = 0.0 if divisor == 1 else divisor / 2
             # To first order; divided by the fewest rows that there may be, which covers the rest.
             fewest = count - widest * spread[2]
-            found = None
+            estimate = None
             if fewest > 0:
                 scale = float(column.step**2) / 4
-                found = value, (widest * deviation / fewest + grid) * scale
+                estimate = value, (widest * deviation / fewest + grid) * scale
             statistic, ends = f"variance of {self.column}", (Fraction(0), largest)
-            rows.append(row_of_ratio(self.name, keys, statistic, found, ends))
+            rows.append(row_of_ratio(self.name, keys, statistic, estimate, ends))
         return rows

@@ -20,6 +20,7 @@ from dpaudit.releases.programs import Program
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import ERROR, number, refuse_unknown
 
+# Items by the name that a plan uses.
 QUERIES: dict[str, type[Item]] = {
     kind.query: kind
     for kind in (
@@ -47,15 +48,15 @@ def with_counts(schema: Schema, items: Sequence[Item]) -> list[Item]:
 
     Otherwise a count of their own is closer, which takes a half or a third of their part.
     """
-    found = []
+    completed = []
     for item in items:
-        one = item
+        counted = item
         if isinstance(item, Averaged) and item.counts is None:
             own = item.weight / (2 if isinstance(item, Mean) else 3)
             counts = (c.name for c in items if item.fits(schema, c) and c.weight >= own)
-            one = replace(item, counts=next(counts, None))
-        found.append(one)
-    return found
+            counted = replace(item, counts=next(counts, None))
+        completed.append(counted)
+    return completed
 
 
 def item_of(table: Mapping[str, Any], place: str) -> Item:

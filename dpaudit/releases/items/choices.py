@@ -30,8 +30,8 @@ class Quantiles(Item):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked: Any = self.at
-        listed = asked if isinstance(asked, (tuple, list)) else (asked,)
+        given: Any = self.at
+        listed = given if isinstance(given, (tuple, list)) else (given,)
         at = tuple(number(q, f"item {self.name!r}: at") for q in listed)
         object.__setattr__(self, "at", at)
         if not at or any(not 0 < q < 1 or q.denominator > 10**6 for q in at):
@@ -68,8 +68,8 @@ class Quantiles(Item):
         by = (self.column,)
         return (Total(self.name, (ROWS,), by, where, sparse=True, per_unit=per_unit),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        counted = found[0][0]
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        counted = answers[0][0]
         assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
         return {label: rank_scores(counted, q) for label, q in self._labels()}
 
@@ -142,9 +142,9 @@ class UnitRows(Quantiles):
         for (label, q), part in zip(self._labels(), self.parts(schema), strict=True):
             assert isinstance(part, Choice)  # noqa: S101  (what its parts are)
             (place,) = released[label]
-            said = f"quantile {text_of(q)[0]} of the rows of one {schema.entity}"
+            statistic = f"quantile {text_of(q)[0]} of the rows of one {schema.entity}"
             within = f"its rank is within {part.within(margins)} units of the best one's, at 95%"
-            rows.append(Row(self.name, (), said, Fraction(place + 1), None, within))
+            rows.append(Row(self.name, (), statistic, Fraction(place + 1), None, within))
         return rows
 
 
@@ -178,8 +178,8 @@ class Top(Item):
         where = self.conditions(schema)
         return (Total(self.name, (ROWS,), (self.column,), where, per_group=per_group, sparse=True),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        counted = found[0][0]
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        counted = answers[0][0]
         assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
         return {self.name: counts_of(counted)}
 

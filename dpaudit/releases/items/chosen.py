@@ -136,8 +136,8 @@ class ChosenSum(Grouped):
         by, where = (*self.keys(schema), self.column), self.conditions(schema)
         return (Total(self.name, (ROWS,), by, where, sparse=True),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        counted = found[0][0]
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        counted = answers[0][0]
         assert isinstance(counted, Counted)  # noqa: S101  (what a sparse total gives)
         column, ends = schema.number(self.column, ""), np.array(self.ends(schema), dtype=np.int64)
         cells, places = np.divmod(counted.places, column.high - column.low + 1)
@@ -148,17 +148,17 @@ class ChosenSum(Grouped):
         most = max(abs(column.low), abs(column.high))
         q = number(self.bounds.get("at", AT), "")
         scores = rank_scores(Counted(sizes, counts, most + 1), q).at(ends)
-        one = np.arange(len(ends), dtype=np.int64)
+        every_place = np.arange(len(ends), dtype=np.int64)
         chosen, label = self._labels
         return {
-            chosen: Runs(one, np.ones_like(one), scores),
+            chosen: Runs(every_place, np.ones_like(every_place), scores),
             label: Chosen(cells, codes, counted.counts, ends, prod(self.shape(schema)), UNIT_BITS),
         }
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:
         """Also that values beyond the bound are changed."""
-        said = f"values of {self.column} beyond the chosen bound count as the bound"
-        return (*super().not_covered(schema), said)
+        clipped = f"values of {self.column} beyond the chosen bound count as the bound"
+        return (*super().not_covered(schema), clipped)
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         chosen, label = self._labels

@@ -161,8 +161,8 @@ class Count(Grouped):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return (self.total(schema, ROWS),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        return {self.name: found[0][0]}
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        return {self.name: answers[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         error = Fraction(margins.half(self.name))
@@ -210,8 +210,8 @@ class Valued(Grouped):
         if self.bounds is None:
             return super().not_covered(schema)
         column = self.valued(schema)
-        said = between(column, (column.low, column.high))
-        clipped = f"values of {self.column} outside {said} count as the nearest bound here"
+        range_text = between(column, (column.low, column.high))
+        clipped = f"values of {self.column} outside {range_text} count as the nearest bound here"
         return (*super().not_covered(schema), clipped)
 
 
@@ -252,12 +252,12 @@ class Sum(Valued):
         if self.weights is None:
             return Number(Fraction(0), Fraction(1))
         place = f"item {self.name!r}: weights"
-        found = schema.number(self.weights, place)
-        if found.low < 0 or self.unit_total is not None or self.weights == self.column:
+        column = schema.number(self.weights, place)
+        if column.low < 0 or self.unit_total is not None or self.weights == self.column:
             raise InvalidParameter(
                 f"{place} = {self.weights!r}: expected another column from 0, without unit_total"
             )
-        return found
+        return column
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         ends = unit_ends(schema, self.column, self.unit_total, f"item {self.name!r}")
@@ -269,12 +269,12 @@ class Sum(Valued):
         ends = unit_ends(schema, self.column, self.unit_total, "")
         if ends is None:
             return super().not_covered(schema)
-        said = between(schema.number(self.column, ""), ends)
-        clipped = f"totals of one {schema.entity} outside {said} count as the nearest bound"
+        range_text = between(schema.number(self.column, ""), ends)
+        clipped = f"totals of one {schema.entity} outside {range_text} count as the nearest bound"
         return (*super().not_covered(schema), clipped)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        return {self.name: found[0][0]}
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        return {self.name: answers[0][0]}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         step = schema.number(self.column, "").step * self._weights(schema).step
@@ -346,19 +346,19 @@ class Affected(Item):
         """Each limit in words, and for the engine."""
         place, entity = f"item {self.name!r}", schema.entity
         ends = unit_ends(schema, self.column, self.unit_total, place)
-        found = []
+        limits = []
         if schema.unit is not None:
-            found.append((f"count of each {entity} with more rows than {schema.rows}", Cut()))
+            limits.append((f"count of each {entity} with more rows than {schema.rows}", Cut()))
         if self.column:
             column = schema.ordered(self.column, place)
-            said = f"count of each {entity} with a value of {self.column} that is changed"
-            found.append((said, Cut(self.column)))
+            limit_text = f"count of each {entity} with a value of {self.column} that is changed"
+            limits.append((limit_text, Cut(self.column)))
             if ends is not None:
-                said = f"count of each {entity} whose total of {self.column} is not"
-                found.append((f"{said} {between(column, ends)}", Cut(self.column, ends)))
-        if not found:
+                limit_text = f"count of each {entity} whose total of {self.column} is not"
+                limits.append((f"{limit_text} {between(column, ends)}", Cut(self.column, ends)))
+        if not limits:
             raise InvalidParameter(f"{place}: without a unit no row is cut; name a column")
-        return found
+        return limits
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         count = len(self._limits_of(schema))
@@ -367,8 +367,8 @@ class Affected(Item):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return (Total(self.name, (), cuts=tuple(cut for _, cut in self._limits_of(schema))),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        counts = (value for (value,) in cast("list[tuple[int]]", found[0]))
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        counts = (value for (value,) in cast("list[tuple[int]]", answers[0]))
         return {self.name: tuple(counts)}
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The item of a release, its parts, and the rows that it publishes.
 
 An item reads whole-numbered totals of the table, and turns them into *parts*: vectors of whole
-numbers that get noise, or scores among which one candidate is chosen.  What a part moves by follows
-from the schema's and the item's limits alone; nobody types a sensitivity.
+numbers that get noise, or scores among which one candidate is chosen.  A part's sensitivity follows
+from the schema's and the item's limits alone; nobody types it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpaudit.tabular.schema import (
 )
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
-LARGEST_SUM = 2**52
+LARGEST_SUM = 2**52  # totals up to which floats hold whole numbers
 SQUARES = 2**10  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
 Exact: TypeAlias = Keys | Runs | Chosen
@@ -181,7 +181,7 @@ class Item(ABC):
         """The totals that are read from the table."""
 
     @abstractmethod
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
         """The exact whole numbers, or scores, of each part, by label."""
 
     @abstractmethod
@@ -228,26 +228,26 @@ class Item(ABC):
     def not_covered(self, schema: Schema) -> tuple[str, ...]:
         """The errors that its noise margin leaves out: cut rows, and values that are changed."""
         totals = self.totals(schema)
-        said = []
+        texts = []
         if schema.unit is not None and schema.excess == CUT and any(map(self._cuts, totals)):
-            said.append(f"rows of one {schema.entity} beyond {schema.rows} are left out")
+            texts.append(f"rows of one {schema.entity} beyond {schema.rows} are left out")
         for total in totals:
             if total.groups is not None:
-                said.append(f"groups of one {schema.entity} beyond {total.groups} are left out")
+                texts.append(f"groups of one {schema.entity} beyond {total.groups} are left out")
             if total.per_group is not None and not self._counts_units:
-                said.append(
+                texts.append(
                     f"rows of one {schema.entity} in one group beyond {total.per_group} are left "
                     "out"
                 )
             if total.per_unit is not None:
-                said.append(f"rows of one {schema.entity} beyond {total.per_unit} are left out")
+                texts.append(f"rows of one {schema.entity} beyond {total.per_unit} are left out")
         for name in dict.fromkeys(name for total in totals for name in columns_of(total)):
             column = schema.columns[name]
             if column.missing == DROP:
-                said.append(f"rows without {name} are left out")
+                texts.append(f"rows without {name} are left out")
             if isinstance(column, Category) and column.other != ERROR:
                 does = "are left out" if column.other == DROP else f"count as {column.other}"
-                said.append(f"values of {name} that are no key {does}")
+                texts.append(f"values of {name} that are no key {does}")
             if isinstance(column, Number) and column.outside == NEAREST:
                 ends = " to ".join(shown_in(column, end) for end in (column.lower, column.upper))
                 steps = (
@@ -255,8 +255,8 @@ class Item(ABC):
                     if isinstance(column, Period)
                     else f", and others as the nearest multiple of {text_of(column.step)[0]}"
                 )
-                said.append(f"values of {name} outside {ends} count as the nearest bound{steps}")
-        return tuple(dict.fromkeys(said))
+                texts.append(f"values of {name} outside {ends} count as the nearest bound{steps}")
+        return tuple(dict.fromkeys(texts))
 
     @property
     def _counts_units(self) -> bool:

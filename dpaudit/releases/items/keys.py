@@ -51,8 +51,8 @@ class Groups(Item):
         where = self.conditions(schema)
         return (Total(self.name, (ROWS,), (self.column,), where, (), *limits),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        return {self.name: found[0][0]}
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        return {self.name: answers[0][0]}
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:
         """Also that noise decides which groups are shown."""

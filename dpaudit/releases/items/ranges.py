@@ -57,9 +57,9 @@ class Ranges(Item):
         limits = self.bounding(schema, bins.cells)
         return (Total(self.name, (ROWS,), (bins,), self.conditions(schema), (), *limits),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
         levels = self.levels(schema)
-        counts = found[0][0]
+        counts = answers[0][0]
         assert isinstance(counts, tuple)  # noqa: S101  (bins have public places)
         level = [*counts, *[0] * (levels[0] - len(counts))]
         tree = list(level)

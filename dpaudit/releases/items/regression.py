@@ -52,14 +52,14 @@ class Regression(Item):
         self.noise_of(self.noise)
 
     def _columns(self, schema: Schema) -> list[tuple[str, Number, int]]:
-        found = []
+        columns = []
         for name in (*self.features, self.target):
             column = schema.number(name, f"item {self.name!r}")
             width = column.high - column.low
             if width > 2**26:
                 raise InvalidParameter(f"item {self.name!r}: {name!r} has over 2^26 steps")
-            found.append((name, column, width))
-        return found
+            columns.append((name, column, width))
+        return columns
 
     def _terms(self, schema: Schema) -> Iterator[tuple[Term, int, int]]:
         """Each sum of products, with its bounds; squares have none below 0."""
@@ -80,13 +80,13 @@ class Regression(Item):
         scaled = [Contribution(1, 1, 0, rows)]
         for _, low, high in self._terms(schema):
             scaled.append(Contribution(1, 1, rows * low, rows * high))
-        count, *rest = scaled
-        share = Fraction(1, 1 + len(rest))
+        count, *moments = scaled
+        share = Fraction(1, 1 + len(moments))
         return (
             Vector(f"{self.name}/count", self.noise, (count,), share=share),
             *(
-                Vector(f"{self.name}/{place}", self.noise, (one,), share=share)
-                for place, one in enumerate(rest)
+                Vector(f"{self.name}/{place}", self.noise, (moment,), share=share)
+                for place, moment in enumerate(moments)
             ),
         )
 
@@ -95,11 +95,11 @@ class Regression(Item):
         needed = (*self.features, self.target)
         return (Total(self.name, terms, (), self.conditions(schema), needed),)
 
-    def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
-        count, *rest = found[0]
+    def values(self, schema: Schema, answers: Found) -> dict[str, Exact]:
+        count, *moments = answers[0]
         return {
             f"{self.name}/count": count,
-            **{f"{self.name}/{place}": one for place, one in enumerate(rest)},
+            **{f"{self.name}/{place}": moment for place, moment in enumerate(moments)},
         }
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:

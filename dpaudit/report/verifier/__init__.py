@@ -32,6 +32,7 @@ SECONDS = 300  # after which the page ends a check
 LEVEL = 7  # of gzip; 9 takes two and a half times as long, for a page of 23 MB that is 0.6% smaller
 LONGEST_FETCH = 600  # seconds of one download
 RUNTIME = "pyodide-314.0.7.tgz"
+# Libraries that the page brings along.
 WHEELS = (
     "attrs-26.1.0-py3-none-any.whl",
     "jsonschema-4.17.3-py3-none-any.whl",  # later ones need a compiled library
@@ -62,6 +63,7 @@ LEFT_OUT = ("tests", "benchmarks", "physics", "stats", "vector", "holonomic", "c
 LONGEST_COMPILE = 300  # seconds of a busy machine; a quiet one takes ten
 # Rooms of dpaudit that the checker imports, and the parts of each family.
 ROOMS = ("check", "exact", "grids", "nodes", "pairs", "storage")
+# Of dpaudit that the checker needs besides its folder.
 FILES = ("__init__.py", "errors.py", "scope.py", "version.py", "certificate_schema.json")
 
 
@@ -199,8 +201,8 @@ def checker() -> bytes:
     paths = [root / name for name in FILES]
     paths += [path for room in ROOMS for path in (root / room).rglob("*") if path.is_file()]
     paths += [p for p in (root / "families").rglob("*.py") if not _of_the_accountant(p.stem)]
-    kept = [p for p in paths if p.suffix in (".py", ".json") and p.name != "process.py"]
-    return _zipped({str(p.relative_to(root.parent)): p.read_bytes() for p in kept})
+    modules = [p for p in paths if p.suffix in (".py", ".json") and p.name != "process.py"]
+    return _zipped({str(p.relative_to(root.parent)): p.read_bytes() for p in modules})
 
 
 def _of_the_accountant(module: str) -> bool:

@@ -20,6 +20,7 @@ from types import CodeType
 
 IMPORTED: dict[str, bytes] = {}  # bytecode files by the paths of their sources
 UNCHECKED_HASH = (1).to_bytes(4, "little")  # PEP 552: the bytecode is not compared with a source
+# Syntax that has docstrings.
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # attributes that hold statements
 Archives = dict[Path, str]  # each archive, and the folder from which its modules were loaded
