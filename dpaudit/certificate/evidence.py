@@ -35,7 +35,14 @@ from dpaudit.check.likelihoods import DECLARED_NOISE, share_of
 from dpaudit.check.reach import UNEXAMINED, gaps
 from dpaudit.exact import decimal_lower, decimal_upper, exact, plain
 from dpaudit.nodes import Node
-from dpaudit.report.words import STAND_IN, TOGETHER, UNCOMPARED, UNHEARD
+from dpaudit.report.words import (
+    CUT_SHORT,
+    STAND_IN,
+    TOGETHER,
+    UNATTACKED,
+    UNCOMPARED,
+    UNHEARD,
+)
 
 # How audits bound the loss: by counting plain runs, by likelihoods, or by both.
 METHODS = PLAIN, LIKELIHOOD, BOTH = "plain", "likelihood", "both"
@@ -174,9 +181,7 @@ def evidence_caveats(
         if attempt.differs:
             caveats.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
     if examination.stopped:
-        caveats.append(
-            "the examination was cut short by time: how much was tried depends on the machine"
-        )
+        caveats.append(f"{CUT_SHORT}: how much was tried depends on the machine")
     if examination.walked:
         caveats.append(
             f"runs on other records were compared over the first {examination.walked} releases"
@@ -232,16 +237,14 @@ def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str
     caveats = [LEFT_OUT[method]] if method in LEFT_OUT else []
     examined = not examination.not_examined and not examination.broken
     if examined and method != LIKELIHOOD and all(attempt.differs for attempt in attempts):
-        caveats.append(
-            f"the named program was examined, and not attacked: {_unattacked(examination)}"
-        )
+        caveats.append(f"{UNATTACKED}: {_unattacked(examination)}")
     return caveats
 
 
 def _unattacked(examination: Examination) -> str:
     """Why no trial attacks a program that was examined, and in which nothing was found."""
     if examination.pair is None:
-        return "no two neighbouring data sets were found that its runs distinguish"
+        return "its examination found no pair of data sets to attack it on"
     return (
         f"one trial reads {examination.work:,} numbers, and {FEWEST_TRIALS} trials may read "
         f"{NUMBERS:,}; a suite attacks it with any number of trials"

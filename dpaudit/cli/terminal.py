@@ -154,12 +154,13 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 def _caveats(predicate: Mapping[str, Any]) -> None:
     """Print the gravest caveats of one certificate; broken checks and examination gaps in red."""
-    from dpaudit.report.words import TOGETHER
+    from dpaudit.report.words import CUT_SHORT, TOGETHER, UNATTACKED
 
     name = predicate["mechanism"]["name"]
     grave = [*_not_examined(predicate), *_broken(predicate)]
     reached = [text for text in predicate["caveats"] if TOGETHER in text]
-    lines = [*grave, *_short(predicate), *reached, *_stand_ins(predicate)]
+    less = [text for text in predicate["caveats"] if text.startswith((UNATTACKED, CUT_SHORT))]
+    lines = [*grave, *less, *_short(predicate), *reached, *_stand_ins(predicate)]
     lines += [*_never_run(predicate), *_tried(predicate)]
     shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
     for place, line in enumerate(shown):

@@ -105,6 +105,9 @@ UNCOMPARED = (
     "runs on made-up records were compared"
 )
 # Part of the caveat on a program whose own loss moves its releases by less than is declared.
+# How caveats on less evidence than usual begin; the terminal prints them.
+UNATTACKED = "the named program was examined, and not attacked"
+CUT_SHORT = "the examination was cut short by time"
 TOGETHER = "of what its releases declare together"
 # Part of the caveat that lists lines which no examination ran.
 NEVER_RAN = "never ran while it was examined"

@@ -13,6 +13,7 @@ from dpaudit.audit.examine import examine, search
 from dpaudit.audit.examine.search import Point, point_of, sets, shrunk
 from dpaudit.cli import terminal
 from dpaudit.kernels.query import Array, Records
+from dpaudit.report.words import CUT_SHORT, UNATTACKED
 from dpaudit.scope import Adjacency
 from tests.support.examined import OwnVector, mechanism
 
@@ -172,3 +173,20 @@ def test_a_terminal_names_queries_that_moved_by_less_than_half(
     said = [*terminal._short({"examination": {"reached": [row]}})]
     line = "release 'count': records moved its query by 30% of what is stated"
     assert said == ([line] if told else [])
+
+
+def test_a_terminal_says_first_that_nobody_attacked_and_that_time_ran_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    weaker = [f"{UNATTACKED}: its runs are long", f"{CUT_SHORT}: it depends on the machine"]
+    predicate = {
+        "mechanism": {"name": "count"},
+        "caveats": ["a note of its author", *weaker],
+        "conformance": [],
+        "audits": [],
+        "examination": {"reached": [], "code": {"lines": 9, "run": 1, "missed": ["a.py:1"]}},
+    }
+    terminal._caveats(predicate)
+    said = capsys.readouterr()
+    lines = (said.out + said.err).splitlines()
+    assert lines[:2] == [f"count: {text}" for text in weaker]

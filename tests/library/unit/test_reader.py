@@ -448,8 +448,8 @@ def test_caveats_of_dpaudits_own_are_said_in_each_language(spoken: str) -> None:
         "records",
         "the program's own loss reached at most 75.2% of what its releases declare together, on "
         "the best of 54 pairs of data sets that were tried",
-        "the named program was examined, and not attacked: no two neighbouring data sets were "
-        "found that its runs distinguish",
+        "the named program was examined, and not attacked: its examination found no pair of data "
+        "sets to attack it on",
         "the examination was cut short by time: how much was tried depends on the machine",
         "not examined: the program asked no query on generated records",
     ]
