@@ -35,7 +35,7 @@ from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import Adjacency, Scope, Unit, central, choose, shown
 
 SETTINGS = ("n", "batch", "epochs", "sigma")  # what every description of DP-SGD states
-# What it may state besides.
+# Settings that it may state besides.
 OPTIONS = (
     "sampling",
     "largest",

@@ -13,7 +13,7 @@ ADDRESS = " at 0x"  # in the text of an object that does not say what it holds
 
 
 def examined_once(examined: Callable[..., Examination]) -> Callable[..., Examination]:
-    """The function, called once for each program, declaration, shape of records and seed.
+    """The function, called once for each program, declaration, shape of records, hooks and seed.
 
     An examination takes three quarters of the time of a small certificate.  Tests of examinations
     call ``examine`` itself, which this leaves alone.
@@ -24,12 +24,13 @@ def examined_once(examined: Callable[..., Examination]) -> Callable[..., Examina
         mechanism, suite = order.mechanism, order.suite
         kind = type(mechanism.program)
         parts = (mechanism.program, mechanism.declaration, mechanism.scope, order.implementation,
+                 mechanism.reaches, mechanism.claims,
                  suite and suite.neighbours.first.values.shape)  # fmt: skip
         texts = tuple(map(repr, parts))
         if any(ADDRESS in text for text in texts):
             return examined(run, order, first=first)
         key = (mechanism.name, kind.__module__, kind.__qualname__, *texts, run.seed, first,
-               frozenset(KERNELS.items()))  # fmt: skip
+               mechanism.records, mechanism.records_like, frozenset(KERNELS.items()))  # fmt: skip
         if key not in made:
             made[key] = examined(run, order, first=first)
         return made[key]

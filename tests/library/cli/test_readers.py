@@ -19,7 +19,7 @@ from dpaudit.cli.main import main
 from dpaudit.cli.membership import _read, _samples
 from dpaudit.curator.files import read_records
 from dpaudit.membership.data import Data
-from dpaudit.tabular import ROWS, Category, Number, Schema, Table, Term, Total, columns, source
+from dpaudit.tabular import ROWS, Category, Number, Schema, Table, Term, Total, columns, part
 from tests.support.tables import FILES, FRAMES, PLACES, Cells
 
 AGES, SCORES, CLASSES = [31, 64, 27, 45], [0.5, -1.25, 3e-05, 2.0], [0, 1, 1, 0]
@@ -213,7 +213,7 @@ def test_a_nan_of_a_parquet_file_is_counted_where_its_statistics_are_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB takes from a file's least and largest values that none is NaN."""
-    monkeypatch.setattr(source, "_connected", lambda: duckdb.connect(":memory:"))
+    monkeypatch.setattr(part, "_connected", lambda: duckdb.connect(":memory:"))
     with pytest.raises(AssertionError):
         test_a_release_counts_a_cell_alike_in_every_format("nan", "parquet", tmp_path)
 

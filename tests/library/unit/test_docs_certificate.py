@@ -132,7 +132,7 @@ CHARGED = {
     "u (8192 + 8 \\|s\\| \\|loss\\|)": "UNIT * (8192 + 8 * abs(extra) * reach)",
     "2 exp(-38)": "2 * math.exp(-FOLDED)",
     "2e-22/T of w and 1e-300 a factor, T times": "dropped=2 * cut + UNDERFLOW",
-    "come to 1e-11/(K t (1 + t) h)": "left <= LEFT_OUT / half * _size_at_zero(h, tilt)",
+    "come to 1e-11/(K t (1 + t) h)": "left_out <= LEFT_OUT / half * _size_at_zero(h, tilt)",
     "direct 1.5 u (256 + rows + 32)": "UNIT * (BLOCK + rows + 32) * 1.5",
     "FFT u (32 log2 N + folds) times": "(FFT_FACTOR * math.log2(period) + folds) * UNIT * norm",
     "off/\\|phi\\| + u (8 + 8 \\|log\\| + 8 \\|angle\\|)": (
@@ -143,7 +143,7 @@ CHARGED = {
     ),
     "u (16 + 8 \\|log\\|)), and": "(most + UNIT * (16 + 8 * np.abs(most)))",
     "u (128 + 8 (t+1) h)": "UNIT * (128 + 8 * (tilt + 1) * h) * size",
-    "2 (terms + 4) u": "2 * (kept + 4) * UNIT",
+    "2 (terms + 4) u": "2 * (frequencies + 4) * UNIT",
     "1.01 of these, and 2^-40": "error * 1.01",
 }
 

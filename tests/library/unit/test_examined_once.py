@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpaudit.audit.examine import Examination
@@ -12,12 +13,14 @@ from dpaudit.certificate.order import Options, Order, plan
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.kernels.base import KERNELS
+from dpaudit.kernels.query import Records
 from tests.library.cli.bench import DIGESTS, NoNoise, Releases, mechanism, suite
 from tests.support.examined_once import examined_once
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
 ORDER = Order(CASE, None, "project", DIGESTS)
 RUN = plan([ORDER], Options(seed=1))
+ROWS = Records(np.zeros((5, 1)))
 
 
 class Another(Releases):
@@ -44,6 +47,9 @@ def test_what_an_examination_depends_on_is_examined_anew(monkeypatch: pytest.Mon
         (RUN, replace(ORDER, mechanism=other), {}),
         (RUN, replace(ORDER, implementation={"a.py": "1" * 64}), {}),
         (RUN, replace(ORDER, suite=suite(CASE)), {}),
+        (RUN, replace(ORDER, mechanism=replace(CASE, records_like=lambda rng: ROWS)), {}),
+        (RUN, replace(ORDER, mechanism=replace(CASE, records=lambda: ROWS)), {}),
+        (RUN, replace(ORDER, mechanism=replace(CASE, reaches={"a": "at most a tenth"})), {}),
     ):
         before = len(asked)
         once(run, order, **how)
