@@ -147,15 +147,11 @@ def _hypotheses(listed: str, numbers: Collection[str]) -> tuple[str, ...]:
 def _run(name: str, folder: Path, library_folder: Path, seconds: float) -> str:
     if not coqc():
         raise Unsupported(f"no coqc on this machine: {HOW}")
-    command = [coqc(), *FLAGS, "-Q", str(library_folder), "DPAudit", name]
     most = math.ceil(seconds)
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limited
-    )
+    # A shell sets the limit: Python's own code in a child of a process with threads may crash.
+    limited = ["sh", "-c", 'ulimit -t "$0" && exec "$@"', str(most)]
+    command = [*limited, coqc(), *FLAGS, "-Q", str(library_folder), "DPAudit", name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode in (-signal.SIGKILL, -signal.SIGXCPU):
         raise CertificateRejected(f"{name}: the kernel ran for {most} s without an end")
     if done.returncode != 0:
