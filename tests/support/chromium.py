@@ -31,15 +31,20 @@ class Chromium:
         theirs_in, self.out = os.pipe()
         self.into, theirs_out = os.pipe()
 
-        def as_the_browser_expects() -> None:
-            fds = os.dup(theirs_in), os.dup(theirs_out)
-            os.dup2(fds[0], 3)
-            os.dup2(fds[1], 4)
-
+        # Bash moves the pipes: Python's own code in a child of a process with threads may crash.
+        moved = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self.process = subprocess.Popen(
-            [program, *QUIET, f"--user-data-dir={folder}", "about:blank"],
-            close_fds=False,
-            preexec_fn=as_the_browser_expects,
+            [  # noqa: S607  (bash is where the tests run)
+                "bash",
+                "-c",
+                moved,
+                program,
+                program,
+                *QUIET,
+                f"--user-data-dir={folder}",
+                "about:blank",
+            ],
+            pass_fds=(theirs_in, theirs_out),
             stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
