@@ -21,7 +21,7 @@ from dpaudit.releases.plan import GAUSSIAN_95, LAPLACE_95, Plan, Release
 from dpaudit.tabular import Category, Number, Schema
 
 PLANS, AT_ONCE, SEED = 200, 10, 2
-# Of the planner's error: budgets are used to a thousandth, and other noise must gain as much.
+# A share of the planner's error: budgets are used to a thousandth; other noise must gain as much.
 BETTER = 0.995
 
 SCHEMA = Schema(

@@ -13,7 +13,7 @@ from dpaudit.exact.domains import real
 from dpaudit.nodes import Node
 
 BATCH_TRIALS = 2_000  # trials that run side by side: enough for NumPy, and few enough for memory
-# What an attacker sees.
+# The outputs that an attacker sees.
 THREAT_MODELS = (
     "white_box",
     "black_box_all",

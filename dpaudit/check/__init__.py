@@ -51,7 +51,7 @@ _MALFORMED = (
     ValueError,
 )
 SECONDS, MEMORY = 20.0, 500 * 2**20
-# What no checker can re-derive from a certificate.
+# Parts of a certificate that no checker can re-derive.
 ON_TRUST = ("counts, conformance checks and the run: replay them from the seed",)
 
 

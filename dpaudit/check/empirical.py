@@ -29,7 +29,7 @@ from dpaudit.exact import enclose, working_precision
 from dpaudit.exact.effort import spend
 from dpaudit.exact.wire import digest
 
-# What of such a certificate is not re-derived, and why.
+# Fields of such a certificate that are not re-derived, and why.
 UNCHECKED = (
     Unchecked(
         "nobody can derive them from the file; the signer answers for them",
@@ -71,7 +71,7 @@ UNCHECKED = (
 MOST_GUESSES = 200_000  # a sum of so many exact terms takes a minute
 _LEFT = Fraction(1, 10**8)
 LARGEST_ERROR = Fraction(1, 20)
-# What no checker can re-derive from a certificate.
+# Parts of a certificate that no checker can re-derive.
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
     "counts, estimates, intervals, exposure and findings: run the study again",

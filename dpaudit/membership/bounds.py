@@ -65,7 +65,7 @@ MOST_ODDS = 20_000  # scores used for fitting and choosing; more cost time and c
 _ALONE = 2  # units, the most telling ones, whose own coins are considered
 _LEAST_ALONE = 64  # reference models: with fewer the most telling of many units is so by chance
 _LEAST_A_SIDE = 4  # reference models with, and without, a unit before it is considered
-# Of an imagined study: scores of references, the largest mu over the claim's, and the precision.
+# An imagined study: scores of references, the largest mu over the claim's, and the precision.
 _SAMPLED, _MOST_TIMES, _PRECISION = 2**13, 10.0, 0.01
 # Coins; the search for the number needed ends here.  A bound on mu takes far longer for each.
 _SEARCHED = {"epsilon": 10**7, "mu": 10**4}

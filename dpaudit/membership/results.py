@@ -79,7 +79,7 @@ class Finding:
 
     @classmethod
     def control(cls, measure: str, promise: float, models: int, shown: float) -> Finding:
-        """What a study would show without noise: what ``models`` promise, or what is shown."""
+        """The bound of this study without noise: the larger of its promise and of what it shows."""
         judged = f"judged by {models} models"
         if shown > promise:
             judged = (

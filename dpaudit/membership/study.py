@@ -163,7 +163,7 @@ class Training:
         return arrays
 
     def _answers(self, fitted: Any) -> Arrays:
-        """What a model says of the queries and probes, asked in one call: calls cost most."""
+        """A model's answers to the queries and probes, asked in one call: calls cost most."""
         asked = {f"query_{place}": query for place, query in enumerate(self.queries)}
         if self.probes is not None:
             asked["probes"] = self.probes

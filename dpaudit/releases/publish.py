@@ -71,7 +71,7 @@ MOST_SHOWN = 100  # published numbers that a certificate holds; their files hold
 MOST_RUNS = 10_000  # of candidates with different scores, and of keys, in a rehearsal
 PLAN = "plan.toml"
 CERTIFICATE = "certificate"  # the folder of a release's certificate, in the release's own
-# Of a published table.
+# Columns of a published table.
 COLUMNS = (
     "item",
     "keys",

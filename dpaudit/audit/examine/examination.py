@@ -222,14 +222,11 @@ def examine(
         with contextlib.suppress(TooLong):
             examiner.run(first=first)
             found_nothing = not (first and examiner.found)
-            if (
-                found_nothing
-                and likely is None
-                and shape is None
-                and mechanism.records_like is None
-            ):
-                more = _of_another_rank(mechanism, seed, examiner)
-                more = (*more, *_of_more_rows(mechanism, seed, examiner))
+            if found_nothing and likely is None and mechanism.records_like is None:
+                if shape is None:
+                    more = _of_another_rank(mechanism, seed, examiner)
+                if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
+                    more = (*more, *_of_more_rows(mechanism, seed, examiner))
     examination = examiner.examination(time.process_time() - started)
     examination = replace(examination, findings=(*examination.findings, *more))
     return replace(examination, opened=frozenset(read))

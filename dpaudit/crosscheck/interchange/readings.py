@@ -264,7 +264,7 @@ def mixture(event: Any, reader: Reader) -> Node:
 
 
 def mixture_event(node: MixtureOfGaussians, children: list[Any], writer: Writer) -> Any:
-    """What stays has what the other chances, rounded up, leave."""
+    """The branch that stays gets the chance that the others, rounded up, leave."""
     if writer.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported(OBSTACLES["MixtureOfGaussiansDpEvent, replaced"])
     moves = [

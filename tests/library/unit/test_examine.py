@@ -447,6 +447,18 @@ def test_a_count_that_few_records_never_reach(
     assert CONTROL not in stopped
 
 
+@pytest.mark.parametrize(("adjacency", "tried"), [("add_remove", True), ("zero_out", False)])
+def test_a_known_shape_says_no_private_number_of_records(
+    adjacency: str, tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data's rows are known; how many there are is private where records come and go."""
+    monkeypatch.setattr(
+        examination, "_of_more_rows", lambda *_: (Finding(CONTROL, "broken", 1.0, 0.0, "it stops"),)
+    )
+    broken = found(Crowded(162), adjacency, shape=Shape(40, (1,)), seconds=2)
+    assert (CONTROL in broken) == tried
+
+
 class Fixed:
     """Concordant pairs of the records that are made up; a number of its module is 162."""
 

@@ -59,11 +59,11 @@ def test_the_number_of_rows_is_the_datas_where_neighbours_share_it(
         shape=Shape(40, (5,)),
     )
     mechanism = _order(Shares(), dp.central(adjacency), lambda: _numbers(1)).mechanism
-    with mock.patch.object(on_data, "examine") as examine:
+    with mock.patch.object(on_data, "examine") as asked:
         again = without_guessed_shape(mechanism, guessed, 1)
         assert without_guessed_shape(mechanism, replace(guessed, findings=()), 1).shape
-    assert again is examine.return_value
-    assert [call.kwargs["shape"] for call in examine.call_args_list] == [Shape(rows, (1,))]
+    assert again is asked.return_value
+    assert [call.kwargs["shape"] for call in asked.call_args_list] == [Shape(rows, (1,))]
 
 
 @pytest.mark.quality
