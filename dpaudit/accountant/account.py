@@ -356,6 +356,12 @@ class Account:
         return self._best[at]
 
     def _candidates(self, delta: Fraction) -> list[Step]:
+        """Each route's bound on epsilon, up to the first tight one; beaten routes are skipped.
+
+        A group of k records has one more: k times one record's epsilon (:func:`in_steps`).
+
+        Errors: Unsupported, the first route's, where none answers.
+        """
         steps: list[Step] = []
         refused: list[Unsupported] = []
         routes = self.routes() if self._record else self._routes()
@@ -385,7 +391,7 @@ class Account:
 
     @cached_property
     def _record(self) -> tuple[Account, Account] | None:
-        """One record's account of a group, at a width that finds a delta and at one's own."""
+        """For a group: one record's accounts, a rough one to search delta with and a fine one."""
         if not isinstance(self.node, Group) or is_symbolic(self.node.size) or self.node.size == 1:
             return None
         child, scope = self.node.child, self.scope

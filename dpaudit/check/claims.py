@@ -288,7 +288,10 @@ def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
-    """An epsilon at which the Gaussian profile of the lens's mu still reaches delta."""
+    """Check the epsilon that the audit's bound on mu implies, if the noise is Gaussian.
+
+    The profile of mu must reach delta at it, and no longer at an epsilon a millionth larger.
+    """
     place = claim.place
     labels = (shown["confidence"], shown["conditional_on"], shown["audit"], shown["measure"])
     labelled = labels == (SHOWN_LEVEL, FAMILY, LENS, "approx_dp") and shown["delta"] == claim.delta

@@ -24,7 +24,9 @@ from dpaudit.grids.cells import trivial
 from dpaudit.grids.discrete import Discrete, Grid, Side, TooFine
 from dpaudit.grids.values import from_values
 
-BITS, MOST_NODES, FARTHEST = 256, 2**15, 600.0
+BITS = 256  # precision of the balls
+MOST_NODES = 2**15  # nodes of a grid: each takes a ball of delta
+FARTHEST = 600.0  # nats: exp of a larger loss nears a float's overflow
 
 
 def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side) -> Discrete:
@@ -61,7 +63,7 @@ def _end(excess: Callable[[int], Any], grid: Grid, sign: int) -> int:
     while beyond < far and not is_beyond(beyond):
         near, beyond = beyond, 2 * beyond
     if beyond >= far and not is_beyond(far):
-        # Some outcome tells all: from where delta hardly falls any more.
+        # Delta does not fall to 0, as an outcome has infinite loss: end where it is nearly flat.
         far_excess = excess(sign * far)
         near, beyond = 0, far
         while beyond - near > 1:
@@ -82,12 +84,18 @@ def _slopes(x: list[Any], values: list[Any]) -> list[Any]:
 
 
 def _upper(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
+    """Masses whose profile runs along the chords between the nodes (module, Upper)."""
     slopes = _slopes(x, values)
     masses = [_up(at * (slopes[i + 1] - slopes[i])) for i, at in enumerate(x)]
     return Discrete(grid.step, first, np.array(masses), _up(values[-1])).trimmed()
 
 
 def _lower(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
+    """Masses whose profile runs along lowered chords (module, Lower).
+
+    Each node is lowered by the larger G_i of its two cells.  Nodes are cut off at either end where
+    the lowered value would fall below max(1 - x, 0), which bounds delta too.
+    """
     slopes = _slopes(x, values)
     gaps = []
     for i in range(1, len(x)):

@@ -25,7 +25,7 @@ from dpaudit.grids.discrete import (
 )
 from dpaudit.grids.hull import convexified
 
-# Extended precision, which Windows and some ARM systems do not have.
+# Bits of a long double's mantissa: needed here, and had (fewer on Windows and some ARM systems).
 LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
 Long = Reals
 SLACK = 2.0**-44  # rounding of values at nodes, per unit of the step
@@ -109,7 +109,11 @@ def largest_values(members: list[Discrete], side: Side) -> Discrete:
 
 
 def joined(above: Discrete, below: Discrete, side: Side) -> Discrete:
-    """The values of ``above`` from loss 0 on and of ``below`` before it."""
+    """The spliced profile: that of ``above`` at losses from 0 on, that of ``below`` before it.
+
+    A pair whose two sides come from different pairs (:mod:`dpaudit.pairs.spliced`) has it.  At loss
+    0 both apply: the larger value is an upper bound, the smaller a lower one.
+    """
     low, high = _range([above, below])
     low, high = min(low, -1), max(high, 1)
     right, left = node_values(above, low, high), node_values(below, low, high)

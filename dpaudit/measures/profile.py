@@ -1,4 +1,4 @@
-"""Privacy profiles: value = the pairs that dominate, by direction, and those that are reached.
+"""Privacy profiles: a value holds the dominating pairs by direction, and the attained ones.
 
 Composition multiplies pairs: dominating pairs compose adaptively, and Gaussian ones collapse into
 one.  The guarantee is the largest over alternatives (the part of a partition, how a replaced record
@@ -14,8 +14,8 @@ dominates the release given any past, and Theorem 10 composes it:
     delta(x) = E_L [max over j of delta_j(x e^-L)] <= E_L [M(x e^-L)],   L the loss so far.
 
 The largest of the products, one choice for the whole run, is max over j of E_L [delta_j(x e^-L)],
-which is smaller wherever profiles cross.  It bounds what a program reaches that chooses in advance:
-so it is a lower end, and no upper one.
+which is smaller wherever profiles cross.  A program that chooses in advance attains it, so it is a
+lower bound, and not an upper one.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ REMOVE, ADD = attrgetter("remove"), attrgetter("add")
 REACHED_REMOVE, REACHED_ADD = attrgetter("reached_remove"), attrgetter("reached_add")
 
 
-ALTERNATIVES = 64  # pairs of a choice that are kept
+ALTERNATIVES = 64  # most attained pairs that are kept for each direction
 
 
-ROUNDS = 100_000  # different rounds of a Repeat that are gone through
+ROUNDS = 100_000  # most rounds of a Repeat whose numbers differ from round to round
 
 
 COMPOSITION = Source("Zhu, Dong, Wang", 2022, "Theorem 10 (adaptive composition of pairs)")
@@ -76,7 +76,7 @@ DISJOINT = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
 
 
 def kept(node: Any, *premises: Losses) -> dict[str, int]:
-    """How many alternatives that are reached are kept, where there are more."""
+    """``alternatives``: how many attained pairs are kept, if some are dropped; empty otherwise."""
     sides = [list(map(side, premises)) for side in (REACHED_REMOVE, REACHED_ADD)]
     most = max(sum(map(len, side)) for side in sides)
     return {"alternatives": ALTERNATIVES} if most > ALTERNATIVES else {}
@@ -91,6 +91,7 @@ def repeated(pair: Pair, index: Any, times: Number) -> Pair:
 
 
 def _rounds(pair: Pair, count: Number, index: Any, times: Number) -> list[tuple[Pair, Number]]:
+    """One factor's product over the rounds, Gaussian factors summed to one."""
     if (mu := pair.gaussian_shift) is not None:
         return [(Normal(sqrt(total_over(mu**2 * count, index, times))), Fraction(1))]
     if index is None or not any(_holds(n, index) for n in (*numbers_in(pair), count)):
@@ -114,17 +115,20 @@ def _holds(value: Number, index: Any) -> bool:
 
 
 def no_guarantee() -> Losses:
-    """An access without noise may tell all."""
+    """The pair of an access without noise, which may reveal everything: delta is 1."""
     return opaque(Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1)))))
 
 
 def unchanged(base: Losses) -> Losses:
-    """The pairs of the base; the assumption may rule out what reaches them."""
+    """The base's upper bounds alone: the assumption may exclude the data sets that attain them."""
     return Losses(base.remove, base.add, slack=base.slack)
 
 
 def disjoint(parts: Sequence[Losses]) -> Losses:
-    """The record is in one part, which what was released before may choose: the largest."""
+    """Parallel composition: one record's pairs are the largest over the parts.
+
+    The record falls into one part; which one may depend on earlier releases.
+    """
 
     def each(side: Side) -> tuple[Pair, ...]:
         return distinct(pair for part in parts for pair in side(part))

@@ -179,6 +179,11 @@ def joined(pairs: Iterable[Pair]) -> Pair:
 
 
 def _collected(factors: list[Factor]) -> Pair:
+    """The product of the factors in normal form: one Gaussian pair, and each other pair once.
+
+    Gaussian factors merge into one, of shift sqrt(sum of mu^2); the order is canonical, so that
+    equal products are equal objects.
+    """
     counts: dict[Pair, list[Number]] = {}
     squares: list[Number] = []
     for pair, times in factors:

@@ -211,9 +211,10 @@ class OpenTable:
             )
 
     def changes(self) -> dict[str, int]:
-        """How many rows are left out, or count with another value, by what the schema declares.
+        """How many rows the schema leaves out, or counts with another value; by reason, in words.
 
-        That is for the holder of the data alone, is not private, and is published nowhere.
+        These numbers are exact, hence not private: they are shown to the holder of the data and
+        never published.
         """
         changed = Counter[str]()
         with readable(self.schema.name):

@@ -208,10 +208,11 @@ def _of_one_run(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The event "score > threshold"; ``favours`` 0 is "in", 1 is "out".
+    """The event "score > threshold"; ``favours``: the sample in which it is likelier (0 in, 1 out).
 
-    "At most" adds nothing: the region of a claim is the same for complements under (Q, P).
-    ``means``: what is bet on in its place, where training says that it shows more.
+    The event "score <= threshold" would add nothing: it is the complement, and a claim allows the
+    same for complements with the samples exchanged.
+    ``means``: a test on means of the scores that replaces the event, if training favours it.
     """
 
     threshold: float
@@ -304,6 +305,11 @@ def _scores_result(
     decisive: _Chosen,
     training: TrainingScores | None,
 ) -> ScoresAudit:
+    """The audit's result: ``decisive`` gives p-value, bound and verdict, ``shown`` the shown bound.
+
+    Each was chosen on the training scores for its own error: ``terms.refute_at`` and
+    ``terms.shown``.
+    """
     target, error = terms.target, terms.refute_at
     counts, refuting = shown.count(test), decisive.count(test)
     p_value = decisive.p_value(target, test, error)

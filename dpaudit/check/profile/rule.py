@@ -24,11 +24,13 @@ from dpaudit.check.profile.cells import UNIT, NotConfirmed
 from dpaudit.exact.arrays import Array, Floats, np, special
 
 EXPONENT = 34.0  # nats: a rule errs by e^-34, below a float's rounding
-BLOCK, MOST_POINTS, MOST_PRODUCTS = 256, 300_000, 2 * 10**9
+BLOCK = 256  # frequencies that are computed at a time
+MOST_POINTS = 300_000  # points of a rule: memory
+MOST_PRODUCTS = 2 * 10**9  # points times frequencies: some seconds
 LARGEST_RISE = 200.0  # nats by which an integrand may rise off the real line
-# Panels: nodes of each, phase that they follow, points that are looked at first.
+# Of panels: nodes in each, radians of phase that each spans, points of the first survey.
 DEGREE, FOLLOWED, SCOUTS = 28, 11.0, 8000
-# In floats 1 - q, and a q that is tiny, have no relative precision beyond these.
+# Smallest and largest q: beyond them floats lose the relative precision of q or of 1 - q.
 RATES = 1e-200, 1 - 1e-6
 # Covers the roundings of a bound itself.
 OUTWARD = 1 + 1e-6
@@ -68,12 +70,12 @@ def _share(pair: Sampled, x: Floats) -> Floats:
 
 
 def _log_bound(pair: Sampled, x: Floats, turn: float, fastest: float) -> Floats:
-    """Log of the largest integrand on each cell of the strip, but for exp(d^2 / 2)."""
+    """:func:`_log_most` on each cell between neighbouring points."""
     return _log_most(pair, x[:-1], x[1:], np.full(len(x) - 1, turn), fastest)
 
 
 def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: float) -> Floats:
-    """The same over low <= x <= high, |y| <= turn / mu."""
+    """Log of the largest |integrand| / exp(d^2 / 2) on low <= x <= high, |y| <= turn / mu."""
     near = np.where(low * high <= 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
     size = np.maximum(pair.power * _loss(pair, low), pair.power * _loss(pair, high))
     share = _share(pair, high)
@@ -84,7 +86,7 @@ def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: f
 
 
 def _log_tails(pair: Sampled, ends: tuple[float, float], turn: float, fastest: float) -> float:
-    """Log of the integral of the same beyond two points on either side of mu / 2."""
+    """Log of the integral of :func:`_log_most` beyond two points on either side of mu / 2."""
     c, mu = pair.power, pair.mu
     lifted = max(-c, 0.0) * -math.log1p(-pair.rate) + fastest * turn
     low = float(special.log_ndtr(ends[0])) + lifted
@@ -99,7 +101,13 @@ def _log_sum(logs: Floats) -> float:
 
 
 def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float, Floats]:
-    """A strip, a step and the points of the rule, whatever error they have."""
+    """Half width d of the strip, step h, and the points k h of the trapezoid rule.
+
+    They keep the rule's error near exp(-``exponent``) at frequencies up to ``fastest`` with few
+    points.  The caller bounds the error that results, so that these choices need no proof.
+
+    Errors: NotConfirmed where the rule needs more than ``MOST_POINTS`` points.
+    """
     mu, c = pair.mu, pair.power
     lifted = max(-c, 0.0) * -math.log1p(-pair.rate)
     best: tuple[float, float] = (0.0, 0.0)
@@ -126,7 +134,7 @@ def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float
 def _trapezoid(
     pair: Sampled, fastest: float, exponent: float
 ) -> tuple[Floats, Floats, float, float]:
-    """Points, logs of their weights, and logs of the rule's error and of what is beyond."""
+    """Points, logs of their weights, and logs of two errors: the rule's, and of what is cut off."""
     d, step, x = _place(pair, fastest, exponent)
     ends = (float(x[0]), float(x[-1]))
     inside = _log_sum(_log_bound(pair, x, pair.mu * d, fastest)) + math.log(step)
@@ -137,7 +145,9 @@ def _trapezoid(
 
 
 def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Floats, float, float]:
-    """The same up to a cap: Gauss-Legendre panels of about as much phase as such a rule follows.
+    """As :func:`_trapezoid`, for outcomes up to a cap, by Gauss-Legendre panels.
+
+    A panel spans about ``FOLLOWED`` radians of the integrand's phase.
 
     On a panel of half width H the rule of n nodes errs by at most (64 / 15) H M rho^(-2 n) /
     (1 - rho^(-2)), M the largest |f| on the ellipse of half axes H (rho +- 1 / rho) / 2

@@ -38,6 +38,11 @@ def _moves_as_one(child: Any) -> bool:
 
 
 def _shuffled(node: Any, base: Losses) -> Losses:
+    """Shuffled batches: a record is in one batch a pass, so the base's pairs are upper bounds.
+
+    Attained, for Gaussian noise: all other records contribute nothing (:class:`Allocated`), or the
+    opposite of this one (:class:`Reshuffled`).
+    """
     slots = node.population / node.batch_size
     shifts = moves(base.reached_remove)
     if slots == 1:

@@ -47,6 +47,7 @@ def least_variance(node: Any) -> Fraction:
 
 
 def _gaussian_bend(node: Any) -> Any:
+    """The most by which log p bends down, for clients' discrete Gaussian noise; None if unknown."""
     import flint
 
     v, n = enclose(node.variance), node.left
@@ -70,14 +71,18 @@ def _gaussian_bend(node: Any) -> Any:
 
 
 def _images(v: Any, t: Any) -> Any:
-    """A(t), 0 <= t <= pi: terms up to m = M, and all others by a geometric series."""
+    """A ball of A(t), 0 <= t <= pi (:func:`least_variance`): ``v`` is one client's variance.
+
+    It sums the terms of |m| <= ``far``, and bounds all others by a geometric series.
+    """
     import flint
 
     turn = 2 * flint.arb.pi()
+    # The terms beyond are below exp(-150) of the first.
     far = max(2, int(1 + ((300 / v).sqrt() / turn).upper().ceil().fmpz()))
     spend(5 * (2 * far + 1), "the images of a distributed Gaussian of so little variance")
     total = sum(((-v * (t + turn * m) ** 2 / 2).exp() for m in range(-far, far + 1)), flint.arb(0))
-    # The next ones, m = -far - 1 and m = far + 1, are nearer than this, and each falls further.
+    # Bounds each of the next two terms, m = -far - 1 and m = far + 1; the ratio bounds later ones.
     last = (-v * (turn * (far + 1) - t) ** 2 / 2).exp()
     ratio = (-v * turn**2 * far / 2).exp()
     return total + flint.arb(0).union(2 * last / (1 - ratio))

@@ -89,9 +89,9 @@ def traced(
     watched: Callable[[], Any] | None = None,
     shapes: Container[tuple[int, ...]] | None = None,
 ) -> Trace:
-    """Run a function and trace its program's lines.
+    """Run a function; for each line of the user's program, note a digest of its local variables.
 
-    ``watched``: only its numbers are noted; ``shapes``: only arrays of these shapes.
+    ``watched``: digest its result instead; ``shapes``: digest only arrays of these shapes.
     """
     trace = Trace()
 

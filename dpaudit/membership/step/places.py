@@ -64,6 +64,12 @@ class Places:
     def _trace(
         self, batches: list[Batch], seed: int, *, moved: bool = False, shapes: Any = None
     ) -> Trace:
+        """The lines that run while fresh training steps through the batches, with a digest at each.
+
+        The digest is of the local variables, or with ``moved`` of the parameters; ``shapes`` limits
+        it to arrays of these shapes.  Two traces differ from the line on at which a change first
+        has an effect.
+        """
         training = self.runner.fresh(seed)
         watched = (lambda: self.runner.flat(training.parameters())) if moved else None
 
