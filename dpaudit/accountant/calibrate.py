@@ -305,10 +305,11 @@ def _no_power(
 
 
 def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
-    """The same for a claim of 0, whose excess tells nothing of how far away it holds.
+    """Neighbouring powers of two between which a claim of 0 begins to hold, by bisection.
 
-    The outermost powers are asked first, and those between them by halves: where none will do,
-    as for a tiny delta, that is known at once.  None where the outermost ones are no parameters.
+    The distance to such a claim gives no hint of where it holds, so the outermost powers are asked
+    first: if neither will do, as for a tiny delta, that is known at once.  None where the outermost
+    ones are no valid parameters.
     """
     two = Fraction(2)
     low, high = (0, LARGEST - 1) if problem.symbol.is_integer else (1 - LARGEST, UPWARD[-1])
@@ -398,7 +399,7 @@ def _clipped(excess: float) -> float:
 def _bisected(
     proved_at: Callable[[Fraction], bool], ends: tuple[float, float], away: int, tolerance: float
 ) -> float:
-    """The border of what is proved, whose excess tells nothing of how far away it is."""
+    """The border of what is proved, by bisection between ``ends``."""
     refused, proved = ends if away > 0 else ends[::-1]
     while abs(proved - refused) > tolerance:
         middle = (proved + refused) / 2

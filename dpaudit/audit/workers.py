@@ -152,7 +152,7 @@ def _attempt(call: _Paired, items: list[Any], jobs: int) -> Pairs:
 
 
 def _streamed(results: Pairs) -> Pairs:
-    """The same results; on an interruption the workers stop without a word."""
+    """Pass results on; on an interruption stop the workers without a warning."""
     try:
         for result in results:  # noqa: UP028 (delegating would close them before the filter)
             yield result

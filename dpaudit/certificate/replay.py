@@ -157,7 +157,10 @@ def _index(certificate: Mapping[str, Any], orders: Sequence[Order]) -> int:
 def _made(
     orders: Sequence[Order], index: int, command: Command, stated: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """The predicate of the same command, without touching the data; their shape is ``stated``."""
+    """The predicate that the command makes again, without reading the data.
+
+    ``stated``: the predicate in the certificate, which gives the shape of the data.
+    """
     without = [replace(o, mechanism=replace(o.mechanism, records=None)) for o in orders]
     options = Options(seed=command.seed, trials=command.trials, targets=command.targets)
     run = plan(without, options)

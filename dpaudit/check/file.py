@@ -164,7 +164,7 @@ def _is_read(read_date: Callable[[str], date], text: object) -> bool:
 
 
 def _without_references(part: Any, definitions: dict[str, Any]) -> Any:
-    """The same schema; one that refers to itself never ends, and has no place here."""
+    """The schema with each reference replaced by its definition; it must not be recursive."""
     if isinstance(part, list):
         return [_without_references(item, definitions) for item in part]
     if not isinstance(part, dict):

@@ -52,7 +52,10 @@ class Consensus:
         return max(self.routes, key=lambda route: route.lower)
 
     def against(self, *routes: Route) -> Consensus:
-        """The same with further routes; errors: Disagreement where one of them does not meet."""
+        """This consensus with further routes.
+
+        Errors: Disagreement where a lower bound is above another route's upper bound.
+        """
         joined = replace(self, routes=(*self.routes, *routes))
         above, below = joined.highest_lower, joined.lowest_upper
         if not is_infinite(below.upper) and below.upper < above.lower:

@@ -188,7 +188,10 @@ def _drawn(node: Any, below: Sequence[Records]) -> Records:
 
 
 def _require_fits(node: Any, child: Records, drawn: Number) -> None:
-    """Errors: InvalidParameter where a child states another number than is drawn."""
+    """Refuse a child whose stated number of records contradicts the number drawn.
+
+    Errors: InvalidParameter.
+    """
     for stated, sign in ((child.least, 1), (child.most, -1)):
         if stated is not None and known_sign(sign * (drawn - stated.value), strict=False) is False:
             only = "; only clients who are drawn add noise" if stated.words == AT_LEAST else ""

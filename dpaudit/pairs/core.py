@@ -396,7 +396,7 @@ class Pair:
         return type(self) is type(other) and self._dominates_alike(other)
 
     def _dominates_alike(self, other: Any) -> bool:
-        """The same for another pair of this type."""
+        """Whether this pair dominates another of its type, by the parameters in which it grows."""
         return bool(self.grows) and all(
             self.grows.get(f.name, equal)(getattr(self, f.name), getattr(other, f.name))
             for f in fields(self)
@@ -432,22 +432,22 @@ def at_least(stated: Any, own: Any) -> bool:
 
 
 def rate_at_least(stated: Any, own: Any) -> bool:
-    """The same for a probability: 1 at most."""
+    """Whether a probability is at least another, for certain; it must be at most 1."""
     return at_least(stated, own) and at_least(Fraction(1), stated)
 
 
 def each_at_least(stated: Any, own: Any) -> bool:
-    """The same for as many numbers."""
+    """Whether each of as many numbers is at least the other's, for certain."""
     return len(stated) == len(own) and all(map(at_least, stated, own))
 
 
 def dominating(stated: Any, own: Any) -> bool:
-    """The same for pairs."""
+    """Whether a stated pair dominates another, for certain."""
     return isinstance(stated, Pair) and stated.dominates(own)
 
 
 def equal(stated: Any, own: Any) -> bool:
-    """Whether both are the same."""
+    """Whether both parameters are equal."""
     return bool(stated == own)
 
 

@@ -32,7 +32,7 @@ class Runs:
         return self.scores[np.searchsorted(self.firsts, places, "right") - 1]
 
     def without(self, place: int) -> Runs:
-        """The same, where the candidate at a place is not there."""
+        """These runs without the candidate at a place."""
         run = int(np.searchsorted(self.firsts, place, "right")) - 1
         before = place - int(self.firsts[run])
         after = int(self.sizes[run]) - before - 1

@@ -85,7 +85,11 @@ class Sought:
             raise InvalidParameter(f"{self.number} at {self.at}: expected between {low} and {high}")
 
     def ratios(self, scores: _Losses, number: float) -> Array:
-        """X over the mean that it has at most if the number is at most this, (runs,)."""
+        """Each run's e-value against "the number is at most ``number``"; shape (runs,).
+
+        A statistic X >= 0 over the largest mean that it can have under that hypothesis, so that its
+        own mean is at most 1.
+        """
         losses, weights = scores.losses, scores.log_weights
         if self.number == "divergence":
             logs = weights + (self.at - 1) * (losses - number)

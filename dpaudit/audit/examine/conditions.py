@@ -325,7 +325,7 @@ class Traced(np.ndarray[Any, Any]):
 
 
 def _plain(value: Any) -> Any:
-    """The same without traces, inside lists, tuples and dictionaries too."""
+    """A value without traces; also inside lists, tuples and dictionaries."""
     if isinstance(value, Traced):
         return value.view(np.ndarray)
     if isinstance(value, list | tuple):

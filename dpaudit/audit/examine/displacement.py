@@ -290,7 +290,7 @@ def try_rows(
 
 
 def of_sizes(asking: Asking, count: int) -> Asking:
-    """The same, of the largest sensitivity that it states of so many rows, and of one more."""
+    """What is asked, with the largest sensitivity it states for ``count`` or one more rows."""
     with np.errstate(all="ignore"):
         sizes = [asking.query.sensitivity(asking.adjacency, n) for n in (count, count + 1)]
     return replace(asking, sensitivity=np.maximum(asking.sensitivity, np.maximum(*sizes)))

@@ -222,7 +222,7 @@ def beyond(first: PartWalk, second: PartWalk) -> Iterator[tuple[Visit, float]]:
 
 
 def strangers(first: PartWalk, second: PartWalk, row: int) -> Iterator[Visit]:
-    """Releases on rows that do not hold the changed one, whose values moved all the same."""
+    """Releases whose value changed although the changed record is not among their rows."""
     place = first.place_of(row)
     for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
         if rows is None or rows[0] <= place < rows[1]:

@@ -312,7 +312,7 @@ def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
 
 
 def _direct(factor: Tilted, period: int, count: int) -> tuple[Complexes, float]:
-    """The same sums term by term: blocks of ``BLOCK`` indices, then the blocks."""
+    """The transform of :func:`_by_fft`, and its error, term by term in blocks of ``BLOCK``."""
     rows = -(-len(factor.w) // BLOCK)
     w = np.zeros(rows * BLOCK)
     w[: len(factor.w)] = factor.w

@@ -254,9 +254,11 @@ def _together(
     growth: Floats | float,
     left: float = 0.0,
 ) -> Order:
-    """delta, the slope's size Q, and the error of delta (and of exp(loss) Q).
+    """delta of an event, its slope's size Q, and the error of delta (and of exp(loss) Q).
 
-    ``left``: of each mass, what a rule and its ends leave out.
+    ``masses``: of the event "loss above e" under N(y), N(x) and N(x') (the module's a, b, c).
+    ``growth``: roundings of the masses beyond those of ``CDF``; ``left``: what a quadrature leaves
+    out of each mass.
     """
     a, b, c = masses
     x = np.exp(losses)
@@ -269,7 +271,7 @@ def _together(
 
 
 def _order(mu: float, rate: float, v: float, losses: Floats) -> Order:
-    """P the mixture with N(x): its ratio is far out on the side of x."""
+    """delta, Q and errors of the triangle's (P, Q), P being the mixture with N(x)."""
     if v == 0:
         z = np.log1p(np.expm1(losses) / rate) / mu
         a, b = _cdf(-z - mu / 2), _cdf(mu / 2 - z)
@@ -278,7 +280,7 @@ def _order(mu: float, rate: float, v: float, losses: Floats) -> Order:
 
 
 def _back(mu: float, rate: float, v: float, losses: Floats) -> Order:
-    """The same triangle, P and Q exchanged."""
+    """delta, Q and errors of the triangle's (Q, P): P and Q exchanged."""
     if v != 0:
         return _integrals(rate, losses, (v * mu * mu, mu * mu, v * mu * mu / 2))
     # r < 1 - (1 - exp(-loss)) / q; at the last such losses the one before bounds delta.
@@ -334,7 +336,7 @@ def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float
 
 
 def _swapped_side(back: Floats, losses: Floats) -> Floats:
-    """delta at -losses, by that of the swapped pair."""
+    """delta at -losses, from that of the swapped pair."""
     swapped: Floats = np.exp(-losses) * back - np.expm1(-losses)
     return swapped
 

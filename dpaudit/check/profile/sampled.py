@@ -79,7 +79,7 @@ def _power(pair: Factor, s: Any) -> Any:
 
 
 def parameters_at(pair: Factor, t: Ball) -> Sampled:
-    """The same as floats, with the power of R at a tilt."""
+    """A sampled pair's numbers as floats, with the power of R at a tilt."""
     mu, rate, swapped = _parameters(pair)
     power = float(_power(pair, t).mid())
     return Sampled(float(mu.mid()), float(rate.mid()), power, swapped, cap_of(pair))

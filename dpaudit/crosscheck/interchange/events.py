@@ -136,7 +136,10 @@ def to_dp_event(node: Node, adjacency: Adjacency | str) -> Any:
 
 
 def event_over(node: Node, norms: int, adjacency: Adjacency) -> Any:
-    """The event whose noise is over a norm of which the sensitivity is ``norms`` times as much."""
+    """The event of a declaration, for noise multipliers over a record's norm.
+
+    ``norms``: the sensitivity in such norms, 2 under replace-one, by which multipliers are scaled.
+    """
     done: dict[str, Any] = {}
     failed: dict[str, DpauditError] = {}
     for each in postorder(node):

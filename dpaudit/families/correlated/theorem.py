@@ -33,12 +33,12 @@ def extent(node: CorrelatedGaussian) -> Extent:
 
 
 def column_of(kind: str, strategy: Any, rounds: Any) -> Extent:
-    """The same of a record in one round: the longest column."""
+    """The extent of a record in one round: the longest column."""
     return _extent(kind, strategy, rounds, 1, 1)
 
 
 def turns_of(kind: str, strategy: Any, rounds: Any, turns: int, apart: int) -> Extent:
-    """The same of a record in at most so many rounds, so far apart."""
+    """The extent of a record in at most ``turns`` rounds that are ``apart`` rounds apart."""
     return _extent(kind, strategy, rounds, turns, apart)
 
 

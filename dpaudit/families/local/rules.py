@@ -8,9 +8,9 @@ and a garbling of this pair.  Where e^epsilon share + 1 - share - m (e^epsilon +
 
 Shuffled reports of sets.  The pair holds two values of sets S and S', the others any.  Any report
 has the density (1 + (e^epsilon - 1) [in the own set]) / w under the outcomes' weights: with
-probability 1 / w it is a draw by the weights alone, whatever is held (its blanket).  Who is told
-which of the others' reports are such draws, and all the others, sees N of them and one report among
-them.  Together they tell
+probability 1 / w it is a draw by the weights alone, whatever is held (its blanket).  Give
+the adversary more: which of the others' reports are such draws, and all other reports in full.  N
+draws remain, and one report among them, with
 
     P / Q = sum of f(y) / sum of f'(y),    f, f' = 1 + (e^epsilon - 1) [in S, in S'],
 
@@ -20,22 +20,22 @@ the sum of G = f - x f' over N + 1 draws, over N + 1: it grows in the convex ord
 (1 - x) e^epsilon and 1 - x between them, of equal masses and mean: the least overlap is the worst.
 (2) Outside of what one of the sets has alone, where f = f', let only so much be kept of the blanket
 as has the report's own proportions: all, if that lies in both sets or in none, else the overlap and
-e^-epsilon times what none has.  Who is told the rest sees more; and then of those only the number
-says anything: :class:`dpaudit.pairs.Blanket`, each other report counted with probability
-2 m / w, of the rest with what is kept over w.  In randomised response all is kept.  Where told is
-1, there is no rest: Clones.
-The number of the rest has to be seen.  The counts alone, of told < 1, bound nothing: of ten
+e^-epsilon times what none has.  An adversary who also sees the rest has more; of the kept ones
+only the number then matters: :class:`dpaudit.pairs.Blanket`, each other report counted with
+probability 2 m / w, of the rest with what is kept over w.  In randomised response all is kept.
+Where every report is revealing, there is no rest: Clones.
+The number of the rest has to be seen.  The counts alone, with a rest, bound nothing: of ten
 randomised responses among three values at epsilon 3, where the nine others hold 0, all ten are 0
 with probability .387 or .0193.
 
 Any child.  P is (e^epsilon N0 + N1) / (e^epsilon + 1), and Q the same with N0 and N1 exchanged,
 for two laws whose mean is that of P and Q (Kairouz, Oh, Viswanath 2017, Theorem 3.3).  Any report
-has at least e^-epsilon times that mean.  Who is told, of every other report, whether it is of one
-of these parts and otherwise all, sees the counts of the two,
+has at least e^-epsilon times that mean.  Give the adversary, for every other report, whether it is
+of one of these parts, and otherwise the report.  He sees the counts of the two parts,
 Clones(epsilon, 1, e^-epsilon, population - 1), and reports that are the same under both.
 Reached: where all others hold a third value, of whose set ``free`` of either part is free, the
-counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1),
-told = m (e^epsilon + 1) / w.
+counts of those free outcomes alone are Clones(epsilon, free t, free 2 m / w, population - 1), where
+t = m (e^epsilon + 1) / w is the probability of a revealing report.
 Where free is 0, all others hold the second value, and how many reports are of the first one's set
 alone is Tallied(epsilon, m / w, population - 1): in randomised response between two values, how
 many are 1.  It is not the worst of all data sets: of three records at epsilon 0 one of each value
@@ -99,10 +99,12 @@ REPLACED = (Adjacency.REPLACE_ONE,)  # neighbours for which the theorem is prove
 HALF, WHOLE = Fraction(1, 2), Fraction(1)
 
 
-def rare_and_told(node: SubsetResponse) -> tuple[Number, Number]:
-    """m / w, the mass of one set alone under the other's value, and told, (1 + e^epsilon) that.
+def rare_and_revealing(node: SubsetResponse) -> tuple[Number, Number]:
+    """Two probabilities of a report: (m / w, m (e^epsilon + 1) / w).
 
-    Where two sets are complements, told is 1, which no expression would show.
+    The first: it lies in S alone although the value of S' is held.  The second, *revealing*: it
+    lies in just one of the two sets, under either value.  For complementary sets the second is
+    exactly 1, returned as such because the expression would not simplify to it.
     """
     if node.share == HALF and node.overlap == 0:
         return 1 / (1 + exp(node.epsilon)), WHOLE
@@ -128,7 +130,7 @@ def subset_response_at_zero(node: SubsetResponse) -> tuple[Number, Number]:
 @PROFILE.rule(SubsetResponse, "subset_response_pair", cite=SETS)
 def subset_response_pair(node: SubsetResponse) -> Losses:
     """Atoms: reports in the first set alone, in the second alone, and the rest."""
-    rare, revealing = rare_and_told(node)
+    rare, revealing = rare_and_revealing(node)
     likely = rare * exp(node.epsilon)
     other_answers = ((1 - revealing, 1 - revealing),) if revealing != 1 else ()
     return both(Atoms(((likely, rare), (rare, likely), *other_answers)))
@@ -149,14 +151,14 @@ def subset_response_curve(node: SubsetResponse) -> Number:
     if faint(epsilon):
         return alpha * epsilon * tanh(epsilon / 2)
     moments = exp(alpha * epsilon) + exp((1 - alpha) * epsilon) - exp(epsilon) - 1
-    return log(1 + rare_and_told(node)[0] * moments) / (alpha - 1)
+    return log(1 + rare_and_revealing(node)[0] * moments) / (alpha - 1)
 
 
 def _at_order_one(node: Node, premises: tuple[Step, ...] = ()) -> bool:
     """Whether rho is proved to be the divergence at order 1: numbers, and little rest."""
     if not isinstance(node, SubsetResponse):
         return False
-    rare, revealing = rare_and_told(node)
+    rare, revealing = rare_and_revealing(node)
     if unknowns(revealing) or unknowns(rare) or faint(node.epsilon):
         return False
     return bool(enclose(1 - revealing) <= enclose(2 * rare * exp(node.epsilon / 2)))
@@ -173,13 +175,13 @@ def subset_response_divergence(node: SubsetResponse) -> Number:
     """m epsilon (e^epsilon - 1) / w, reached at order 1; else epsilon tanh(epsilon / 2)."""
     if not _at_order_one(node):
         return node.epsilon * tanh(node.epsilon / 2)
-    return rare_and_told(node)[0] * node.epsilon * grown(node.epsilon)
+    return rare_and_revealing(node)[0] * node.epsilon * grown(node.epsilon)
 
 
 @GAUSSIAN.rule(SubsetResponse, "subset_response_corner", cite=SETS_CORNER)
 def subset_response_corner(node: SubsetResponse) -> Number:
     """Phi^{-1}(m e^epsilon / w) - Phi^{-1}(m / w): both corners of the trade-off polygon."""
-    rare, _ = rare_and_told(node)
+    rare, _ = rare_and_revealing(node)
     return sqrt(2) * (erfinv(2 * rare * exp(node.epsilon) - 1) + erfinv(1 - 2 * rare))
 
 
@@ -213,7 +215,7 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
     as_sets = _as_sets(child)
     if as_sets is not None:
         upper = hidden(as_sets, others)
-        rare, revealing = rare_and_told(as_sets)
+        rare, revealing = rare_and_revealing(as_sets)
         if as_sets.free == 0:
             if isinstance(child, RandomizedResponse):
                 upper = Polled(child.epsilon, WHOLE, 2 * rare, others)
@@ -257,7 +259,7 @@ def _above(child: Node, others: Number) -> tuple[Tallied, ...]:
 
 def hidden(report: SubsetResponse, others: Number) -> Pair:
     """One report of sets among the parts of others that are like it."""
-    rare, revealing = rare_and_told(report)
+    rare, revealing = rare_and_revealing(report)
     if revealing == 1:
         return Clones(report.epsilon, WHOLE, 2 * rare, others)
     level, shared = report.epsilon, report.overlap

@@ -116,7 +116,10 @@ class Table:
         return self._plan(self._chernoff(log_delta)[0], near, log_delta, width, sigma)
 
     def for_all(self, width: float, near: float, sigma: float) -> Plan | None:
-        """A plan for delta at every epsilon from the least to ``near``, in absolute terms."""
+        """A plan for delta at every epsilon up to ``near``: the tilt of the shortest period.
+
+        Errors are absolute.  None where no tilt above 0 serves.
+        """
         best: Plan | None = None
         places = np.arange(self._positive.start, len(self.tilts))
         lost = np.full(len(places), -ABSOLUTE)
