@@ -160,8 +160,8 @@ def _caveats(predicate: Mapping[str, Any]) -> None:
     grave = [*_not_examined(predicate), *_broken(predicate)]
     reached = [text for text in predicate["caveats"] if TOGETHER in text]
     less = [text for text in predicate["caveats"] if text.startswith((UNATTACKED, CUT_SHORT))]
-    lines = [*grave, *less, *_short(predicate), *reached, *_stand_ins(predicate)]
-    lines += [*_never_run(predicate), *_tried(predicate)]
+    lines = [*grave, *less, *_on_trust(predicate), *_short(predicate), *reached]
+    lines += [*_stand_ins(predicate), *_never_run(predicate), *_tried(predicate)]
     shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
     for place, line in enumerate(shown):
         if place < len(grave):
@@ -188,6 +188,16 @@ def _broken(predicate: Mapping[str, Any]) -> Iterator[str]:
     for finding in predicate["conformance"]:
         if finding["status"] == "broken":
             yield f"{finding['check']}: {finding['detail']}"
+
+
+def _on_trust(predicate: Mapping[str, Any]) -> Iterator[str]:
+    """The claims whose bound the accountant computed and the checker cannot derive again."""
+    from dpaudit.audit.verdict import ON_TRUST
+
+    for reason in predicate["verdict"]["reasons"]:
+        claim, unconfirmed, _ = reason.partition(" is unconfirmed: ")
+        if unconfirmed and reason.endswith(ON_TRUST):
+            yield f"{claim}{unconfirmed}{ON_TRUST}"
 
 
 def _stand_ins(predicate: Mapping[str, Any]) -> Iterator[str]:

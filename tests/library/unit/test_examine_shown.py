@@ -185,6 +185,7 @@ def test_a_terminal_says_first_that_nobody_attacked_and_that_time_ran_out(
         "conformance": [],
         "audits": [],
         "examination": {"reached": [], "code": {"lines": 9, "run": 1, "missed": ["a.py:1"]}},
+        "verdict": {"reasons": []},
     }
     terminal._caveats(predicate)
     said = capsys.readouterr()

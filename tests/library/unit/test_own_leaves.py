@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from dpaudit.cli import terminal
+
 PROGRAM = """
 import json, sys
 from fractions import Fraction
@@ -91,13 +93,20 @@ def verified(path: Path, checkout: Path) -> tuple[int, dict[str, Any]]:
     ["cauchy", *(pytest.param(n, marks=pytest.mark.quality) for n in ("staircase", "repeated"))],
 )
 def test_its_step_is_taken_on_trust_in_those_words(
-    name: str, outcome: dict[str, Any], made: Path, checkout: Path
+    name: str,
+    outcome: dict[str, Any],
+    made: Path,
+    checkout: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By the certificate, by its page, and by a verifier that never saw the leaf's file."""
+    """By the certificate, its page, the terminal, and a verifier that never saw the leaf's file."""
     assert outcome["found"][name] == ["unconfirmed", True]
     code, row = verified(made / f"{name}.json", checkout)
     assert (code, row["verified"], row["verdict"]) == (6, True, "unconfirmed")
     assert any("taken on trust, no theorem for" in line for line in row["on_trust"])
+    terminal._caveats(json.loads((made / f"{name}.json").read_text("utf-8"))["predicate"])
+    said = capsys.readouterr().out
+    assert "is unconfirmed: the checker cannot confirm the bound, which is taken on trust" in said
 
 
 @pytest.mark.quality
