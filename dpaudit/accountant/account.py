@@ -253,7 +253,7 @@ class Account:
         if scope.trust is Trust.LOCAL and (part := hiding(node)) is not None:
             raise InvalidParameter(
                 f"{find_path(node, part)} under local trust: {part.hidden_by} would have to keep a "
-                "secret, and nobody is trusted; name the trust that there is, or declare the "
+                "secret, and nobody is trusted; choose another trust model, or declare the "
                 "reports as they are seen"
             )
         self._folded: dict[str, Step] = {}

@@ -625,8 +625,7 @@ def _by_rate(
         raise InvalidParameter(f"{'rate' if rate is None else 'steps'}: missing; give both")
     if sampling != "poisson" or counted:
         raise InvalidParameter(
-            "rate and steps: they do not tell the numbers of records, which this run needs; give "
-            "n, batch and epochs"
+            "rate and steps: this run also needs the number of records; give n, batch and epochs"
         )
     chance, rounds = exact(rate, "rate"), integer(steps, "steps")
     if is_symbolic(chance) or not 0 < chance <= 1:

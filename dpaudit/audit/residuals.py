@@ -131,7 +131,9 @@ def _label(label: str, values: npt.ArrayLike) -> FloatArray:
         raise InvalidParameter(f"residuals of {label}: shape {array.shape}, expected {expected}")
     off = np.isnan(array)
     if np.any(off.any(axis=2) & ~off.all(axis=2)):
-        raise InvalidParameter(f"residuals of {label}: a release is NaN in part; off means all NaN")
+        raise InvalidParameter(
+            f"residuals of {label}: a release is NaN in some entries; one that is off is NaN in all"
+        )
     return np.clip(array.astype(np.float64), -LARGEST, LARGEST)
 
 

@@ -109,7 +109,9 @@ def entry_of(certificate: Json, path: Path) -> Entry:
     """
     predicate = certificate["predicate"]
     if predicate.get("kind") == "empirical":
-        raise CertificateRejected(f"{path}: it measures, and proves no bound that could be added")
+        raise CertificateRejected(
+            f"{path}: a membership audit proves no upper bound that could be added; leave it out"
+        )
     verdict, fields = predicate["verdict"]["status"], predicate.get("fields", {})
     if verdict in ("refuted", "alarm"):
         raise CertificateRejected(

@@ -318,7 +318,7 @@ def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
     row = _table(value, place)
     refuse_unknown(row, RULE_FIELDS, place)
     if "mechanisms" not in row and "data" not in row:
-        raise InvalidParameter(f"{place}: of which mechanisms or data? name them, or '*' for all")
+        raise InvalidParameter(f"{place}: name the mechanisms or data, or '*' for all")
     names = _texts(row.get("keys", []), f"{place} keys")
     refuse_unknown(dict.fromkeys(names), keys, f"{place} keys")
     threshold = row.get("threshold", min(1, len(names)))
@@ -328,9 +328,9 @@ def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
     if verdict not in VERDICTS:
         raise InvalidParameter(f"{place} verdict = {verdict!r:.60}: expected {', '.join(VERDICTS)}")
     if "delta" in row and "epsilon" not in row:
-        raise InvalidParameter(f"{place} delta: it is that of an epsilon, which is missing")
+        raise InvalidParameter(f"{place} delta: give its epsilon too")
     if "unit" not in row and {"period", "bound"} & set(row):
-        raise InvalidParameter(f"{place} period, bound: they are of a unit, which is missing")
+        raise InvalidParameter(f"{place} period, bound: give their unit too")
     days, audit = row.get("days"), row.get("audit", False)
     if days is not None and (type(days) is not int or days < 0):
         raise InvalidParameter(f"{place} days = {days!r:.40}: expected a whole number of days")

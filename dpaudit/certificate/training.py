@@ -340,7 +340,7 @@ class _Run:
         if not self.begun.exists():
             for path in (self.out, self.files.certificate, self.drawing):
                 if path.exists():
-                    raise Undeclared(f"{path} is there: a run was made there; {SPENT}")
+                    raise Undeclared(f"{path} is there: an earlier run wrote it; {SPENT}")
             seed = secrets.randbits(128)
         else:
             seed = self._resumed()

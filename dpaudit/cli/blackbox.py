@@ -87,7 +87,9 @@ def _query(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidParameter(f"{path}: no query can be read: {type(error).__name__}") from None
+        raise InvalidParameter(
+            f"{path}: the query cannot be read ({type(error).__name__}); give a text file in UTF-8"
+        ) from None
 
 
 def _function(name: str) -> Any:

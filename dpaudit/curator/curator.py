@@ -212,11 +212,16 @@ class Curator(ABC):
         """
         self._require_turn()
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
-            raise InvalidParameter("permute: an order of records has no meaning under add_remove")
+            raise InvalidParameter(
+                "permute: under add_remove an order would show how many records there are; "
+                "leave it out"
+            )
         if self._order is not None or self._parts or self._sessions:
-            raise InvalidParameter("permute: once, before anything is asked of the records")
+            raise InvalidParameter("permute: call it once, before the first part or release")
         if self.independent and self.trials > 1:
-            raise Dependent(f"permute: {self.trials} trials would share one order")
+            raise Dependent(
+                f"permute: {self.trials} trials would share one order; use a curator of one trial"
+            )
         size = len(self._records)
         drawn = self.coin(lambda rng: rng.permutation(size)[None])
         if drawn.shape != (1, size) or (np.sort(drawn[0]) != np.arange(size)).any():
@@ -238,7 +243,9 @@ class Curator(ABC):
         for sizes that do not sum to the number of records, or that change during a run.
         """
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
-            raise InvalidParameter("parts by position have no meaning under add_remove")
+            raise InvalidParameter(
+                "part: under add_remove a record that comes or goes shifts all positions"
+            )
         # The same tuple was looked at before: thousands of parts would be gone through each time.
         if not (isinstance(sizes, tuple) and sizes is self._divided_as):
             self._divide(index, sizes)
@@ -257,7 +264,7 @@ class Curator(ABC):
                 "and stay the same during a run"
             )
         if not sizes or min(sizes) < 1:
-            raise InvalidParameter(f"part({index}) of {len(sizes)}: an empty one")
+            raise InvalidParameter(f"part({index}) of {len(sizes)}: it is empty; leave it out")
         self._sizes, self._divided_as, self._ends = sizes, given, (0, *accumulate(sizes))
 
     def release(
@@ -329,7 +336,9 @@ class Curator(ABC):
         """
         self._require_turn()
         if self._open is not None:
-            raise InvalidParameter(f"best_of({label!r}): a search inside a batch")
+            raise InvalidParameter(
+                f"best_of({label!r}): a search cannot run inside a batch; move it before or after"
+            )
         mask = self._mask(None)
         grant = self.entitlements.grant(label, mask, None, None, search=True)
         session: Any = self._open_session(grant)
@@ -382,7 +391,7 @@ class Curator(ABC):
         """
         self._require_turn()
         if self._open is not None:
-            raise InvalidParameter("a batch is open already: one step, one batch")
+            raise InvalidParameter("a batch is open already; end its step before drawing the next")
         records, _ = self._rows(rows)
         part = None if rows is None else rows.index
         self._check_population(self.entitlements.sampling_of(label, part), len(records))
@@ -598,8 +607,8 @@ class Sampler(Curator):
                 return value
         self.entitlements.forfeit(request.label)
         raise InvalidParameter(
-            f"release {request.label!r}: its query failed, though not on rows of zeros; it must "
-            "give one vector of the same length for any records"
+            f"release {request.label!r}: its query failed on these records, and ran on rows of "
+            "zeros; it must give one vector of the same length for any records"
         )
 
 
@@ -623,7 +632,9 @@ class Best:
         if [(e.label, e.released.shape) for e in events] != [
             (e.label, e.released.shape) for e in self.events
         ]:
-            raise InvalidParameter("best_of: a run releases something else than another run")
+            raise InvalidParameter(
+                "best_of: two runs make different releases; every run must make the same"
+            )
         for k, (old, new) in enumerate(zip(self.events, events, strict=True)):
             if len(new.released) != self.trials:
                 raise InvalidParameter("best_of: a coin of a run has no row for each trial")
@@ -668,7 +679,10 @@ class Told(Curator):
     def finish(self) -> None:
         """Errors: Diverged if the transcript holds releases that were not asked for."""
         if self._transcript:
-            raise Diverged(f"release {self._transcript[-1].label!r}: it was not asked for again")
+            raise Diverged(
+                f"release {self._transcript[-1].label!r}: the program did not ask for it again "
+                "when replayed"
+            )
 
     def _any_run(self) -> Mask:
         return self._next(PUBLIC_COIN, None).astype(bool)
@@ -682,7 +696,7 @@ class Told(Curator):
     def _next(self, label: str, mask: Mask | None) -> Array:
         event = self._transcript.pop() if self._transcript else None
         if event is None or event.label != label or (mask is not None and (event.on != mask).any()):
-            raise Diverged(f"release {label!r}: another than was made on the data")
+            raise Diverged(f"release {label!r}: a different release was recorded on the data")
         return event.released
 
 

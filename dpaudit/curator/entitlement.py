@@ -156,7 +156,7 @@ class Entitlements:
             entitlement.participations.check(run.leaf, round_asked)
         elif (entitlement.made != position)[on].any():
             raise Undeclared(
-                f"release {label!r}: a round before was left out; its rounds share noise, so that "
+                f"release {label!r}: an earlier round was left out; its rounds share noise, so "
                 "every batch needs its release"
             )
         multipliers = entitlement.multipliers[index] if chosen is None else chosen
@@ -314,7 +314,9 @@ def _chosen_where_it_must_be(
             raise InvalidParameter(f"release {label!r}: under a Filter, give noise_multiplier=")
         return
     if not filtered:
-        raise InvalidParameter(f"release {label!r}: its noise is declared; give none")
+        raise InvalidParameter(
+            f"release {label!r}: the declaration fixes its noise; leave noise_multiplier out"
+        )
     if not (np.isfinite(chosen) & (chosen > 0))[on].all():
         raise InvalidParameter(
             f"release {label!r}: noise_multiplier is not a positive, finite number in a trial that "

@@ -67,7 +67,7 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
         return
     if isinstance(node, Group):
         raise Unsupported(
-            f"{node.head} inside another node cannot be run: declare all of it for the group"
+            f"{node.head} inside another node cannot be run: make the Group the outermost node"
         )
     if isinstance(node, (Leaf, ProposeTestRelease)):
         yield Run(node, 1, part)

@@ -110,10 +110,12 @@ class Path:
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """As its steps have it, on one batch.  Errors: InvalidParameter for unequal batches."""
         if self.batches > 1 and adjacency == Adjacency.ADD_REMOVE:
-            raise InvalidParameter("batches by position have no meaning under add_remove")
+            raise InvalidParameter(
+                "Iterations: under add_remove a record that comes or goes shifts all batches"
+            )
         if size % self.batches:
             raise InvalidParameter(
-                f"Iterations: {size} records are no {self.batches} batches of one size"
+                f"Iterations: {size} records do not make {self.batches} batches of one size"
             )
         return self.steps.sensitivity(adjacency, size // self.batches)
 

@@ -785,7 +785,7 @@ def _leaf(
         return IntegerExponentialMechanism(part.label, rounded_down(epsilon), scores)
     moves = part.moves(adjacency)
     if moves.largest == 0:
-        raise InvalidParameter(f"{part.label}: no unit moves it; publish it without noise")
+        raise InvalidParameter(f"{part.label}: no unit can change it; publish it without noise")
     epsilon = amount if pure else math.sqrt(2 * amount)
     if isinstance(part, Thresholded):
         return _thresholded(part, epsilon, adjacency)
@@ -835,7 +835,9 @@ def rounded_down(value: float) -> Fraction:
 
 def _rounded(value: float, direction: int) -> Fraction:
     if not (math.isfinite(value) and value > 0):
-        raise InvalidParameter(f"noise of {value}: the budget is too small or too large")
+        raise InvalidParameter(
+            f"noise of {value}: the budget is too small or too large for floats; change it"
+        )
     exact_value = Fraction(value)
     unit = Fraction(10) ** (math.floor(math.log10(value)) - DIGITS + 1)
     steps = exact_value / unit

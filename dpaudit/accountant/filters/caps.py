@@ -128,7 +128,9 @@ def caps_of(budget: Any, method: str, orders: Amounts, share: Fraction) -> Amoun
     with working_precision():
         caps = tuple(map(floor, _caps(budget, method, orders, share)))
     if min(caps) < 0:
-        raise Unsupported(f"{budget.head}: method {method} leaves nothing to spend")
+        raise Unsupported(
+            f"{budget.head}: method {method} leaves nothing to spend; use another method"
+        )
     return Amounts(caps)
 
 

@@ -196,7 +196,7 @@ def open_filter(
         )
     chosen = chosen_method(method) if method is not None else own or Method.GDP
     if chosen != own and own is not None and not isinstance(guarantee, ApproxDP):
-        raise Unsupported(f"{guarantee.head}: only method {own} keeps this budget")
+        raise Unsupported(f"{guarantee.head}: this budget needs method {own}")
     if own is None and chosen in (Method.BASIC, Method.ADVANCED):
         raise Unsupported(
             f"{guarantee.head}: method {chosen} keeps one point; use gdp, zcdp or rdp"

@@ -124,7 +124,9 @@ def audit_function(
     if _fingerprint(d0) == _fingerprint(d1) is not None:
         examined = replace(examined, findings=(*examined.findings, Finding.EQUAL_DATA))
     if _fingerprint(d0, d1) != before:
-        raise InvalidParameter("mechanism: it changes its data set; give it one that it copies")
+        raise InvalidParameter(
+            "mechanism: it changes the data set that it is given; let it change a copy"
+        )
     if isinstance(mechanism, Foreign) and mechanism.restarts:
         examined = replace(examined, findings=(*examined.findings, Finding.RESTARTED))
     audit = report(sampler, terms, examined, perf_counter() - started)

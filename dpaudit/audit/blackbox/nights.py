@@ -204,7 +204,7 @@ class Nights:
             return _consistent(_typed(Year, {**table, "claims": claims}))
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidParameter(
-                f"{self.path}: no evidence of nights that this version reads; restore it, or give "
+                f"{self.path}: not nightly evidence that this version reads; restore it, or give "
                 "another file"
             ) from None
 

@@ -127,7 +127,7 @@ def test_a_query_that_cannot_move_has_no_noise_under_a_filter_either() -> None:
 
 def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
     curator = sampler(Compose(A, Gaussian("b", 2)))
-    with pytest.raises(InvalidParameter, match="its noise is declared; give none"):
+    with pytest.raises(InvalidParameter, match="the declaration fixes its noise"):
         curator.release("b", mean(), noise_multiplier=5.0)
     with pytest.raises(InvalidParameter, match="under no Filter"):
         curator.admits("b", 5.0)

@@ -122,7 +122,7 @@ def test_the_order_is_drawn_once_and_first() -> None:
         twice.permute()
     late = sampler()
     late.part(0, SIZES)
-    with pytest.raises(InvalidParameter, match="before anything"):
+    with pytest.raises(InvalidParameter, match="before the first"):
         late.permute()
     declared = Gaussian("a", 1)
     scope = central("add_remove")

@@ -33,7 +33,7 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     (row,) = json.loads(dpaudit("ledger", "show", *ledger, "--json").stdout)
     assert (row["charges"], row["unfinished"], row["head"]) == (1, [], made["head"])
     said = dpaudit(*given, "--out", "out/model.npz", code=2).stderr
-    assert "a run was made there" in said
+    assert "an earlier run wrote it" in said
     assert "does not fit" in dpaudit(*given, "--out", "out/two.npz", *charged, code=2).stderr
     assert sorted(path.name for path in (project / "out").iterdir()) == [
         "model.html",

@@ -468,7 +468,7 @@ def test_a_round_without_its_release_is_refused() -> None:
     sampler = dp.Sampler(TWO, COMING, PAIR.first, rng=np.random.default_rng(1))
     with sampler.batch("prefix"):
         pass
-    with pytest.raises(Undeclared, match="a round before was left out"):
+    with pytest.raises(Undeclared, match="an earlier round was left out"):
         Sums(TWO, 1).run(sampler)
 
 

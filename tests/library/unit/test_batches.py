@@ -116,7 +116,7 @@ def test_a_batch_is_valid_inside_its_step_and_for_its_labels() -> None:
     node = Compose(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), Gaussian("b", 1))
     curator, query = sampler(node, ZERO_OUT), clipped(divisor=2)
     with curator.batch("a") as batch:
-        with pytest.raises(InvalidParameter, match="one step, one batch"), curator.batch("a"):
+        with pytest.raises(InvalidParameter, match="a batch is open already"), curator.batch("a"):
             pass
         with pytest.raises(Undeclared, match=r"'b'.*asked on a secret batch"):
             curator.release("b", query, rows=batch)

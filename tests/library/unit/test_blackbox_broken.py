@@ -139,7 +139,7 @@ def test_a_mechanism_that_changes_its_data_is_an_error() -> None:
         data += 1
         return rng.random(size)
 
-    with pytest.raises(InvalidParameter, match="changes its data set"):
+    with pytest.raises(InvalidParameter, match="changes the data set"):
         audit(changes, data=(np.zeros(1), np.ones(1)))
 
 

@@ -117,7 +117,7 @@ def test_a_part_that_was_declared_is_the_only_one() -> None:
 
 def test_parts_by_position_are_refused_where_a_record_may_be_added() -> None:
     sampler = sampled(Written(noise(), lambda c: None), SIX, ADD_REMOVE, seed=1)
-    with pytest.raises(InvalidParameter, match="no meaning under add_remove"):
+    with pytest.raises(InvalidParameter, match="under add_remove a record that comes or goes"):
         sampler.part(0, SIZES)
     sampler.release("sum", identity())
     with pytest.raises(Undeclared, match="all records in round 2"):

@@ -310,5 +310,5 @@ def test_a_withheld_curator_answers_from_the_transcript_alone() -> None:
     other, off = replace(event, label="sum"), replace(event, on=~event.on)
     for recorded in ([], [other], [off]):
         curator = Withheld(Gaussian("mean", 2), scope(), (12, 1), recorded)
-        with pytest.raises(Diverged, match="another than was made on the data"):
+        with pytest.raises(Diverged, match="a different release was recorded on the data"):
             curator.release("mean", ClippedMean(rows, radius=1.0))

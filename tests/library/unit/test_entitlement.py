@@ -278,7 +278,7 @@ def test_the_first_use_of_a_kernel_with_memory_is_every_first_release() -> None:
 
 
 def test_a_multiplier_is_refused_where_noise_is_declared() -> None:
-    with pytest.raises(InvalidParameter, match="its noise is declared; give none"):
+    with pytest.raises(InvalidParameter, match="the declaration fixes its noise"):
         Entitlements(a(2), 1).grant("a", ALL, None, None, np.array([2.0]))
 
 

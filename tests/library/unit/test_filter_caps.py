@@ -133,9 +133,9 @@ def test_methods_order_as_they_should() -> None:
 @pytest.mark.parametrize(
     ("budget", "method", "error"),
     [
-        (PureDP(1), "zcdp", "only method basic keeps"),
-        (ZCDP(1), "gdp", "only method zcdp keeps"),
-        (GDP(1), "basic", "only method gdp keeps"),
+        (PureDP(1), "zcdp", "needs method basic"),
+        (ZCDP(1), "gdp", "needs method zcdp"),
+        (GDP(1), "basic", "needs method gdp"),
         (ApproxDP(1, 0), "advanced", "needs a positive delta"),
         (ApproxDP(1, 0), "gdp", "needs a positive delta"),
         (ApproxDP(1, 0), "rdp", "needs a positive delta"),

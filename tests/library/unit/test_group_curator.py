@@ -163,7 +163,7 @@ def test_what_is_refused_by_name() -> None:
     with pytest.raises(InvalidParameter, match="differ in 4 records; the declaration is for 1"):
         attack(*suite_of(Counts(dp.Laplace("count", 4)), dp.PureDP(1)), seed=1, error=ERROR)
     inside = dp.Compose(HOUSEHOLD, dp.Laplace("other", 1))
-    with pytest.raises(Unsupported, match="declare all of it for the group"):
+    with pytest.raises(Unsupported, match="make the Group the outermost node"):
         dp.Sampler(inside, SCOPE, neighbours(4).first, rng=np.random.default_rng(0))
     k = sympy.Symbol("k", positive=True, integer=True)
     with pytest.raises(InvalidParameter, match="bind its symbols"):

@@ -207,7 +207,7 @@ def test_what_is_refused_by_name() -> None:
     with pytest.raises(InvalidParameter, match="release it under the label of a LastIterate"):
         program("all rows").run(dp.Sampler(dp.Gaussian("model", 1), SCOPE, rows, rng=rng))
     few = dp.Records(np.zeros((5, 2)))
-    with pytest.raises(InvalidParameter, match="5 records are no 3 batches of one size"):
+    with pytest.raises(InvalidParameter, match="5 records do not make 3 batches of one size"):
         program("batches").run(dp.Sampler(NODES["batches"], SCOPE, few, rng=rng))
     with pytest.raises(InvalidParameter, match="step = 0"):
         Iterations(lambda x: dp.ClippedMean(lambda v: v[None], 1), np.zeros(1), 0.0)

@@ -74,7 +74,7 @@ def test_a_year_has_a_budget_and_a_mended_bug_is_a_further_audit(tmp_path: Path)
     with pytest.raises(InvalidParameter, match=r"begun with an error of 0\.01; it cannot be 0\.02"):
         Nights(file.path, 0.02).read(date(2026, 3, 4))
     file.path.write_text("[]")
-    with pytest.raises(InvalidParameter, match="no evidence of nights"):
+    with pytest.raises(InvalidParameter, match="not nightly evidence"):
         file.read(date(2026, 3, 4))
 
 
@@ -109,7 +109,7 @@ def test_an_edited_file_is_refused(edit: dict[str, Any], tmp_path: Path) -> None
     if isinstance(claims, dict):
         edit = {"claims": {k: table["claims"]["a"] | row for k, row in {"a": {}, **claims}.items()}}
     file.path.write_text(json.dumps(table | edit))
-    with pytest.raises(InvalidParameter, match="no evidence of nights"):
+    with pytest.raises(InvalidParameter, match="not nightly evidence"):
         file.read(date(2026, 3, 4))
 
 
@@ -117,7 +117,7 @@ def test_an_edited_file_is_refused(edit: dict[str, Any], tmp_path: Path) -> None
 def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "nights.json"
     path.write_bytes(content)
-    with pytest.raises(InvalidParameter, match="no evidence of nights"):
+    with pytest.raises(InvalidParameter, match="not nightly evidence"):
         Nights(path).add("a", DAY, 0.5, 100)
     assert path.read_bytes() == content
     path.unlink()

@@ -165,11 +165,11 @@ def test_a_date_to_come_is_refused(folder: Path) -> None:
     [
         ("", "without a rule nothing would be accepted"),
         ("rule = 1", "did you mean 'rules'"),
-        ("[[rules]]\nepsilon = '1'", "of which mechanisms or data"),
+        ("[[rules]]\nepsilon = '1'", "name the mechanisms or data"),
         ("[[rules]]\ndata = ['*']\nepsilom = '1'", "did you mean 'epsilon'"),
         ("[[rules]]\ndata = ['*']\nepsilon = 0.5", "as text"),
         ("[[rules]]\ndata = ['*']\nepsilon = '1e99999999'", "as text"),
-        ("[[rules]]\ndata = ['*']\ndelta = '0.1'", "that of an epsilon"),
+        ("[[rules]]\ndata = ['*']\ndelta = '0.1'", "give its epsilon too"),
         ("[[rules]]\ndata = ['*']\nkeys = ['nobody']", "nothing is called 'nobody'"),
         ("[[rules]]\ndata = ['*']\nthreshold = 1", "0 keys may sign"),
         ("[[rules]]\ndata = ['*']\nverdict = 'passed'", "expected refuted"),
@@ -184,7 +184,7 @@ def test_a_date_to_come_is_refused(folder: Path) -> None:
             "[[rules]]\ndata = ['*']\nkeys = ['a', 'b']\nthreshold = 2",
             "[keys.b]: the same key as a",
         ),
-        ("[[rules]]\ndata = ['*']\nperiod = 'day'", "of a unit, which is missing"),
+        ("[[rules]]\ndata = ['*']\nperiod = 'day'", "give their unit too"),
         ("x = ", "not TOML"),
     ],
 )

@@ -264,5 +264,5 @@ def test_what_is_refused_by_name() -> None:
         score = curator.release("score", query)[:, 0]
         return score, curator.release("fit", query)[:, 0] if next(asked) else score
 
-    with pytest.raises(InvalidParameter, match="something else than another run"):
+    with pytest.raises(InvalidParameter, match="two runs make different releases"):
         sampler(SEARCH, 100).best_of("fit", sometimes)

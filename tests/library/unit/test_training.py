@@ -64,7 +64,7 @@ def test_a_run_is_made_for_the_data_saved_and_never_made_again(tmp_path: Path) -
         "model.json",
         "model.npz",
     ]
-    with pytest.raises(Undeclared, match="a run was made there"):
+    with pytest.raises(Undeclared, match="an earlier run wrote it"):
         train(order(mean()), ROWS, out, OPTIONS)
 
 

@@ -310,7 +310,7 @@ COMMANDS = {
             (*RUN, "--set", "ledger=ledger.sqlite", "dataset=rows", "entity=one row"),
             ran,
             (ROWS,),
-            "a run was made there|was charged on|interrupted while it drew",
+            "an earlier run wrote it|was charged on|interrupted while it drew",
         ),
         Command(
             "sign",
