@@ -293,6 +293,9 @@ class Account:
     def step(self, calculus: str) -> Step:
         """The fold under one calculus.
 
+        An account with ``reached=False`` calls every dominating pair attained, so that its lower
+        bounds say how far an upper bound could still fall.
+
         Errors: InvalidParameter for a name that is no calculus; Unsupported naming the first node
         without a rule.
         """

@@ -289,7 +289,7 @@ def _check_approximate(claim: Claim, account: Account) -> Checked:
 
 
 def _refuted_elsewhere(claim: Claim, account: Account) -> Checked | None:
-    """A route whose bound is not the smallest may be the one that is reached."""
+    """Refute by a looser bound that is attained, where the smallest bound is not."""
     for name in account.routes():
         try:
             step = account.converted(name, claim.guarantee.parameters["delta"])

@@ -220,6 +220,7 @@ def _declared(
     contributions: object = None,
     adjacency: str | None = None,
 ) -> Node:
+    """A training run's declaration: noise scaled for adjacency and unit, then what else moves."""
     make, _ = _sampling(sampling)
     replaced = _neighbours(sampling, adjacency) is Adjacency.REPLACE_ONE
     owned = _owned(run, sampling, unit, contributions)

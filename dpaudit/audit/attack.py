@@ -67,6 +67,7 @@ class ReplayTask:
             return self._run(batch, generator)
 
     def _run(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
+        """One batch: run the program on one data set, and replay its transcripts on both."""
         _, side, part, *_ = batch.key
         make = sampler_of(self.declaration) if part == TRAINING else Sampler
         sampler = make(
@@ -243,6 +244,7 @@ def _collect(
     training: int,
     error: float,
 ) -> Attacked:
+    """The audit's result from all batches: scores by part, conformance checks, and findings."""
     ordered = [results[key] for key in sorted(results)]
     stopped, violations = _words(ordered, "stopped"), _words(ordered, "violations")
     executed = "; ".join(_words(ordered, "executed")) or "every declared release was made"

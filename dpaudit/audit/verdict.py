@@ -170,7 +170,7 @@ def bounds_of(claims: Sequence[Claim]) -> int:
 def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     """The GDP lens at the suite's fixed threshold; None if the implementation stopped.
 
-    The estimator is the one of the two that promises more on the training trials.
+    Of two estimators, pooled or not, it takes the one that promises more on the training trials.
     """
     if attacked.test is None:
         return None

@@ -149,6 +149,11 @@ def opened(path: Path) -> Iterator[Archive]:
 
 
 def _unpack(path: Path, folder: Path) -> None:
+    """Write an archive's files into a folder.
+
+    Errors: CertificateRejected for too many or too large files, and for names that leave the folder
+    or that some file systems take for one.
+    """
     try:
         with zipfile.ZipFile(path) as source:
             entries = source.infolist()
@@ -245,6 +250,7 @@ def _zipped(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _readme(file: Path, certificate: Json, names: list[str]) -> str:
+    """The archive's README: what each folder holds, and how to verify it."""
     predicate, now = certificate["predicate"], environment()
     output = (predicate["run"] or {}).get("output")
     folders = {name.partition("/")[0] for name in names}

@@ -230,6 +230,10 @@ def _total(
     delta: str,
     convert: bool,
 ) -> Total:
+    """The total of one data set, or why its releases are not added.
+
+    ``convert``: turn guarantees under add_remove into ones under replace_one where both occur.
+    """
     adjacencies = sorted({e.adjacency for e in entries})
     pure = budget is not None and "epsilon" in budget
     at = delta or (budget or {}).get("delta", "0" if pure else DELTA)
@@ -292,6 +296,7 @@ def _added(
     scope: Scope,
     budget: Mapping[str, str] | None,
 ) -> Total:
+    """The total of releases that can be added: the largest over windows of the budget's days."""
     days = integer((budget or {}).get("days", "0"), "days", least=0)
     at = Fraction(empty.delta)
     alone = [Account(node, scope) for node in nodes]

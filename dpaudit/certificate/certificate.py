@@ -154,6 +154,7 @@ def step_rows(steps: Sequence[Step]) -> list[Json]:
 
 
 def _step_row(number: int, step: Step, premises: list[int]) -> Json:
+    """A step of the derivation as JSON; ``premises``: the numbers of their rows."""
     witness: Json = dict(step.witness)
     if step.rule.startswith("convert."):
         witness["delta"] = encode_number(step.value[1])

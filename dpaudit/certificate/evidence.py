@@ -109,6 +109,7 @@ def likelihood_rows(
 
 
 def _likelihood(number: int, audit: Likely, claims: Sequence[Json], budget: DecisionBudget) -> Json:
+    """One audit by likelihoods as JSON: proposal, losses, weights and bounds."""
     counted = audit.counted
     scores = [] if counted is None else [*zip(counted.losses, counted.log_weights, strict=True)]
     chosen = audit.proposal.shift, audit.proposal.include, audit.proposal.plain
@@ -304,6 +305,7 @@ def _same(a: Any, b: Any) -> bool:
 def _audit(
     attempt: Attempt, bound: Lower, judged: Sequence[Judged], budget: DecisionBudget
 ) -> Json:
+    """One audit as JSON: program, data sets, attack, counts and bounds."""
     attacked, identity = attempt.attacked, attempt.prefix + audit_id(bound)
     suite, kind = attacked.suite, attacked.attack.partition("(")[0]
     is_lens = audit_id(bound) == "lens"

@@ -315,6 +315,7 @@ def _key(name: str, value: Any, path: Path) -> Key:
 
 
 def _rule(value: Any, place: str, keys: Mapping[str, Key]) -> Rule:
+    """A rule of a policy file.  Errors: InvalidParameter naming the entry."""
     row = _table(value, place)
     refuse_unknown(row, RULE_FIELDS, place)
     if "mechanisms" not in row and "data" not in row:

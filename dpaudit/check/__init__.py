@@ -126,6 +126,7 @@ def _theorems(root: Node) -> Iterator[str]:
 
 
 def _check(certificate: Json) -> Confirmed:
+    """Re-derive every part of a certificate, in the order in which they rest on each other."""
     if is_empirical(certificate):
         return Confirmed(*check_empirical(certificate), unchecked=UNCHECKED_OF_AUDITS)
     predicate = certificate["predicate"]

@@ -308,6 +308,7 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
+    """The verdict of one claim; the gravest evidence decides."""
     if _exceeds(claim, claim.number, case.bounds) or _contradicted(claim, case):
         return "refuted"
     if _likely_exceeds(claim, claim.number, case):

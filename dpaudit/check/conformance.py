@@ -196,6 +196,7 @@ def _kind(row: Json) -> str:
 
 
 def _row(row: Json, root: Node) -> None:
+    """Require that a conformance row's status follows from its statistic."""
     place, kind = f"conformance {row['id'][:40]}", _kind(row)
     if kind in (*KINDS, *EXAMINED, EXECUTED, SENSITIVITIES):
         about = "bounded_queries" if kind in BOUNDING else "declared_noise"

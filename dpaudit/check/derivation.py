@@ -114,6 +114,7 @@ def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
 
 
 def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
+    """The value of a step by its node's theorem, from the premises' values."""
     rule, calculus = row["rule"], row["calculus"]
     # A group's (epsilon, delta) follows from one record's, however that was found.
     in_steps = calculus == "approx" and type(node).__name__ == "Group"
@@ -236,6 +237,7 @@ def _curve(row: Json, value: Value, place: str) -> Value:
 
 
 def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Value:
+    """The value of a step to (epsilon, delta), confirmed at its witness."""
     require(len(premises) == 1 and premises[0].node == node, f"{place}: another node's premise")
     premise, stated, witness = premises[0], row["conclusion"], row["witness"]
     require(

@@ -174,6 +174,7 @@ def _priced(
 
 
 def _coins(row: Json, epsilon: Fraction, error: Fraction, delta: Fraction) -> bool:
+    """Whether so many correct guesses have probability ``error`` at most under the claim."""
     counts = row["counts"]
     correct, guesses, coins = (counts[name] for name in ("correct", "guesses", "canaries"))
     require(0 <= correct <= guesses <= coins, "guesses: more correct or made than possible")

@@ -200,6 +200,7 @@ def _bound(
     levels: Sequence[tuple[str, Fraction]],
     place: str,
 ) -> LikelyBound:
+    """The bound that a row states, confirmed from its scores at both levels."""
     measure, at = row["lower"]["measure"], decimal(row["at"])
     require(measure in FIELDS, f"{place}: a bound in another measure")
     field, tested = FIELDS[measure]

@@ -41,7 +41,13 @@ Needed = Mapping[str, frozenset[Any]]
 
 
 def require_one_data_set(root: Node) -> None:
-    """Errors: CertificateRejected naming the first node whose sizes cannot all be true."""
+    """Refuse a declaration whose stated numbers of records contradict each other.
+
+    Collects, from the root down, the rounds in which each node runs, and compares, from the leaves
+    up, the numbers of records that each can have.
+
+    Errors: CertificateRejected naming the first node that contradicts.
+    """
     nodes = {node.digest: node for node in postorder(root)}  # children before their parents
     needed = _deciding(nodes.values())
     rounds: dict[str, dict[Round, None]] = {digest: {} for digest in nodes}

@@ -359,6 +359,7 @@ def total(
 
 
 def _total_row(total: Total) -> dict[str, Any]:
+    """What ``ledger total --json`` prints of a data set."""
     return {
         "data": total.data,
         "all_data_sets": total.of_all,

@@ -55,6 +55,7 @@ class Interface(Commands):
     """Turns errors into one line and an exit code; texts of unexpected errors may quote data."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; print an error as one line, and exit with its code."""
         try:
             return super().invoke(ctx)
         except DpauditError as error:

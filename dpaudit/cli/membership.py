@@ -117,6 +117,7 @@ def claim_of(text: str | None) -> Any:
 
 
 def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Audit scores from two files."""
     from dpaudit.audit.canaries.commitment import load_labels
     from dpaudit.audit.canaries.scores import audit_scores
 
@@ -209,6 +210,7 @@ def _step(given: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Audit a training function on records."""
     from dpaudit.cli.terminal import progress
     from dpaudit.membership.certificate import save, statement
     from dpaudit.membership.entry import NONE, POPULATION, audit_training

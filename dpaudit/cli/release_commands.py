@@ -103,6 +103,7 @@ def _show_errors(by_budget: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _show_plan(table: dict[str, Any]) -> None:
+    """Print what a release would cost, and how accurate it would be."""
     from dpaudit.cli import terminal
 
     click.echo(

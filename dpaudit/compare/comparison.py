@@ -294,6 +294,10 @@ def _parts(
     public: tuple[str, Records] | None,
     rng: np.random.Generator,
 ) -> _Parts:
+    """Split the records: to search, to choose by, to train finally, and to judge by.
+
+    Public records, if given, take the place of the data in the search.
+    """
     shape = records.values.shape
     if len(records) < FEWEST or shape[-1] < 2:
         raise InvalidParameter(

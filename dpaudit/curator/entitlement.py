@@ -263,6 +263,10 @@ def _spent(entitlement: Entitlement) -> str:
 
 
 def _entitlement(label: str, every_run: list[Run], trials: int) -> Entitlement:
+    """The entitlement of all uses of one label.
+
+    Errors: InvalidParameter or Unsupported where the uses differ in noise, rows or parameters.
+    """
     kernel = kernel_of(every_run[0].leaf)
     if any(type(run.leaf) is not type(every_run[0].leaf) for run in every_run):
         raise InvalidParameter(f"label {label!r} is declared with different kinds of noise")

@@ -299,7 +299,7 @@ class Proposer(Sampler):
                 setattr(mixture, name, before + np.where(request.mask, np.stack(logs), 0.0))
 
     def _finish(self, mixture: _Mixture) -> None:
-        """Take a pass that is over into the losses and weights."""
+        """Add a finished pass over secret batches to the losses and the log weights."""
         if mixture.log_first is None:
             return
         with np.errstate(all="ignore"):

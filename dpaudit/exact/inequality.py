@@ -104,6 +104,7 @@ def _by_ratio(value: Number, claimed: Number, ranges: Ranges) -> bool:
 
 
 def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool:
+    """Whether an expression is proved <= 0 over the ranges: by signs, by cases, or over boxes."""
     if not unknowns(difference):
         return certainly(difference, _is_nonpositive) or difference == 0
     if _by_sign(difference) or _by_terms(difference, ranges):
@@ -343,6 +344,7 @@ def _covered(
     fails: Callable[[Values], bool],
     steep: frozenset[Any],
 ) -> bool:
+    """Whether boxes in which ``holds`` is certain cover the ranges; False once ``fails`` is."""
     boxes = [tuple(_whole(atom, ranges[atom]) for atom in atoms)]
     for number in range(BOXES):
         if not boxes:

@@ -779,6 +779,10 @@ def _refuse_split(path: Path) -> None:
 
 
 def _engine(url: Any, file: Path | None, wait: float) -> Any:
+    """An engine whose transactions are durable: PostgreSQL by ``url``, or one SQLite file.
+
+    ``wait``: seconds to wait for another writer.
+    """
     from sqlalchemy import create_engine, event
 
     if file is None:

@@ -138,6 +138,7 @@ Search = Callable[[Callable[[Fraction], float]], Fraction]
 def _from_curve(
     curve: Callable[[Any], Any], delta: Fraction, search: Search | None = None
 ) -> Converted:
+    """Epsilon at delta from a Renyi curve, at the best order, which is the witness."""
     if delta == 0:
         return Converted(infinity(), None, {})
     with working_precision():

@@ -299,6 +299,7 @@ def _cebere(data: Data | None, seed: int, jobs: int) -> Made:
 
 
 def _annamalai(data: Data | None, seed: int, jobs: int) -> Made:
+    """Annamalai and De Cristofaro: a crafted start, attacked through the final model."""
     images, theory = pictures(data), 10.0
     mu = mu_of_delta(theory, DELTA)
     size = images.private.features.shape[1]
@@ -340,6 +341,7 @@ def _yoon(data: Data | None, seed: int, jobs: int) -> Made:
 
 
 def _panda(data: Data | None, seed: int, jobs: int) -> Made:
+    """Panda and others: canaries of a new token, from one training."""
     if data is not None:
         raise InvalidParameter("--data: this study is of text that ships; leave it out")
     import pydoc_data.topics

@@ -135,6 +135,7 @@ class Pilot:
         )
 
     def _parts(self, choice: Choice, made_from: int) -> tuple[Canaries, Data] | None:
+        """Canaries of a choice, and the records beside them; None where they do not fit."""
         rng = np.random.default_rng([made_from, _STREAM])
         units = self.data.unit_count
         records = round(float(np.median(np.bincount(self.data.unit_of))))

@@ -232,6 +232,7 @@ def _influences(target: Any, model: Any, records: Data) -> dict[str, FloatArray]
 
 
 def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
+    """Signals from all iterates: mean fit, and each step along a record's gradient."""
     iterates = target.iterates(model) if hasattr(target, "iterates") else []
     if not iterates:
         raise InvalidParameter(

@@ -134,6 +134,7 @@ class Training:
         )
 
     def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
+        """Train one model, and read its signals of the audited records."""
         # Copies, so that training code that writes into its records affects no other training.
         audited, population = _copied(self.audited), _copied(self.population)
         with (

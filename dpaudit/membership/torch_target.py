@@ -83,6 +83,7 @@ class TorchTarget:
             return self._fitted(torch, records)
 
     def _fitted(self, torch: Any, records: Data) -> Fitted:
+        """Train a module, with Opacus if it is asked for, keeping iterates if they are released."""
         module = self._made()
         if self.start is not None:
             module.load_state_dict(dict(self.start))

@@ -124,6 +124,11 @@ def branch_delta(p: Number, q: Number, base: Pair, x: Ball, of: Delta) -> Ball:
 def _joined(
     parts: list[tuple[float, float, float, grids.Closed]], one_sided: list[tuple[float, float]]
 ) -> grids.Closed:
+    """The closed form of a mixture of branches, each shifted by its loss log(p / q).
+
+    ``one_sided``: (p, q) of branches that only one of P and Q takes.
+    """
+
     def masses(edges: grids.Floats) -> tuple[grids.Floats, grids.Floats]:
         p, q = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
         for p_mass, q_mass, loss, form in parts:

@@ -284,6 +284,7 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
 
 
 def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
+    """Delta by the first engine that applies: closed form, polls, game, transforms, composition."""
     at = _number(epsilon, "epsilon")
     non_negative(at, "epsilon")
     _settled(pair, width)

@@ -368,6 +368,7 @@ class _Writer:
             raise
 
     def _claim(self, name: str, row: Json) -> None:
+        """Write the theorem of one claim, and its proof from the derivation's last step."""
         number, value = row["step"], self.value(row["step"])
         claimed = decode_number(row["exact"])
         calculus, own = self.calculus(value, None), self.pair(value, None)

@@ -42,6 +42,7 @@ def cost_table(planned: Plan) -> dict[str, Any]:
 
 
 def _guarantee(planned: Plan) -> dict[str, str]:
+    """The plan's guarantee in every measure, in words."""
     from dpaudit.exact import decimal_upper
 
     account, bounds = planned.account, {}
@@ -102,6 +103,7 @@ def _costs_row(state: State, costs: Costs) -> dict[str, Any]:
 
 
 def _parts(planned: Plan) -> list[dict[str, str]]:
+    """A row for each part of a plan: noise, scale, and error at 95%."""
     from dpaudit.releases.items.item import Choice, Declared, Vector
     from dpaudit.releases.publish import thresholds
     from dpaudit.tabular.schema import text_of

@@ -778,6 +778,7 @@ def _plan(release: Release, parts: _Shares, amount: float, laplace: frozenset[st
 def _leaf(
     part: Vector | Choice | Thresholded, amount: float, adjacency: Adjacency, *, pure: bool
 ) -> Leaf:
+    """The noise of a part that spends ``amount``: epsilon if ``pure``, rho otherwise."""
     if isinstance(part, Choice):
         width = amount / part.times if pure else math.sqrt(8 * amount / part.times)
         scores = part.scores(adjacency)

@@ -186,6 +186,10 @@ def _examine(sampler: Sampler, terms: Terms) -> Examined:
 
 
 def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
+    """Choose events on training draws, and count them on test draws.
+
+    More training draws are taken where the first leave the choice open.
+    """
     edge = terms.target.edge
     calls = [_training_calls(sampler, side, Part.TRAINING, _first_part(trials)) for side in (0, 1)]
     findings = _stream_findings(sampler, calls)

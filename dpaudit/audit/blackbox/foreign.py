@@ -202,6 +202,10 @@ class Endpoint(Foreign):
         return f"__import__('dpaudit').audit.Endpoint({self.url!r}{limit})"
 
     def _asked(self, data: Any, size: int, seed: int) -> Any:
+        """One POST and its parsed answer.
+
+        Errors: Unanswered for no answer or part of one; ProgramFailed for an error of the server.
+        """
         place = f"the endpoint {self.url[:80]}"
         body = f'{{"data": {_json(data)}, "size": {size}, "seed": {seed}}}'.encode()
         request = urllib.request.Request(  # noqa: S310 (its scheme was checked)

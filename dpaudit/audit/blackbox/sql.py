@@ -48,6 +48,7 @@ class Database(Foreign):
         return f"__import__('dpaudit').audit.Database({self.query!r}{limit})"
 
     def _asked(self, data: Any, size: int, seed: int) -> Any:
+        """Run the query under the seed, once or once an output, and return its rows as an array."""
         if not isinstance(data, str):
             raise InvalidParameter(
                 "data: a query's data sets are databases; give the path of a DuckDB file or a "

@@ -283,6 +283,7 @@ def _largest(
     family: Callable[[float], Inverse],
     top: float,
 ) -> float:
+    """The largest value up to ``top`` that the guesses refute, found by doubling and bisection."""
     hits, total = _guessed(correct, guesses, canaries)
     rate = _error_rate(error)
 

@@ -144,6 +144,7 @@ class OneRunAudit:
         return _Counted(correct, int(guesses.places.size), guesses.canaries, opened)
 
     def _result(self, shown: _Counted, decisive: _Counted, labels: Labels) -> OneRunResult:
+        """The result: ``decisive`` gives the verdict's bound, ``shown`` the shown one."""
         terms, target = self.terms, self.terms.target
         lower, epsilon_lower = self._bound(), self._epsilon_lower()
         most = decisive.canaries if self._learns else decisive.guesses

@@ -299,6 +299,10 @@ class Traced(np.ndarray[Any, Any]):
         return self
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Call a NumPy function on plain arrays; note what entries of a record are compared with.
+
+        Results that hold the same entries, as of ``where`` and ``clip``, stay traced.
+        """
         result = func(*_plain(list(args)), **_plain(kwargs))
         first = args[0] if args else None
         if func in (np.isin, np.searchsorted, np.digitize):

@@ -486,6 +486,11 @@ class _Examiner:
     # --- every query of a run -------------------------------------------------------------------
 
     def _study(self, number: int, far: float = 1.0) -> None:
+        """Study one run: the program on the world ``number``, each query tried on other records.
+
+        ``far``: after answers with so many times their noise.  Once time runs short, only the
+        worlds of ``SHORTLY`` are studied, briefly.
+        """
         late = bool(self.studied) and (self.meter.after(STUDY) or self.late())
         shortly = number in SHORTLY and far == 1 and not self.late()
         if late and not shortly:
@@ -588,6 +593,7 @@ class _Examiner:
     # --- whole runs on neighbours ---------------------------------------------------------------
 
     def _walks(self) -> None:
+        """Replay one transcript on other data sets, on which the program must ask the same."""
         world = self.worlds[0]
         if 0 not in self.sampled:
             return
@@ -831,6 +837,7 @@ class _Examiner:
         kind: type[PartWalk] = PartWalk,
         probe: Records | None = None,
     ) -> tuple[PartWalk, Any] | None:
+        """Replay a transcript on records; None, with a note, where the program fails."""
         started = time.process_time()
         try:
             with np.errstate(all="ignore"):
@@ -905,6 +912,7 @@ class _Examiner:
     # --- what the program keeps -----------------------------------------------------------------
 
     def _keeps(self) -> None:
+        """Check that neither the program nor its modules keep records of an earlier run."""
         for finding in held_by(self.mechanism, self.data):
             self.notes.wrong(KEPT, finding.detail)
         self.notes.count(KEPT)
@@ -954,6 +962,7 @@ class _Examiner:
     def _searched(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
     ) -> Neighbours | None:
+        """The neighbouring data sets of the largest privacy loss, searched from the candidates."""
         seconds = self.meter.left
         if not candidates or FEWEST_RUNS * self.longest > seconds:
             return None
@@ -995,6 +1004,7 @@ class _Examiner:
         return furthest
 
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
+        """Neighbouring data sets that moved queries most, for the search by losses."""
         # On secret batches of equal records every batch can be enumerated.
         for number in (1,) if self.batched else (1, 0):
             if number >= len(self.studied):

@@ -78,6 +78,7 @@ def _mixes(
     until: float,
     together: int,
 ) -> bool:
+    """Whether one record of a loader's source changes more records than its own when it changes."""
     rows, count = list(source.rows), len(source.rows)
     if _forked(partial(_follow, source, rows, load, before), until):
         return False  # records change by themselves: a loader that draws at random

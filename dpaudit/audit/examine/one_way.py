@@ -109,6 +109,10 @@ def parted(
 
 
 def _apart(queries: list[Asking], pairing: Pairing) -> tuple[str, str]:
+    """Place and words of a pair that moves one query of a monotone test up and another down.
+
+    Empty texts where there is none.
+    """
     first, second = np.array(pairing.pairs).T
     highest, up = np.zeros(len(first)), np.zeros(len(first), dtype=int)
     lowest, down = highest.copy(), up.copy()

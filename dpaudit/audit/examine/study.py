@@ -220,6 +220,7 @@ class Studied(Louder):
         return super().release(label, query, **options)
 
     def _answer(self, request: Request) -> Array:
+        """Answer a release, and study its query at the first few times that its line asks."""
         released = super()._answer(request)
         request_noted, before = self.asked[-1], self._latest
         if self.far == 1:
@@ -334,6 +335,7 @@ class Studied(Louder):
     def _study(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
     ) -> None:
+        """Try a query on other records: rows, whole data sets, and a search, as time allows."""
         if self._exact and clips_itself(asking.query):
             self._clipped(asking, moved, request, number, part)
             return

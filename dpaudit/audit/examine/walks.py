@@ -367,6 +367,7 @@ def reachable(program: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _children(path: str, value: Any) -> list[tuple[str, Any]]:
+    """The parts of an object in which a program could keep records, each with its path."""
     if isinstance(value, dict):
         return [(f"{path}[{_short(k)}]", v) for k, v in list(value.items())[:500]]
     if isinstance(value, (list, tuple, set, frozenset)):

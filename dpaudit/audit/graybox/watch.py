@@ -78,6 +78,7 @@ class Watched(Sampler):
         return self._latest
 
     def _answer(self, request: Request) -> Array:
+        """Answer a release, and note what was asked, its batch, and the residual of its noise."""
         batch = request.first_draw
         self.asked.append(
             Asked(

@@ -124,6 +124,10 @@ def delta_bound(
 
 
 def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
+    """A factor's masses times exp(tilt loss), normalised, without ends of tiny mass.
+
+    Errors: NotConfirmed for losses too large for the tilt.
+    """
     losses = (nodes.first + np.arange(len(nodes.masses))) * h
     reach = float(np.max(np.abs(losses)))
     if reach > 600 or reach * tilt > LARGEST_TILT:

@@ -306,6 +306,7 @@ def _integrals(rate: float, losses: Floats, gram: tuple[float, float, float]) ->
 
 
 def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float]) -> Order:
+    """Masses a, b, c for a few losses, by one trapezoid rule whose error ``left_out`` bounds."""
     xx, yy, xy = gram
     s, g, most = math.sqrt(yy), xy / yy, math.sqrt(max(xx, yy))
     tau = math.sqrt(xx - xy * g)

@@ -69,6 +69,7 @@ def normal_mass(low: Ball | None, high: Ball | None, mean: Ball) -> Ball:
 
 
 def _normal(shift: Number, tail: float) -> Base:
+    """The base of N(shift, 1) against N(0, 1); ``tail``: the mass that may lie beyond its span."""
     mu = ball(shift)
     m = float(mu.mid())
     if not 1e-9 < m < 1e3:
@@ -131,6 +132,7 @@ def _quadrature(u: Floats, d: Floats, m: float, rule: tuple[int, int]) -> tuple[
 
 
 def _laplace(epsilon: Number) -> Base:
+    """The base of Laplace noise with largest loss epsilon."""
     largest = ball(epsilon)
     e = float(largest.mid())
     if not 1e-9 < e < 600:

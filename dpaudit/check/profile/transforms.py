@@ -200,6 +200,7 @@ class Series:
         return np.concatenate([self._at(np.asarray(part), sign, *placed) for part in parts])
 
     def _at(self, at: Floats, sign: int, half: Ball, phis: Sequence[Any], beyond: Ball) -> Floats:
+        """Bounds of delta at many epsilons by one sum: upper (``sign`` 1) or lower ones."""
         middle = np.array([complex(float(p.real.mid()), float(p.imag.mid())) for p in phis])
         off = np.array([float(p.real.rad()) + float(p.imag.rad()) for p in phis]) * 1.01 + 1e-300
         unit, length = float((ball(0).pi() / half).mid()), float(half.mid())

@@ -94,6 +94,7 @@ def _pure(node: Any, epsilon: Any) -> Any:
 
 
 def _truncated(node: Any, base: Losses) -> Losses:
+    """Truncated Poisson batches: sampled pairs, with the case of a cut batch as a branch."""
     chance, q = _cut(node), node.rate
 
     def towards(share: Any, pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:

@@ -73,6 +73,7 @@ class Repeat(Node):
             self._check_index()
 
     def _check_index(self) -> None:
+        """Errors: InvalidParameter for an index of another kind, or used otherwise."""
         import sympy
 
         name = str(self.index)[:SHOWN]

@@ -292,6 +292,7 @@ def _explicit(rows: Any, last: int, times: int, apart: int) -> Extent:
 
 
 def _quadratic(columns: Any, last: int, times: int, apart: int) -> tuple[int, int]:
+    """The largest squared norm over patterns of rounds: an upper bound, and an attained one."""
     sums: dict[tuple[int, int], int] = {}
 
     def dot(s: int, t: int) -> int:

@@ -308,6 +308,7 @@ class Check:
         return with_it - without
 
     def _effects(self) -> None:
+        """Test the largest effect of a probe record against the noise, and then rarer faults."""
         probes = list(self._probes())
         effects = [self._effect(self.base, probe, 1) for probe in probes]
         effective = [
@@ -419,6 +420,7 @@ class Check:
     def _named_excess(
         self, probe: Batch, effects: list[FloatArray | None], kept: list[FloatArray], mu: float
     ) -> None:
+        """Name the fault that lets a record move a step by more than the noise covers."""
         self._farthest(effects)
         growing = self._growing(effects)
         if growing:

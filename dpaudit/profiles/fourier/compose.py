@@ -247,6 +247,7 @@ def _outward(
     alias: tuple[float, float],
     left_out: float,
 ) -> Delta:
+    """Delta from its Fourier sum, with every error added outward."""
     stack = composition.stack
     # An upper end must not underflow to 0; a lower one may.
     least = -700.0 if stack.side is Side.UPPER else -math.inf

@@ -107,6 +107,7 @@ def _predicted(near: Interval, width: float) -> float:
 
 
 def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: int) -> Interval:
+    """Epsilon by grids that are refined until both bounds are close, at most ``most`` times."""
     parts, at = parts_of(pair), float(delta)
     total = sum(times for _, times in parts)
     cap = largest_loss(pair)

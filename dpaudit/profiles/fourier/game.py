@@ -241,6 +241,7 @@ def played(
 
 
 def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
+    """Delta at each loss after ``times`` rounds of best moves, errors added outward."""
     nodes, tilt = size.nodes, size.tilt
     masses = np.array([move.masses for move in moves])
     last = (masses.shape[1] - 1) // 2

@@ -384,6 +384,7 @@ class Sums:
 
 
 def _sums(made: Series) -> Sums:
+    """Those parts of the Fourier sum that do not depend on epsilon."""
     j = np.arange(len(made.transform))
     w = 2 * math.pi * j / made.period
     scale = np.where(j == 0, 1.0, 2.0) / made.period
@@ -506,6 +507,7 @@ def _own(product: Product, plan: Plan) -> Series | None:
 
 
 def _series(product: Product, plan: Plan, sigma: float, kept: Kept) -> Series:
+    """The transform of the tilted, smoothed loss at each frequency, with its rounding error."""
     tilt = plan.tilt
     cumulant = product.cumulant(tilt)
     if not math.isfinite(cumulant):

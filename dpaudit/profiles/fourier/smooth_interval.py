@@ -258,6 +258,7 @@ def _end(made: Series, log_delta: float, sign: int, near: float) -> float | None
 
 
 def _shown(made: Series, epsilon: float, sign: int) -> dict[str, str]:
+    """The witness of a bound: the numbers with which the checker repeats the sum."""
     ends = made.at(max(epsilon, made.first))
     other = made.rare and made.rare.series
     product = made.product

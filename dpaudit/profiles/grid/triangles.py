@@ -151,6 +151,7 @@ def _triangle(x_square: float, y_square: float, inner: float, rate: float, losse
 
 
 def _integrals(gram: tuple[float, float, float], rate: float, at: Floats) -> Order:
+    """delta, Q and errors of a triangle with three sides, by a trapezoid rule over Y."""
     x_square, y_square, inner = gram
     s, slope = math.sqrt(y_square), inner / y_square
     tau = math.sqrt(x_square - inner * slope)
