@@ -20,8 +20,8 @@ from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from dpaudit.storage.batches import Arrays, Key
 
-TRAINING, TEST = 0, 1
-FIRST, SECOND = 0, 1
+TRAINING, TEST = 0, 1  # parts of an audit's trials, in keys of batches
+FIRST, SECOND = 0, 1  # its two data sets, in keys of batches
 SCORE_DECIMALS = 9  # decimals kept of a score: rounding errors of walks are smaller
 LARGEST_SCORE = 1e100  # stands for an infinite score, so that sums stay finite
 Progress = Callable[[int, int], None]

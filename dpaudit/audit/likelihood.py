@@ -47,7 +47,7 @@ TOGETHER = 500  # runs that are made at once
 COMPARED = 12  # runs that two walks read again
 MU_DELTA = 1e-6  # where mu is sought
 LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
-START, MOST_SHIFT = 1.0, 500.0
+START, MOST_SHIFT = 1.0, 500.0  # first and largest shift of a proposal, in noises
 # Where batches are secret: chances that one holds the record that differs, first shifts of each,
 # and how many of the pilots get as many runs more, twice.
 INCLUDE, STARTS, KEPT = (0.3, 0.1, 0.03, 0.9), (1.0, 2.5), (6, 3)

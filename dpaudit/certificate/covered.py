@@ -34,7 +34,7 @@ BARRED = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "pty.spawn",
     "shutil.copyfile", "winreg.", "gc.get_objects", "gc.get_referrers", "gc.get_referents",
 )  # fmt: skip
-MOST_OBJECTS, MOST_ITEMS = 20_000, 500
+MOST_OBJECTS, MOST_ITEMS = 20_000, 500  # objects that are searched; items of each
 BY_AUTHOR, ANOTHER = "its author says so", "it is another number without the records"
 _shut: ContextVar[bool] = ContextVar("shut", default=False)
 

@@ -50,7 +50,7 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
-SECONDS, MEMORY = 20.0, 500 * 2**20
+SECONDS, MEMORY = 20.0, 500 * 2**20  # limits of one verification, in processor seconds and bytes
 # Parts of a certificate that no checker can re-derive.
 ON_TRUST = ("counts, conformance checks and the run: replay them from the seed",)
 

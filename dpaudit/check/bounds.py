@@ -23,7 +23,7 @@ from dpaudit.check.rates import (
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.exact import decimal_lower, enclose
 
-SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
+SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"  # error of a shown bound; as a level
 DECISION_ERROR = "0.0001"
 LENS = "lens"
 STAND_IN = "stand_in"

@@ -24,7 +24,7 @@ COLUMNS = (
     "chosen", "at the end of its grid", "against one-pass DP-SGD", "against full-batch DP-GD",
 )  # fmt: skip
 BLUE, GREY = "#0b4f9e", "#6b7280"
-ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.28, 1.2, 8.0
+ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.28, 1.2, 8.0  # of a figure, a row a method
 
 
 def cells(outcome: Outcome) -> Iterator[tuple[str, ...]]:

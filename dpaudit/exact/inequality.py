@@ -42,6 +42,7 @@ FEW = 7  # symbols of an inequality that is proved by cases
 CASES = 6  # levels of cases of largest, smallest and absolute values
 PROBES = 64  # boxes whose corner is tried as a counterexample
 WIDE = 4  # a positive range whose ends differ by more is halved by its logarithm
+# A range of a symbol is steep if its ends are STEEP times apart and at most MOST_STEEP.
 STEEP, MOST_STEEP = 1000, Fraction(1, 2)
 SIGNS = ("positive", "negative", "nonnegative", "nonpositive")  # assumptions of SymPy about a sign
 

@@ -45,8 +45,8 @@ FEWEST_NODES = 1024  # of the same, after many halvings
 MOVED = 16 * UNIT  # relative error of first moments that are put on nodes
 TINY = 1e-140  # masses below are left out, and added to the rest
 CAUTION = 1 + 1e-3  # factor on what is left out
-SMALLEST_TAIL, LARGEST_TAIL = 1e-130, 1e-3
-SINGLE_BITS, ACCURACY_BITS = 128, 64
+SMALLEST_TAIL, LARGEST_TAIL = 1e-130, 1e-3  # mass that may be left out
+SINGLE_BITS, ACCURACY_BITS = 128, 64  # precision of the balls; bits that must be right
 Indices = NDArray[np.int64]
 
 

@@ -34,7 +34,8 @@ FARTHEST = 600.0
 FEW = 32
 # How near to an end, in units of the queries' scale, a kink needs no panel of its own.
 NEAR = 1e-5
-VANISHED, HALVINGS = 1e-12, 40
+VANISHED = 1e-12  # share of an integral that its last part may have
+HALVINGS = 40  # halvings of the step before it is given up
 
 
 def _rule() -> tuple[Array, Array, Array]:

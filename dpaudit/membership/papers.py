@@ -44,7 +44,8 @@ _MODELS = 2_000  # of one canary; a fifth are references
 # to .5 of epsilon, since it counts some 300 guesses.
 _REPEATED = 40
 _REFERENCES = 0.2  # share of the models on which attacks are fitted
-_WORDS, _STRETCHES, _TOKEN_CANARIES = 200, 3_000, 500
+_WORDS, _STRETCHES = 200, 3_000  # vocabulary, and records of three words
+_TOKEN_CANARIES = 500  # canaries, each with a token of its own
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from dpaudit.membership.targets import as_target, refuse_hidden
 from dpaudit.nodes import Node
 from dpaudit.scope import central
 
-FEWEST_CANDIDATES, FEWEST_MODELS = 2, 8
+FEWEST_CANDIDATES, FEWEST_MODELS = 2, 8  # records to guess among; trainings
 _DRAW = 0x63616E64  # separates the drawn candidates from the noise of training
 
 

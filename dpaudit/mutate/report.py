@@ -11,7 +11,7 @@ from dpaudit.mutate.operators import OPERATORS
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, UNTOLD, Ran, Result
 
 REQUIRED = 0.95  # the share of mutants that certify should not certify, by default
-ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5
+ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5  # exit codes of `dpaudit mutate`
 
 
 def rate(results: Iterable[Result]) -> float | None:

@@ -52,7 +52,8 @@ else:
 CELLS, FALL = 40, 50.0
 # Lines above G, at losses up to where d is this part of what matters.
 LINES, FAINT = 16, 1 / 16
-LARGEST_LOSS, BITS = 2.0**9, 1200
+LARGEST_LOSS = 2.0**9  # nats: losses of one run up to which its profile is followed
+BITS = 1200  # precision of the balls: masses down to exp(-LARGEST_LOSS)
 
 
 class _Best(Pair):

@@ -50,7 +50,10 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 100, 2**16
+LARGEST_SIZE = 4096  # records of a group
+TABLE = 20_000  # places of the outcome from which Newton's method starts
+NEWTONS = 100  # its steps at most
+BLOCK = 2**16  # numbers in memory at a time
 NEAR = 2.0**-42  # relative error of a root
 
 

@@ -31,7 +31,8 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-INTERVALS, BITS = 1_500, 320
+INTERVALS = 1_500  # intervals of the largest coordinate
+BITS = 320  # precision of the balls
 ROUNDED = 8  # rounding errors that the mass of one interval holds
 
 

@@ -41,7 +41,7 @@ else:
     grids = Later("dpaudit.grids")
 
 ROUNDING, NEAR = 1e-11, 1e-3
-SMALLEST_MU, LARGEST_MU = 1e-6, 20.0
+SMALLEST_MU, LARGEST_MU = 1e-6, 20.0  # for which the rounding errors above hold
 SMALLEST_DELTA = 1e-290  # a delta near the smallest float, which has few digits
 EVALUATIONS = 2**23  # of normal laws: more take seconds
 

@@ -24,7 +24,7 @@ FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))  # of a budget, 
 LEAST = "least"  # a budget that is to be found
 CLOSE = Fraction(51, 50)  # the least budget is found to a fiftieth
 DIGITS = 3  # of a budget that is found: the next one above
-SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**4)
+SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**4)  # budgets between which it searches
 GUESSES, STEP = (
     2,
     Fraction(27, 25),

@@ -59,7 +59,7 @@ Array = npt.NDArray[Any]
 SINGLE_TRIALS = 4_000  # calls of a function that draws one output a call
 FIRST_PART, MORE_PART = 0.10, 0.10
 LEAST_TRAINING = 200  # draws on which events are chosen
-TRAINING_CALLS, TEST_CALLS = 4, 8
+TRAINING_CALLS, TEST_CALLS = 4, 8  # calls of a mechanism that share one part's draws
 BOUNDED_EVENTS = 3  # events on which the reported bounds rest
 
 

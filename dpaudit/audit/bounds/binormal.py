@@ -30,7 +30,7 @@ MISFIT = 9.0  # nats: a binormal curve that is farther from some count is not us
 _CAUTION = 0.1  # nats by which observed rates are moved towards no finding
 _SLOPES = (0.3, 3.0)  # ratios of deviations between which the fit is kept
 _POINTS = np.linspace(6.0, -6.0, 241)
-_IN_CELL, _MOST_CELLS = 100, 200
+_IN_CELL, _MOST_CELLS = 100, 200  # scores in a cell of the fit; cells at most
 
 
 def choose_smoothed(training: TrainingScores, sizes: Sizes, error: float, needed: Needed) -> Event:

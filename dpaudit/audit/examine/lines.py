@@ -25,7 +25,8 @@ import numpy as np
 from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500  # functions whose lines are followed: libraries have more
-MOST_CONSTANTS, LARGEST, TINY = 12, 1e12, 1e-4
+MOST_CONSTANTS = 12  # constants of a program's code from which records are made
+LARGEST, TINY = 1e12, 1e-4  # between these sizes a constant may be a threshold of records
 DEEP = 4  # how many objects deep functions are looked for
 # Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
 # of each other, for tracing takes as long again as what it traces.

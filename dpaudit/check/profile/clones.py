@@ -33,10 +33,13 @@ from dpaudit.exact import is_symbolic
 from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs.core import Report
 
-MOST_OTHERS, MOST_OUTCOMES, BLOCK = 2**32, 2**26, 2**19
+MOST_OTHERS = 2**32  # other reports
+MOST_OUTCOMES = 2**26  # outcomes in all: seconds
+BLOCK = 2**19  # outcomes in memory at a time
 MOST_CELLS = 2**21  # cells of a grid: 16 MB an array
 GROUPS = 2**14  # numbers of reports that are kept apart; beyond, neighbours are joined
-FARTHEST, SMALLEST = 30.0, 1e-30
+FARTHEST = 30.0  # largest epsilon of a report
+SMALLEST = 1e-30  # largest mass that may be left out
 # Outcomes that are taken one by one; else nodes, in standard deviations; logarithm of a margin.
 FEW, MARGIN = 2**22, 8
 NEAR = tuple(k / 2 for k in range(-16, 17))

@@ -14,7 +14,7 @@ from dpaudit.pairs.crowd import windows
 
 # As a part of delta: what may be outside of the windows.
 OUTSIDE = Fraction(1, 10**7)
-BITS, MOST_BITS = 256, 20_000
+BITS, MOST_BITS = 256, 20_000  # least precision; the most, which a tiny delta needs
 
 
 def crowd_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:

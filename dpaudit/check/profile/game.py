@@ -33,12 +33,14 @@ from dpaudit.check.profile.cells import UNIT, NotConfirmed
 from dpaudit.exact.arrays import Floats, np, special
 from dpaudit.pairs.core import Replacement
 
+# Sizes of a game that the checker plays, in seconds: nodes of delta, cells of triangles, parts of
+# each, rounds, and losses of a round.
 MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
 PLACES = (0.0, 1.0)  # moves that every game has: both ends of the triangle
-# Of trapezoid sums, in logarithms, to where delta is so many noises out.
-PRECISION, OUT, ROWS = 46.0, 16.0, 32
-# Of erfc to 40 noises, in roundings; relative errors of numbers that are taken off others.
-CDF = 2048
+PRECISION = 46.0  # nats: a trapezoid sum errs by exp(-46), relative to delta
+OUT = 16.0  # noises: how far out delta may lie for that precision
+ROWS = 32  # losses in memory at a time
+CDF = 2048  # roundings by which erfc errs up to 40 noises
 # Of a sum by FFT, a stage of radix 2, in roundings of both 2-norms.
 FFT_FACTOR = 40
 # Angles of the cells of swapped triangles, from the equilateral one.

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from dpaudit.check.profile.cells import UNIT, Cells, NotConfirmed
 from dpaudit.exact.arrays import Floats, np
 
-ROUNDING, CUMULATED, CRUMBS = 64 * UNIT, 1e-9, 1e-11
+ROUNDING = 64 * UNIT  # relative error of a mass, beside that of its cell
+CUMULATED = 1e-9  # relative error of a sum over all nodes
+CRUMBS = 1e-11  # share of an atom: smaller masses beyond the outermost atom are left out
 
 
 @dataclass(frozen=True)

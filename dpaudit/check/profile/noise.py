@@ -37,7 +37,9 @@ from dpaudit.pairs import Pair
 WIDEST = 0.25
 # Points of a Gauss rule, and the widest panel for which they do.
 RULES = ((4, 0.003), (8, 0.02), (16, WIDEST))
-MOST_PARTS, FARTHEST, LARGEST_WIDTH = 32, 37.0, 0.1
+MOST_PARTS = 32  # parts of a cell, each with one quadrature
+FARTHEST = 37.0  # noises: beyond, the normal density underflows
+LARGEST_WIDTH = 0.1  # nats: of cells for which the quadrature's error is proved
 LARGEST_RATIO = 64.0  # a function that bends more on a panel is bounded at its ends instead
 CHUNK = 2**19  # numbers of a block: 4 MB
 

@@ -19,7 +19,9 @@ from dpaudit.exact import is_symbolic
 from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 
-MOST_POLLED, FARTHEST, REACH, ROOM = 20_000, 30.0, 10.5, 40
+MOST_POLLED = 20_000  # other reports: each number of ones among them is tried
+FARTHEST = 30.0  # largest epsilon
+REACH, ROOM = 10.5, 40  # a binomial window: standard deviations, and counts more
 
 
 def polled_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:

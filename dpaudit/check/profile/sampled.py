@@ -25,9 +25,11 @@ from dpaudit.pairs import Pair
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
 BEYOND, NEAR = 80, 2.0**-75
-CELLS, RATIO, FINEST = 1500, 1.2, 2.0**-60
+CELLS = 1500  # cells of the outcome
+RATIO, FINEST = 1.2, 2.0**-60  # distances of pairs fall by RATIO down to FINEST
 LARGEST_X = 200.0  # standard deviations; exponents beyond leave those of floats
-STRIDE, STRIDES, RUNGS = 1.04, 1000, 24
+STRIDE, STRIDES = 1.04, 1000  # ratio and number of the frequencies at which bounds are made
+RUNGS = 24  # how many of them are made at a time
 # exp(-DROPPED) is left out.
 DROPPED = 34.0
 # How far beyond a cap one round is looked at.

@@ -57,7 +57,8 @@ MOST_TERMS = 200_000  # frequencies of a series
 # Arb integrates at fewer frequencies, the rule in floats at more: quicker, and not as near.
 FEW, FEW_INTEGRALS, MOST_INTEGRALS, MOST_BY_RULE = 400, 16, 500, 60_000
 LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
-MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
+MOST_AT_ONCE = 2_000_000  # epsilons times frequencies in memory at a time
+SETTLED = 0.9  # an end that comes within this share of the best one ends the search
 LARGEST_SHIFT, FALLING = 1.3, 1.2
 
 

@@ -21,7 +21,9 @@ from dpaudit.exact import is_symbolic, sqrt
 from dpaudit.families.correlated.theorem import column_of, turns_of
 from dpaudit.pairs import DrawnMoves, Losses, Mixed, Normal, Pair, product
 
-ONE_BY_ONE, MOST_ENTRIES, POINT = 64, 300_000, 128
+ONE_BY_ONE = 64  # turns up to which every number of them has its own bound
+MOST_ENTRIES = 300_000  # entries of a strategy's matrix
+POINT = 128  # bits behind the binary point
 Kept = tuple[int, list[Fraction]]
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 

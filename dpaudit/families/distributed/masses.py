@@ -10,7 +10,8 @@ from dpaudit.exact import enclose
 from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellam, DistributedSkellamVector
 
-DIGITS, BITS = 40, 320
+DIGITS = 40  # decimals of a mass
+BITS = 320  # precision of the balls
 # Nodes whose noise is a difference of Poisson numbers.
 SKELLAM = (DistributedSkellam, DistributedSkellamVector)
 

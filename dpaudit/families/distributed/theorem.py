@@ -19,7 +19,7 @@ from dpaudit.exact.effort import spend
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
 PLACES = 40  # decimals of a mass, rounded down
-MANY, CELLS = 512, 256
+MANY, CELLS = 512, 256  # more outcomes than MANY are put together into CELLS
 PRECISION = 420  # bits, for masses of 40 decimals after a transform
 
 

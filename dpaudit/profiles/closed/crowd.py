@@ -20,7 +20,8 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 # Fewer are the grid's alone.
 FEWEST = 2**20
-BITS, SMALLEST_LOG = 200, -700.0
+BITS = 200  # precision of the balls at delta near 1
+SMALLEST_LOG = -700.0  # log of the smallest delta: a float underflows below
 # Parts of delta: the mass that windows leave out, and the margin for rounding.
 LEFT, ROOM = Fraction(1, 10**7), Fraction(1, 10**9)
 WIDEST, SMALLEST = Fraction(1, 10**40), Fraction(1, 10**300)

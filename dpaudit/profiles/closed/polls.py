@@ -33,7 +33,8 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-MOST_OTHERS, LARGEST_LOSS = 20_000, 30.0
+MOST_OTHERS = 20_000  # other reports: each number of ones among them is tried
+LARGEST_LOSS = 30.0  # largest epsilon of a report
 # Windows reach so many deviations and counts; numbers of others that are looked at together.
 DEVIATIONS, MORE, BLOCK = 9.0, 40, 128
 # Covers what a bound's own roundings are.

@@ -17,6 +17,7 @@ from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.fourier.search import gain
 from dpaudit.profiles.fourier.spectrum import Integers
 
+# Tilts that are tried: their logarithms lie RATIO apart.
 LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
 # exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.
 ROOM = 30.0

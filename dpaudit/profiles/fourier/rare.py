@@ -30,7 +30,8 @@ from dpaudit.profiles.fourier.sampled import ROOM, Complexes, OutOfReach, Sample
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
 
-CELLS, MOST_TURNS = 800, 20_000_000
+CELLS = 800  # cells of the one large loss
+MOST_TURNS = 20_000_000  # cells times frequencies: seconds
 # exp(-FAR) of what is beyond the cap is beyond the last cell.
 FAR = 18.0
 # Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.

@@ -21,7 +21,8 @@ Parts = tuple[tuple[Pair, int], ...]
 CUT = 1e-7  # share of delta that each factor's grid may leave out
 SMALLEST_TAIL = 1e-300  # near the smallest float
 TILTS = (-7.0, 11.0)  # logarithms between which a tilt lies
-SMALL_TILT, LARGE_TILT = 0.1, 100.0
+SMALL_TILT = 0.1  # below, epsilon may be 0, which is tried first
+LARGE_TILT = 100.0  # from here on a window that is too narrow is tried again at a smaller tilt
 CHECKER_ROOM = 12  # multiples of the round-off that are left for the checker's own
 
 

@@ -72,7 +72,7 @@ Complexes = NDArray[np.complexfloating[Any, Any]]
 MANY, BLOCK = 8, 64
 # The most kinds of sampled factors: each has an integration rule of its own.
 MOST_KINDS = 10_000
-MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
+MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400  # of a sum: at most, and always allowed
 MOST_FACTORS = 10**10  # rounds: floats hold their number with room
 CHUNK = 2**21  # numbers of a block: 32 MB
 LARGEST_REACH = 1e5  # nats of a window
@@ -80,7 +80,7 @@ LARGEST_REACH = 1e5  # nats of a window
 MOST_SAMPLED = 40_000
 # The most points times frequencies of a smoothed sampled factor that a checker integrates.
 MOST_CHECKED = 10**9
-EDGES, MOST_EDGES = 1.05, 900
+EDGES, MOST_EDGES = 1.05, 900  # ratio and number of frequencies at which the decay is bounded
 MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
 # The ratio of the distances at which decay is bounded, if there are many kinds of factors.
 COARSER = 1.4

@@ -23,13 +23,14 @@ from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded
 TOLERANCE, WIDTH = 1e-8, 1e-4
 # For a checker, relative to delta: of few frequencies, many, a smoothing; errors like those here.
 CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-7, 1e-6), 200, 3
-REFINEMENTS, FINEST = 7, 1 / 64
+REFINEMENTS, FINEST = 7, 1 / 64  # attempts; the least factor by which one narrows the width
 # exp(-KEPT) of a width, relative to delta, is left out.
 KEPT = 3.0
 # Losses so many times epsilon are summed apart: as a second attempt, or at once.
 FAR, FARTHER = 1.5, 4.0
 ROUGH, COARSER = 1000, 4
-GROWTH, WORTHWHILE = 1.5, 1.2
+GROWTH = 1.5  # factor by which a search's step grows
+WORTHWHILE = 1.2  # an attempt that narrows the gap by less is the last
 # As near as asked, about.
 CLOSE = 1.1
 

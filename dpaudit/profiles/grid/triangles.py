@@ -64,6 +64,7 @@ from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Floats
 from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 
+# Bounds on the strip's half width: itself, times the side s, and times the bend of the normal part.
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
 # The error of trapezoid sums: exp(-EXPONENT), relative to delta up to FARTHEST noises out.
 EXPONENT, FARTHEST = 44.0, 16.0
