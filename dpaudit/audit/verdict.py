@@ -170,7 +170,7 @@ def bounds_of(claims: Sequence[Claim]) -> int:
 def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     """The GDP lens at the suite's fixed threshold; None if the implementation stopped.
 
-    Of two estimators, pooled or not, it takes the one that promises more on the training trials.
+    Errors are pooled or not, as the training trials promise more.
     """
     if attacked.test is None:
         return None

@@ -171,8 +171,8 @@ def rescued(contents: Mapping[Path, bytes]) -> str:
 def _arrays(output: Any) -> dict[str, Any]:
     """Arrays and numbers inside an output, by their place in it; exact numbers as text.
 
-    Whatever an object holds is inside of it.  The second place of an object that is met twice, or
-    that holds itself, says where the first is.
+    Everything that an object holds counts as inside.  The second place of an object that occurs
+    twice, or that holds itself, refers to the first.
     """
     arrays: dict[str, Any] = {}
     first: dict[int, tuple[str, Any]] = {}  # held, so that no other object gets its id

@@ -1,7 +1,7 @@
 """The checker: confirms a certificate from its witnesses, without the accountant.
 
 It imports the declaration language and exact arithmetic alone, re-states each theorem in its own
-table, and searches for nothing.  What it cannot re-derive it lists as taken on trust.
+table, and searches for nothing.  It lists as taken on trust all that it cannot re-derive.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def _ordered(
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``certify --json`` prints of a certificate."""
+    """A certificate as ``certify --json`` prints it."""
     predicate = certificate["predicate"]
     return {
         "name": predicate["mechanism"]["name"],

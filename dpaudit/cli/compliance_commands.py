@@ -359,7 +359,7 @@ def total(
 
 
 def _total_row(total: Total) -> dict[str, Any]:
-    """What ``ledger total --json`` prints of a data set."""
+    """A data set's total as ``ledger total --json`` prints it."""
     return {
         "data": total.data,
         "all_data_sets": total.of_all,

@@ -92,7 +92,7 @@ def _is_certificate(file: Evidence) -> bool:
 def _problems(
     project: Project, fields: ProjectFields, path: Path, certificate: Json
 ) -> Iterator[Problem]:
-    """What is wrong with a committed certificate: expired, failing, stale or weaker."""
+    """Problems of a committed certificate: expired, failing, stale or weaker."""
     predicate, place = certificate["predicate"], str(path)
     name = predicate["mechanism"]["name"]
     if date := expired(certificate):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpaudit.membership.data import Data, FloatArray
 
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
-# What `dpaudit audit` takes of others than declared mechanisms.
+# Options of `dpaudit audit` for targets other than declared mechanisms.
 OPTIONS = (
     click.option("--data", type=_PATH, help="Training: a table, or arrays, .npy or .npz."),
     click.option(

@@ -135,7 +135,7 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
 
 
 def _site(place: tuple[str, int], visits: list[Asked], mechanism: Mechanism, size: int) -> Site:
-    """What planting bugs has to know of a query's place, from one run."""
+    """The facts about a query's place, from one run, by which bugs are planted."""
     first = visits[0]
     query: Any = first.query
     clips = isinstance(query, ClippedMean) and _sums(query, first)

@@ -160,7 +160,7 @@ def _parts(node: Any, below: Sequence[Records]) -> Records:
 
 
 def _drawn(node: Any, below: Sequence[Records]) -> Records:
-    """What a sampling node states about its number of records; refuses contradicting children."""
+    """The number of records that a sampling node states; refuses contradicting children."""
     counts, name = node.counts, node.name
     most: Stated | None = None
     for child in below:

@@ -605,7 +605,7 @@ def _rule(name: str, kind: str, order: Any) -> Rule:
         name = f"gdp.{theorem}"
     rule = RULES.get((theorem, kind)) or RULES.get((name, kind)) or RULES.get((theorem, ""))
     if calculus == "profile" and order != SQUARED:
-        # Of these alone, since a profile that is no normal pair has no theorem here.
+        # No other rule: a profile that is no normal pair has no theorem here.
         rule = {"event_slack": _rare_event, "unchanged": _unchanged}.get(theorem, _by_gdp)
     if rule is None:
         raise Unsupported(

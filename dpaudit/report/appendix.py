@@ -11,7 +11,7 @@ from dpaudit.report.say import day, message, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
-# What no certificate says.
+# Limits of every certificate.
 _LIMITS = (
     message(
         "An audit that finds nothing proves nothing; only the derivation proves, and only about "
@@ -27,7 +27,7 @@ _LIMITS = (
         "decisive; check it with ‘dpaudit verify’."
     ),
 )
-# What a reader takes from the signer.
+# Facts that a reader takes on the signer's word.
 _TRUST = (
     message("The audits were run and gave the counts shown"),
     message("The metrics and outputs of the run on data"),

@@ -34,7 +34,7 @@ PARTS = {
     "issued": "issue",
     "reproduce": "issue",
 }
-# Of the parts of a certificate, the most important first.
+# The parts of a certificate, the most important first.
 ORDER = ("claim", "noise", "data", "program", "attack", "fields", "checker", "issue")
 KEYS = ("id", "name", "check", "claim")  # of which one tells the rows of a list apart
 ABSENT = object()

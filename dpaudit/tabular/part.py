@@ -203,8 +203,8 @@ def _close() -> None:
 def connection() -> Iterator[Part]:
     """A DuckDB connection of its own, in memory.
 
-    What does not fit into memory goes to a folder that its user alone can read, below ``TMPDIR``,
-    and is gone afterwards.
+    Data that do not fit into memory go to a temporary folder below ``TMPDIR``, which only its user
+    can read.
     """
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         opened = _connected()

@@ -76,8 +76,9 @@ def limit_of_scores(
 ) -> float:
     """The information limit of an audit of two samples of scores, as they look: an estimate.
 
-    Of an audit that knew the laws behind them and spent no trial on choosing, and no more than two
-    samples far apart would show; laws by :func:`dpaudit.audit.bounds.binormal.smoothed_tails`.
+    An audit that knew the distributions of both samples, and spent no trial on choosing an event,
+    would show it; at most what two samples that never overlap would show.  The distributions are
+    estimated by :func:`dpaudit.audit.bounds.binormal.smoothed_tails`.
     Shapes: (trials,), no NaN.
     Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 0.5).
     """

@@ -23,8 +23,8 @@ An examination tries, in this order, until the seconds are over:
 
 A program runs in one place (``running``), which puts the world back; work is counted, so that what
 is tried is the same on every machine, and seconds are the last resort (``meter``).  The loader of
-the data is examined as a function of its source (``loader``).  What is found holds; what is not
-found was not proved, and a query that no record moved is said to be unexamined.
+the data is examined as a function of its source (``loader``).  A fault that is found is one; the
+absence of faults is not proved, and a query that no record moved is reported as unexamined.
 """
 
 from dpaudit.audit.examine.examination import (

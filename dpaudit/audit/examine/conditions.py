@@ -2,10 +2,10 @@
 them.
 
 Queries are asked once on arrays that know from which entry of a record each number was computed,
-and how.  What such a number is compared with (``==``, ``<``, ``isin``, bins, the limits of integer
-types) is solved backwards for the entry, so that rows can be made which meet a condition that no
-row would by chance: a code among thousands, the 29th of February as yyyymmdd, a long list read from
-a file.  Several conditions are met one after another; inverses keep what they can of an entry, so
+and how.  A comparison of such a number (``==``, ``<``, ``isin``, bins, the limits of integer types)
+is solved backwards for the entry, so that rows can be made that meet a condition which no row would
+meet by chance: a code among thousands, the 29th of February as yyyymmdd, a long list read from a
+file.  Several conditions are met one after another; inverses keep what they can of an entry, so
 that meeting the month keeps the day.  A pandas series is seen by its values alone: one that goes up
 or down with one column is solved between the rows that were tried.
 Source: Aschermann et al. 2019, "Redqueen" (operands of comparisons are found among the inputs).

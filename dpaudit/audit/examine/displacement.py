@@ -19,7 +19,7 @@ from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
-# What a kernel has to know of a value alone.
+# Finding of a kernel that checks a value without its neighbour.
 UNSOUND = (
     "on made-up records its value alone breaks what is declared of it (of a last iterate: an "
     "update stretches distances further)"
@@ -290,7 +290,7 @@ def try_rows(
 
 
 def of_sizes(asking: Asking, count: int) -> Asking:
-    """What is asked, with the largest sensitivity it states for ``count`` or one more rows."""
+    """The release, with the largest sensitivity it states for ``count`` or one more rows."""
     with np.errstate(all="ignore"):
         sizes = [asking.query.sensitivity(asking.adjacency, n) for n in (count, count + 1)]
     return replace(asking, sensitivity=np.maximum(asking.sensitivity, np.maximum(*sizes)))

@@ -2,7 +2,7 @@
 
 The program, its loss, its statistic and its search are the entry's own; nothing is swapped, and no
 suite is needed.  Deterministic under a seed: a program that keeps to its declaration is never
-flagged, whatever was tried.  What was found holds; what was not found was not proved.
+flagged, whatever was tried.  A fault that is found is one; the absence of faults is not proved.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.65, 0.35, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
-# Of them, those that even a slow program is tried in, on a few rows, for so many releases.
+# Those in which even a slow program is tried, on a few rows, and for how many releases.
 SHORTLY, BRIEF = (2, 3), 40
 GAPS = 9  # the world with gaps
 FAR = (
@@ -233,11 +233,11 @@ def examine(
 
 
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
-    """What is broken on rows of several items, or of one, of a program that asks which it has.
+    """Faults on rows of another rank: of several items, or of one.
 
-    Or, of a program that takes a row apart into items, on rows several times as long.
-
-    Only where nobody says what its records are: a program need not fit what it is not given.
+    Tried for a program that asks for the rank.  A program that splits a row into items is tried on
+    rows several times as long.  Neither is tried where the mechanism says what its records are: a
+    program need not fit others.
     """
     row, names = first.shape.row, names_of(mechanism.program)
     if "ndim" in names:
@@ -250,7 +250,7 @@ def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple
 
 
 def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
-    """What is broken on twice as many rows as the largest number that the program names.
+    """Faults on twice as many rows as the largest number that the program names.
 
     Under add_remove a guarantee is of any number of records.  Elsewhere a program may be written
     for one number, and state sensitivities that are right for no other: where nothing in it says
@@ -270,7 +270,7 @@ def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Fi
 def _broken_on(
     mechanism: Mechanism, seed: int, first: _Examiner, other: Shape, *, values: bool = True
 ) -> tuple[Finding, ...]:
-    """What is broken on records of another shape, in the time that is left; nothing if none fit.
+    """Faults on records of another shape, in the time that is left; nothing if none fit.
 
     ``values``: whether more than its control flow is of interest.
     """
@@ -306,7 +306,7 @@ class _Examiner:
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
         self.farther: list[Studied] = []
-        # Of worlds by number: one trial's transcript, and the parts that it was asked in.
+        # By number of a world: one trial's transcript, and the parts that it was asked in.
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
         # Before anything ran: a program may count in a field.
@@ -320,7 +320,7 @@ class _Examiner:
         self.lines = Lines(self.program)
         self.work = 0
         self.reach = 1.0, 0
-        # What is made once, of the records that come first, has to be made again to be seen.
+        # A value that a program makes once, from its first records, has to be made again to show.
         self.shared = walks.shared(self.program)
         self.unused = walks.own_copy(self.program)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
@@ -429,7 +429,7 @@ class _Examiner:
     def _shortly(self, records: Records) -> None:
         """A run of a copy of the program that is not examined."""
         sampler = self._louder(records, 1.0, 400, ASKED)
-        # What fails here fails on records without traces too, or is no finding.
+        # A failure here occurs on records without traces too, or is no finding.
         with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
             run(walks.own_copy(self.program), sampler)
         walks.restore(self.shared)
@@ -765,7 +765,7 @@ class _Examiner:
             self.notes.wrong(CONTROL, text)
 
     def _alike_but_values(self, first: tuple[PartWalk, Any], walked: tuple[PartWalk, Any]) -> None:
-        """What walks of other records along one transcript ask for and give is the same."""
+        """Walks of other records along one transcript must ask for the same and give the same."""
         for text in walks.told(first, walked):
             self.notes.wrong(CONTROL, text)
         for visit in walks.otherwise_asked(first[0], walked[0]):

@@ -49,7 +49,7 @@ class Meter:
         self.spent += EVALUATION + trials * self._rows(query, records) * _size(records)
 
     def made(self, query: Any, records: Records, value: Array) -> Array:
-        """What it gave, (trials, d), counted as d numbers of each record where a record has fewer.
+        """A query's value, (trials, d), counted as d numbers a record where records have fewer.
 
         A network's gradient is longer than its records, and its time goes with it.
         """

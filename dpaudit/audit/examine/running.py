@@ -27,7 +27,7 @@ IDLE, SHARE = 5.0, 0.02
 
 
 class TooLong(BaseException):
-    """Whatever is under way takes longer than an examination may; no program is to stop it."""
+    """A step takes longer than an examination may; a program must not catch this."""
 
 
 class Exited(Exception):

@@ -1,8 +1,8 @@
 """Outputs beside the releases: what a run prints, logs, warns of and writes into files.
 
-Whatever leaves a process may be read by somebody, and is compared along one transcript like any
-other output.  While a run is watched nothing of it reaches a terminal or a log, and files are put
-back afterwards: a file that was made of generated records is never read by a run on data.
+Somebody may read any of these, so they are compared along one transcript like other outputs.
+While a run is watched nothing of it reaches a terminal or a log, and files are restored afterwards:
+a run on data never reads a file that was made from generated records.
 """
 
 from __future__ import annotations

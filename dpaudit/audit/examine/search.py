@@ -3,9 +3,9 @@
 A data set is a value: it is made of blocks of rows, and mutated by row, column and entry.  There
 are two objectives: the displacement of one query over its sensitivity (``displacement.py``), and
 the privacy loss of a whole run (``losses.py``).  The best data sets so far are kept, and steps go
-on from them; nothing need have a derivative.  What a count decides (a small
-cell that is hidden, a whole number that wraps, a divisor that leaves its floor) no step leads to:
-numbers of rows are therefore planned, each once for every kind of row.
+on from them; nothing need have a derivative.  No small step leads to a fault that needs a certain
+number of rows (a small cell that is hidden, a whole number that wraps, a divisor that leaves its
+floor), so numbers of rows are planned, each once for every kind of row.
 Source: Rechenberg 1973, steps whose size follows their success; Zalewski 2014, "american fuzzy lop"
 (a corpus, mutations one after another, interesting values).  The mutations are ours.
 """

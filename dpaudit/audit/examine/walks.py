@@ -243,8 +243,8 @@ def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
 def unsound(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
     """Releases whose value on other records is too far from itself, as their kernel measures it.
 
-    What a kernel has to know of a value alone, such as how far an update stretches distances,
-    breaks what is declared: no neighbour is needed.
+    Such a value breaks the declaration by itself, as an update that stretches distances too far
+    does: no neighbour is needed.
     """
     for a, b in _probes(first, second):
         with np.errstate(all="ignore"):
@@ -289,7 +289,7 @@ def _same(a: Array, b: Array, on: Any) -> bool:
 
 
 def told(first: tuple[PartWalk, Any], second: tuple[PartWalk, Any]) -> tuple[str, ...]:
-    """What walks of one transcript show of their records beside values."""
+    """Ways in which walks of one transcript reveal their records other than by released values."""
     ways = first[0].said.differs(second[0].said)
     spoken = (f"what the program {way} depends on the private records" for way in ways)
     return (*disclosures(first, second), *spoken)
@@ -321,7 +321,7 @@ Shared = list[tuple[Any, Any]]
 
 
 def shared(program: Program) -> Shared:
-    """What a program and its modules and classes hold that can change, and what is in it now."""
+    """The containers of a program, its modules and classes that can change, and their contents."""
     kinds = [kind for kind in type(program).__mro__ if _own(kind.__module__)]
     containers = [value for item in (*_modules(program), *kinds) for value in vars(item).values()]
     # A copy of a program shares the closures of its functions.
@@ -386,7 +386,7 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
         names = getattr(kind, "__slots__", ())
         names = (names,) if isinstance(names, str) else names
         children += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
-    # What a class itself holds: a list that all instances share.
+    # Attributes of a class itself, such as a list that all instances share.
     for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names:
             children += [

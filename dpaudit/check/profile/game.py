@@ -41,8 +41,7 @@ PRECISION = 46.0  # nats: a trapezoid sum errs by exp(-46), relative to delta
 OUT = 16.0  # noises: how far out delta may lie for that precision
 ROWS = 32  # losses in memory at a time
 CDF = 2048  # roundings by which erfc errs up to 40 noises
-# Of a sum by FFT, a stage of radix 2, in roundings of both 2-norms.
-FFT_FACTOR = 40
+FFT_FACTOR = 40  # roundings of both 2-norms by which a sum by FFT errs, for a stage of radix 2
 # Angles of the cells of swapped triangles, from the equilateral one.
 TURNED = (0.0, 0.1, 0.3, 1.0)
 ON_THE_LINE = 1e-11  # how near two values count as equal: rounding is far below
@@ -123,7 +122,7 @@ class Triangles:
         self.known: dict[float, tuple[Floats, Floats]] = {}
 
     def orders(self, angle: float, losses: Floats) -> tuple[Order, Order]:
-        """Of the triangle at an angle in [-1, 1]: of (P, Q), of (Q, P)."""
+        """delta, Q and errors of the triangle at an angle in [-1, 1]: of (P, Q), of (Q, P)."""
         v = math.sin(math.pi / 2 * (1 - abs(angle))) ** 2
         orders = _order(self.mu, self.rate, v, losses), _back(self.mu, self.rate, v, losses)
         return orders if angle <= 0 else orders[::-1]

@@ -61,7 +61,7 @@ class Base:
 
 
 def normal_mass(low: Ball | None, high: Ball | None, mean: Ball) -> Ball:
-    """Of N(mean, 1) between two z; None is infinite.  The smaller tails are subtracted."""
+    """The mass of N(mean, 1) between two z; None is infinite.  Smaller tails are subtracted."""
     root = ball(2).sqrt()
     ends = [None if z is None else z - mean for z in (low, high)]
     if ends[0] is not None and ends[0] > 0:

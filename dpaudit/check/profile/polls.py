@@ -48,7 +48,7 @@ def largest_delta(others: int, chances: tuple[float, float], x: float) -> float:
     p, q = chances
     laws, lost = _laws(others, p, q)
     width = laws.shape[1]
-    # Of a mass of A + B: both laws', and a sum of as many terms as a window has; then of P and Q.
+    # Roundings of a mass of A + B: both factors', a sum over a window, and then those of P and Q.
     relative = UNIT * (6 * others + width + 32)
     largest = 0.0
     for k in range(others + 1):

@@ -28,7 +28,7 @@ BLOCK = 256  # frequencies that are computed at a time
 MOST_POINTS = 300_000  # points of a rule: memory
 MOST_PRODUCTS = 2 * 10**9  # points times frequencies: some seconds
 LARGEST_RISE = 200.0  # nats by which an integrand may rise off the real line
-# Of panels: nodes in each, radians of phase that each spans, points of the first survey.
+# Panels: nodes in each, radians of phase that each spans, points of the first survey.
 DEGREE, FOLLOWED, SCOUTS = 28, 11.0, 8000
 # Smallest and largest q: beyond them floats lose the relative precision of q or of 1 - q.
 RATES = 1e-200, 1 - 1e-6

@@ -29,13 +29,14 @@ from dpaudit.exact.arrays import Floats, Integers, np
 from dpaudit.pairs import Pair
 
 BITS, PRECISION = 160, 192
-# What is cut off; how far above what is missing an outcome is; of one slot's X, in noises.
+# Masses below CUT are cut off; listed outcomes are ABOVE times what is missing; X of one slot
+# reaches so many noises.
 CUT, ABOVE, REACH = 2 ** (BITS - 120), 2**40, 6.0
 # A part of X's deviation; about the most multiples of one slot, and of all within so many
 # deviations; intervals of the largest slot.
 FINE, MOST_PARTS, MOST_SUMS, WIDE, INTERVALS = 0.005, 25_000, 120_000, 32, 6_000
 MOST_SLOTS, LARGEST_MOVE = 2**20, 4.0  # slots, and a record's move over the noise
-# Of intervals of log X: how many, for how many slots, in how many rows at once; what is rare.
+# Intervals of log X: how many, for how many slots, rows at once, and the mass that is rare.
 PLACES, FEW, ROWS, RARE = 6_000, 64, 256, 1e-30
 Masses = tuple[int, list[int]]
 

@@ -179,7 +179,7 @@ class Series:
 
     @property
     def folded(self) -> Ball:
-        """What is folded, under a weight of at most 1 / (1 + t)."""
+        """A bound of the folded part, under a weight of at most 1 / (1 + t)."""
         return 2 * (-ball(FOLDED)).exp() / (1 + self.t)
 
     def bound(self, low: Ball, at: Ball, sign: int) -> Ball:

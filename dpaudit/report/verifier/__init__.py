@@ -61,9 +61,9 @@ SHA256 = dict(
 # Folders of wheels that the checker never imports; the tests run it without them.
 LEFT_OUT = ("tests", "benchmarks", "physics", "stats", "vector", "holonomic", "categories")
 LONGEST_COMPILE = 300  # seconds of a busy machine; a quiet one takes ten
-# Rooms of dpaudit that the checker imports, and the parts of each family.
+# Packages of dpaudit that the checker imports, and the parts of each family.
 ROOMS = ("check", "exact", "grids", "nodes", "pairs", "storage")
-# Of dpaudit that the checker needs besides its folder.
+# Files of dpaudit that the checker needs besides its folder.
 FILES = ("__init__.py", "errors.py", "scope.py", "version.py", "certificate_schema.json")
 
 
