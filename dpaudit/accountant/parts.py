@@ -26,19 +26,21 @@ def reached_part(node: Node, scope: Scope) -> Node | None:
     return _kept(node, scope, {})
 
 
-def _kept(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | None:
-    if node.digest not in known:
-        known[node.digest] = _without(node, scope, known)
-    return known[node.digest]
+def _kept(node: Node, scope: Scope, reached_by_digest: dict[str, Node | None]) -> Node | None:
+    if node.digest not in reached_by_digest:
+        reached_by_digest[node.digest] = _without(node, scope, reached_by_digest)
+    return reached_by_digest[node.digest]
 
 
-def _without(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | None:
+def _without(node: Node, scope: Scope, reached_by_digest: dict[str, Node | None]) -> Node | None:
     if isinstance(node, Repeat):
-        child = _kept(node.child, scope, known)
+        child = _kept(node.child, scope, reached_by_digest)
         return None if child is None else replace(node, child=child)
     if isinstance(node, Compose | Parallel):
         reached = [
-            part for child in node.children if (part := _kept(child, scope, known)) is not None
+            part
+            for child in node.children
+            if (part := _kept(child, scope, reached_by_digest)) is not None
         ]
         if len(reached) == len(node.children):
             return type(node)(*reached)
@@ -46,9 +48,9 @@ def _without(node: Node, scope: Scope, known: dict[str, Node | None]) -> Node | 
     if _is_reached(node, scope):
         return node
     if isinstance(node, Tuned):
-        return _kept(node.child, scope, known)
+        return _kept(node.child, scope, reached_by_digest)
     if isinstance(node, Group) and scope.adjacency is Adjacency.REPLACE_ONE:
-        return _kept(node.child, scope, known)
+        return _kept(node.child, scope, reached_by_digest)
     return None
 
 

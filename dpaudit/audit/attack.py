@@ -102,11 +102,11 @@ class ReplayTask:
             residuals=list(noise.values()),
         )
 
-    def _kept(self, output: Any, told: Any) -> tuple[str, ...]:
+    def _kept(self, output: Any, output_of_best: Any) -> tuple[str, ...]:
         """The runs of a search that its output shows besides the best one."""
         if not any(isinstance(node, SEARCHES) for node in postorder(self.declaration)):
             return ()
-        return () if same_output(output, told) else (KEPT_RUNS,)
+        return () if same_output(output, output_of_best) else (KEPT_RUNS,)
 
 
 def stopped_at(error: Diverged | Undeclared) -> str:

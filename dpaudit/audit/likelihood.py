@@ -78,7 +78,7 @@ class Wanted:
                     wanted[cls("epsilon", Fraction(decimal_upper(delta)))] = None
             elif isinstance(node, (GDP, ZCDP)):
                 wanted[cls("mu" if isinstance(node, GDP) else "rho")] = None
-        return sorted(wanted, key=lambda one: (one.number != "epsilon", one.delta))
+        return sorted(wanted, key=lambda bound: (bound.number != "epsilon", bound.delta))
 
     @property
     def printed(self) -> str:
@@ -272,11 +272,11 @@ def likelihood_audit(
 
 def _ranked(tried: Sequence[Tried]) -> list[Tried]:
     """Pilots, the best last."""
-    return sorted(tried, key=lambda one: one.rank)
+    return sorted(tried, key=lambda pilot: pilot.rank)
 
 
 def _best(tried: Sequence[Tried]) -> Tried:
-    return max(tried, key=lambda one: one.rank)
+    return max(tried, key=lambda pilot: pilot.rank)
 
 
 class Search:

@@ -163,7 +163,7 @@ def totals(
     stated = {name_key(name): row for name, row in (budgets or {}).items()}
     if len(stated) != len(budgets or {}):
         raise InvalidParameter("[budgets]: two of them are of the same data set; keep one")
-    in_order = sorted(entries, key=lambda one: (one.day, one.name))
+    in_order = sorted(entries, key=lambda entry: (entry.day, entry.name))
     sets, names = _grouped(in_order), _names(in_order)
     sums = [
         _total(names[key], sets[key], stated.get(key), delta=delta, convert=convert)

@@ -110,17 +110,17 @@ def _rounds_of(node: Any, inside: set[Any], at: Round) -> Iterator[Round]:
         yield at
 
 
-def _rounds(schedules: Sequence[Any], known: Round) -> Iterator[Round]:
+def _rounds(schedules: Sequence[Any], indices: Round) -> Iterator[Round]:
     """Every round of nested schedules, as values of their indices."""
     if not schedules:
-        yield known
+        yield indices
         return
-    times = _exactly(schedules[0].times, known)
+    times = _exactly(schedules[0].times, indices)
     is_natural = isinstance(times, Fraction) and times.denominator == 1 and times >= 0
-    require(is_natural, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(known)}")
+    require(is_natural, f"{schedules[0].head[:80]}: its rounds are no natural number{_in(indices)}")
     require(times <= MOST_BOUNDS, f"{schedules[0].head[:80]}: more than {MOST_BOUNDS} rounds")
     for k in range(1, int(times) + 1):
-        yield from _rounds(schedules[1:], {**known, schedules[0].index: k})
+        yield from _rounds(schedules[1:], {**indices, schedules[0].index: k})
 
 
 def _require_parameters(node: Node, at: Round, place: str) -> None:

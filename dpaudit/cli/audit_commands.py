@@ -39,7 +39,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def _audited(command: Command) -> Command:
     options = map(settings.option, ("seed", "jobs", "trials"))
-    return functools.reduce(lambda wrapped, one: one(wrapped), options, command)
+    return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
 
 def _out(help_text: str) -> Callable[[Command], Command]:

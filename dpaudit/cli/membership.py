@@ -51,7 +51,7 @@ OPTIONS = (
 # All of them, by the names of a function's arguments.
 OWN = (
     *("data", "step", "scores", "command", "reproduce", "claim", "out"),
-    *(one.name for some in settings_of("audit").values() for one in some),
+    *(setting.name for some in settings_of("audit").values() for setting in some),
 )
 _OF_REPRODUCE = ("reproduce", "data", "label_column")  # options that go with --reproduce
 _OF_STEP = ("noise_multiplier", "sampling_rate", "sampling")  # settings that go with --step

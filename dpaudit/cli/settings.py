@@ -100,7 +100,7 @@ SETTINGS = {
     for name, row in _TABLE[section].items()
 }
 # An option of the same name takes its default from the file too.
-PROJECT = {name: one for name, one in SETTINGS.items() if one.project}
+PROJECT = {name: setting for name, setting in SETTINGS.items() if setting.project}
 
 
 def settings_of(command: str) -> dict[str, tuple[Setting, ...]]:

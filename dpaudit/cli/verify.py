@@ -231,7 +231,7 @@ def _missing(
     most, largest = limits
     if most is not None:
         unmet += _above(row["epsilons"], most, largest or Fraction(0))
-    return sorted(unmet, key=lambda one: list(EXIT_CODES).index(one[0]))
+    return sorted(unmet, key=lambda requirement: list(EXIT_CODES).index(requirement[0]))
 
 
 def _otherwise(

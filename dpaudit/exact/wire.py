@@ -143,11 +143,11 @@ def _known(symbol: Any, name: str, facts: Any) -> dict[str, bool]:
     return facts_held
 
 
-def _assumptions(known: Any) -> dict[str, bool]:
-    truths = isinstance(known, dict) and all(isinstance(v, bool) for v in known.values())
-    if not truths or set(known) - set(_ASSUMPTIONS):
+def _assumptions(stated: Any) -> dict[str, bool]:
+    truths = isinstance(stated, dict) and all(isinstance(v, bool) for v in stated.values())
+    if not truths or set(stated) - set(_ASSUMPTIONS):
         raise InvalidParameter(f"assumptions can only be some of {', '.join(_ASSUMPTIONS)}")
-    return dict(known)
+    return dict(stated)
 
 
 def decode_number(table: Any) -> Number:

@@ -263,7 +263,10 @@ class Ledger:
         rows stay, it does not leave: it leaves and comes back with others, which is a group of two.
         Errors: as :meth:`Terms.cost`.
         """
-        accounts, own = self.accounts(name, joined), {one.name for one in self.accounts(name)}
+        accounts, own = (
+            self.accounts(name, joined),
+            {account.name for account in self.accounts(name)},
+        )
         adds = any(state.terms.adds_deltas for state in accounts)
         return {
             state.name: state.terms.cost(

@@ -75,7 +75,7 @@ def home_of(mechanism: Mechanism) -> tuple[str, str]:
         if value is mechanism
     ]
     # The longest name: a package may re-export mechanisms of its modules.
-    return max(holders, key=lambda one: len(one[0]))
+    return max(holders, key=lambda holder: len(holder[0]))
 
 
 def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int) -> Survey:

@@ -81,14 +81,14 @@ def mean_above(c: Ball, signs: int, u: Ball) -> Ball:
     middle = place.mid().floor().unique_fmpz()
     if middle is None or not abs(place - middle) < 2:
         return flint.arb(0).union(c * signs)
-    found = flint.arb(0)
+    largest = flint.arb(0)
     for k in (-1, 0, 1, 2):
         first = int(middle) + k
         # The one above ``place``, or where that is open both.
         if 0 < first <= signs and not (place >= first or place < first - 1):
             tip, tail = _tails(signs, first, int(flint.ctx.prec))
-            found = found.max(c * signs / 2 * tip - u * tail)
-    return found
+            largest = largest.max(c * signs / 2 * tip - u * tail)
+    return largest
 
 
 @lru_cache(maxsize=4096)

@@ -234,7 +234,7 @@ def _above_parts(pair: Pair, interval: Interval, ends: Callable[[Pair], Interval
     reaching = tuple(k for k in places_asked if by_factors[k,].lower > 0)
     if interval.lower == 0 and 1 < len(reaching) < len(factors):
         by_factors[reaching] = ends(_some(pair, reaching))
-    best = max(by_factors, key=lambda kept: by_factors[kept].lower, default=None)
+    best = max(by_factors, key=lambda places: by_factors[places].lower, default=None)
     if best is None or by_factors[best].lower <= interval.lower:
         return interval
     shown = {**by_factors[best].lower_witness, "factors": " ".join(map(str, best))}

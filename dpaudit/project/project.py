@@ -342,9 +342,9 @@ def _by_key(
     return by_name
 
 
-def _without(found: Mapping[str, Found], known: Mapping[str, Found]) -> dict[str, Found]:
-    originals = {id(value) for value in known.values()}
-    return {name: value for name, value in found.items() if id(value) not in originals}
+def _without(values: Mapping[str, Found], excluded: Mapping[str, Found]) -> dict[str, Found]:
+    originals = {id(value) for value in excluded.values()}
+    return {name: value for name, value in values.items() if id(value) not in originals}
 
 
 def _written(root: Path, suite: Suite, modules: Sequence[ModuleType]) -> str:

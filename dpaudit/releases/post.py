@@ -220,7 +220,7 @@ def _expanded(
     schema: Schema, items: Mapping[str, Item], step: Step, rows: Sequence[Row]
 ) -> list[Row]:
     """Estimates of the population's numbers; of strata, their sums too."""
-    found, sums = list[Row](), dict[Any, list[tuple[Row, Fraction, float]]]()
+    estimates, sums = list[Row](), dict[Any, list[tuple[Row, Fraction, float]]]()
     for row in rows:
         most, weight = _largest(schema, items[row.item], step)
         times = step.weights[dict(row.keys)[step.strata]] if step.strata else step.to
@@ -231,7 +231,7 @@ def _expanded(
         upper = float(max(value, Fraction(0)) + noise)
         sampling = spread / 2 + (spread * upper + spread**2 / 4) ** 0.5 if spread else 0.0
         made = replace(row, statistic=f"{row.statistic} of the population", value=value)
-        found.append(_with_sampling(made, float(noise), sampling))
+        estimates.append(_with_sampling(made, float(noise), sampling))
         keys = tuple((name, key) for name, key in row.keys if name != step.strata)
         sums.setdefault((row.item, row.statistic, keys), []).append((made, noise, sampling))
     for (_, _, keys), parts in sums.items() if step.strata else ():
@@ -239,11 +239,13 @@ def _expanded(
         noises = [float(noise) for _, noise, _ in parts]
         mixed = any(row.processed for row, _, _ in parts)
         together = sum(noises) if mixed else float(np.hypot.reduce(noises))
-        whole = sum((row.value for row, _, _ in parts if row.value is not None), Fraction(0))
-        made = replace(first, keys=keys, value=whole)
+        population_total = sum(
+            (row.value for row, _, _ in parts if row.value is not None), Fraction(0)
+        )
+        made = replace(first, keys=keys, value=population_total)
         sampled = float(np.hypot.reduce([sampling for _, _, sampling in parts]))
-        found.append(_with_sampling(made, together, sampled))
-    return found
+        estimates.append(_with_sampling(made, together, sampled))
+    return estimates
 
 
 def _with_sampling(row: Row, noise: float, sampling: float) -> Row:
@@ -263,13 +265,13 @@ def steps_of(table: Any) -> tuple[Step, ...]:
         raise InvalidParameter("plan.post: expected [[post]]")
     steps = []
     for place, row in enumerate(table):
-        known = {"items", "to", "strata", "weights"}
-        refuse_unknown(row, {"step", *known}, f"post[{place}]")
+        optional = {"items", "to", "strata", "weights"}
+        refuse_unknown(row, {"step", *optional}, f"post[{place}]")
         if not isinstance(row.get("weights", {}), Mapping) or not isinstance(
             row.get("strata", ""), str
         ):
             raise InvalidParameter(f"post[{place}]: expected strata = a column, weights by its key")
-        given = {"items": (), **{name: row[name] for name in known & set(row)}}
+        given = {"items": (), **{name: row[name] for name in optional & set(row)}}
         steps.append(Step(str(row.get("step")), **given))
     return tuple(steps)
 

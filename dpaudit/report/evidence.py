@@ -289,7 +289,7 @@ def _pair(row: Json) -> Block:
     none: list[str] = []
     both = zip_longest(pair["first"], pair["second"], fillvalue=none)
     rows = tuple(
-        (Cell(str(place), (), "number"), *(Cell(", ".join(one) or "—") for one in records))
+        (Cell(str(place), (), "number"), *(Cell(", ".join(record) or "—") for record in records))
         for place, records in enumerate(both)
     )
     return Table(title, columns, rows)

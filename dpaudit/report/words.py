@@ -238,7 +238,7 @@ def likely(predicate: Json, claim: Json) -> str:
     ]
     if not bounds:
         return ""
-    _, runs, bound = max(bounds, key=lambda one: one[0])
+    _, runs, bound = max(bounds, key=lambda ranked: ranked[0])
     text = say(
         "{bound} from likelihoods of {runs} runs",
         bound=guarantee(bound["lower"], "lower"),

@@ -91,7 +91,7 @@ def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = Fal
 def _levels(text: str) -> int:
     """How many arrays and objects are open at once, at most."""
     brackets = _BRACKET.findall(_TEXT.sub("", text))
-    return max(accumulate(1 if one in "[{" else -1 for one in brackets), default=0)
+    return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

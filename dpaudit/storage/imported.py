@@ -41,12 +41,12 @@ def _package(name: str, path: Path) -> str:
     return name if path.stem == "__init__" else name.rpartition(".")[0]
 
 
-def _files(names: Iterable[str], known: Mapping[str, Path]) -> Iterator[Path]:
+def _files(names: Iterable[str], file_of: Mapping[str, Path]) -> Iterator[Path]:
     """The files of dotted module names and of their parent packages."""
     for name in names:
         parts = name.split(".")
         above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-        yield from (known[name] for name in above if name in known)
+        yield from (file_of[name] for name in above if name in file_of)
 
 
 @cache

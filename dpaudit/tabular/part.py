@@ -119,11 +119,11 @@ class _Planned(Part):
             sums = [f"{name}::HUGEINT" for name in names] + ["NULL"] * (most - size)
             read = f"SELECT {place}, {', '.join(['g', *sums])}"
             asked.append(f"{read} FROM ({query}) AS t({', '.join(['g', *names])})")
-        found: list[list[tuple[Any, ...]]] = [[] for _ in queries]
+        rows_of_queries: list[list[tuple[Any, ...]]] = [[] for _ in queries]
         if queries:
             for place, *row in self.execute(" UNION ALL ".join(asked)).fetchall():
-                found[place].append(tuple(row[: 1 + queries[place][1]]))
-        return found
+                rows_of_queries[place].append(tuple(row[: 1 + queries[place][1]]))
+        return rows_of_queries
 
     def keep(self, query: str) -> None:
         if query != self._kept or self._gone > MOST_GONE:
@@ -143,13 +143,13 @@ class _Planned(Part):
     @contextmanager
     def tables(self, tables: Mapping[str, Any]) -> Iterator[None]:
         for name, table in tables.items():
-            known = self._joined.get(name)
-            if known is None or not known.table.schema.equals(table.schema):
+            shown_table = self._joined.get(name)
+            if shown_table is None or not shown_table.table.schema.equals(table.schema):
                 self._forget()
                 self._joined[name] = _Shown(table)
                 self._opened.register(name, self._joined[name])
             else:
-                known.table = table
+                shown_table.table = table
         try:
             yield
         finally:
@@ -174,21 +174,21 @@ def shown(table: Any) -> Iterator[Part]:
             part.register(VIEW, table)
             yield part
         return
-    known = _THREADS.__dict__
-    if known.get("process") != os.getpid():
-        known.update(process=os.getpid(), part=None)
+    of_thread = _THREADS.__dict__
+    if of_thread.get("process") != os.getpid():
+        of_thread.update(process=os.getpid(), part=None)
     # One that is in use, inside another table's totals, is left alone.
-    kept, known["part"] = known.get("part"), None
-    if kept is None or not kept.fits(table):
-        if kept is not None:
-            kept.close()
-        kept = _Planned(table)
-    kept.show(table)
+    planned, of_thread["part"] = of_thread.get("part"), None
+    if planned is None or not planned.fits(table):
+        if planned is not None:
+            planned.close()
+        planned = _Planned(table)
+    planned.show(table)
     try:
-        yield kept
+        yield planned
     finally:
-        kept.show(kept.empty)
-        known["part"] = kept
+        planned.show(planned.empty)
+        of_thread["part"] = planned
 
 
 @atexit.register

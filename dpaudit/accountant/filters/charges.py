@@ -156,13 +156,13 @@ def raised(charge: Charge, power: int) -> Charge:
     return Charge((canonical(first**power), *others), charge.assumes)
 
 
-def joined(known: Assumptions, more: Assumptions) -> Assumptions:
+def joined(first: Assumptions, second: Assumptions) -> Assumptions:
     """All assumptions, each once.
 
     Errors: InvalidParameter for two different ones under one id.
     """
-    by_id = {assumption.id: assumption for assumption in known}
-    for assumption in more:
+    by_id = {assumption.id: assumption for assumption in first}
+    for assumption in second:
         if by_id.setdefault(assumption.id, assumption) != assumption:
             raise InvalidParameter(f"two different assumptions share the id {assumption.id!r}")
     return tuple(by_id.values())

@@ -106,14 +106,14 @@ def mirrored_epsilon_lower(own: Tally, mirror: Tally, delta: float, error: float
     return low
 
 
-def _largest_mean(kept: tuple[int, int], epsilon: float) -> float:
+def _largest_mean(draws_kept: tuple[int, int], epsilon: float) -> float:
     """The largest mean of a and b, weighted by draws kept, with log odds that add to 2 epsilon.
 
     On a grid of log odds epsilon +- t; between grid points by a tangent and the largest curvature
     of the logistic function; beyond the grid by its limits.  Rounded up.
     """
-    total = max(sum(kept), 1)
-    first, second = kept[0] / total, kept[1] / total
+    total = max(sum(draws_kept), 1)
+    first, second = draws_kept[0] / total, draws_kept[1] / total
     reach = epsilon + REACH
     t = np.arange(-reach, reach + STEP, STEP)
     a, b = expit(epsilon + t), expit(epsilon - t)

@@ -70,7 +70,7 @@ def gaussian_witness(training: TrainingScores, pairs: int, error: float) -> Gaus
     events = np.stack([thresholds, hits, fired])[:, useful if useful.any() else slice(None)]
     middle = float(np.median(ndtri(events[1]) - ndtri(events[2])))
     tried = np.clip([least, (least + middle) / 2, middle], 1e-3, 30.0).tolist()
-    return max((_priced(events, mu, reach) for mu in tried), key=lambda found: found[0])[1]
+    return max((_priced(events, mu, reach) for mu in tried), key=lambda priced: priced[0])[1]
 
 
 def mu_lower(training: TrainingScores, test: TestScores, error: float) -> float:

@@ -183,7 +183,7 @@ def _furthest(clipped: Array) -> tuple[int, int, float]:
     best = (0, 0, 0.0)
     for i, j in combinations(range(clipped.shape[1]), 2):
         apart = float(np.linalg.norm(clipped[:, i] - clipped[:, j], axis=-1).mean())
-        best = max(best, (i, j, apart), key=lambda found: found[2])
+        best = max(best, (i, j, apart), key=lambda pair: pair[2])
     return best
 
 

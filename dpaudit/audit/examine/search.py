@@ -173,7 +173,7 @@ class Search:
         if reached >= best:
             self.corpus.append((reached, point))
         if len(self.corpus) > KEPT:
-            self.corpus.remove(min(self.corpus, key=lambda kept: kept[0]))
+            self.corpus.remove(min(self.corpus, key=lambda scored: scored[0]))
         return reached > best
 
     def _step(self, parent: int, kind: int) -> bool:

@@ -233,7 +233,7 @@ def _statistical(
     if sampled:
         # Runs on either data set draw their batches alike.
         checks = [sampler.frequencies.check(share / len(watched)) for sampler in watched]
-        worst = min(checks, key=lambda found: found.p_value if found.error_rate else 0.0)
+        worst = min(checks, key=lambda finding: finding.p_value if finding.error_rate else 0.0)
         yield _placed(worst, places[sampled[0]][0])
     residuals = _residuals(watched)
     if residuals:

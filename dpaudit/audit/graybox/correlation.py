@@ -198,7 +198,7 @@ def _rank(remainders: Sequence[_Remainder]) -> Finding:
 def _explained(check: str, remainders: Sequence[_Remainder], share: float) -> Finding:
     if not remainders:
         return Finding(check, "not_run", math.nan, share, "too few releases, or trials")
-    worst = min(remainders, key=lambda one: one.p_value)
+    worst = min(remainders, key=lambda remainder: remainder.p_value)
     p = min(1.0, worst.p_value * len(remainders))
     explained = 1 - worst.left / worst.length
     detail = (

@@ -253,8 +253,8 @@ def _chances(pair: Pair) -> tuple[list[Ball], list[Ball]]:
 @lru_cache(maxsize=64)
 def _logs_and_steps(pair: Pair) -> list[tuple[float, float]]:
     chances, steps = _chances(pair)
-    known = zip(chances, steps, strict=True)
-    return [(float(c.log().mid()), float(s.mid())) for c, s in known if c != 0]
+    pairs = zip(chances, steps, strict=True)
+    return [(float(c.log().mid()), float(s.mid())) for c, s in pairs if c != 0]
 
 
 def _threshold(pair: Pair, loss: float) -> float:

@@ -230,12 +230,12 @@ def _lower(
     return None if is_computed_below(pair) else epsilon
 
 
-def _marginal(pair: Pair, kept: str) -> Pair:
+def _marginal(pair: Pair, places_kept: str) -> Pair:
     """Some of a product's factors: a projection of either law, so that no delta is larger."""
     names = {str(place): place for place in range(len(pair.factors))}
-    places = [names.get(place, -1) for place in kept.split()]
+    places = [names.get(place, -1) for place in places_kept.split()]
     valid = places != [] and places == sorted(set(places)) and places[0] >= 0
-    valid = valid and kept == " ".join(map(str, places))
+    valid = valid and places_kept == " ".join(map(str, places))
     require(valid, "factors of a lower row: expected places of the pair's own, each once")
     return product(pair.factors[place] for place in places)
 

@@ -39,8 +39,8 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction, sign: int) -> bool
     if bits > MOST_BITS:
         return False
     with flint.ctx.workprec(bits):
-        known = windows(report, delta * OUTSIDE)
-        if known is None or (sign < 0 and not known.exact):
+        bounds = windows(report, delta * OUTSIDE)
+        if bounds is None or (sign < 0 and not bounds.exact):
             return False
-        bound = (known.most if sign > 0 else known.least)(ball(epsilon))
+        bound = (bounds.most if sign > 0 else bounds.least)(ball(epsilon))
         return bool(sign * bound <= sign * ball(delta))

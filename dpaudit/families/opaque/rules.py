@@ -305,10 +305,10 @@ def mixtureofgaussians_replaced(node: MixtureOfGaussians) -> Losses:
     divergences are jointly convex.  From below: the record that comes never moves the release.
     """
     reached = mixture(node)
-    told = Branched(
+    length_seen = Branched(
         tuple((p, p, Normal(m / node.noise_multiplier)) for m, p in sorted_moves(node).items())
     )
-    return Losses((told,), (told.swapped,), (reached,), (reached.swapped,))
+    return Losses((length_seen,), (length_seen.swapped,), (reached,), (reached.swapped,))
 
 
 PROFILE.absent(

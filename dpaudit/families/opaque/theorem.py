@@ -87,17 +87,17 @@ def _most(node: Any) -> Any:
 def _chances(node: Any) -> list[tuple[Any, Any]]:
     """Lengths that grow, 0 the first, and their chances."""
     lengths = sorted({ZERO, *(length for length, _ in node.moves)})
-    found = {m: sum((p for length, p in node.moves if length == m), ZERO) for m in lengths}
-    found[ZERO] += 1 - sum(found.values())
-    return list(found.items())
+    chance_of = {m: sum((p for length, p in node.moves if length == m), ZERO) for m in lengths}
+    chance_of[ZERO] += 1 - sum(chance_of.values())
+    return list(chance_of.items())
 
 
 def _mixture(node: Any) -> Pair:
     """Gaussian noise alone where the length is certain."""
-    known = [(m / node.noise_multiplier, p) for m, p in _chances(node) if p != 0]
-    if len(known) == 1:
-        return Normal(known[0][0])
-    moved = [(mu, p) for mu, p in known if mu != 0]
+    shifts = [(m / node.noise_multiplier, p) for m, p in _chances(node) if p != 0]
+    if len(shifts) == 1:
+        return Normal(shifts[0][0])
+    moved = [(mu, p) for mu, p in shifts if mu != 0]
     return NormalMixture(tuple(mu for mu, _ in moved), tuple(p for _, p in moved))
 
 
@@ -110,8 +110,8 @@ def _mixture_once(node: Any) -> Losses:
 def _mixture_replaced(node: Any) -> Losses:
     """The length is told; a record that comes and moves nothing reaches the mixture."""
     below, z = _mixture(node), node.noise_multiplier
-    told = Branched(tuple((p, p, Normal(m / z)) for m, p in _chances(node) if p != 0))
-    return Losses((told,), (told.swapped,), (below,), (below.swapped,))
+    length_seen = Branched(tuple((p, p, Normal(m / z)) for m, p in _chances(node) if p != 0))
+    return Losses((length_seen,), (length_seen.swapped,), (below,), (below.swapped,))
 
 
 OPAQUE: Table = {

@@ -52,8 +52,8 @@ def _poisson(node: Any, witness: Row, curve: Any) -> Any:
 
 def _of_best(losses: Losses, best: Callable[[Pair], Pair], runs: Any) -> Losses:
     """One run's pairs, each with a closed profile; every run may be off by the slack."""
-    known = all(pair.has_delta for pair in (*losses.remove, *losses.add))
-    require(known, "a search: expected pairs with closed profiles")
+    all_closed = all(pair.has_delta for pair in (*losses.remove, *losses.add))
+    require(all_closed, "a search: expected pairs with closed profiles")
     remove, add = (tuple(best(pair) for pair in side) for side in (losses.remove, losses.add))
     return Losses(remove, add, slack=runs * losses.slack)
 

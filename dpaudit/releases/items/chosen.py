@@ -204,17 +204,17 @@ class ChosenMean(ChosenSum):
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
         column, (_, label) = schema.number(self.column, ""), self._labels
-        found = super().rows(schema, released, margins)[:1]
-        bound = found[0].value
+        rows = super().rows(schema, released, margins)[:1]
+        bound = rows[0].value
         assert bound is not None  # noqa: S101  (the first row is the bound's)
         unit, labels = bound / UNITS, (label, self._count)
         ends = max(column.lower, -bound), min(column.upper, bound)
         spread = margins.deviation(label), margins.deviation(self._count)
         widest = max(map(margins.deviations, labels))
-        numbers = (released[one] for one in labels)
+        numbers = (released[name] for name in labels)
         for keys, total, count in zip(self.domain(schema), *numbers, strict=True):
             value = min(max(Fraction(total, max(count, 1)) * unit, ends[0]), ends[1])
             error = ratio_error(total, count, spread, widest)
             ratio = None if error is None else (value, error * float(unit))
-            found.append(row_of_ratio(self.name, keys, f"mean of {self.column}", ratio, ends))
-        return found
+            rows.append(row_of_ratio(self.name, keys, f"mean of {self.column}", ratio, ends))
+        return rows
