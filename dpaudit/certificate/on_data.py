@@ -181,7 +181,7 @@ class _OnData:
         return output
 
     def _run(self, sampler: Sampler) -> Any:
-        """The program's output; what it raises beside its queries is told by kind and line."""
+        """The program's output; an error of its own is reported by type and line only."""
         try:
             return self._mechanism.program.run(sampler)
         except DpauditError:

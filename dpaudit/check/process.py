@@ -105,7 +105,10 @@ def _child(handed: IO[bytes], seconds: float) -> Iterator[Row]:
 
 
 def _rows(stream: int, each: float) -> Iterator[Row]:
-    """The first has to start the process in the same time."""
+    """Rows as they arrive; ends where one takes longer than ``each`` seconds.
+
+    The first also has to wait for the process to start.
+    """
     pending, deadline = b"", time.monotonic() + each
     while True:
         wait = deadline - time.monotonic()

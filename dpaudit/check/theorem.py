@@ -123,7 +123,7 @@ def _names(node: Node, symbol: str) -> bool:
 
 
 def alternatives(witness: Row) -> int:
-    """How many alternatives are told apart: as many as the witness says."""
+    """How many alternatives are distinguished, by the witness."""
     return counted(witness, "alternatives", MOST_ALTERNATIVES, MOST_ALTERNATIVES)
 
 
@@ -159,7 +159,7 @@ def bound(
 
 
 def _asked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A theorem of anybody's; where it raises, its name is told.
+    """A theorem, with its name added to errors that it raises.
 
     Errors: CertificateRejected for whatever it raises that is no refusal of its own.
     """

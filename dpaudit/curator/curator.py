@@ -346,7 +346,7 @@ class Curator(ABC):
         return self._best_of(label, session, run)
 
     def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
-        """One run, the best one, where runs are not made but told."""
+        """Run the best run only, as a replay does: the transcript holds its releases."""
         has_run = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
         with self._inside(session.leaf.child, has_run if session.may_find_none else None):
             output, _ = run(self)

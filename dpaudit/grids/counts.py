@@ -83,9 +83,9 @@ def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]
 
 
 def known_loss(epsilon: Number) -> float:
-    """The loss of one report; of a larger one, chances are smaller than floats hold.
+    """Epsilon of one report as a float.
 
-    Errors: Unsupported for a loss above ``LARGEST``.
+    Errors: Unsupported above ``LARGEST``, where floats hold the probabilities no longer.
     """
     loss = as_float(epsilon, "epsilon")
     if loss > LARGEST:

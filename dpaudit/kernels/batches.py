@@ -79,7 +79,7 @@ class Batches(ABC):
         """
 
     def coupled(self, trials: int, size: int, rng: Generator) -> Places:
-        """As :meth:`assign`; of two data sets that a last record tells apart, it moves no other."""
+        """As :meth:`assign`, of data sets that differ in the last record: no other one moves."""
         return self.assign(trials, size, rng)
 
     @abstractmethod

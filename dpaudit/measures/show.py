@@ -157,7 +157,7 @@ def _below(value: Any) -> str:
 
 
 def _words(text: str) -> str:
-    """Text for pdflatex; a letter that it may not have is told by its number."""
+    """Text for pdflatex; a letter that it cannot set is given by its number."""
     readable = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
     return "".join(_GLYPHS.get(c, _escape(c)) for c in _BREAKS.sub(_BREAK, readable)).replace(
         _BREAK, r"\allowbreak{}"

@@ -32,7 +32,8 @@ _ROUNDED = 1e-9  # relative, above the errors of SciPy's binomial distribution
 def coins_p_value(wrong: Any, guesses: Any, told: tuple[Any, Any, float], epsilon: Any) -> Any:
     """The theorem's bound, for arrays of wrong guesses, guesses and epsilon that broadcast.
 
-    ``told``: numbers of told coins, their probabilities, and the probability of more.
+    ``told``: numbers of coins that the attacker sees, their probabilities, and the probability of
+    more.
     """
     numbers, chances, more = told
     wrong, guesses, epsilon = np.broadcast_arrays(wrong, guesses, epsilon)

@@ -123,12 +123,12 @@ class Polled(Clones):
 
     @property
     def clones(self) -> Clones:
-        """Where whoever counts is told which of the others' answers were drawn at random."""
+        """The dominating pair of an attacker who sees which other answers were drawn at random."""
         return Clones(self.epsilon, self.told, self.rate, self.others)
 
     @property
     def least(self) -> Tallied:
-        """All others hold the same value."""
+        """The pair in which all others hold the same value: a lower bound."""
         return Tallied(self.epsilon, self.rate / 2, self.others)
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
@@ -160,7 +160,7 @@ class Blanket(Symmetric):
 
     @property
     def clones(self) -> Clones:
-        """Where the number of the rest is not seen: no further apart."""
+        """The pair without the number of the rest, which is dominated by this one."""
         return Clones(self.epsilon, self.told, self.rate, self.others)
 
     @property

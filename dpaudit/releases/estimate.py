@@ -72,6 +72,7 @@ def _laplace(scale: float, move: float) -> Cumulant:
 
 
 def _gaussian_on_integers(variance: float, vector: Sequence[tuple[float, float]]) -> Cumulant:
+    """K of discrete Gaussian noise on a vector of (size, count) whole moves."""
     most = math.ceil(7 * math.sqrt(variance)) + 1
     places = np.arange(-most, most + 1)
     total = np.exp(-(places**2) / (2 * variance)).sum()

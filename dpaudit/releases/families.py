@@ -206,7 +206,7 @@ class Family:
 
     @cached_property
     def _by_axes(self) -> tuple[Array, Array]:
-        """Shapes (items, sets of axes): of a variance, and of what a precision tells of a set."""
+        """Shapes (items, sets of axes): shares of a variance, and of the precision."""
         axes = self.last.by
         sizes = dict(zip(axes, self.shape, strict=True))
         subsets = [set(s) for k in range(len(axes) + 1) for s in combinations(axes, k)]

@@ -177,7 +177,7 @@ class Columns:
         return _read(name)[0] is Kind.OTHER and not _VALUES.isdisjoint(self.kinds(name))
 
     def listed(self, names: Iterable[str]) -> str:
-        """The names that may be told, and how many others there are."""
+        """The names that a message may quote, and how many others there are."""
         every = list(names)
         shown = [name for name in every if self.is_told(name)][:MOST_NAMES]
         others = [f"{len(every) - len(shown)} more columns"] if len(shown) < len(every) else []

@@ -226,14 +226,14 @@ def _odd(target: Noisy, name: str, value: float, seed: int) -> Finding:
 
 
 def _tiny(target: Noisy, name: str, value: float, seed: int) -> Finding:
-    """A value that is nearly zero gives, from the same bits, what zero gives."""
+    """Whether a value near zero gives, from the same random bits, the outputs of zero."""
     at_zero, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
     different = int(np.count_nonzero(at_zero.view(np.int64) != two.view(np.int64)))
     return _exact(f"value: {name}", different, f"{different} of 1,000 outputs differ from zero's")
 
 
 def _tried(target: Noisy, value: float, count: int, seed: int) -> FloatArray:
-    """Outputs; an error, which tells the value as well, is as many NaN, and one for no value."""
+    """Outputs; as many NaN (at least one) for an error, which reveals the value just as well."""
     try:
         return target.draw(value, count, np.random.default_rng(seed))
     except Exception:  # noqa: BLE001  (whatever a sampler raises on one value tells something of it)

@@ -403,11 +403,11 @@ def _kinds_of(point: Point) -> dict[str, Array]:
 
 
 def turns(loss: Loss, point: Point) -> Iterator[Point]:
-    """As many others alike as a choice without noise turns at, and some more or fewer.
+    """Data sets with so many equal other records that a noisy choice is about to change.
 
-    Choices tell data sets apart about there alone, which no step that shows nothing leads to.  A
-    program need not say that it is for one number of records: with more of them no query may move
-    by more than it states.
+    A choice distinguishes data sets only near the number at which it would change without noise,
+    and no small step leads there.  More records than the program has are allowed, unless it says
+    that it is for one number: no query may then move by more than it states, either.
     """
     improved, anyhow = False, loss.adjacency is Adjacency.ADD_REMOVE or not loss.sized
     for times in (MORE if anyhow else MORE[:1]) if loss.discrete else ():

@@ -153,7 +153,8 @@ def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, fl
 def _end(pair: Pair, grid: Grid, side: int) -> int:
     """The node from which delta (or its excess over 1 - x) is below the grid's tail.
 
-    Where some outcome tells all, from which delta is that near to what it comes to far away.
+    If an outcome has infinite loss, delta does not fall to 0: then the node from which it is that
+    near to its limit.
     """
     reach, deltas = min(4 * grid.h, 1.0), list[tuple[float, Ball]]()
     while True:

@@ -296,7 +296,10 @@ def _weights(node: TruncatedDiscreteLaplace) -> Number:
 
 
 def _told(node: TruncatedDiscreteLaplace) -> Number:
-    """Mass of the ``sensitivity`` largest values, which tell all: a^(B-D+1) (1 - a^D) / weights."""
+    """P(one of the ``sensitivity`` largest values), which the other data set cannot give.
+
+    a^(B - D + 1) (1 - a^D) / weights, for bound B, sensitivity D and a = exp(-1 / scale).
+    """
     outer = exp(-(node.bound - node.sensitivity + 1) / node.scale)
     return outer * fallen(node.sensitivity / node.scale) / _weights(node)
 
@@ -307,7 +310,7 @@ def _coarse(node: TruncatedDiscreteLaplace) -> dict[str, bool]:
 
 @PROFILE.rule(TruncatedDiscreteLaplace, "truncated_pair", cite=TRUNCATED, witness=_coarse)
 def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
-    """The noise around ``sensitivity`` against the noise around 0; its ends tell all.
+    """The noise around ``sensitivity`` against the noise around 0; its ends have infinite loss.
 
     For a symbolic sensitivity, or one above ``KINKS``: randomised response with probability
     1 - delta dominates, and the move by 1 is reached.

@@ -167,7 +167,10 @@ def _truncated_outcomes(node: Any, move: Fraction) -> Atoms:
 
 
 def _truncated_losses(node: Any, witness: Row) -> Losses:
-    """Coarser, and for a symbol: the ends tell all, and else randomised response dominates."""
+    """The exact outcomes, or a coarser bound where the witness or a symbol asks for it.
+
+    Coarser: the ends have infinite loss, and randomised response dominates the rest.
+    """
     move = node.sensitivity
     if not is_symbolic(move) and witness.get("coarse") is not True:
         return _both_ways(_truncated_outcomes(node, Fraction(_few(move))))

@@ -346,7 +346,10 @@ def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
 
 
 def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
-    """The pair of a group, factor by factor, either way; ``told``: one that dominates it."""
+    """The pair of a group, factor by factor, under either order.
+
+    ``told``: a pair that dominates it, in which the attacker sees more.
+    """
     if pair.scaled(node.size) is not None:
         return enlarged(pair, node, composed=True)
     if pair.is_swapped:
@@ -361,7 +364,7 @@ def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
 
 
 def _sampled(pair: Pair, sample: Sample, node: Group, *, told: bool) -> Pair:
-    """How many of the group are in a sample."""
+    """The pair of a group in a sample: a binomial number of its members is drawn."""
     if sample.rate == 1:
         return _drawn(sample.base, node, told=told)
     mu = sample.base.gaussian_shift
@@ -371,7 +374,10 @@ def _sampled(pair: Pair, sample: Sample, node: Group, *, told: bool) -> Pair:
 
 
 def _told(sample: Sample, node: Group) -> Pair:
-    """Whether any of the group was drawn is secret; where some were, how many is told."""
+    """A dominating pair for a sampled group: the attacker sees how many members were drawn, if any.
+
+    Whether any was drawn stays secret.
+    """
     if sample.base.laplace_epsilon is None:
         raise Unsupported(_no_pair(node))
     none, *weights = _binomial(node, sample.rate)

@@ -177,7 +177,7 @@ def _seen_as_one(node: Node) -> bool:
 
 
 def _in_batches(node: Any, base: Losses, squares: Any) -> Losses:
-    """Everybody's batches are told; the whole group in one batch of a pass is the worst of it."""
+    """Given everybody's batches, the worst case is the whole group in one batch of a pass."""
     k = node.size
     far = (Normal(k * sqrt(squares)),)
     alone = [base.reached_remove, base.reached_add]
@@ -236,7 +236,8 @@ def _all_drawn(node: Node) -> bool:
 def _together(pair: Pair, k: Any, told: Callable[[Sample], Pair] | None) -> Pair:
     """J of the group are in the batch, J binomial; the rest of the proof is the accountant's.
 
-    ``told``: what dominates samples of other noise than normal; from below one record moves alone.
+    ``told``: gives a pair that dominates a sample of noise that is not normal; None for lower
+    bounds, in which one record alone moves.
     """
     if pair.is_swapped:
         return _together(pair.unswapped, k, told).swapped
@@ -259,7 +260,7 @@ def _together(pair: Pair, k: Any, told: Callable[[Sample], Pair] | None) -> Pair
 
 
 def _all_coins(pair: Pair, k: Any) -> Pair:
-    """Records replaced in samples: the group's coins are told, one law of J on either side."""
+    """Replaced records in samples, given the group's coins, which are the same on either side."""
     q, _, base = pair.seen[-1]
     return _tossed(q, base, k)
 
@@ -284,7 +285,7 @@ def _chances(q: Any, k: Any) -> list[Any]:
 
 
 def _above(pair: Pair, k: Any) -> Pair:
-    """Joint convexity: J is told where it is not 0, with one law on either side."""
+    """An upper bound by joint convexity: the attacker sees J if it is not 0."""
 
     def told(sampled: Sample) -> Pair:
         chances = _chances(sampled.rate, k)

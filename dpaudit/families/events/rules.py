@@ -80,7 +80,7 @@ def tested(
 
 
 def told(probability: Number) -> Pair:
-    """All is told with this probability, else nothing: (0, probability)-DP."""
+    """(0, probability)-DP: everything is revealed with this probability, and nothing otherwise."""
     nothing = Fraction(0)
     same = 1 - probability
     return Atoms(((probability, nothing), (nothing, probability), (same, same)))
@@ -88,7 +88,7 @@ def told(probability: Number) -> Pair:
 
 @PROFILE.rule(ProposeTestRelease, "tested_profile", cite=TEST)
 def tested_profile(node: ProposeTestRelease, test: Losses, release: Losses) -> Losses:
-    """The larger of the two branches; in the second, a run that passes tells all.
+    """The larger of two branches: the test fails, or a false pass reveals everything.
 
     One pair, not two alternatives: the past decides which branch the next run is in.  The test's
     answer may choose among the release's alternatives, so each child's are joined first.

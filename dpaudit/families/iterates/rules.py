@@ -249,7 +249,7 @@ RENYI.absent(
 
 @lru_cache(maxsize=256)
 def choice(node: SampledLastIterate) -> tuple[int, int]:
-    """(m, parts of the noise beside the coins); (0, 0) for coins told, (0, PARTS) for no shift."""
+    """(m, parts of the noise beside the coins); (0, 0) given the coins, (0, PARTS) for no shift."""
     if any(map(unknowns, (*node.parameters.values(),))):
         return 0, PARTS
     z, c, q = (
@@ -301,7 +301,7 @@ def _start(node: SampledLastIterate, last: int) -> Number:
 
 
 def told(node: SampledLastIterate) -> Number:
-    """mu where coins are told: of full batches."""
+    """mu given the coins: that of full batches."""
     return last_iterate(_full(node))
 
 

@@ -219,7 +219,7 @@ def puredp_profile(node: PureDP) -> Losses:
 
 @PROFILE.rule(ApproxDP, "approximate", cite=EXTREMAL)
 def approxdp_profile(node: ApproxDP) -> Losses:
-    """Randomised response with probability 1 - delta, else an outcome that tells all."""
+    """Randomised response with probability 1 - delta, else an outcome of infinite loss."""
     revealing = (node.delta, Fraction(0)), (Fraction(0), node.delta)
     return opaque(Atoms((*revealing, *_response(node.epsilon, 1 - node.delta))))
 

@@ -63,12 +63,12 @@ def _poisson(node: Any, base: Losses) -> Losses:
 
 
 def _in_its_sample(node: Any, base: Losses) -> Losses:
-    """Either record has one and the same coin, which is told, and with it which batch this is.
+    """Poisson samples of a replaced record: an upper bound given its coin, the same on both sides.
 
-    Reached: everybody has what the record is replaced by, so that every batch without it is the
-    second run, and no coin is told.
-    An absent record that adds zero, below Gaussian noise: half of a move forth against half of it
-    back; records that add so much reach it.
+    Attained below: all other records equal the replacement, so that a batch without the record
+    looks like one of the second data set, and the coin stays secret.
+    If an absent record adds zero, and noise is Gaussian: half a move in one direction against half
+    a move in the other; records that add so much attain it.
     Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026, proofs at the rule and in
     pairs.opposed.
     """
@@ -160,10 +160,10 @@ def _often(times: Any) -> Change:
 
 
 def _in_its_slot(node: Any, base: Losses) -> Losses:
-    """Either record in one and the same slot, which is told; the other slots are alike.
+    """Random allocation of a replaced record: an upper bound given its slot.
 
-    Reached: everybody has what the record is replaced by, which is a full move away, so that no
-    slot but that of the record is moved, and of Gaussian noise only.
+    Attained below, for Gaussian noise: all other records equal the replacement, at a full move
+    from the record, so that only the record's slot is moved.
     Source: van Erven, Harremoes 2014, Theorem 13; dpaudit 2026.
     """
     draws = 1 if node.draws is None else node.draws

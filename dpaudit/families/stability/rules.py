@@ -142,8 +142,8 @@ def _places(node: CoupledGaussian) -> dict[str, int]:
 def coupled_profile(node: CoupledGaussian) -> Losses:
     """Sum over k of P(B = k) times the profile of N((always + k) / z, 1) against N(0, 1).
 
-    Proof: seeing how many coins flip can only tell more, and the profile grows with the move, so
-    that a binomial moved up (by ``GRAIN`` at most) does no less.
+    Proof: an attacker who sees how many coins flip has more; and the profile grows with the move,
+    so a binomial rounded up (by ``GRAIN`` at most) is an upper bound.
     Errors: Unsupported while flips or rate is a symbol, or flips is large.
     """
     if is_symbolic(node.flips) or is_symbolic(node.rate) or node.flips > FLIPS:

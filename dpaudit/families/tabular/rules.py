@@ -149,7 +149,7 @@ def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
 
 @PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS, witness=lines_drawn)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
-    """Noise on the common counts, and a bit that tells all with probability delta."""
+    """Noise on the common counts, and a bit that reveals everything with probability delta."""
     delta, nothing = told(node), Fraction(0)
     bit = Atoms(((delta, nothing), (nothing, delta), (1 - delta, 1 - delta)))
     noise = discrete_laplace_pair(DiscreteLaplace(node.label, node.scale, node.sensitivity))

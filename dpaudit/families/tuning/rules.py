@@ -110,9 +110,9 @@ def _ball_at(curve: Number, place: Fraction) -> Any:
 
 
 def closed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """The pairs, each of which has a delta of closed form.
+    """The pairs themselves, if each has a delta in closed form.
 
-    Errors: Unsupported for another pair: the bound asks a hundred deltas of it for every one.
+    Errors: Unsupported otherwise: one delta of the best run needs a hundred of a single run.
     """
     if not all(pair.has_delta for pair in pairs):
         raise Unsupported("a search over runs without a closed profile: use rdp")
