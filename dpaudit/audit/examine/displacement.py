@@ -28,6 +28,9 @@ OUTSIDE = 3  # data sets that differ in a row outside the batch
 ADD_REMOVE = Adjacency.ADD_REMOVE
 LEAST = 3  # data sets that even a slow query is tried on
 REMEMBERED = 4_096  # data sets of which it is known what the query gives
+# Further data sets on which a query that reached all it states has to move no further, where the
+# library's own code bounds it: whole displacements were seen, and no code of a user's is asked.
+SETTLED = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,8 @@ class Moved:
     ``shown``: its pair made small, once it moves too far, in words; ``small``: these data sets, and
     how far they move it.  ``searched``: whether whole data sets
     were; ``crowded``: whether a thousand rows at once were.  ``computed``: where the program's own
-    functions begin that its first query was computed by.
+    functions begin that its first query was computed by.  ``furthest``: of the data sets tried, the
+    number after which it moved no further.
     """
 
     label: str
@@ -143,11 +147,18 @@ class Moved:
     small: tuple[Records, Records, float] | None = None
     searched: bool = False
     crowded: bool = False
+    furthest: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is no more to expect of it: all that is stated was reached long before."""
+        whole = self.bounded and 1 - RELATIVE_TOLERANCE <= self.factor <= 1
+        return whole and self.tried - self.furthest >= SETTLED
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
         if factor > self.factor:
-            self.factor, self.text = factor, text
+            self.factor, self.text, self.furthest = factor, text, self.tried
             self.pair = pair
 
 
@@ -172,7 +183,8 @@ class Displacement:
         return self.asking.adjacency
 
     def over(self) -> bool:
-        return self.moved.factor > 1 or self.asking.meter.beyond(self.until)
+        ended = self.moved.factor > 1 or self.moved.settled
+        return ended or self.asking.meter.beyond(self.until)
 
     def lead(self) -> Point | None:
         return None

@@ -343,9 +343,9 @@ class _Examiner:
             self.worlds = tuple(own) if self.assumed else (own[0], *self.worlds)
         self.rng = rng
 
-    def _draw(self) -> Records:
+    def _draw(self, rng: np.random.Generator | None = None) -> Records:
         """Records of the hook, drawn afresh."""
-        return self.mechanism.records_alike(self.rng)
+        return self.mechanism.records_alike(self.rng if rng is None else rng)
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
         return None if self.mechanism.records_like is None else self.mechanism.records_alike(rng)
@@ -976,6 +976,7 @@ class _Examiner:
             [row for row in self.rows.values() if np.isfinite(row).all() and row.any()],
             Meter(seconds, limit=WORK_OF_A_SEARCH),
             sized=self.sized,
+            settled=all(moved.settled for moved in self.moved.values()),
         )
         search_pair(loss, candidates, self.rows, self.worlds, alone=self.assumed)
         self.meter.timed = self.meter.timed or loss.meter.timed

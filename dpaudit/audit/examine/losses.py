@@ -53,6 +53,9 @@ LENGTHS = 1.0, 10.0, 100.0  # of others that turn
 # records more or fewer than those at which a choice turns.
 MORE, COUNTED, BESIDE = (1, 8, 80), 400_000, (0, 1, -1, 4, -4, 16, -16, 64, -64)
 ROUNDS = 3  # searches, each leaning by the best so far
+# Pairs that are tried after the best, where every query is known to have moved by all it states and
+# is bounded by the library: the loss of a pair that moves one so far is no surprise.
+FURTHER = 24
 
 
 class Run(Proposer):
@@ -186,8 +189,9 @@ class Loss:
 
     ``delta``: that at which an epsilon is claimed, which says how large losses have to be.
     ``rows``: what a pool is made of, beside the point's own.  ``number``: of records of the first
-    point; ``sized``: whether the program says that it is for so many.  ``best``: the largest loss,
-    its point and its run.
+    point; ``sized``: whether the program says that it is for so many.  ``settled``: whether its
+    queries move by all they state, and the library bounds them.  ``best``: the largest loss, its
+    point and its run; ``latest``: how many pairs had been tried then.
     """
 
     program: Program
@@ -199,8 +203,10 @@ class Loss:
     meter: Meter
     number: int = 0
     sized: bool = True
+    settled: bool = False
     best: tuple[float, Point, Run] | None = None
     tried: int = 0
+    latest: int = 0
     trials: int = CONTINUOUS[0]
     shift: float = CONTINUOUS[1]
     patience: int = CONTINUOUS[2]
@@ -225,7 +231,8 @@ class Loss:
 
     def over(self) -> bool:
         """Whether nothing is left to find, or to spend."""
-        return self.full or self.meter.after(1)
+        ended = self.settled and self.best is not None and self.tried - self.latest >= FURTHER
+        return ended or self.full or self.meter.after(1)
 
     def lead(self) -> Point | None:
         """A point that the pool of the best run promises, once."""
@@ -248,7 +255,7 @@ class Loss:
                 return -1.0  # it may be right for one number of records alone
             loss = loss if self.discrete else loss / (self.shift + 0.5)
             if loss > (BETTER * self.best[0] if self.best else 0.0):
-                self.best = loss, point, run
+                self.best, self.latest = (loss, point, run), self.tried
                 plain = run.continuous and not run.remembers and not unused_releases(run)
                 self.full = plain and run.reach**2 >= FULL
                 self._lead = self._promised(point, run)

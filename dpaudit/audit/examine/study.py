@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,7 @@ class Studied(Louder):
     after a share ``LONG`` of all work, too.
     ``assumed``: whether only the row that is changed may be anything; ``eventful``: whether all
     answers have to be likely ones, as of other records they may not be.
-    ``draw``: a data set of the mechanism's hook, another each time.
+    ``draw``: a data set of the mechanism's hook, another each time, of a generator if one is given.
     ``aside``: seconds of a processor that a run alone would not take.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
@@ -186,7 +186,7 @@ class Studied(Louder):
         assumed: bool = False,
         eventful: bool = False,
         first: bool = False,
-        draw: Callable[[], Records] | None = None,
+        draw: Callable[..., Records] | None = None,
         **options: Any,
     ) -> None:
         self.first = first
@@ -204,7 +204,7 @@ class Studied(Louder):
         self.blocks: dict[int | None, tuple[int, int]] = {}
         self.shares: dict[str, float] = {}
         self.releases: dict[str, list[Release]] = {}
-        self._choice = np.random.default_rng(seed)
+        self._choice, self._seed = np.random.default_rng(seed), seed
         self._seen: dict[tuple[str, str], int] = {}
         self._asked_rows: Any = None
         self._exact = True  # whether noise is added to values as the query gives them
@@ -227,10 +227,11 @@ class Studied(Louder):
             self._fresh(request, before, released)
         key = (request_noted.label, request_noted.place)
         kind = type(request_noted.query).__name__
-        # Rounding can take a vector further than any clip has let it go.
-        self._exact = not request_noted.session.rounds or before.shape[-1] == 1
-        own = self._exact and clips_itself(request_noted.query)
-        is_bounded = self._exact and bounded_by_library(request_noted.query)
+        # Rounding can take a vector further than any clip has let it go, unless it is whole.
+        clips, is_bounded = (ask(request_noted.query) for ask in (clips_itself, bounded_by_library))
+        whole = before.shape[-1] == 1 or (is_bounded and not clips)
+        self._exact = not request_noted.session.rounds or whole
+        own, is_bounded = self._exact and clips, self._exact and is_bounded
         by = " and ".join(own_functions(request_noted.query))
         new = Moved(request_noted.label, request_noted.place, kind, by, own, bounded=is_bounded)
         moved = self.moved.setdefault(key, new)
@@ -359,13 +360,10 @@ class Studied(Louder):
                 self._search(asking, moved, world, least[0], [], (KINDS, math.inf))
             return
         if number not in WHOLE:
-            names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
-            few = {name: self.made[name] for name in names}
-            if (len(few) + 1) * world.size * number < 40 * NUMBERS:
-                pairing = self._pairing(request.records, part, least[number % len(least)], few)
-                try_rows(asking, moved, pairing, self.world)
-            else:
-                self.untried += 1
+            self._one_pairing(asking, moved, request, part, least[number % len(least)], number)
+            return
+        if moved.settled:
+            self._few(asking, moved, request.records, part, least[0], seconds_left)
             return
         allowed = max(FEWEST_ROWS, NUMBERS // world.size)
         rows = dict(list({**across(world), **self.made}.items())[:allowed])
@@ -385,6 +383,24 @@ class Studied(Louder):
         budget = min(most, allowed if number <= 2 else allowed // 2)
         budget = max(budget, KINDS) if kinds else budget
         self._search(asking, moved, world, least[0], starts, (budget, self.until))
+
+    def _one_pairing(
+        self,
+        asking: Asking,
+        moved: Moved,
+        request: Request,
+        part: int | None,
+        row: int,
+        number: int,
+    ) -> None:
+        """A few kinds in one row, unless a run has too many such releases for that."""
+        names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
+        few = {name: self.made[name] for name in names}
+        if (len(few) + 1) * request.records.values.size * number < 40 * NUMBERS:
+            pairing = self._pairing(request.records, part, row, few)
+            try_rows(asking, moved, pairing, self.world)
+        else:
+            self.untried += 1
 
     def _shrink(self, asking: Asking, moved: Moved, records: Records) -> None:
         """Make a pair that moves a query too far small, once, and write down its rows."""
@@ -478,7 +494,9 @@ class Studied(Louder):
         if self.draw is not None and not asking.batched:
             block = self._asked_rows
             rows = slice(None) if block is None else slice(block.start, block.stop)
-            search.try_all(search.drawn(self.draw, rows))
+            # One engine answers all queries of its kind, of a table at once: it is asked of few.
+            rng = np.random.default_rng(self._seed) if moved.bounded else None
+            search.try_all(search.drawn(partial(self.draw, rng), rows))
         objective.until = self.meter.used + FEW_ROWS * seconds_left
         search.try_all(search.few_rows())
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}

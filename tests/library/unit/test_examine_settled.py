@@ -1,0 +1,113 @@
+"""A query that the library bounds is searched until it moved by all it states, and a little on.
+
+Planted errors of the engine that bounds tables are found all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.audit.examine import Examination, displacement, examine, study
+from dpaudit.audit.examine.displacement import Displacement, Moved
+from dpaudit.audit.examine.meter import Meter
+from dpaudit.check.assumptions import GATHERED
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases import program
+from dpaudit.releases.attacked import order_of
+from dpaudit.releases.items.counts import Count, Sum
+from dpaudit.releases.plan import Release
+from dpaudit.tabular import Category, Number, Schema
+
+pytest.importorskip("duckdb")
+
+COLUMNS = {"sex": Category(("f", "m")), "age": Number(0, 100)}
+SCHEMA = Schema("people", COLUMNS, unit="person", entity="person", rows=2)
+ITEMS = (
+    Count(name="by sex", by="sex"),
+    Count(name="units", per_group=1, groups=1, by="sex"),
+    Sum(name="totals", column="age", unit_total={"to": 120}),
+)
+RELEASE = Release("t", SCHEMA, "add_remove", ApproxDP(1, "1e-6"), ITEMS)
+
+
+SECONDS = 6.0  # of a processor
+
+
+def examined(*, first: bool = False, seconds: float = SECONDS) -> Examination:
+    mechanism = order_of(RELEASE.plan()).mechanism
+    return examine(mechanism, seed=1, seconds=seconds, first=first)
+
+
+def test_a_vector_of_whole_numbers_is_bounded_by_the_engine_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rounding moves none of them: its search may settle, and the certificate says who bounds."""
+    examination = examined()
+    assert not examination.broken
+    assert {one.displacement for one in examination.reached} == {1.0}
+    assert [f.status for f in examination.findings if f.check == GATHERED] == ["held"]
+    monkeypatch.setattr(study, "BOUNDED", frozenset())
+    found = examined(seconds=1.0).findings
+    assert [f.status for f in found if f.check == GATHERED] == ["not_run"]
+
+
+def test_a_search_is_over_once_its_query_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved, asking = Moved("", "", "", bounded=True), SimpleNamespace(meter=Meter(math.inf))
+    search = Displacement(asking, moved, np.zeros((2, 1)), math.inf)  # type: ignore[arg-type]
+    moved.tried = 3
+    moved.add(1.0, "")
+    moved.tried += displacement.SETTLED - 1
+    assert not search.over()
+    moved.tried += 1
+    assert search.over()
+    monkeypatch.setattr(displacement, "SETTLED", 10**9)
+    assert not search.over()
+
+
+def rows(release: Release) -> Release:
+    return replace(release, schema=replace(SCHEMA, rows=4))
+
+
+def ungrouped(release: Release) -> Release:
+    count, units, totals = release.items
+    return replace(release, items=(count, replace(units, groups=None, per_group=None), totals))
+
+
+def unclipped(release: Release) -> Release:
+    return replace(release, items=(*release.items[:2], replace(release.items[2], unit_total=None)))
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("plant", [rows, ungrouped, unclipped])
+def test_an_engine_that_bounds_too_little_is_still_found(
+    plant: Callable[[Release], Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = program.exact_values
+
+    def planted(release: Release, table: Any) -> Any:
+        wrong = plant(release)
+        table = type(table)(wrong.schema.prepared, table._source, release.digest)
+        return real(wrong, table)
+
+    monkeypatch.setattr(program, "exact_values", planted)
+    assert any(
+        "its stated sensitivity" in finding.detail for finding in examined(first=True).broken
+    )
+
+
+def test_a_query_of_a_user_or_one_that_stays_behind_is_searched_on() -> None:
+    settled = {
+        "bounded": True,
+        "factor": 1.0,
+        "tried": displacement.SETTLED,
+    }
+    assert Moved("", "", "", **settled).settled
+    for change in ({"bounded": False}, {"factor": 0.999}, {"factor": 1.1}, {"furthest": 1}):
+        assert not Moved("", "", "", **{**settled, **change}).settled
