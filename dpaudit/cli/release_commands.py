@@ -138,7 +138,9 @@ def _show_plan(table: dict[str, Any]) -> None:
 
 @click.command(cls=Command, example="dpaudit release plan.toml --data people.csv --out published")
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
-@click.option("--data", type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help=".csv, .csv.gz or .parquet, or a folder"
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -406,7 +406,8 @@ class Schema:
     is, in words.  ``rows``: how many rows of one unit are used.  ``excess``: what further ones do:
     they are ``cut`` (left out), or an ``error``, which stops the release before it is charged.
     ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
-    therefore not private.  ``encoding``: of a file of text, by its name in Python.  ``where``:
+    therefore not private.  ``encoding``: of a file of text, by its name in Python.  ``files``:
+    which files of a folder are read, as a pattern of their names; "" for all.  ``where``:
     conditions on columns, as of an item; the rows of a unit are bounded among those that meet all.
     ``joins``: tables by name; a column that is read ``of`` "NAME.COLUMN" is theirs.
     Errors: InvalidParameter for anything that does not fit.
@@ -420,12 +421,14 @@ class Schema:
     read_off_data: tuple[str, ...] = field(default=())
     excess: str = CUT
     encoding: str = UTF8
+    files: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     joins: Mapping[str, Join] = field(default_factory=dict)
     conditions: tuple[Within, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", _encoding(self.encoding))
+        _pattern(self.files)
         object.__setattr__(self, "columns", dict(self.columns))
         object.__setattr__(self, "read_off_data", tuple(self.read_off_data))
         _named(self.name, "Schema.name")
@@ -606,6 +609,7 @@ class Schema:
             "read_off_data": list(self.read_off_data),
             **({} if self.excess == CUT else {"excess": self.excess}),
             **({} if self.encoding == UTF8 else {"encoding": self.encoding}),
+            **({"files": self.files} if self.files else {}),
             **({"where": self._where_row()} if self.conditions else {}),
             **({"joins": {n: join.row() for n, join in self.joins.items()}} if self.joins else {}),
         }
@@ -626,7 +630,7 @@ def schema_of(table: Mapping[str, Any], place: str = "table", *, folder: Path = 
     Errors: InvalidParameter naming the key.
     """
     keys = {"name", "unit", "entity", "rows", "columns", "read_off_data", "excess", "encoding"}
-    refuse_unknown(table, keys | {"where", "joins"}, place)
+    refuse_unknown(table, keys | {"files", "where", "joins"}, place)
     columns = table.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidParameter(f"{place}.columns: expected a table of columns by name")
@@ -760,6 +764,15 @@ def _named(value: Any, place: str) -> None:
 def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{place} = {value!r}: expected one of {', '.join(known)}")
+
+
+def _pattern(files: Any) -> None:
+    """Errors: InvalidParameter for what is no pattern of names."""
+    if not isinstance(files, str) or "/" in files:
+        raise InvalidParameter(
+            f"Schema.files = {str(files)[:40]!r}: expected a pattern of file names, such as "
+            "'2026-*.csv'"
+        )
 
 
 def _encoding(name: Any) -> str:

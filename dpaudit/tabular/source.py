@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,6 +39,7 @@ DIALECT = (
     "encoding = 'utf-8', compression = 'none'"
 )
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
+MOST_FILES = 256  # of a folder, all of which stay open: systems allow a thousand or so
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def _here(parts: Callable[[], Iterator[Any]]) -> Source:
 
 
 def open_source(data: Any, schema: Schema) -> Source:
-    """The source of a path (``.csv``, ``.csv.gz``, ``.parquet``), a frame or a relation.
+    """The source of a path (``.csv``, ``.csv.gz``, ``.parquet``, a folder), a frame or a relation.
 
     CSV columns are read as text: no type is guessed from the rows.
     Errors: InvalidParameter for a file that is not there or of another kind, for an object that
@@ -214,29 +216,93 @@ def refuse_twice(data: Any, names: Sequence[str]) -> None:
 
 
 def _file(path: Path, schema: Schema) -> Source:
-    packed = path.suffix.lower() == PACKED
-    kind = Path(path.stem if packed else path.name).suffix.lower()
-    if kind not in ([".csv"] if packed else [".csv", ".parquet"]):
-        raise InvalidParameter(f"{path}: expected a .csv, .csv.gz or .parquet file")
-    opened_file = _Held(path, kind, schema.encoding)
-    if not opened_file.size:
-        raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
-    reader = opened_file.reader(kind, schema)
+    files = _in_folder(path, schema) if path.is_dir() else [path]
+    if schema.files and not path.is_dir():
+        raise InvalidParameter(
+            f"{path}: not a folder; files = {schema.files!r} says which files of one are read"
+        )
+    kinds = sorted({_kind(file) for file in files})
+    if len(kinds) > 1:
+        raise InvalidParameter(
+            f"{path}: {' and '.join(kinds)} files; say which are read, such as files = "
+            f"'*{kinds[0]}' in the table's schema"
+        )
+    held = [_Held(file, kinds[0], schema.encoding) for file in files]
+    for opened_file in held:
+        if not opened_file.size:
+            raise InvalidParameter(
+                f"{opened_file.path}: an empty file; expected at least the columns' names"
+            )
+    readers = [opened_file.reader(kinds[0], schema) for opened_file in held]
+    _refuse_other_types(held, readers)
     # Each part fits into memory: its units are those of one remainder.
-    parts_of = 1 if schema.unit is None else -(-opened_file.size // AT_ONCE[kind])
+    size = sum(opened_file.size for opened_file in held)
+    parts_of = 1 if schema.unit is None else -(-size // AT_ONCE[kinds[0]])
     # All spellings of a unit are in one part.
     unit = f"CAST({cell(len(schema.own) - 1)} AS VARCHAR)"
     unit = f"regexp_replace(lower({unit}), '{TAKEN_AWAY}', '', 'g')"
+    rows = " UNION ALL ".join(f"SELECT * FROM {reader}" for reader in readers)
 
-    def parts() -> Iterator[Any]:
+    # The files stay open as long as somebody may ask for a part.
+    def parts(_held: Sequence[_Held] = held) -> Iterator[Any]:
         for part in range(parts_of):
             wanted = f"WHERE hash({unit}) % {parts_of} = {part}" if parts_of > 1 else ""
             with connection() as opened:
-                with readable(opened_file.path):
-                    opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
+                with readable(path):
+                    opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM ({rows}) {wanted}")
                 yield opened
 
     return _here(parts)
+
+
+def _in_folder(path: Path, schema: Schema) -> list[Path]:
+    """The files of a folder, by name: those that ``schema.files`` matches, or all but hidden ones.
+
+    Errors: InvalidParameter for none, and for too many.
+    """
+    files = sorted(
+        file
+        for file in path.iterdir()
+        if not file.name.startswith(".") and fnmatchcase(file.name, schema.files or "*")
+    )
+    if not 0 < len(files) <= MOST_FILES:
+        matched = f" that {schema.files!r} matches" if schema.files else ""
+        raise InvalidParameter(f"{path}: {len(files)} files{matched}; expected 1 to {MOST_FILES}")
+    return files
+
+
+def _kind(path: Path) -> str:
+    """The kind of a file of rows, by its name.  Errors: InvalidParameter for another one."""
+    packed = path.suffix.lower() == PACKED
+    kind = Path(path.stem if packed else path.name).suffix.lower()
+    if kind not in ([".csv"] if packed else [".csv", ".parquet"]):
+        raise InvalidParameter(
+            f"{path}: expected a .csv, .csv.gz or .parquet file, or a folder of them"
+        )
+    return kind
+
+
+def _refuse_other_types(held: Sequence[_Held], readers: Sequence[str]) -> None:
+    """Refuse files of which a column has several types: one that fits all may lose digits.
+
+    Errors: InvalidParameter.
+    """
+    if len(held) < 2:
+        return
+    with connection() as opened:
+
+        def types(place: int) -> list[str]:
+            with readable(held[place].path):
+                rows = opened.execute(f"DESCRIBE SELECT * FROM {readers[place]}").fetchall()
+            return [str(row[1]) for row in rows]
+
+        expected = types(0)
+        for place in range(1, len(held)):
+            if types(place) != expected:
+                raise InvalidParameter(
+                    f"{held[place].path}: a column has another type than in {held[0].path.name}; "
+                    "write the files with the same types"
+                )
 
 
 @contextmanager

@@ -189,6 +189,10 @@ def test_a_release_writes_exact_values_with_their_certificate(published: Any) ->
     assert [row["value"] for row in table] == [row["value"] for row in rows]
     verified = run("verify", str(folder / "out" / "certificate" / "people_2026.json"))
     assert verified.exit_code == 0, verified.output
+    # What ran the release, such as the command line, is no place of it.
+    page = (folder / "out" / "certificate" / "people_2026.html").read_text()
+    assert "core.py" not in page
+    assert "release_commands.py" not in page
 
 
 @pytest.mark.quality
@@ -353,6 +357,39 @@ def test_the_operator_alone_is_told_how_many_values_were_changed(unattacked: Pat
     assert "not private, for" not in found.stdout
     for path in (folder / "out").rglob("*.*"):
         assert b"in 2 rows" not in path.read_bytes(), path
+
+
+def test_a_release_is_charged_in_the_ledger_of_the_projects_file(
+    unattacked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that names none; without the file it is asked for one."""
+    folder = unattacked
+    monkeypatch.chdir(folder)
+    (folder / "plan.toml").write_text(PLAN.replace('ledger = "ledger.sqlite"\n', ""))
+    opened(folder)
+    assert release(folder).exit_code == 2
+    (folder / "dpaudit.toml").write_text('[settings]\nledger = "ledger.sqlite"\n')
+    found = release(folder)
+    assert found.exit_code == 0, found.output
+    assert ledgers.open_ledger(folder / "ledger.sqlite").state("people").count == 1
+
+
+def test_a_folder_of_files_is_released_as_one_table(unattacked: Path) -> None:
+    """Persons whose rows lie in two files count once; the plan says which files are read."""
+    folder, years = unattacked, unattacked / "years"
+    opened(folder)
+    years.mkdir()
+    header, *rows = (folder / "people.csv").read_text().splitlines()
+    for name, part in (("2025.csv", rows[::2]), ("2026.csv", rows[1::2]), ("notes.txt", ["none"])):
+        (years / name).write_text("\n".join([header, *part, ""]))
+    plan, given = str(folder / "plan.toml"), ("--data", str(years), "--out", str(folder / "out"))
+    refused = run("release", plan, *given)
+    assert "notes.txt: expected a .csv" in refused.output
+    (folder / "plan.toml").write_text(PLAN.replace("rows = 2", 'rows = 2\nfiles = "20*.csv"'))
+    found = run("release", plan, *given)
+    assert found.exit_code == 0, found.output
+    persons = next(csv.DictReader((folder / "out" / "release.csv").open()))
+    assert abs(int(persons["value"]) - 1000) < 60  # over ten deviations
 
 
 def test_every_schema_of_a_data_set_is_charged_to_its_one_account(unattacked: Path) -> None:
