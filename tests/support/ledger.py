@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pwd
 import random
@@ -9,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -66,13 +66,13 @@ def stress(
         time.sleep(0.05)
         if killed < kills and rng.random() < 0.5:
             victim = rng.choice(sorted(running))
-            running[victim].send_signal(signal.SIGKILL)
-            running[victim].wait()
+            running[victim].kill()
+            running[victim].join()
             killed += 1
             running[victim] = _started(url, victim, folder)
         for place, process in list(running.items()):
-            if process.poll() is not None:
-                assert process.returncode == 0, process.returncode
+            if not process.is_alive():
+                assert process.exitcode == 0, process.exitcode
                 del running[place]
     seconds = time.monotonic() - started
     state = ledger.verify("people")
@@ -90,13 +90,13 @@ def stress(
     return state.count, killed, seconds
 
 
-def _started(url: str, place: int, folder: Path) -> subprocess.Popen[bytes]:
-    code = (
-        "import sys; from pathlib import Path; from tests.support.ledger import writer; "
-        "writer(sys.argv[1], sys.argv[2], Path(sys.argv[3]))"
-    )
-    arguments = [sys.executable, "-c", code, url, f"w{place}", str(folder / f"w{place}.txt")]
-    return subprocess.Popen(arguments, cwd=Path(__file__).parents[2])
+def _started(url: str, place: int, folder: Path) -> multiprocessing.process.BaseProcess:
+    """A writer, of a server of processes that has loaded the libraries, which takes a second."""
+    served = multiprocessing.get_context("forkserver")
+    served.set_forkserver_preload(["tests.support.ledger", "sqlalchemy", "psycopg"])
+    process = served.Process(target=writer, args=(url, f"w{place}", folder / f"w{place}.txt"))
+    process.start()
+    return process
 
 
 def postgres_programs() -> Path | None:
