@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -21,10 +20,6 @@ from pathlib import Path
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.mechanism import Mechanism
 from mechanisms.papers.regions import REGIONS, drawn, section
-from mechanisms.papers.user_level.catalogue import INTENDED, SMALL
-from mechanisms.papers.user_level.entries import LIPSCHITZ, LOSS, RADIUS, SMOOTHNESS
-from mechanisms.papers.user_level.every_size import MOST, EverySize
-from mechanisms.papers.user_level.problem import Problem
 
 PAPERS = {
     "diff2": ("catalogue",),
@@ -42,18 +37,6 @@ NAMES = {
 }
 BEGIN = "<!-- papers: made by python -m mechanisms.papers.claims_page -->"
 END = "<!-- end of papers -->"
-EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10))
-# By theorem: delta, below 1 / (m n) where the theorem asks for it; beta; the flips of the proof.
-AT_EVERY_SIZE: dict[str, tuple[Fraction, float | None, int, str]] = {
-    "Theorem 3.1": (SMALL, float(SMOOTHNESS), 60, ""),
-    "Theorem 4.1": (
-        Fraction(1, 10**32),
-        None,
-        120,
-        ", of the smoothed loss with K_i = n_i (secret sets of K_i < n_i, as in Appendix D, are "
-        "open at every n)",
-    ),
-}
 COLUMNS = ("statement", "certificate", "claim", "reading", "released", "outcome")
 ORDER = ("proved", "unproved", "unsupported", "refuted")
 
@@ -87,7 +70,7 @@ def printed() -> Iterator[Printed]:
 
 def page() -> str:
     """mechanisms/papers/README.md."""
-    return "\n".join([*instances(), *over_sizes(), *over_ranges()]) + "\n"
+    return "\n".join([*instances(), *over_ranges()]) + "\n"
 
 
 def instances() -> list[str]:
@@ -111,30 +94,6 @@ def instances() -> list[str]:
         cells = (row.statement, f"`{row.mechanism.name}`", row.claim.text, row.claim.reading or "")
         released = "; ".join(row.mechanism.setting.covered)
         lines.append("| " + " | ".join((*cells, released, row.outcome)) + " |")
-    return lines
-
-
-def over_sizes() -> list[str]:
-    """Theorems 3.1 and 4.1 of Lowy, Liu and Asi at every number of users from some on."""
-    lines: list[str] = []
-    for theorem, (delta, smoothness, coins, why) in AT_EVERY_SIZE.items():
-        lines += [
-            "",
-            f"### {theorem} at every n up to 1e{len(str(MOST)) - 1}",
-            "",
-            f"Reading: {INTENDED}{why}; q = 1/10, m = d = 10, delta = {float(delta):g}, and T_i,",
-            "whose constant the paper leaves open, as `user_level_phased_erm_paper` has it. Shown",
-            "by the closed bound of `mechanisms/papers/user_level/every_size.py`, in balls over",
-            "all n; where that bound is too large nothing is said, but for the instances above.",
-            "",
-            "| epsilon | least n of Theorem 3.1's hypothesis | proved from |",
-            "|---|---|---|",
-        ]
-        problem = Problem(LOSS, 1, 10, 10, RADIUS, LIPSCHITZ)
-        for epsilon in EPSILONS:
-            one = EverySize(problem, epsilon, delta, smoothness, coins=coins)
-            cells = (f"{float(epsilon):g}", f"{one.hypothesis():,}", f"{one.least():,}")
-            lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 

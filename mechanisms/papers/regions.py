@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from dpaudit.accountant.claim import Claim
@@ -25,12 +25,20 @@ from dpaudit.nodes import Node
 from dpaudit.report.svg import drawing
 from dpaudit.scope import Scope, central
 from mechanisms.papers.common.free import short
+from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper, largest_batch
 from mechanisms.papers.diff2.catalogue import diff2_bvr_local_sgd
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.noise import diff2_noise_paper
 from mechanisms.papers.kl import adaptive_readings
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.entries import BETA
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import LARGEST_STEPS, ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.select import SelectStationaryIterate
+from mechanisms.papers.kl.spider import PrintedKLSpider
 from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.papers.srgd.constants import Constants, Reading, theorem_5_8, theorem_5_12
 from mechanisms.papers.srgd.gradient import of_constants
@@ -43,8 +51,12 @@ from mechanisms.papers.stable_erm.domains import Ball, Box
 from mechanisms.papers.stable_erm.problem import Problem as StableProblem
 from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
 from mechanisms.papers.stable_erm.solver import Absolute, Quadratic
+from mechanisms.papers.user_level.catalogue import INTENDED
 from mechanisms.papers.user_level.constants import printed_release
+from mechanisms.papers.user_level.entries import LIPSCHITZ, LOSS, RADIUS, SMOOTHNESS
+from mechanisms.papers.user_level.every_size import MOST, EverySize
 from mechanisms.papers.user_level.problem import USERS
+from mechanisms.papers.user_level.problem import Problem as UserProblem
 
 REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
 LETTERS = {"proved": "P", "refuted": "R"}
@@ -74,6 +86,7 @@ class Region:
     columns: Axis
     decide: Callable[..., str]
 
+    @cache  # noqa: B019  (regions are constants; both the table and the plot read a cell)
     def letters(self, panel: Value) -> list[list[str]]:
         """The cells of a panel, row by row."""
         return [[self.decide(panel, row, c) for c in self.columns[1]] for row in self.rows[1]]
@@ -83,6 +96,20 @@ def checked(node: Node, scope: Scope, guarantee: Node) -> str:
     """What the accountant says of a claim: P, R, or o for open."""
     outcome = Claim(guarantee, by="a cell of a region").check(node, scope).outcome
     return LETTERS.get(str(outcome), "o")
+
+
+def shown(value: Value) -> str:
+    """A value of an axis for people."""
+    if isinstance(value, int):
+        return f"1e{len(str(value)) - 1}" if value > 10**9 else f"{value:,}"
+    if isinstance(value, str):
+        return value
+    return short(value) if value < Fraction(1, 1000) else f"{float(value):g}"
+
+
+def _numbers(at: str) -> list[Fraction]:
+    """The numbers of a row: 1000, 10 and 3/2 of "1,000, d = 10, kappa = 1.5"."""
+    return [Fraction(word.split("= ")[-1].replace(",", "")) for word in at.split(", ")]
 
 
 # --- Choquette-Choo, Ganesh and Thakurta 2024 -----------------------------------------------------
@@ -111,7 +138,7 @@ def theorem_5_8_cell(dimension: int, size: int, epsilon: Fraction) -> str:
 
 def theorem_5_12_cell(delta: Fraction, at: str, epsilon: Fraction) -> str:
     """L = M = R = 1 and p = 10; ``at`` is "n, B"."""
-    size, batch = (int(word.replace(",", "")) for word in at.split(", B = "))
+    size, batch = map(int, _numbers(at))
     constants = theorem_5_12(size, batch, epsilon, delta)
     return _unclipped(constants, size, 10, Fraction(3), (epsilon, delta), constants.clip)
 
@@ -148,12 +175,28 @@ def theorem_2_1(delta: Fraction, users: int, epsilon: Fraction) -> str:
     return checked(constants.node("phase"), USERS, ApproxDP(epsilon, delta))
 
 
+def every_size(smoothness: float | None, delta: Fraction, at: str, epsilon: Fraction) -> str:
+    """Theorem 3.1, or 4.1 where ``smoothness`` is None: proved for every n from the row's to MOST.
+
+    ``at`` is "n, d"; ten items a user.  Either number of flips of the proof will do.
+    """
+    size, dimension = map(int, _numbers(at))
+    items = 10
+    if smoothness is None and delta * items * size >= 1:
+        return "-"  # Theorem 4.1 asks for delta < 1 / (m n)
+    problem = UserProblem(LOSS, size, items, dimension, RADIUS, LIPSCHITZ)
+    ways = [EverySize(problem, epsilon, delta, smoothness, coins=coins) for coins in (60, 120)]
+    if size < ways[0].hypothesis():
+        return "-"
+    return "P" if any(way.proved(size) for way in ways) else "o"
+
+
 # --- Murata and Suzuki 2023 -----------------------------------------------------------------------
 
 
 def proposition_4_1(delta: Fraction, schedule: str, epsilon: Fraction) -> str:
     """``schedule`` is "R, T"; u = 5/4; n and P cancel out of every release's noise multiplier."""
-    rounds, every = (int(word.replace(",", "")) for word in schedule.split(", T = "))
+    rounds, every = map(int, _numbers(schedule))
     restarts = -(-rounds // every)
     share = Fraction(5, 4) if rounds > restarts else Fraction(1)
     made = diff2_noise_paper(epsilon, delta, 1000, restarts, rounds - restarts, share)
@@ -204,6 +247,66 @@ def theorem_3(reading: str, size: int, rho: Fraction) -> str:
     except InvalidParameter:
         return "-"  # n sqrt(rho) <= 4: no round fits
     return checked(made.declaration(scope), scope, ZCDP(rho))
+
+
+def theorem_5(reading: str, size: int, rho: Fraction) -> str:
+    """A reading of Algorithm 3, then the exponential mechanism with its printed weights: 2 rho."""
+    program, scope = READINGS[reading]
+    problem = replace(program.problem, size=size)
+    try:
+        made = SelectStationaryIterate(replace(program, problem=problem, rho=rho))
+    except InvalidParameter:
+        return "-"
+    return checked(made.declaration(scope), scope, ZCDP(2 * rho))
+
+
+# What is claimed, in multiples of rho, and the neighbours.
+SPIDER = {
+    "Theorem 1, replace_one": (1, REPLACE_ONE),
+    "Lemma 8, replace_one": (2, REPLACE_ONE),
+    "Theorem 1, zero_out": (1, ZERO_OUT),
+    "Lemma 8, zero_out": (2, ZERO_OUT),
+}
+NEIGHBOURS = {"replace_one": REPLACE_ONE, "zero_out": ZERO_OUT}
+
+
+def theorem_1(claim: str, at: str, rho: Fraction) -> str:
+    """Gamma = L0 = F0 = 1, L1 = .01; ``at`` is "n, d, kappa"; noisy gradients are released."""
+    multiple, scope = SPIDER[claim]
+    condition, problem, gap = _kl(at)
+    size, dimension = problem.size, problem.dimension
+    made = KLSpiderSchedule(condition, dimension, size, rho, BETA, gap, 1.0, 0.01)
+    program = PrintedKLSpider(problem, made)
+    if not program.levels:
+        return "-"  # K = 0: F0 is below phi0
+    return checked(program.declaration(scope), scope, ZCDP(multiple * rho))
+
+
+def theorem_2(neighbours: str, at: str, rho: Fraction) -> str:
+    """Gamma = L0 = Lw = F0 = 1; ``at`` is "n, d, kappa"."""
+    scope = NEIGHBOURS[neighbours]
+    condition, problem, gap = _kl(at)
+    beta, steps = BETA, LARGEST_STEPS
+    program = ProximalPointMethod(problem, condition, rho, beta, gap, 1.0, steps, "paper")
+    if program.calls < 1 or program.solver.steps < 2:
+        return "-"
+    return checked(program.declaration(scope), scope, ZCDP(rho))
+
+
+def theorem_9(neighbours: str, at: str, rho: Fraction) -> str:
+    """L0 = Lw = 1; ``at`` is "n, d"."""
+    scope = NEIGHBOURS[neighbours]
+    _, problem, _ = _kl(f"{at}, kappa = 2")
+    beta, steps = BETA, LARGEST_STEPS
+    program = RegularizedNoisyGD(problem, rho, beta, 1.0, steps, "paper")
+    return "-" if program.steps < 2 else checked(program.declaration(scope), scope, ZCDP(rho))
+
+
+def _kl(at: str) -> tuple[KLCondition, KLProblem, float]:
+    """The condition, the problem and F0 of "n, d, kappa"."""
+    size, dimension, kappa = _numbers(at)
+    problem = KLProblem(Logistic(), int(dimension), int(size), 1.0)
+    return KLCondition(1.0, float(kappa)), problem, 1.0
 
 
 # --- Ghazi et al. 2023 ----------------------------------------------------------------------------
@@ -267,9 +370,55 @@ PHASED = (
     "needs, a release's epsilon is above the 1 of Theorem 3.3, or its kappa above the 10^6 that "
     "are accounted for"
 )
+RHOS = tuple(map(Fraction, ("0.0001", "0.01", "1", "10000")))
+
+
+def _rows(*at: tuple[Any, ...]) -> Axis:
+    """An axis of rows, each n, d and perhaps kappa."""
+
+    def row(numbers: tuple[Any, ...]) -> str:
+        named = zip(("d", "kappa"), numbers[1:], strict=False)
+        return ", ".join([shown(numbers[0]), *(f"{name} = {number:,}" for name, number in named)])
+
+    return "n", tuple(map(row, at))
+
+
+def _every_size(
+    theorem: str, smoothness: float | None, powers: Sequence[int], why: str = ""
+) -> Region:
+    return Region(
+        "Lowy, Liu and Asi 2024",
+        theorem.lower().replace(" ", "_").replace(".", "_"),
+        theorem,
+        f"{INTENDED}{why}; q = 1/10, m = 10 and T_i, whose constant the paper leaves open, as "
+        "`user_level_phased_erm_paper` has it. P says proved at every n from the row's to "
+        f"1e{len(str(MOST)) - 1}, by the closed bound of `mechanisms/papers/user_level/"
+        "every_size.py`, in balls over all of them; o that this bound is too large, where an "
+        "instance may be proved all the same; - where the hypothesis on n or delta fails",
+        ("delta", tuple(Fraction(1, 10**power) for power in powers)),
+        _rows(*USER_SIZES),
+        ("epsilon", SMALL_EPSILONS),
+        partial(every_size, smoothness),
+    )
+
+
+# n and d.  At d = 10 and delta = 1e-8 the first two and two more are the least n of Theorem 3.1's
+# hypothesis at epsilon 10, of the closed bound there, and of the hypothesis at epsilon 1 and 0.1.
+USER_SIZES = (
+    (18_259, 10),
+    (28_999, 10),
+    (198_325, 10),
+    (10**6, 1),
+    (2_685_534, 10),
+    (10**9, 1),
+    (10**9, 10**6),
+    (10**29, 10),
+)
 STABLE_SIZES = (100, 1000, 10**4, 10**6, 10**15)
 STABLE_EPSILONS = tuple(map(Fraction, ("0.001", "0.1", "1", "3", "10")))
 SIZES = tuple(10**k for k in (2, 3, 4, 6, 8, 10))
+# n and d of the paper on the KL condition, corners included.
+KL_SIZES = ((2, 1), (2, 10**6), (100, 10), (10**4, 10**4), (10**6, 10), (10**9, 1), (10**9, 10**6))
 REGIONS = (
     _stable_region(
         "Theorems 3.1 and 3.3",
@@ -358,6 +507,63 @@ REGIONS = (
         theorem_3,
     ),
     Region(
+        "Menart et al. 2023",
+        "theorem_1",
+        "Theorem 1 and Lemma 8",
+        "Algorithm 1 as printed, gamma = L0 = F0 = 1, L1 = 0.01, beta = 0.05, every noisy gradient "
+        "released: anchors alone cost 2 rho under replace_one. Of the output alone Theorem 1 is "
+        "refuted at n = 100 (`kl_spider_paper_replace_one`), Lemma 8 is open; - where F0 is "
+        "below phi_0, so that there is no phase",
+        ("claim", tuple(SPIDER)),
+        _rows(*((n, d, k) for k in (1, 1.5, 2) for n, d in KL_SIZES)),
+        ("rho", RHOS),
+        theorem_1,
+    ),
+    Region(
+        "Menart et al. 2023",
+        "theorem_2",
+        "Theorem 2",
+        "Algorithm 2 with Algorithm 4 in it, noise as printed, gamma = L0 = F0 = 1, weak "
+        f"convexity 1, beta = 0.05, steps of a call capped at {LARGEST_STEPS:,}: rho (T - 1) / "
+        "(2 T), T the steps of a call; - where there is no call, or none with a step",
+        ("neighbours", tuple(NEIGHBOURS)),
+        _rows(*((n, d, k) for k in (2, 4, 20) for n, d in KL_SIZES)),
+        ("rho", RHOS),
+        theorem_2,
+    ),
+    Region(
+        "Menart et al. 2023",
+        "theorem_9",
+        "Theorem 9",
+        "Algorithm 4, noise as printed, L0 = 1, weak convexity 1, beta = 0.05, steps capped at "
+        f"{LARGEST_STEPS:,}: rho (T - 1) / (2 T), T the steps; - where T = 1, so that nothing is "
+        "released",
+        ("neighbours", tuple(NEIGHBOURS)),
+        _rows((1, 1), *KL_SIZES),
+        ("rho", RHOS),
+        theorem_9,
+    ),
+    Region(
+        "Menart et al. 2023",
+        "theorem_5",
+        "Theorem 5",
+        "2 rho for Algorithm 3 with its printed charges, then the exponential mechanism with its "
+        "printed weights, which costs rho / 2 by its range; what is visible, - and signed norms "
+        "as under Theorem 3",
+        ("reading", tuple(READINGS)),
+        ("n", (2, 10, 100, 10**4, 10**6, 10**9)),
+        ("rho", tuple(map(Fraction, ("0.0001", "0.01", "0.1", "1", "10", "100", "10000")))),
+        theorem_5,
+    ),
+    _every_size("Theorem 3.1", float(SMOOTHNESS), (2, 8, 20, 32)),
+    _every_size(
+        "Theorem 4.1",
+        None,
+        (8, 20, 32),
+        ", of the smoothed loss with K_i = n_i (secret sets of K_i < n_i, as in Appendix D, are "
+        "open at every n)",
+    ),
+    Region(
         "Lowy, Liu and Asi 2024",
         "theorem_2_1",
         "Theorem 2.1",
@@ -391,15 +597,6 @@ def section(region: Region) -> list[str]:
         for row, letters in zip(region.rows[1], region.letters(panel), strict=True):
             lines.append(f"| {shown(panel)} | {shown(row)} | {' | '.join(letters)} |")
     return lines
-
-
-def shown(value: Value) -> str:
-    """A value of an axis for people."""
-    if isinstance(value, int):
-        return f"1e{len(str(value)) - 1}" if value > 10**9 else f"{value:,}"
-    if isinstance(value, str):
-        return value
-    return short(value) if value < Fraction(1, 1000) else f"{float(value):g}"
 
 
 def drawn(region: Region) -> str:
