@@ -162,7 +162,7 @@ class _Problem:
 
     @cached_property
     def whole(self) -> Callable[[Fraction], Checked]:
-        """The same by an account that asks what is reached too, whose ends may differ a little.
+        """Checks by an account with attained bounds, which may differ slightly from the search's.
 
         Where the fold that decides is the same there, so is the answer.
         """

@@ -61,7 +61,10 @@ def point() -> Closed:
 
 
 def finite(outcomes: Outcomes, relative: float, loss_error: float = 0.0) -> Closed:
-    """Outcomes with masses within the relative error, losses within 8 roundings and another."""
+    """The closed form of finitely many outcomes, with the given relative error of masses.
+
+    Losses err by 8 roundings and ``loss_error``.
+    """
     finite = outcomes.losses[np.isfinite(outcomes.losses)]
     span = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 

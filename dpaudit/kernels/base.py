@@ -55,7 +55,7 @@ class Session(Protocol):
     def sample_away(
         self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
     ) -> Array:
-        """Draw what a proposal releases, whose law leans away from that at other values."""
+        """Draw a proposal's release, from a distribution shifted away from that at other values."""
 
     def log_density_away(
         self, released: Array, values: Array, others: Array, shift: Array, scale: Array
@@ -140,7 +140,7 @@ class Kernel:
         """Nothing, unless a kernel keeps state."""
 
     def follow(self, released: Array, values: Array, scale: Array) -> None:
-        """Take a release for made whose density nobody asks for, now or later in this session.
+        """Record a release whose density nobody needs, now or later in this session.
 
         As ``log_density`` does, unless a kernel keeps what only densities need.
         """
@@ -159,7 +159,7 @@ class Kernel:
     def sample_away(
         self, values: Array, others: Array, shift: Array, scale: Array, rng: Generator
     ) -> Array:
-        """Draw of a law that leans away from that at ``others``; as declared where shift is 0."""
+        """Draw shifted away from the distribution at ``others``; as declared where shift is 0."""
         session: Any = self
         return np.asarray(session.sample(self.away(values, others, shift), scale, rng))
 

@@ -84,7 +84,10 @@ def _directions(records: Records) -> tuple[Array, Array]:
 
 
 def unit_rows(rows: Array) -> tuple[Array, Array]:
-    """Directions and norms over the last axis; a row's own entries alone decide how it is done."""
+    """Directions and norms over the last axis.
+
+    A row's result depends on its own entries alone, also where squares over- or underflow.
+    """
     squares = np.einsum("...i,...i->...", rows, rows)
     unsafe = ~((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE))
     norms = np.asarray(np.sqrt(squares))

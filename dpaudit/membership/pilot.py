@@ -257,11 +257,11 @@ class Pilot:
         return tried
 
     def _climb(self, tried: dict[Choice, Tried], models: int, made_from: int) -> int:
-        """Add what lies next to the best single canaries, while none of them is likely to decide.
+        """Try variants of the best single canaries until one is likely to decide.
 
-        Where none is found, only the best are kept, and tried on so many models that chance does
-        not choose among them.
-        How many models were trained.
+        If none is, keep only the best, and try them on so many models that chance does not choose
+        among them.
+        Returns: how many models were trained.
         """
         trained = 0
         for _ in range(ROUNDS):

@@ -68,7 +68,7 @@ class Amounts(tuple[Fraction, ...]):
 
 
 def refuse_refunds(place: str, *amounts: Iterable[object]) -> None:
-    """Refuse amounts that would lower a sum: whoever adds asks this, whoever made the amounts.
+    """Refuse amounts that would lower a sum; every addition checks this, whatever its source.
 
     Errors: InvalidParameter for a number below 0, NaN, and what is not a number.
     """

@@ -125,7 +125,7 @@ def mirrored(ranked_events: Sequence[Candidate]) -> list[Candidate]:
 
 
 def chosen(events: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Question]:
-    """The best few, each with a share that falls exponentially with what it is behind the best."""
+    """The strongest events, each with a share of the error that falls with its evidence."""
     few = events[:MOST_EVENTS]
     if not few:
         return []

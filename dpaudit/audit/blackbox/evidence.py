@@ -98,7 +98,7 @@ class Edge:
         return np.asarray(np.where(p > np.interp(q, self.q, self.p), root, -root))
 
     def evidence_of(self, hits: int, trials: int, others: int, other_trials: int) -> float:
-        """The same for one pair of counts."""
+        """The evidence of one pair of counts."""
         evidence = self.evidence(np.array([hits]), trials, np.array([others]), other_trials)
         return float(evidence[0])
 

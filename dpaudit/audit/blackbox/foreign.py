@@ -252,7 +252,7 @@ class Endpoint(Foreign):
 
 
 class _Here(urllib.request.HTTPRedirectHandler):
-    """No redirection is followed: a request without the data set would be sent there."""
+    """Follows no redirection: the redirected request would not carry the data set."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

@@ -67,7 +67,7 @@ class Sampler:
         return joined(list(self.chunks(side, part, trials, pieces)), kind)
 
     def chunks(self, side: int, part: Part, trials: int, pieces: int) -> Iterator[Draws]:
-        """The same draws call by call; a single call that raises is a draw of its own."""
+        """The draws of :meth:`draw`, call by call; a single call that raises is one draw."""
         number = trials if self.calls is Calls.SINGLE else min(trials, pieces)
         bounds = np.linspace(0, trials, number + 1).astype(int)
         for index, size in enumerate(np.diff(bounds).tolist()):

@@ -39,7 +39,7 @@ class Terms:
 
     @property
     def halved(self) -> Terms:
-        """The same at half of each error; ``asked`` keeps these."""
+        """These terms with half of each error; ``asked`` keeps the original ones."""
         confidence, refute_at = (1 + self.confidence) / 2, self.refute_at / 2
         return replace(self, confidence=confidence, refute_at=refute_at, asked=self)
 

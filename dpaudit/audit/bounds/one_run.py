@@ -109,10 +109,10 @@ def one_run_epsilon_lower(
 
 
 def price_share(canaries: int, delta: float, error: float) -> float:
-    """Share of the error that a bound with chosen guesses keeps for delta: a rule, not a choice.
+    """Share of the error that a bound with chosen guesses keeps for delta; fixed before any guess.
 
-    About what the best price costs at 2 sqrt(canaries) guesses and odds near 8; in [0.01, 0.5],
-    and 0 at delta = 0.
+    Near the best share for 2 sqrt(canaries) guesses and odds of 8; in [0.01, 0.5], and 0 at
+    delta = 0.
     """
     slack = _slack(canaries, delta)
     if slack == 0:

@@ -67,7 +67,7 @@ class Asking:
         return self._on(records, chosen)
 
     def outside(self, records: Records, row: int) -> Array:
-        """The same on a batch that does not hold the row, of as many others as there can be."""
+        """The noise-free value on a batch without the row, of as many other rows as it can hold."""
         others = np.flatnonzero(np.arange(len(records)) != row)
         members = np.isin(np.arange(len(records)), others[: self.members or None])
         return self._on(records, np.broadcast_to(members, (len(self.on), len(records))))
@@ -88,7 +88,7 @@ class Asking:
         return bool((far & np.isfinite(value).all(-1) & self.on).any())
 
     def _apart(self, first: Array, two: Array, stated: Array) -> Array:
-        """As the kernel says, all pairs at once, or one by one where it takes no others."""
+        """The kernel's distances, for all pairs at once or, if it refuses that, one by one."""
         try:
             return self.session.apart(first, two, stated)
         except Unsupported:
@@ -151,7 +151,7 @@ class Moved:
 
     @property
     def settled(self) -> bool:
-        """Whether there is no more to expect of it: all that is stated was reached long before."""
+        """Whether more tries are useless: the stated sensitivity was reached long ago."""
         whole = self.bounded and 1 - RELATIVE_TOLERANCE <= self.factor <= 1
         return whole and self.tried - self.furthest >= SETTLED
 
@@ -309,7 +309,7 @@ def of_sizes(asking: Asking, count: int) -> Asking:
 
 
 def without_row(asking: Asking, records: Records, *, alone: bool = False) -> Array:
-    """The value where a row was taken out: on a batch of the others, or of nobody."""
+    """The value without a row; on a batch, that of all other records or (``alone``) of none."""
     if not asking.batched:
         return asking.value(records, -1)
     chosen = np.zeros((len(asking.on), len(records)), dtype=bool)

@@ -365,7 +365,7 @@ class _Examiner:
             return likely
 
     def run(self, *, first: bool = False, walked: bool = False) -> None:
-        """Everything in turn; what time does not allow is left out, and told.
+        """Run every stage in turn; stages without time left are skipped, and reported.
 
         ``first``: until something is found; ``walked``: a run on the first world and its walks.
         """
@@ -475,7 +475,7 @@ class _Examiner:
         return self.meter.after(1) or not self.meter.room(self.longest)
 
     def over(self) -> bool:
-        """Whether not even the least that is tried whatever it takes has room: of long runs."""
+        """Whether no time is left even for the tries that every stage makes, as with long runs."""
         return not self.meter.room(self.longest, LEAST)
 
     @property
@@ -627,9 +627,9 @@ class _Examiner:
                 )
 
     def _steady(self, walker: Walker, first: PartWalk, transcript: Sequence[Event]) -> Walker:
-        """A walker that leaves out ways to say something which differ on the same records.
+        """A walker that ignores ways out whose output differs between two runs on the same records.
 
-        A time of day, or how long something took, says nothing of records.
+        A time of day, or a duration, reveals nothing about records.
         """
         if not first.said.digests:
             return walker
@@ -642,7 +642,7 @@ class _Examiner:
         return self._walker()
 
     def _tied(self, walker: Walker) -> None:
-        """Neighbours of which the changed row decides what is largest."""
+        """Replay on neighbours whose changed row decides which of tied values is largest."""
         world = self.worlds[min(TIED, len(self.worlds) - 1)]
         if self.late():
             return
@@ -660,7 +660,7 @@ class _Examiner:
                 self._compared(first, other, row, name)
 
     def _around(self, world: World) -> tuple[Records, list[tuple[Records, int, str]]]:
-        """A world, without its last row unless rows are replaced, and with others in its place."""
+        """A world, without its last row unless rows are replaced, and neighbours of it."""
         size, adjacency = len(world.values), self.scope.adjacency
         base = world.records()
         if adjacency is Adjacency.ADD_REMOVE and size > 1:
@@ -675,11 +675,10 @@ class _Examiner:
         return base, changed
 
     def _others(self, walker: Walker) -> None:
-        """Other records altogether may decide nothing that is asked for, or that is given.
+        """Replay transcripts on entirely different records: they may change only queries' values.
 
-        Along an ordinary transcript, one of little noise, since what a large one hides shows there,
-        and one of equal records, which pass tests of how much records agree; along more of them
-        where a run is short.
+        Along an ordinary transcript; one of little noise, which hides less; and one of equal
+        records, which pass tests of how much records agree.  Along more of them if a run is short.
         """
         probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
         for k in range(TRANSCRIPTS):
@@ -713,9 +712,9 @@ class _Examiner:
                     self._alike_but_values(first, walked)
 
     def _loud(self, walker: Walker) -> None:
-        """The same along answers of far more noise, which reach branches that others seldom do.
+        """As :meth:`_others`, along transcripts of far louder noise, which reach rare branches.
 
-        Any answer has some probability.  A failure far away is no finding.
+        Any transcript has some probability.  A failure along such a one is no finding.
         """
         world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
         others = [(self.worlds[0].records(), self.worlds[0].name)]
@@ -752,7 +751,7 @@ class _Examiner:
         transcript: Sequence[Event],
         name: str,
     ) -> None:
-        """The leaks of a walk of other records along a loud transcript."""
+        """Note the leaks that a replay on other records shows along a transcript of loud noise."""
         try:
             with np.errstate(all="ignore"):
                 walked = walker.walk(records, transcript)
@@ -885,7 +884,7 @@ class _Examiner:
     # --- one trial, many trials -----------------------------------------------------------------
 
     def _trials(self) -> None:
-        """Equal trials side by side are asked, and answered, as one alone."""
+        """Check that equal trials side by side ask for, and get, the same as a single one."""
         for number in (0, 5):
             if self.late():
                 return
@@ -1131,7 +1130,7 @@ class _Examiner:
         return self._too_long() if self.unfinished else ""
 
     def _too_long(self) -> str:
-        """That not one run ended in time, and what would."""
+        """The message that no run ended in time, with what would help."""
         hook = self.mechanism.records_like
         makes = "a records_like hook that makes" if hook is None else "its records_like hook making"
         return (

@@ -123,7 +123,7 @@ def smooth_bound(
 
 
 def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
-    """The factors, of sampled ones the outcomes up to caps alone; sampled atoms as atoms."""
+    """The factors: sampled pairs cut at their caps, and sampled atoms as lists of atoms."""
     caps_left = list(caps)
     capped_factors: list[tuple[Factor, int]] = [(_listed(_pair(f)), times) for f, times in factors]
     for is_of_kind in (is_sampled, is_discrete):

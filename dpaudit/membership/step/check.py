@@ -357,7 +357,7 @@ class Check:
         return again is not None and self._size(again - effect) <= _ALIKE * self._size(effect)
 
     def _later(self, probe: Batch) -> float:
-        """The bound on mu for a record in the last step alone: its noise may not be less."""
+        """The bound on mu for a record in the last step only, whose noise may not be smaller."""
         before = [self.base] * (_STEPS - 1)
         try:
             moved = self.observed([*before, self.base + probe], 1)[-1:]
@@ -373,7 +373,7 @@ class Check:
         return 0.0 if effect is None else self.noise.mu(effect, self.error)
 
     def _among_others(self, probe: Batch, alone: FloatArray) -> None:
-        """The record among others: with exact pairs, its effect must be what it is alone."""
+        """Check the record among others: its effect must be the same as alone."""
         effect = self._effect(self.usual, probe, 1)
         if effect is None:
             return
