@@ -67,7 +67,7 @@ class PartQuery:
     """A part as a query: its whole numbers, or its scores; bounded by what a unit may contribute.
 
     ``excluded``: of a choice, the runs in which a candidate was chosen before, (trials,) each.
-    ``chosen``: of a vector in the units of a choice, what was chosen, (trials,).
+    ``chosen``: of a vector that depends on a choice, what was chosen, (trials,).
     """
 
     part: Part
@@ -92,9 +92,9 @@ class PartQuery:
             assert isinstance(exact_value, Runs)  # noqa: S101  (what its item gives)
             return self._runs(self.part, exact_value)
         if isinstance(exact_value, Chosen):
-            # Without a choice so far: at the largest bound.
+            # Without a choice so far: at the last candidate, such as the largest bound.
             places = (
-                [len(exact_value.ends) - 1] if self.chosen is None else self.chosen.astype(np.intp)
+                [exact_value.candidates - 1] if self.chosen is None else self.chosen.astype(np.intp)
             )
             each, which = np.unique(places, return_inverse=True)
             return np.array([exact_value.at(int(place)) for place in each], dtype=np.float64)[which]
@@ -171,7 +171,8 @@ class ReleaseProgram:
             return np.stack(chosen, axis=1)
         norm: Norm = "l1" if _is_laplace(self.plan, part) else "l2"
         by = part.chosen_by if isinstance(part, Vector) else ""
-        query = PartQuery(part, self.reader, norm, chosen=before[by][:, 0] if by else None)
+        chosen_before = before[by][:, part.rank] if by and isinstance(part, Vector) else None
+        query = PartQuery(part, self.reader, norm, chosen=chosen_before)
         return curator.release(part.label, query)
 
 

@@ -6,6 +6,7 @@ scores are kept where they change, and made by one walk over the sorted counts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -48,8 +49,36 @@ class Runs:
         )
 
 
+class Chosen(ABC):
+    """Whole numbers that depend on which of several candidates was chosen before."""
+
+    @property
+    @abstractmethod
+    def candidates(self) -> int:
+        """How many candidates there are."""
+
+    @abstractmethod
+    def at(self, place: int) -> tuple[int, ...]:
+        """The numbers at one of them; as many at each."""
+
+
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenTable(Chosen):
+    """Tables of counts, of which one is chosen; behind a smaller one zeros follow."""
+
+    tables: tuple[tuple[int, ...], ...]
+
+    @property
+    def candidates(self) -> int:
+        return len(self.tables)
+
+    def at(self, place: int) -> tuple[int, ...]:
+        table = self.tables[place]
+        return table + (0,) * (max(map(len, self.tables)) - len(table))
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenSums(Chosen):
     """Sums of values by cell, in units of a bound, for each bound that may be chosen.
 
     A bound has 2^``unit_bits`` units, an even number of bits up to 20.  ``cells``, ``codes`` and
@@ -63,6 +92,10 @@ class Chosen:
     ends: Whole
     size: int
     unit_bits: int
+
+    @property
+    def candidates(self) -> int:
+        return len(self.ends)
 
     def at(self, place: int) -> tuple[int, ...]:
         """The sums at one of the bounds: values are clipped, and rounded half up to units of it."""

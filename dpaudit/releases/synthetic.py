@@ -11,7 +11,7 @@ Source: McKenna, Miklau, Sheldon 2021 (a tree of measured margins); Chow, Liu 19
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.releases.items.averages import short_up
-from dpaudit.releases.items.counts import Count
-from dpaudit.releases.items.item import Item, Margins, Row, texts
+from dpaudit.releases.items.counts import Count, Grouped
+from dpaudit.releases.items.item import Item, Row, texts
+from dpaudit.releases.items.pairs import Pairs
 from dpaudit.tabular import Bins, Category, Period, Schema
 from dpaudit.tabular.schema import number, refuse_unknown, shown_in, text_of, whole_number
 
@@ -102,7 +103,10 @@ class Synthetic:
         Errors: InvalidParameter as for counts, and for a share of 1 beside other items.
         """
         counted = {frozenset(item.by) for item in others if self.uses(item)}
-        missing = [pair for pair in self.pairs if frozenset(pair) not in counted]
+        # Where an item chooses pairs and counts them, no others are added unless they are named.
+        all_of_them = self.pairs == tuple(combinations(self.columns, 2))
+        wanted = () if all_of_them and any(map(self.chooses, others)) else self.pairs
+        missing = [pair for pair in wanted if frozenset(pair) not in counted]
         weights = sum((item.weight for item in others), Fraction(0))
         if others and missing and self.share == 1:
             raise InvalidParameter(f"{NAME}: share = 1 leaves nothing for the other items")
@@ -126,19 +130,29 @@ class Synthetic:
         if missing := [name for name in self.columns if name not in counted]:
             raise InvalidParameter(
                 f"{NAME}: columns: {missing[0]!r} is counted by no item and no pair; add one to "
-                "pairs"
+                "pairs, or a count by it alone where pairs are chosen"
             )
         if any(item.name == NAME for item in items):
             raise InvalidParameter(f"{NAME}: an item has this name; rename it")
+
+    def chooses(self, item: Item) -> TypeGuard[Pairs]:
+        """Whether an item counts pairs of the columns that it chooses, with the same edges."""
+        return isinstance(item, Pairs) and bool(item.tables) and self._alike(item)
 
     def uses(self, item: Item) -> TypeGuard[Count]:
         """Whether an item counts all rows by one or two of the columns, with the same edges."""
         return (
             isinstance(item, Count)
-            and not item.where
             and item.groups is None
             and item.per_group is None
             and 1 <= len(item.by) <= 2
+            and self._alike(item)
+        )
+
+    def _alike(self, item: Grouped) -> bool:
+        """Whether an item's groups are those of the records, of all rows."""
+        return (
+            not item.where
             and set(item.by) <= set(self.columns)
             and all(list(item.edges[n]) == list(self.edges.get(n, ())) for n in item.edges)
         )
@@ -293,13 +307,18 @@ def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
     wanted, schema = plan.release.synthetic, plan.release.schema
     if wanted is None:
         return None
-    used = [item for item in plan.release.items if wanted.uses(item)]
-    keys = {
-        name: key for item in used for name, key in zip(item.by, item.keys(schema), strict=True)
+    counted = list(_counted(plan, wanted, published))
+    sizes = {
+        name: size
+        for one in counted
+        for name, size in zip(one.item.by, one.table.shape, strict=True)
     }
-    counted = {item.name: _table(item, schema, published) for item in used}
-    sizes = {name: _size(schema, keys[name]) for name in wanted.columns}
-    tree = tree_of(_seen(used, counted, plan.margins), sizes)
+    keys = {
+        name: key
+        for one in counted
+        for name, key in zip(one.item.by, one.item.keys(schema), strict=True)
+    }
+    tree = tree_of(_seen(counted), {name: sizes[name] for name in wanted.columns})
     count = round(tree.total) if wanted.records is None else wanted.records
     rng = np.random.default_rng(int(plan.release.digest[:16], 16))
     codes = tree.records(min(count, MOST_RECORDS), rng)
@@ -307,48 +326,60 @@ def synthesised(plan: Plan, published: Sequence[Row]) -> Made | None:
     cells = [_texts(schema, keys[name], codes[name], rng) for name in wanted.columns]
     # For another number of records, the shares are kept.
     scale = 1.0 if len(together) == round(tree.total) else tree.total / max(len(together), 1)
-    rows = [_distance(item, counted[item.name], codes, scale) for item in used]
+    rows = [_distance(one, codes, scale) for one in counted]
     return Made(wanted.columns, together, [list(row) for row in zip(*cells, strict=True)], rows)
 
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """An item's published counts, (keys of each column), and the largest 95% margin of one."""
+    """Published counts by an item's columns, and the largest 95% margin of one.
 
+    ``called``: in words, where they were published; ``variance``: of their noise.
+    """
+
+    item: Count
+    called: str
     table: Array
     error: Fraction
+    variance: float
 
 
-def _table(item: Count, schema: Schema, published: Sequence[Row]) -> _Counted:
-    own = [row for row in published if row.item == item.name]
-    table = np.array([float(row.value or 0) for row in own]).reshape(item.shape(schema))
-    return _Counted(table, max(row.error or Fraction(0) for row in own))
+def _counted(plan: Plan, wanted: Synthetic, published: Sequence[Row]) -> Iterator[_Counted]:
+    """The counts of which records are made: of items, and of the pairs that items chose."""
+    schema = plan.release.schema
+    for item in plan.release.items:
+        own = [row for row in published if row.item == item.name]
+        if wanted.uses(item):
+            yield _table(plan, item, item.name, item.name, own)
+        elif wanted.chooses(item):
+            rows = [row for row in own if not row.text]
+            for label in item.tables:
+                pair = tuple(name for name, _ in rows[0].keys)
+                counts = item.counted(pair)
+                size = counts.cells(schema)
+                called = f"{item.name} ({', '.join(pair)})"
+                yield _table(plan, counts, label, called, rows[:size])
+                rows = rows[size:]
 
 
-def _seen(
-    used: Sequence[Count], counted: Mapping[str, _Counted], margins: Margins
-) -> dict[Axes, list[tuple[Array, float]]]:
+def _table(plan: Plan, item: Count, label: str, called: str, rows: Sequence[Row]) -> _Counted:
+    table = np.array([float(row.value or 0) for row in rows])
+    error = max(row.error or Fraction(0) for row in rows)
+    variance = max(plan.margins.deviation(label) ** 2, TINY)
+    return _Counted(item, called, table.reshape(item.shape(plan.release.schema)), error, variance)
+
+
+def _seen(counted: Sequence[_Counted]) -> dict[Axes, list[tuple[Array, float]]]:
     """The counts by columns, those of one pair in one order, with the variance of their noise."""
     counts_of: dict[Axes, list[tuple[Array, float]]] = {}
-    for item in used:
-        table, variance = counted[item.name].table, max(margins.deviation(item.name) ** 2, TINY)
-        turned = item.by[::-1]
-        if turned != item.by and turned in counts_of:
-            counts_of[turned].append((table.T, variance))
+    for one in counted:
+        by = one.item.by
+        turned = by[::-1]
+        if turned != by and turned in counts_of:
+            counts_of[turned].append((one.table.T, one.variance))
         else:
-            counts_of.setdefault(item.by, []).append((table, variance))
+            counts_of.setdefault(by, []).append((one.table, one.variance))
     return counts_of
-
-
-def _size(schema: Schema, key: str | Bins) -> int:
-    if isinstance(key, Bins):
-        return key.cells
-    column = schema.columns[key]
-    return len(column.domain) if isinstance(column, Category) else _periods(column)
-
-
-def _periods(column: Any) -> int:
-    return int(column.high - column.low + 1)
 
 
 def _texts(schema: Schema, key: str | Bins, codes: Codes, rng: np.random.Generator) -> list[str]:
@@ -368,16 +399,16 @@ def _texts(schema: Schema, key: str | Bins, codes: Codes, rng: np.random.Generat
     return [declared.text(declared.low + int(code)) for code in codes]
 
 
-def _distance(item: Count, counted: _Counted, codes: Mapping[str, Codes], scale: float) -> Row:
+def _distance(counted: _Counted, codes: Mapping[str, Codes], scale: float) -> Row:
     """How far the records' counts are from the published ones, and so from the true ones."""
-    synthetic_counts = np.zeros(counted.table.shape)
-    np.add.at(synthetic_counts, tuple(codes[name] for name in item.by), 1.0)
+    by, synthetic_counts = counted.item.by, np.zeros(counted.table.shape)
+    np.add.at(synthetic_counts, tuple(codes[name] for name in by), 1.0)
     apart = short_up(Fraction(float(np.abs(synthetic_counts * scale - counted.table).max())))
     bound, scaled = text_of(short_up(apart + counted.error))[0], ", scaled to the rows counted,"
     return Row(
         NAME,
-        (("counts by", ", ".join(item.by)),),
-        f"largest distance from {item.name}",
+        (("counts by", ", ".join(by)),),
+        f"largest distance from {counted.called}",
         apart,
         None,
         f"a count of the records{scaled * (scale != 1)} is within {bound} of the true one, in 19 "

@@ -24,7 +24,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.releases.items.averages import ratio_error, row_of_ratio, short_up
 from dpaudit.releases.items.counts import Grouped
 from dpaudit.releases.items.item import Choice, Exact, Found, Margins, Part, Row, Vector
-from dpaudit.releases.runs import Chosen, Runs, rank_scores
+from dpaudit.releases.runs import ChosenSums, Runs, rank_scores
 from dpaudit.tabular import ROWS, Counted, Number, Schema, Total
 from dpaudit.tabular.schema import number, refuse_unknown, text_of
 
@@ -152,7 +152,9 @@ class ChosenSum(Grouped):
         chosen, label = self._labels
         return {
             chosen: Runs(every_place, np.ones_like(every_place), scores),
-            label: Chosen(cells, codes, counted.counts, ends, prod(self.shape(schema)), UNIT_BITS),
+            label: ChosenSums(
+                cells, codes, counted.counts, ends, prod(self.shape(schema)), UNIT_BITS
+            ),
         }
 
     def not_covered(self, schema: Schema) -> tuple[str, ...]:

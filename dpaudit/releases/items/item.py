@@ -49,7 +49,8 @@ class Vector:
     """A part that is a vector of whole numbers, with independent noise on each.
 
     ``contributions``: what one unit adds, block by block; ``step``: what 1 stands for.
-    ``chosen_by``: the label of a choice before it, in whose units it is; ``step`` is the largest.
+    ``chosen_by``: the label of a choice before it, on which its numbers, or their units, depend;
+    ``step`` is the largest.  ``rank``: of several that are chosen in turn, which one, from 0.
     """
 
     label: str
@@ -58,6 +59,7 @@ class Vector:
     step: Fraction = Fraction(1)
     share: Fraction = Fraction(1)
     chosen_by: str = ""
+    rank: int = 0
 
     @property
     def cells(self) -> int:

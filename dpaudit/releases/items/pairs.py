@@ -8,27 +8,35 @@ which add up to n^2 and (n + 1)^2.  Hence m_i m_j / (n + 1) and n_i n_j / (n + 1
 (2 n + 1) / (n + 1) apart, n_i n_j / (n + 1) and n_i n_j / n are n / (n + 1) apart, and n_ij changes
 by 1 at one place: (4 n + 2) / (n + 1) < 4 in all.  Whole numbers that are less than 4 apart have
 roundings at most 4 apart.  A large table of one row and column comes near it, with a row elsewhere.
-Source: McKenna, Miklau, Sheldon 2021 (pairs of columns by the exponential mechanism); Durfee,
-Rogers 2019 (peeling).  The score of exact counts and its bound are ours.
+The pairs may be counted in the same release: with ``share`` of the item's budget they are chosen,
+and the rest is noise on their tables.  One unit moves any of the tables by no more than it may move
+the largest, so that the noise is fixed before a pair is chosen: each count is a mechanism whose
+query depends on an earlier answer.
+Source: McKenna, Miklau, Sheldon 2021 (pairs of columns by the exponential mechanism, then counted);
+Durfee, Rogers 2019 (peeling); Dwork, Roth 2014, Theorem 3.16 (queries that are chosen by earlier
+answers).  The score of exact counts and its bound are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.items.counts import Grouped
-from dpaudit.releases.items.item import Choice, Exact, Found, Margins, Part, Row
-from dpaudit.releases.runs import Runs
+from dpaudit.releases.items.counts import Count, Grouped
+from dpaudit.releases.items.item import Choice, Exact, Found, Margins, Part, Row, Vector
+from dpaudit.releases.runs import ChosenTable, Runs
 from dpaudit.tabular import ROWS, Schema, Total
-from dpaudit.tabular.schema import whole_number
+from dpaudit.tabular.schema import number, whole_number
 
 MOVED = 4  # by which one row moves a score at most
+MOST_COUNTED = 200  # pairs, of which the attack's made-up tables tell each from the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +44,14 @@ class Pairs(Grouped):
     """The ``k`` pairs of the columns ``by`` that depend most, in order, for `[synthetic]` pairs.
 
     A row is counted in the tables of which it has both values.
-    Errors: InvalidParameter for as many pairs as there are, or more, and for limits on groups.
+    ``share``: of the item's budget, for the choice, where the chosen pairs are counted too.
+    Errors: InvalidParameter for as many pairs as there are, or more, for limits on groups, and for
+    a share outside (0, 1) or of too many pairs.
     """
 
     query: ClassVar[str] = "pairs"
     k: int = 1
+    share: Fraction | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +63,14 @@ class Pairs(Grouped):
             )
         if self.k >= len(self._pairs):
             raise InvalidParameter(f"item {self.name!r}: k = {self.k} of {len(self._pairs)} pairs")
+        if self.share is not None:
+            share = number(self.share, f"item {self.name!r}: share")
+            object.__setattr__(self, "share", share)
+            if not 0 < share < 1 or len(self._pairs) > MOST_COUNTED:
+                raise InvalidParameter(
+                    f"item {self.name!r}: share = {share} of {len(self._pairs)} pairs: expected a "
+                    f"number between 0 and 1, of at most {MOST_COUNTED} pairs"
+                )
 
     @property
     def _pairs(self) -> list[tuple[str, str]]:
@@ -61,9 +80,29 @@ class Pairs(Grouped):
         self.keys(schema)
         moved, pairs = MOVED * schema.rows, len(self._pairs)
         # One unit for another is one that goes and one that comes.
+        choice = Choice(self.name, self.name, pairs, moved, 2 * moved, monotone=False, times=self.k)
+        if self.share is None:
+            return (choice,)
+        added = (self.counted(pair).added(schema) for pair in self._pairs)
+        counts, each = max(added, key=attrgetter("cells")), (1 - self.share) / self.k
         return (
-            Choice(self.name, self.name, pairs, moved, 2 * moved, monotone=False, times=self.k),
+            replace(choice, share=self.share),
+            *(
+                Vector(label, "", (counts,), share=each, chosen_by=self.name, rank=rank)
+                for rank, label in enumerate(self.tables)
+            ),
         )
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The labels of the counts of the chosen pairs, in order; none without ``share``."""
+        ranks = range(0 if self.share is None else self.k)
+        return tuple(f"{self.name}/{rank + 1}" for rank in ranks)
+
+    def counted(self, pair: tuple[str, ...]) -> Count:
+        """The counts by a pair of columns, as an item of their own."""
+        edges = {name: edges for name, edges in self.edges.items() if name in pair}
+        return Count(name=self.name, by=pair, edges=edges)
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         where = self.conditions(schema)
@@ -79,19 +118,22 @@ class Pairs(Grouped):
 
     def values(self, schema: Schema, found: Found) -> dict[str, Exact]:
         sizes = dict(zip(self.by, self.shape(schema), strict=True))
-        scores = []
+        scores, tables = [], []
         for (one, other), (counts,) in zip(self._pairs, found, strict=True):
             assert isinstance(counts, tuple)  # noqa: S101  (what a total of public keys gives)
             table = np.array(counts, dtype=object).reshape(sizes[one], sizes[other])
             scores.append(dependence(table))
+            tables.append(counts)
         places = np.arange(len(scores), dtype=np.int64)
-        return {self.name: Runs(places, np.ones_like(places), np.array(scores, dtype=np.int64))}
+        runs = Runs(places, np.ones_like(places), np.array(scores, dtype=np.int64))
+        return {self.name: runs, **dict.fromkeys(self.tables, ChosenTable(tuple(tables)))}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
-        (part,) = self.parts(schema)
-        assert isinstance(part, Choice)  # noqa: S101  (what its part is)
+        part, *_ = self.parts(schema)
+        assert isinstance(part, Choice)  # noqa: S101  (what its first part is)
         said = f"its score is within {part.within(margins)} of the best one's, at 95%"
-        return [
+        chosen = [self._pairs[place] for place in released[self.name]]
+        named = [
             Row(
                 self.name,
                 (("rank", str(rank)),),
@@ -99,10 +141,17 @@ class Pairs(Grouped):
                 None,
                 None,
                 said,
-                text=" and ".join(self._pairs[place]),
+                text=" and ".join(pair),
             )
-            for rank, place in enumerate(released[self.name], start=1)
+            for rank, pair in enumerate(chosen, start=1)
         ]
+        counted = [
+            Row(self.name, keys, "count", Fraction(value), Fraction(margins.half(label)))
+            for label, pair in zip(self.tables, chosen, strict=False)
+            # Behind the cells of a smaller table there is nothing but noise.
+            for keys, value in zip(self.counted(pair).domain(schema), released[label], strict=False)
+        ]
+        return [*named, *counted]
 
 
 def dependence(table: Any) -> int:

@@ -22,7 +22,7 @@ from dpaudit.releases.items.item import Item
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
-from dpaudit.releases.runs import Chosen
+from dpaudit.releases.runs import ChosenSums
 from dpaudit.tabular import Category, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")
@@ -166,11 +166,11 @@ def test_a_certificate_of_chosen_bounds_is_true_and_of_unclipped_sums_is_refused
     done = publish(asked.plan(), table(50), tmp_path / "a", ledger=NO_LEDGER)
     assert done.verdict == "certified under assumptions"
 
-    def unclipped(self: Chosen, place: int) -> tuple[int, ...]:
+    def unclipped(self: ChosenSums, place: int) -> tuple[int, ...]:
         scaled = self.units * self.codes // int(self.ends[place])
         return (int((scaled * self.counts).sum()),)
 
-    monkeypatch.setattr(Chosen, "at", unclipped)
+    monkeypatch.setattr(ChosenSums, "at", unclipped)
     with pytest.raises(Disagreement):
         publish(asked.plan(), table(50), tmp_path / "b", ledger=NO_LEDGER)
 
@@ -249,7 +249,7 @@ def test_values_are_scaled_exactly_up_to_the_largest_codes() -> None:
         for end in (1, 2**bits, 2**bits - 1, int(rng.integers(1, 2**bits + 1))):
             codes = rng.integers(-(2**bits), 2**bits + 1, 50)
             clipped = [min(max(int(code), -end), end) for code in codes]
-            made = Chosen(
+            made = ChosenSums(
                 np.arange(50), codes, np.ones(50, dtype=np.int64), np.array([end]), 50, 20
             ).at(0)
             assert list(made) == [(2 * 2**20 * code + end) // (2 * end) for code in clipped]

@@ -18,9 +18,11 @@ from dpaudit.releases import synthetic
 from dpaudit.releases.generator import generator
 from dpaudit.releases.items.counts import Count
 from dpaudit.releases.plan import Plan, release_of
-from dpaudit.releases.publish import NO_LEDGER, publish, published_rows
+from dpaudit.releases.program import exact_values
+from dpaudit.releases.publish import NO_LEDGER, draw, publish, published_rows
 from dpaudit.releases.published import differences
 from dpaudit.releases.synthetic import Synthetic, synthesised, tree_of
+from dpaudit.tabular import Table
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -56,9 +58,6 @@ def plan_of(**changes: Any) -> Plan:
 
 def noisy(plan: Plan, seed: int) -> tuple[dict[str, list[int]], dict[str, np.ndarray]]:
     """The plan's noisy counts by the public law of its noise, and the true ones."""
-    from dpaudit.releases.program import exact_values
-    from dpaudit.tabular import Table
-
     values = exact_values(plan.release, Table(plan.release.schema, table()).opened("k"))
     true = {name: np.array(value) for name, value in values.items()}
     rng = np.random.default_rng(seed)
@@ -181,6 +180,59 @@ def test_records_are_published_verified_and_a_changed_cell_is_named(tmp_path: Pa
     assert said.startswith("release.synthetic.csv, row ")
     path.unlink()
     assert differences(statement, file, tmp_path) == ["release.synthetic.csv: missing"]
+
+
+def chosen_plan(**changes: Any) -> Plan:
+    """Each column is counted, and two pairs are chosen and counted, in one plan."""
+    edges = {"age": [20, 60]}
+    names = ("sex", "age", "since")
+    singles = [{"name": f"by {n}", "query": "count", "by": n} for n in names]
+    singles[1]["edges"] = edges
+    pairs = {"name": "pairs", "query": "pairs", "by": list(names), "edges": edges, "k": 2}
+    items = [*singles, pairs | {"share": "1/4", "weight": 3, **changes}]
+    return plan_of(items=items, budget={"rho": 4})
+
+
+def test_pairs_are_chosen_and_counted_for_records_in_one_plan() -> None:
+    """The two that depend most are the tree, and no pair is added."""
+    plan = chosen_plan()
+    assert [item.name for item in plan.release.items] == ["by sex", "by age", "by since", "pairs"]
+    values = exact_values(plan.release, Table(plan.release.schema, table()).opened("k"))
+    rows = published_rows(plan, draw(plan, values))
+    chosen = [tuple(row.text.split(" and ")) for row in rows if row.text]
+    distances = {dict(row.keys)["counts by"] for row in rows if row.item == "synthetic"}
+    assert distances == {"sex", "age", "since", *(", ".join(pair) for pair in chosen)}
+    made = synthesised(plan, [row for row in rows if row.item != "synthetic"])
+    assert made is not None
+    cells = {name: table()[name].to_numpy(zero_copy_only=False) for name in table().column_names}
+    codes = {
+        "sex": (cells["sex"] == "m").astype(int),
+        "age": np.digitize(cells["age"], [20, 60]),
+        "since": cells["since"] - 2020,
+    }
+    sizes = {"sex": 2, "age": 3, "since": 3}
+    # Two pairs of three columns are a tree, whose counts the records keep.
+    for one, other in chosen:
+        true = np.zeros((sizes[one], sizes[other]))
+        np.add.at(true, (codes[one], codes[other]), 1)
+        assert np.abs(counts(made, (one, other), true.shape) - true).max() < 60
+
+
+def test_without_the_chosen_counts_records_would_not_keep_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Synthetic, "chooses", lambda self, item: False)
+    names = [item.name for item in chosen_plan().release.items]
+    assert "synthetic sex and since" in names
+
+
+def test_a_column_of_chosen_pairs_is_counted_alone() -> None:
+    """A pair that is not chosen counts no column."""
+    plan = {**PLAN, "items": [{"name": "n", "query": "count", "by": "sex"}]}
+    pairs = {"name": "p", "query": "pairs", "by": ["sex", "age", "since"], "share": "1/4"}
+    plan["items"].append(pairs | {"edges": {"age": [20, 60]}})
+    with pytest.raises(InvalidParameter, match="or a count by it alone where pairs are chosen"):
+        release_of(plan)
 
 
 def test_a_membership_audit_takes_the_plan_as_a_generator() -> None:
