@@ -36,7 +36,7 @@ from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, hiding, postorder
 from dpaudit.nodes.registry import load
 from dpaudit.pairs import Losses, Pair
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Adjacency, Scope, Trust, central
 
@@ -157,7 +157,7 @@ class Bound:
         samples = (
             s for s in steps if s.rule == IN_A_SAMPLE and s.node.parameters["undrawn"] is None
         )
-        if not any(moves(step.premises[0].value.remove) for step in samples):
+        if not any(gaussian_shifts(step.premises[0].value.remove) for step in samples):
             return ""
         return (
             "if a record that is not drawn adds zero to the queries, as to clipped sums, declare "

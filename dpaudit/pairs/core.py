@@ -414,8 +414,8 @@ class Symmetric(Pair):
         return self
 
 
-def moves(pairs: Iterable[Pair]) -> list[Number]:
-    """mu of every pair that is normal noise, moved by anything at all."""
+def gaussian_shifts(pairs: Iterable[Pair]) -> list[Number]:
+    """mu of every pair that is Gaussian noise with a shift other than 0."""
     shifts = (pair.gaussian_shift for pair in pairs)
     return [mu for mu in shifts if mu is not None and mu != 0]
 

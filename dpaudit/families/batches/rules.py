@@ -58,7 +58,7 @@ from dpaudit.pairs import (
     Pair,
     Reshuffled,
 )
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 from dpaudit.scope import Adjacency
 
 ONE_BATCH = Source("dpaudit", 2026, "given the order, one batch holds the record")
@@ -96,7 +96,7 @@ def batches(calculus: Calculus) -> None:
 def shuffled_batches(node: ShuffledBatches, base: Losses) -> Losses:
     """The child's pairs; below a normal one what two data sets reach."""
     slots = node.population / node.batch_size
-    ends = moves(base.reached_remove)
+    ends = gaussian_shifts(base.reached_remove)
     if slots == 1 or not ends or not moves_together(node.child):
         reached = (base.reached_remove, base.reached_add) if slots == 1 else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)

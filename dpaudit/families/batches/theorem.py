@@ -18,7 +18,7 @@ from dpaudit.pairs import (
     Pair,
     Reshuffled,
 )
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 
 IN_PLACE = frozenset({"replace_one", "zero_out"})
 ZEROED = frozenset({"zero_out"})
@@ -44,7 +44,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     opposite of this one (:class:`Reshuffled`).
     """
     slots = node.population / node.batch_size
-    shifts = moves(base.reached_remove)
+    shifts = gaussian_shifts(base.reached_remove)
     if slots == 1:
         return base
     if not shifts or not _moves_as_one(node.child):

@@ -22,7 +22,7 @@ from dpaudit.pairs import (
     Polled,
     Tallied,
 )
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 
 ZERO, ONE = Fraction(0), Fraction(1)
 SHUFFLED = frozenset({"replace_one"})
@@ -145,7 +145,7 @@ def _moved_among_equals(
     """Normal noise: all reports around 0, against all but one, whose place is uniform."""
     if {type(part).__name__ for part in postorder(child)} - {"Gaussian", "Compose", "Repeat"}:
         return (), ()
-    pairs = tuple(Allocated(canonical(1 / mu), population) for mu in moves(base.remove))
+    pairs = tuple(Allocated(canonical(1 / mu), population) for mu in gaussian_shifts(base.remove))
     return pairs, tuple(pair.swapped for pair in pairs)
 
 

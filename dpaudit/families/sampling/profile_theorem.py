@@ -25,7 +25,7 @@ from dpaudit.pairs import (
     Spliced,
     product,
 )
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 
 Change = Callable[[Pair], Pair]
 GAUSSIANS = {"Gaussian", "Compose", "Repeat"}
@@ -75,7 +75,7 @@ def _in_its_sample(node: Any, base: Losses) -> Losses:
     if node.rate == 1:
         return base
     gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
-    shifts = moves(base.remove) if gaussian else []
+    shifts = gaussian_shifts(base.remove) if gaussian else []
     if node.undrawn == "zero" and shifts:
         halves = (Opposed(canonical(shifts[0] / 2), node.rate),)
         return Losses(halves, halves, halves, halves)
@@ -136,7 +136,7 @@ def _allocated(node: Any, base: Losses) -> Losses:
         return Losses(
             known_slot.remove, known_slot.add, (), (), base.slack * node.slots, base.in_one_part
         )
-    shifts = moves(base.remove)
+    shifts = gaussian_shifts(base.remove)
     if not shifts:
         return replace(known_slot, slack=base.slack * node.slots)
     (mu,) = shifts[:1]
@@ -172,7 +172,7 @@ def _in_its_slot(node: Any, base: Losses) -> Losses:
         return replace(known_slot, slack=base.slack * draws)
     events = node.slots * base.slack
     gaussian = {type(part).__name__ for part in postorder(node.child)} <= GAUSSIANS
-    if not gaussian or not moves(base.remove):
+    if not gaussian or not gaussian_shifts(base.remove):
         return Losses(known_slot.remove, known_slot.add, slack=events, in_one_part=base.in_one_part)
     moved = _allocated(node, base)
     reached = moved.reached_remove, moved.reached_add

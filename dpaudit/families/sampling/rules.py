@@ -44,7 +44,7 @@ from dpaudit.pairs import (
     one,
     product,
 )
-from dpaudit.pairs.core import moves
+from dpaudit.pairs.core import gaussian_shifts
 from dpaudit.scope import Adjacency
 
 BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
@@ -298,7 +298,7 @@ def replaced_in_a_sample(node: PoissonSampled, base: Losses) -> Losses:
     """
     if node.rate == 1:
         return base
-    shifts = moves(base.remove) if is_normal(node.child) else []
+    shifts = gaussian_shifts(base.remove) if is_normal(node.child) else []
     if node.undrawn == ZERO and shifts:
         return one(Opposed(shifts[0] / 2, node.rate))
     is_reached = alike(node.child) and mixes(node.child)
