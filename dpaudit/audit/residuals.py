@@ -125,6 +125,7 @@ def _finding(check: str, test: _Test, share: float) -> Finding:
 
 
 def _label(label: str, values: npt.ArrayLike) -> FloatArray:
+    """The residuals of one label as floats.  Errors: InvalidParameter."""
     array = np.asarray(values)
     if array.ndim != 3 or array.size == 0 or array.dtype.kind not in "fiu":
         expected = "numbers of shape (trials, uses, d), not empty"

@@ -1033,9 +1033,9 @@ def _profiled(node: Node) -> str:
 
 
 def _effort(margin: Any, epsilon: Any) -> str:
-    """Bits, terms and the end of the integral that tell a profile from a delta above it.
+    """Bits, terms and the integral's end with which Coq shows that a profile is below delta.
 
-    exp(epsilon) of an error counts.
+    ``margin``: how far it is below; an error counts exp(epsilon) times.
     Errors: CertificateRejected without a margin.
     """
     if not margin > 0:

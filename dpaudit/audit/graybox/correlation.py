@@ -183,6 +183,7 @@ def _one(columns: _Columns, j: int) -> _Remainder | None:
 
 
 def _rank(remainders: Sequence[_Remainder]) -> Finding:
+    """The finding whether any noise is a combination of earlier noises."""
     exact = [remainder.name for remainder in remainders if remainder.exact]
     if not remainders:
         return Finding(RANK, "not_run", math.nan, 0.0, "one release alone")

@@ -165,7 +165,7 @@ def _placed(
 def _written(
     node: Node, writer: Writer, done: Mapping[str, Any], failed: Mapping[str, DpauditError]
 ) -> Any:
-    """A node's event; rounds that differ have no use for the event of a round in symbols."""
+    """A node's event from its children's; a Repeat of differing rounds writes its own rounds."""
     if isinstance(node, Repeat) and node.index is not None:
         return writer.write([])
     for child in node.children:

@@ -107,6 +107,10 @@ def _pairs(node: Any) -> Losses:
 
 
 def _reached(lower: list[tuple[int, int]], unit: int) -> tuple[Atoms, ...]:
+    """The attained pair, by optimal tests, from whole-number masses (P, Q) rounded down.
+
+    ``unit``: the whole number that stands for mass 1.
+    """
     if not lower:
         return ()
     lower[0] = (lower[0][0] + unit - sum(p for p, _ in lower), lower[0][1])

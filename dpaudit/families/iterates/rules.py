@@ -86,7 +86,7 @@ POWER = 2_000
 
 
 def squared(contraction: Number, steps: Number, distance: Number) -> Number:
-    """mu^2 z^2 of so many steps from a distance."""
+    """mu^2 z^2 of ``steps`` contracting steps that start ``distance`` apart, for noise z a step."""
     if contraction == 1:
         return (distance + steps) ** 2 / steps
     turn = tanh(steps * log(1 / contraction) / 2)
