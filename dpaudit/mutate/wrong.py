@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, clip_rows
 from dpaudit.scope import Adjacency
 
 # Names under which bugs store private values on the curator.
@@ -30,14 +30,11 @@ def wrong(query: Any, bug: str, curator: Any) -> Any:
     return OF_ANY[bug](query, curator)
 
 
-class OwnMean:
-    """A user-written sum of clipped rows, with the radius and weights of a :class:`ClippedMean`."""
+class _Stating:
+    """A query that states what the right one states."""
 
-    def __init__(self, query: ClippedMean, curator: Any, bug: str) -> None:
+    def __init__(self, query: Any, curator: Any) -> None:
         self.query = query
-        self.bug = bug
-        self.one = curator.trials == 1
-        self.carried = vars(curator).get(CARRIED)
         self.store = vars(curator)
 
     @property
@@ -53,6 +50,16 @@ class OwnMean:
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The right query's."""
         return self.query.sensitivity(adjacency, size)
+
+
+class OwnMean(_Stating):
+    """A user-written sum of clipped rows, with the radius and weights of a :class:`ClippedMean`."""
+
+    def __init__(self, query: ClippedMean, curator: Any, bug: str) -> None:
+        super().__init__(query, curator)
+        self.bug = bug
+        self.one = curator.trials == 1
+        self.carried = self.store.get(CARRIED)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The weighted sum, with the bug."""
@@ -171,25 +178,8 @@ OF_CLIPPED: dict[str, Callable[[OwnMean, Rows, Array, Any], Array]] = {
 # --- of any query -----------------------------------------------------------------------------
 
 
-class OfPart:
+class OfPart(_Stating):
     """A query on the first half of the records that states the sensitivity of all."""
-
-    def __init__(self, query: Query, curator: Any) -> None:
-        self.query = query
-
-    @property
-    def norm(self) -> Norm:
-        """The right query's."""
-        return self.query.norm
-
-    @property
-    def neutral(self) -> bool:
-        """The right query's."""
-        return getattr(self.query, "neutral", False)
-
-    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        """The right query's."""
-        return self.query.sensitivity(adjacency, size)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The right query's value on the first half of the records."""
@@ -198,26 +188,8 @@ class OfPart:
         return self.query.value(records.rows(0, half), part)
 
 
-class Noting:
+class Noting(_Stating):
     """Any query; its noise-free value is stored on the curator."""
-
-    def __init__(self, query: Query, curator: Any) -> None:
-        self.query = query
-        self.store = vars(curator)
-
-    @property
-    def norm(self) -> Norm:
-        """The right query's."""
-        return self.query.norm
-
-    @property
-    def neutral(self) -> bool:
-        """The right query's."""
-        return getattr(self.query, "neutral", False)
-
-    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        """The right query's."""
-        return self.query.sensitivity(adjacency, size)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The right query's value, which is also stored."""

@@ -6,6 +6,7 @@ The families of leaves and combinators are folders of :mod:`dpaudit.families`.
 from dpaudit.nodes.core import (
     VALUES,
     Assumption,
+    LabelledLeaf,
     Leaf,
     Node,
     Several,
@@ -25,6 +26,7 @@ from dpaudit.nodes.core import (
 __all__ = [
     "VALUES",
     "Assumption",
+    "LabelledLeaf",
     "Leaf",
     "Node",
     "Several",

@@ -406,10 +406,16 @@ class Leaf(Node):
     """
 
 
-def labelled(label: str, kind: type[Node]) -> None:
-    """Refuse a leaf without a label."""
-    if not label:
-        raise InvalidParameter(f"{kind.__name__}: expected a label, the name of the release")
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledLeaf(Leaf):
+    """A leaf that has to have a label: the name of what it releases."""
+
+    label: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.label:
+            raise InvalidParameter(f"{self.name}: expected a label, the name of the release")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import wire
-from dpaudit.nodes import VALUES, Leaf, Node, Several, postorder
+from dpaudit.nodes import VALUES, LabelledLeaf, Leaf, Node, Several, postorder
 from dpaudit.nodes.core import holds_node
 from dpaudit.nodes.records import Counts, Sees
 from dpaudit.nodes.registry import load
@@ -115,7 +115,7 @@ def _from_row(row: Any, built: Mapping[str, Node], *, strangers: bool) -> Node:
     children = [built[c] for c in row["children"]]
     if kind is None and strangers and _NAME.fullmatch(str(row.get("type"))):
         return Stranger(str(row["type"]), row.get("parameters"), children)
-    if kind is None or kind in (Node, Leaf, Several, Stranger):
+    if kind is None or kind in (Node, Leaf, LabelledLeaf, Several, Stranger):
         raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
     if issubclass(kind, Several):
         return kind(*children)

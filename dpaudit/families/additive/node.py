@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import number, positive
-from dpaudit.nodes.core import Leaf, adjacencies, labelled
+from dpaudit.nodes.core import LabelledLeaf, adjacencies
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(Leaf):
+class Gaussian(LabelledLeaf):
     """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D.
 
     ``under``: adjacencies under which D is the sensitivity, separated by blanks; the noise is
@@ -22,18 +22,16 @@ class Gaussian(Leaf):
     Fraction(1, 2)
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     under: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         object.__setattr__(self, "under", adjacencies(self.under, f"{self.name}.under"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Laplace(Leaf):
+class Laplace(LabelledLeaf):
     """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D.
 
     >>> import dpaudit as dp
@@ -42,9 +40,4 @@ class Laplace(Leaf):
     Fraction(1, 2)
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))

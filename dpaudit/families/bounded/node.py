@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import known_sign, number, positive, probability, rate, refuse
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 
 
 def above_one_step(value: Number, place: str) -> None:
@@ -16,7 +16,7 @@ def above_one_step(value: Number, place: str) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Staircase(Leaf):
+class Staircase(LabelledLeaf):
     """Adds staircase noise: its density falls by e^-epsilon at (k + share) D, k = 0, 1, ...
 
     The share 1 / (1 + e^(epsilon/2)) has the smallest mean absolute error of all epsilon-DP noise.
@@ -28,17 +28,12 @@ class Staircase(Leaf):
     True
     """
 
-    label: str
     epsilon: Number = number(positive)
     share: Number = number(rate)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tulap(Leaf):
+class Tulap(LabelledLeaf):
     """Adds D times Tulap noise: just (epsilon, delta)-DP, and nothing weaker.
 
     Noise is a discrete Laplace number plus a uniform one on [-1/2, 1/2]; of either tail the share
@@ -50,17 +45,12 @@ class Tulap(Leaf):
     Fraction(1, 1)
     """
 
-    label: str
     epsilon: Number = number(positive)
     delta: Number = number(probability)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentT(Leaf):
+class StudentT(LabelledLeaf):
     """Adds Student's t noise with ``degrees`` degrees of freedom, scaled by noise_multiplier D.
 
     >>> import dpaudit as dp
@@ -69,17 +59,12 @@ class StudentT(Leaf):
     True
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     degrees: Number = number(positive)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TruncatedLaplace(Leaf):
+class TruncatedLaplace(LabelledLeaf):
     """Adds Laplace noise of scale noise_multiplier D, drawn again until within +- bound D.
 
     Source: Geng, Ding, Guo, Kumar 2020, Definition 1.
@@ -90,10 +75,5 @@ class TruncatedLaplace(Leaf):
     True
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     bound: Number = number(above_one_step)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, is_symbolic, readable
 from dpaudit.exact.domains import count, known_sign, number, positive, refuse
-from dpaudit.nodes.core import VALUES, Leaf, adjacencies, labelled
+from dpaudit.nodes.core import VALUES, LabelledLeaf, adjacencies
 from dpaudit.scope import choose
 
 LARGEST_MATRIX = 512  # rows of a matrix that a declaration holds
@@ -160,7 +160,7 @@ VALUES.update({kind.__name__: kind for kind in (LowerTriangular, BandedToeplitz,
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CorrelatedGaussian(Leaf):
+class CorrelatedGaussian(LabelledLeaf):
     """Releases C X + Z in ``rounds`` rows; ``noise_multiplier`` = s / D.
 
     D bounds the l2-distance by which one record moves one row x_t that it takes part in, under the
@@ -178,7 +178,6 @@ class CorrelatedGaussian(Leaf):
     Fraction(1, 2)
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     rounds: Number = number(count)
     strategy: Strategy | str = Factorisation.TREE
@@ -187,7 +186,6 @@ class CorrelatedGaussian(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         object.__setattr__(self, "under", adjacencies(self.under, f"{self.name}.under"))
         positive(self.rounds, f"{self.name}.rounds")
         if isinstance(self.strategy, str):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit.exact import Number
 from dpaudit.exact.domains import Domain, count, known_sign, number, positive, refuse
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 
 
 def whole(value: Number, place: str) -> None:
@@ -30,7 +30,7 @@ def preset(domain: Domain, value: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiscreteGaussian(Leaf):
+class DiscreteGaussian(LabelledLeaf):
     """Adds k with probability proportional to exp(-k^2 / (2 variance)) to one integer query.
 
     The query moves by at most the integer ``sensitivity``.  (An integer vector with that
@@ -43,17 +43,12 @@ class DiscreteGaussian(Leaf):
     Fraction(1, 8)
     """
 
-    label: str
     variance: Number = number(positive)
     sensitivity: Number = preset(whole, 1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiscreteLaplace(Leaf):
+class DiscreteLaplace(LabelledLeaf):
     """Adds i.i.d. k with probability proportional to exp(-|k| / scale) to an integer query.
 
     The query, a number or a vector, moves by at most the integer ``sensitivity`` in l1-norm.
@@ -64,37 +59,30 @@ class DiscreteLaplace(Leaf):
     Fraction(1, 2)
     """
 
-    label: str
     scale: Number = number(positive)
     sensitivity: Number = preset(whole, 1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TruncatedDiscreteLaplace(Leaf):
+class TruncatedDiscreteLaplace(LabelledLeaf):
     """Adds k in [-bound, bound] with probability proportional to exp(-|k| / scale).
 
     One integer query that moves by at most the integer ``sensitivity`` <= ``bound``.  A public
     shift changes nothing: a threshold drawn from 0..2 bound around ``bound`` is this noise.
     """
 
-    label: str
     scale: Number = number(positive)
     bound: Number = number(whole)
     sensitivity: Number = preset(whole, 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if known_sign(self.bound - self.sensitivity, strict=False) is False:
             refuse(self.bound, f"{self.name}.bound", "at least the sensitivity")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RandomizedResponse(Leaf):
+class RandomizedResponse(LabelledLeaf):
     """Tells which of ``choices`` values holds, e^epsilon times as likely as each other value.
 
     P(truth) = e^epsilon / (e^epsilon + choices - 1); neighbours may hold any two of the values.
@@ -105,10 +93,5 @@ class RandomizedResponse(Leaf):
     Fraction(1, 1)
     """
 
-    label: str
     epsilon: Number = number(positive)
     choices: Number = preset(several, 2)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        labelled(self.label, type(self))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.domains import count, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 from dpaudit.nodes.records import Counts
 
 LARGEST_VARIANCE = 10**4  # of one client's noise, whose masses are listed
@@ -16,8 +16,26 @@ LARGEST_VARIANCE = 10**4  # of one client's noise, whose masses are listed
 LARGEST_OF_VECTORS = {"DistributedGaussianVector": 10**9, "DistributedSkellamVector": 10**6}
 
 
+class _Noise:
+    """What is certain of the noise that clients add."""
+
+    variance: Number
+    clients: Number
+    dropouts: Number
+
+    @property
+    def left(self) -> int:
+        """Clients whose noise is certain."""
+        return int(self.clients) - int(self.dropouts)
+
+    @property
+    def total(self) -> Number:
+        """The variance of the noise that is certain, in each coordinate."""
+        return self.left * self.variance
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class DistributedGaussian(Leaf):
+class DistributedGaussian(_Noise, LabelledLeaf):
     """One whole number, the sum of clients', each of which adds discrete Gaussian noise.
 
     Nobody sees a summand: secure aggregation shows the sum alone (modulo a number, or as it is).
@@ -39,7 +57,6 @@ class DistributedGaussian(Leaf):
     hidden_by: ClassVar[str] = "secure aggregation"
     counts: ClassVar[Counts] = Counts(at_least="clients")
 
-    label: str
     variance: Number = number(positive)
     clients: Number = number(whole)
     dropouts: Number = preset(count, 0)
@@ -48,16 +65,6 @@ class DistributedGaussian(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         _checked(self, ("variance", "clients", "dropouts", "sensitivity"), LARGEST_VARIANCE)
-
-    @property
-    def left(self) -> int:
-        """Clients whose noise is certain."""
-        return int(self.clients) - int(self.dropouts)
-
-    @property
-    def total(self) -> Number:
-        """The variance of the noise that is certain."""
-        return self.left * self.variance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +84,7 @@ class DistributedSkellam(DistributedGaussian):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DistributedGaussianVector(Leaf):
+class DistributedGaussianVector(_Noise, LabelledLeaf):
     """A vector of whole numbers, the sum of clients', each of which adds discrete Gaussian noise.
 
     As :class:`DistributedGaussian`, coordinate by coordinate, for any number of coordinates.  The
@@ -99,7 +106,6 @@ class DistributedGaussianVector(Leaf):
     hidden_by: ClassVar[str] = "secure aggregation"
     counts: ClassVar[Counts] = Counts(at_least="clients")
 
-    label: str
     variance: Number = number(positive)
     clients: Number = number(whole)
     dropouts: Number = preset(count, 0)
@@ -114,16 +120,6 @@ class DistributedGaussianVector(Leaf):
             refuse(
                 self.modulus, f"{self.name}.modulus", "0 or at least 2: modulo 1 nothing is said"
             )
-
-    @property
-    def left(self) -> int:
-        """Clients whose noise is certain."""
-        return int(self.clients) - int(self.dropouts)
-
-    @property
-    def total(self) -> Number:
-        """The variance of the noise that is certain, in each coordinate."""
-        return self.left * self.variance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +138,6 @@ class DistributedSkellamVector(DistributedGaussianVector):
 
 def _checked(leaf: Any, names: tuple[str, ...], largest: int) -> None:
     """Errors: InvalidParameter for symbols, no client that adds noise, or a large variance."""
-    labelled(leaf.label, type(leaf))
     for name in names:
         if is_symbolic(getattr(leaf, name)):
             refuse(getattr(leaf, name), f"{leaf.name}.{name}", "a number, not a symbol")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import whole
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IndividualGaussian(Leaf):
+class IndividualGaussian(LabelledLeaf):
     """``rounds`` sums of vectors, + N(0, s^2 I); each record pays for its own vectors' norms.
 
     ``noise_multiplier``: s over the most that one unit may move a sum: the longest that a record's
@@ -28,14 +28,12 @@ class IndividualGaussian(Leaf):
     Fraction(1, 1)
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     mu: Number = number(positive)
     rounds: Number = number(whole)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if is_symbolic(self.rounds):
             refuse(self.rounds, f"{self.name}.rounds", "a number, not a symbol")
         spent = self.rounds - self.noise_multiplier**2 * self.mu**2

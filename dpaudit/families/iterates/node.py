@@ -9,11 +9,11 @@ from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import known_sign, non_negative, number, positive, refuse
 from dpaudit.exact.domains import rate as share
 from dpaudit.families.discrete.node import preset, whole
-from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
+from dpaudit.nodes.core import Assumption, LabelledLeaf, Status
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LastIterate(Leaf):
+class LastIterate(LabelledLeaf):
     """The last of ``steps`` iterates x <- project(update(x) + Gaussian noise), and nothing else.
 
     One record moves an update by at most some length, which is the unit here: the noise of a step
@@ -33,7 +33,6 @@ class LastIterate(Leaf):
     True
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     steps: Number = number(whole)
     contraction: Number = preset(share, 1)
@@ -42,7 +41,6 @@ class LastIterate(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if self.contraction != 1 and known_sign(1 - self.contraction, strict=True) is not True:
             refuse(self.contraction, f"{self.name}.contraction", "a number of at most 1")
         if self.batches == 1:
@@ -74,7 +72,7 @@ class LastIterate(Leaf):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SampledLastIterate(Leaf):
+class SampledLastIterate(LabelledLeaf):
     """The last of ``steps`` iterates, each step on a secret batch of its own, and nothing else.
 
     As :class:`LastIterate`, but a step reads each record with probability ``rate``, by coins that
@@ -93,7 +91,6 @@ class SampledLastIterate(Leaf):
     hidden_by: ClassVar[str] = "whoever draws the batches"
     batches: ClassVar[int] = 1
 
-    label: str
     noise_multiplier: Number = number(positive)
     steps: Number = number(whole)
     rate: Number = number(share)
@@ -102,7 +99,6 @@ class SampledLastIterate(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if self.contraction != 1 and known_sign(1 - self.contraction, strict=True) is not True:
             refuse(self.contraction, f"{self.name}.contraction", "a number of at most 1")
 

@@ -10,7 +10,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, exp, is_symbolic
 from dpaudit.exact.domains import count, integer, known_sign, non_negative, number, positive, refuse
 from dpaudit.families.discrete.node import preset
-from dpaudit.nodes.core import Leaf, Node, labelled
+from dpaudit.nodes.core import LabelledLeaf, Node
 from dpaudit.nodes.records import Counts, Sees
 
 
@@ -22,7 +22,7 @@ def part(value: Number, place: str) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SubsetResponse(Leaf):
+class SubsetResponse(LabelledLeaf):
     """Reports an outcome, those of the value's own set e^epsilon times as likely as the others.
 
     Outcomes have public weights of sum 1.  Every value has a set of them of weight ``share``; those
@@ -39,7 +39,6 @@ class SubsetResponse(Leaf):
     Fraction(1, 1)
     """
 
-    label: str
     epsilon: Number = number(positive)
     share: Number = number(positive)
     overlap: Number = preset(part, 0)
@@ -47,7 +46,6 @@ class SubsetResponse(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if known_sign(1 - self.share, strict=True) is False:
             refuse(self.share, f"{self.name}.share", "below 1")
         if known_sign(self.share - self.overlap, strict=True) is False:

@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, unknowns
 from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 from dpaudit.scope import choose
 
 
@@ -37,7 +37,7 @@ class SelectionNoise(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ExponentialMechanism(Leaf):
+class ExponentialMechanism(LabelledLeaf):
     """Selects a candidate with probability proportional to exp(epsilon * score / 2).
 
     The candidates, and the measure they are weighted with, are public.
@@ -48,13 +48,11 @@ class ExponentialMechanism(Leaf):
     Fraction(1, 2)
     """
 
-    label: str
     epsilon: Number = number(positive)
     scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         object.__setattr__(self, "scores", choose(Scores, self.scores, f"{self.name}.scores"))
 
 
@@ -68,7 +66,7 @@ class IntegerExponentialMechanism(ExponentialMechanism):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReportNoisyMax(Leaf):
+class ReportNoisyMax(LabelledLeaf):
     """Names the candidate whose score plus i.i.d. noise of scale 2 / epsilon is largest.
 
     Nothing but the name is released.  Gumbel noise makes it the exponential mechanism;
@@ -79,21 +77,19 @@ class ReportNoisyMax(Leaf):
     ReportNoisyMax('winner', epsilon=1, noise='gumbel', scores='any')
     """
 
-    label: str
     epsilon: Number = number(positive)
     noise: SelectionNoise | str = SelectionNoise.LAPLACE
     scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         place = self.name
         object.__setattr__(self, "noise", choose(SelectionNoise, self.noise, f"{place}.noise"))
         object.__setattr__(self, "scores", choose(Scores, self.scores, f"{place}.scores"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AboveThreshold(Leaf):
+class AboveThreshold(LabelledLeaf):
     """Says of one query after another whether it is above a threshold, up to ``answers`` times.
 
     One Laplace noise of scale 1 / epsilon_threshold on the threshold, drawn once; a fresh one of
@@ -106,7 +102,6 @@ class AboveThreshold(Leaf):
     Fraction(1, 1)
     """
 
-    label: str
     epsilon_threshold: Number = number(positive)
     epsilon_query: Number = number(positive)
     answers: Number = preset(whole, 1)
@@ -114,12 +109,11 @@ class AboveThreshold(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         object.__setattr__(self, "scores", choose(Scores, self.scores, f"{self.name}.scores"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisyComparisons(Leaf):
+class NoisyComparisons(LabelledLeaf):
     """Says of each of ``answers`` queries whether it is above a threshold, all noise drawn anew.
 
     Laplace noise of scale ``query_scale`` on the query and of scale ``threshold_scale`` on the
@@ -128,7 +122,6 @@ class NoisyComparisons(Leaf):
     the other, in the pair whose leakage is known (that no query is above); any pair is bounded.
     """
 
-    label: str
     threshold_scale: Number = number(positive)
     query_scale: Number = number(positive)
     margin: Number = number(positive)
@@ -136,7 +129,6 @@ class NoisyComparisons(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if unknowns(self.threshold_scale - self.query_scale):
             raise InvalidParameter(f"{self.name}: bind both scales, of which the larger counts")
         if self.threshold_scale == self.query_scale:

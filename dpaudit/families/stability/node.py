@@ -8,7 +8,7 @@ from enum import StrEnum
 from dpaudit.exact import Number, readable
 from dpaudit.exact.domains import count, known_sign, number, positive, rate, refuse
 from dpaudit.families.discrete.node import whole
-from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
+from dpaudit.nodes.core import Assumption, LabelledLeaf, Status
 from dpaudit.scope import choose
 
 
@@ -23,7 +23,7 @@ class Distance(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StableRelease(Leaf):
+class StableRelease(LabelledLeaf):
     """Releases a vector with Gaussian noise where a score is at most a secret threshold.
 
     The score is one of 0, 1, 2, ... and moves by at most 1; scores above 2 ``kappa`` never pass.
@@ -32,7 +32,6 @@ class StableRelease(Leaf):
     vectors of two neighbours that pass are as far apart as ``distance`` says; otherwise bottom.
     """
 
-    label: str
     epsilon: Number = number(positive)
     kappa: Number = number(whole)
     noise_multiplier: Number = number(positive)
@@ -40,20 +39,18 @@ class StableRelease(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         chosen = choose(Distance, self.distance, f"{self.name}.distance")
         object.__setattr__(self, "distance", chosen)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CoupledGaussian(Leaf):
+class CoupledGaussian(LabelledLeaf):
     """Gaussian noise on a mean over random inliers; the runs' inner coins are coupled.
 
     Under the coupling the mean moves by at most ``always`` + B units, B at most a binomial of
     ``flips`` trials of probability ``rate``; ``noise_multiplier`` = standard deviation / unit.
     """
 
-    label: str
     noise_multiplier: Number = number(positive)
     always: Number = number(count)
     flips: Number = number(count)
@@ -61,7 +58,6 @@ class CoupledGaussian(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if known_sign(self.always + self.flips, strict=True) is False:
             refuse(self.always + self.flips, f"{self.name}.always + flips", "a mean that may move")
 

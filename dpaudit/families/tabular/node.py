@@ -10,14 +10,14 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact
 from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import LabelledLeaf
 
 Vector: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
 MOST_VECTORS = 64  # worst vectors of a release
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiscreteGaussianVector(Leaf):
+class DiscreteGaussianVector(LabelledLeaf):
     """Adds i.i.d. k with probability proportional to exp(-k^2 / (2 variance)) to whole numbers.
 
     The squares of the moves of all coordinates, of which there may be any number, add up to at most
@@ -28,14 +28,12 @@ class DiscreteGaussianVector(Leaf):
     or a ``squared`` that is not the largest of theirs.
     """
 
-    label: str
     variance: Number = number(positive)
     squared: Number = preset(whole, 1)
     moves: tuple[Vector, ...] = (((Fraction(1), Fraction(1)),),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         place = f"{self.name}.moves"
         given: Any = self.moves
         if not isinstance(given, (tuple, list)) or len(given) > MOST_VECTORS:
@@ -67,7 +65,7 @@ def _whole(value: Any, place: str) -> Fraction:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ThresholdedDiscreteLaplace(Leaf):
+class ThresholdedDiscreteLaplace(LabelledLeaf):
     """Shows the noisy count of every key that is there and whose noisy count is large enough.
 
     To the count of each key that some row has, k with probability proportional to exp(-|k| / scale)
@@ -76,7 +74,6 @@ class ThresholdedDiscreteLaplace(Leaf):
     either are not the other's, and their counts are at most ``largest``.
     """
 
-    label: str
     scale: Number = number(positive)
     threshold: Number = number(whole)
     sensitivity: Number = preset(whole, 1)
@@ -85,6 +82,5 @@ class ThresholdedDiscreteLaplace(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        labelled(self.label, type(self))
         if known_sign(self.threshold - self.largest - 1, strict=False) is False:
             refuse(self.threshold, f"{self.name}.threshold", "above the largest own count")
