@@ -211,6 +211,17 @@ def lifted(calculus: str, combine: Callable[[list[Any]], Any]) -> Callable[..., 
 # --- what several families state ------------------------------------------------------------------
 
 
+def of_mu(
+    kind: str, names: Sequence[str], mu: Callable[[Any], Any], attained: Attained = never
+) -> Table:
+    """What mu-GDP gives in gdp, zcdp and rdp, by theorems of these names."""
+    bounds = mu, lambda n: mu(n) ** 2 / 2, lambda n: lambda a: a * mu(n) ** 2 / 2
+    return {
+        (calculus, kind): Theorem(name, bound, attained=attained)
+        for calculus, name, bound in zip(("gdp", "zcdp", "rdp"), names, bounds, strict=True)
+    }
+
+
 def pure_to_gdp(epsilon: Any) -> Any:
     """The smallest mu whose curve passes below the corner of the epsilon-DP curve."""
     return sqrt(8) * erfinv(tanh(epsilon / 2))

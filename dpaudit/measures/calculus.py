@@ -297,7 +297,7 @@ class Calculus:
 
     def rule(
         self,
-        node_type: type[Node],
+        node_type: type[Node] | tuple[type[Node], ...],
         name: str,
         *,
         cite: Source,
@@ -307,23 +307,27 @@ class Calculus:
     ) -> Callable[[RuleFunction], RuleFunction]:
         """Decorator that registers ``rule(node, *premise_values) -> value``; a source is required.
 
+        ``node_type``: one, or several that share the rule.
         ``name`` stands in certificates as ``<calculus>.<name>``; the function's own may change.
 
         Errors: InvalidParameter without a source, or where the node type has a rule already under
         one of these adjacencies.
         """
-        if not isinstance(cite, Source):
-            raise InvalidParameter(f"{self.name} rule for {node_type.__name__}: cite= its source")
+        kinds = node_type if isinstance(node_type, tuple) else (node_type,)
         held = frozenset(adjacency)
-        if any(held & other.adjacencies for other in self.rules_for(node_type)):
-            raise InvalidParameter(f"{self.name} already has a rule for {node_type.__name__}")
+        for kind in kinds:
+            if not isinstance(cite, Source):
+                raise InvalidParameter(f"{self.name} rule for {kind.__name__}: cite= its source")
+            if any(held & other.adjacencies for other in self.rules_for(kind)):
+                raise InvalidParameter(f"{self.name} already has a rule for {kind.__name__}")
 
         def register(function: RuleFunction) -> RuleFunction:
-            new = Rule(f"{self.name}.{name}", node_type, function, cite, held, attained, witness)
-            if node_type in self._rules:
-                self._others[node_type] = (*self._others.get(node_type, ()), new)
-            else:
-                self._rules[node_type] = new
+            for kind in kinds:
+                new = Rule(f"{self.name}.{name}", kind, function, cite, held, attained, witness)
+                if kind in self._rules:
+                    self._others[kind] = (*self._others.get(kind, ()), new)
+                else:
+                    self._rules[kind] = new
             return function
 
         return register

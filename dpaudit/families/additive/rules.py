@@ -9,6 +9,7 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, always
 from dpaudit.measures.gdp import CORNER, GAUSSIAN, corner
+from dpaudit.measures.implied import gaussian, unbounded
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -24,10 +25,15 @@ TABLE = Source("Mironov", 2017, "Table II")
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8")
 SHIFTED_LAPLACE = Source("Dwork, McSherry, Nissim, Smith", 2006, "Proposition 1, and dpaudit 2026")
 
-PURE.absent(Gaussian, reason="an unbounded loss: no epsilon holds at delta 0")
-APPROX.absent(
+unbounded(Gaussian)
+gaussian(
     Gaussian,
-    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+    ("gaussian", "gaussian", "gaussian"),
+    lambda node: 1 / node.noise_multiplier,
+    GAUSSIAN_TRADEOFF,
+    GAUSSIAN_NOISE,
+    TABLE,
+    attained=always,
 )
 
 
@@ -43,34 +49,16 @@ def laplace_approximate(node: Laplace) -> Pair:
     return 1 / node.noise_multiplier, Fraction(0)
 
 
-@GAUSSIAN.rule(Gaussian, "gaussian", cite=GAUSSIAN_TRADEOFF, attained=always)
-def gaussian_gaussian_dp(node: Gaussian) -> Number:
-    """1 / z for noise multiplier z: an equality when the query moves by its sensitivity."""
-    return 1 / node.noise_multiplier
-
-
 @GAUSSIAN.rule(Laplace, "laplace", cite=CORNER)
 def laplace_gaussian_dp(node: Laplace) -> Number:
     """As pure differential privacy with epsilon = 1 / b."""
     return corner(1 / node.noise_multiplier)
 
 
-@CONCENTRATED.rule(Gaussian, "gaussian", cite=GAUSSIAN_NOISE, attained=always)
-def gaussian_concentrated(node: Gaussian) -> Number:
-    """1 / (2 z^2) for noise multiplier z: an equality when the query moves by its sensitivity."""
-    return 1 / (2 * node.noise_multiplier**2)
-
-
 @CONCENTRATED.rule(Laplace, "laplace", cite=FROM_PURE)
 def laplace_concentrated(node: Laplace) -> Number:
     """epsilon^2 / 2 with epsilon = 1 / b."""
     return 1 / (2 * node.noise_multiplier**2)
-
-
-@RENYI.rule(Gaussian, "gaussian", cite=TABLE, attained=always)
-def gaussian_renyi(node: Gaussian) -> Number:
-    """alpha / (2 z^2): an equality when the query moves by its sensitivity."""
-    return order() / (2 * node.noise_multiplier**2)
 
 
 @RENYI.rule(Laplace, "laplace", cite=TABLE, attained=always)

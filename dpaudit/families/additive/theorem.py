@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Table, Theorem, always, pure_to_gdp, reached, register
+from dpaudit.check.theorem import Table, Theorem, always, of_mu, pure_to_gdp, reached, register
 from dpaudit.exact import exp, log
 from dpaudit.pairs import LaplaceShift, Normal
 
@@ -22,15 +22,9 @@ def _laplace_renyi(scale: Any) -> Callable[[Any], Any]:
 LEAVES: Table = {
     ("pure", "Laplace"): Theorem("laplace", lambda n: 1 / n.noise_multiplier, attained=always),
     ("approx", "Laplace"): Theorem("laplace", lambda n: (1 / n.noise_multiplier, Fraction(0))),
-    ("zcdp", "Gaussian"): Theorem(
-        "gaussian", lambda n: 1 / (2 * n.noise_multiplier**2), attained=always
-    ),
+    **of_mu("Gaussian", ("gaussian",) * 3, lambda n: 1 / n.noise_multiplier, always),
     ("zcdp", "Laplace"): Theorem("laplace", lambda n: 1 / (2 * n.noise_multiplier**2)),
-    ("gdp", "Gaussian"): Theorem("gaussian", lambda n: 1 / n.noise_multiplier, attained=always),
     ("gdp", "Laplace"): Theorem("laplace", lambda n: pure_to_gdp(1 / n.noise_multiplier)),
-    ("rdp", "Gaussian"): Theorem(
-        "gaussian", lambda n: lambda a: a / (2 * n.noise_multiplier**2), attained=always
-    ),
     ("rdp", "Laplace"): Theorem(
         "laplace", lambda n: _laplace_renyi(n.noise_multiplier), attained=always
     ),

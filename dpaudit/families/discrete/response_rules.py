@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from dpaudit.exact import Number, enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
 from dpaudit.families.discrete import RandomizedResponse
 from dpaudit.families.discrete.rules import CORNERS, both, faint, grown
-from dpaudit.measures.approx import APPROX
-from dpaudit.measures.calculus import Source, Step, always
+from dpaudit.measures.calculus import Source, Step
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import largest_loss
 from dpaudit.measures.profile import PROFILE
-from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
@@ -25,16 +22,8 @@ RESPONSE_ZCDP = Source(
 )
 
 
-@PURE.rule(RandomizedResponse, "randomized_response", cite=WARNER, attained=always)
-def randomized_response(node: RandomizedResponse) -> Number:
-    """epsilon: the loss of telling the truth."""
-    return node.epsilon
-
-
-@APPROX.rule(RandomizedResponse, "randomized_response_at_zero", cite=WARNER)
-def randomized_response_at_zero(node: RandomizedResponse) -> tuple[Number, Number]:
-    """(epsilon, 0)."""
-    return node.epsilon, Fraction(0)
+# The loss of telling the truth.
+largest_loss("randomized_response", lambda node: node.epsilon, WARNER, RandomizedResponse)
 
 
 @PROFILE.rule(RandomizedResponse, "randomized_response_pair", cite=WARNER)

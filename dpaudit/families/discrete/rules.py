@@ -31,6 +31,7 @@ from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace, Truncat
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import largest_loss
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -124,16 +125,10 @@ def discrete_gaussian_pair(node: DiscreteGaussian) -> Losses:
 # noise around D, the loss of outcome k in 0..D is (2 k - D) / scale, and all others have these.
 
 
-@PURE.rule(DiscreteLaplace, "discrete_laplace", cite=GEOMETRIC, attained=always)
-def discrete_laplace(node: DiscreteLaplace) -> Number:
-    """sensitivity / scale: the loss of every outcome at or beyond the larger answer."""
-    return node.sensitivity / node.scale
-
-
-@APPROX.rule(DiscreteLaplace, "discrete_laplace_at_zero", cite=GEOMETRIC)
-def discrete_laplace_at_zero(node: DiscreteLaplace) -> tuple[Number, Number]:
-    """(sensitivity / scale, 0)."""
-    return node.sensitivity / node.scale, Fraction(0)
+# The loss of every outcome at or beyond the larger answer.
+largest_loss(
+    "discrete_laplace", lambda node: node.sensitivity / node.scale, GEOMETRIC, DiscreteLaplace
+)
 
 
 def _is_sharp(node: Node, premises: tuple[Step, ...] = ()) -> bool:

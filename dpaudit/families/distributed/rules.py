@@ -71,9 +71,10 @@ from dpaudit.families.tabular.rules import discrete_gaussian_vector_cells
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import gaussian
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
-from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
@@ -183,8 +184,6 @@ def _atoms(outcomes: list[Masses]) -> Atoms:
 # --- vectors -------------------------------------------------------------------------------------
 
 
-@GAUSSIAN.rule(DistributedGaussianVector, "distributed_gaussian_vector", cite=VECTOR_LAW)
-@GAUSSIAN.rule(DistributedSkellamVector, "distributed_skellam_vector", cite=VECTOR_LAW)
 def distributed_vector(node: Any) -> Number:
     """sqrt(squared / (w - (w + 1) / (12 w))); infinite for a w below 1/2."""
     variance = least_variance(node)
@@ -195,20 +194,11 @@ def distributed_vector(node: Any) -> Number:
     )
 
 
-@CONCENTRATED.rule(DistributedGaussianVector, "distributed_gaussian_vector_zcdp", cite=VECTOR_LAW)
-@CONCENTRATED.rule(DistributedSkellamVector, "distributed_skellam_vector_zcdp", cite=VECTOR_LAW)
-def distributed_vector_concentrated(node: Any) -> Number:
-    """mu^2 / 2."""
-    mu = distributed_vector(node)
-    return mu if is_infinite(mu) else mu**2 / 2
-
-
-@RENYI.rule(DistributedGaussianVector, "distributed_gaussian_vector_curve", cite=VECTOR_LAW)
-@RENYI.rule(DistributedSkellamVector, "distributed_skellam_vector_curve", cite=VECTOR_LAW)
-def distributed_vector_curve(node: Any) -> Number:
-    """alpha mu^2 / 2."""
-    mu = distributed_vector(node)
-    return mu if is_infinite(mu) else order() * mu**2 / 2
+for _kind, _name in (
+    (DistributedGaussianVector, "distributed_gaussian_vector"),
+    (DistributedSkellamVector, "distributed_skellam_vector"),
+):
+    gaussian(_kind, (_name, f"{_name}_zcdp", f"{_name}_curve"), distributed_vector, VECTOR_LAW)
 
 
 @PROFILE.rule(DistributedGaussianVector, "distributed_gaussian_vector_pair", cite=VECTOR_LAW)

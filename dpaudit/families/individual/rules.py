@@ -22,42 +22,22 @@ Source: Feldman, Zrnic 2021, Theorem 4.5 (individual filters, Renyi); Koskela, T
 
 from __future__ import annotations
 
-from dpaudit.exact import Number
 from dpaudit.families.individual import IndividualGaussian
-from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, always
-from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import gaussian, unbounded
 from dpaudit.measures.profile import PROFILE
-from dpaudit.measures.pure import PURE
-from dpaudit.measures.renyi import RENYI, order
-from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.pairs import Losses, Normal, one
 
 OWN = Source("Feldman, Zrnic", 2021, "Theorem 4.5; for GDP, proof in families.individual.rules")
 
-PURE.absent(IndividualGaussian, reason="an unbounded loss: no epsilon holds at delta 0")
-APPROX.absent(
+unbounded(IndividualGaussian)
+gaussian(
     IndividualGaussian,
-    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+    ("own_budget", "own_budget_concentrated", "own_budget_curve"),
+    lambda node: node.mu,
+    OWN,
+    attained=always,
 )
-
-
-@GAUSSIAN.rule(IndividualGaussian, "own_budget", cite=OWN, attained=always)
-def own_budget(node: IndividualGaussian) -> Number:
-    """mu."""
-    return node.mu
-
-
-@CONCENTRATED.rule(IndividualGaussian, "own_budget_concentrated", cite=OWN, attained=always)
-def own_budget_concentrated(node: IndividualGaussian) -> Number:
-    """mu^2 / 2."""
-    return node.mu**2 / 2
-
-
-@RENYI.rule(IndividualGaussian, "own_budget_curve", cite=OWN, attained=always)
-def own_budget_curve(node: IndividualGaussian) -> Number:
-    """alpha mu^2 / 2."""
-    return order() * node.mu**2 / 2
 
 
 @PROFILE.rule(IndividualGaussian, "own_budget_pair", cite=OWN)

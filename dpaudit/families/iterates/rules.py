@@ -60,12 +60,11 @@ from typing import Any
 from dpaudit.exact import Number, enclose, log, sqrt, tanh, unknowns
 from dpaudit.exact.effort import spend
 from dpaudit.families.iterates import LastIterate, SampledLastIterate
-from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import gaussian, unbounded
 from dpaudit.measures.profile import PROFILE
-from dpaudit.measures.pure import PURE
-from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.pairs import Drawn, Factor, Losses, Mixed, Normal, Pair, one, product
@@ -75,11 +74,7 @@ SHIFTED = Source(
     "Bok, Su, Altschuler", 2024, "Theorems 4.2 and 4.3; proof in families.iterates.rules"
 )
 
-PURE.absent(LastIterate, reason="an unbounded loss: no epsilon holds at delta 0")
-APPROX.absent(
-    LastIterate,
-    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
-)
+unbounded(LastIterate)
 
 # Units of work (microseconds) of one power, which SymPy builds.
 POWER = 2_000
@@ -170,7 +165,6 @@ def _reached(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, LastIterate) and node.diameter == 0 and node.batches == 1
 
 
-@GAUSSIAN.rule(LastIterate, "last_iterate", cite=SHIFTED, attained=_reached)
 def last_iterate(node: LastIterate) -> Number:
     """mu of the shifts of least sum of squares."""
     if node.batches != 1:
@@ -181,16 +175,13 @@ def last_iterate(node: LastIterate) -> Number:
     return sqrt(square) / node.noise_multiplier
 
 
-@CONCENTRATED.rule(LastIterate, "last_iterate_concentrated", cite=SHIFTED, attained=_reached)
-def last_iterate_concentrated(node: LastIterate) -> Number:
-    """mu^2 / 2."""
-    return last_iterate(node) ** 2 / 2
-
-
-@RENYI.rule(LastIterate, "last_iterate_curve", cite=SHIFTED, attained=_reached)
-def last_iterate_curve(node: LastIterate) -> Number:
-    """alpha mu^2 / 2."""
-    return order() * last_iterate(node) ** 2 / 2
+gaussian(
+    LastIterate,
+    ("last_iterate", "last_iterate_concentrated", "last_iterate_curve"),
+    last_iterate,
+    SHIFTED,
+    attained=_reached,
+)
 
 
 @PROFILE.rule(LastIterate, "last_iterate_pair", cite=SHIFTED)
@@ -228,11 +219,7 @@ SPLIT = Source(
 # In how many parts noise is split, and how many steps updates are linear in at most, from below.
 PARTS, LINEAR = 64, 256
 
-PURE.absent(SampledLastIterate, reason="an unbounded loss: no epsilon holds at delta 0")
-APPROX.absent(
-    SampledLastIterate,
-    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
-)
+unbounded(SampledLastIterate)
 GAUSSIAN.absent(
     SampledLastIterate,
     reason="a mixture's trade-off curve is no Gaussian one; its best mu is that of LastIterate",

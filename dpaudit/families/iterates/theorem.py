@@ -17,6 +17,7 @@ from dpaudit.check.theorem import (
     Table,
     Theorem,
     counted,
+    of_mu,
     reached,
     register,
 )
@@ -199,12 +200,11 @@ def _coins(node: Any, linear: int) -> tuple[Any, ...]:
 
 
 ITERATES: Table = {
-    ("gdp", "LastIterate"): Theorem("last_iterate", _mu, attained=_is_linear),
-    ("zcdp", "LastIterate"): Theorem(
-        "last_iterate_concentrated", lambda n: _mu(n) ** 2 / 2, attained=_is_linear
-    ),
-    ("rdp", "LastIterate"): Theorem(
-        "last_iterate_curve", lambda n: lambda a: a * _mu(n) ** 2 / 2, attained=_is_linear
+    **of_mu(
+        "LastIterate",
+        ("last_iterate", "last_iterate_concentrated", "last_iterate_curve"),
+        _mu,
+        _is_linear,
     ),
     ("profile", "LastIterate"): Theorem("last_iterate_pair", _pair),
     ("profile", "SampledLastIterate"): Theorem(

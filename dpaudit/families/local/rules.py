@@ -75,6 +75,7 @@ from dpaudit.families.sampling.rules import allocated, is_normal
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import largest_loss
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -115,16 +116,8 @@ def rare_and_revealing(node: SubsetResponse) -> tuple[Number, Number]:
 # --- reports of sets -----------------------------------------------------------------------------
 
 
-@PURE.rule(SubsetResponse, "subset_response", cite=SETS, attained=always)
-def subset_response(node: SubsetResponse) -> Number:
-    """epsilon: the loss of an outcome of one set alone."""
-    return node.epsilon
-
-
-@APPROX.rule(SubsetResponse, "subset_response_at_zero", cite=SETS)
-def subset_response_at_zero(node: SubsetResponse) -> tuple[Number, Number]:
-    """(epsilon, 0)."""
-    return node.epsilon, Fraction(0)
+# The loss of an outcome of one set alone.
+largest_loss("subset_response", lambda node: node.epsilon, SETS, SubsetResponse)
 
 
 @PROFILE.rule(SubsetResponse, "subset_response_pair", cite=SETS)

@@ -21,6 +21,7 @@ from dpaudit.families.opaque import (
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import CORNER, GAUSSIAN, corner
+from dpaudit.measures.implied import UNBOUNDED, WHOLE_CURVE, gaussian
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -54,6 +55,16 @@ UNREPLACED, REPLACED = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT), (Adjacency.RE
 RENYI_CURVE = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
 
 
+gaussian(GDP, ("opaque", "from_gdp", "from_gdp"), lambda n: n.mu, DECLARED, FROM_GDP, FROM_GDP)
+# The longest move dominates the mixture: see pairs.drawn.
+gaussian(
+    MixtureOfGaussians,
+    ("longest_move", "longest_move_divergence", "longest_move_curve"),
+    lambda node: max(length for length, _ in node.moves) / node.noise_multiplier,
+    MIXTURE,
+)
+
+
 @PURE.rule(PureDP, "opaque", cite=DECLARED)
 def puredp_pure(node: PureDP) -> Number:
     """The guarantee that the node's source proves."""
@@ -64,7 +75,7 @@ PURE.absent(
     GDP,
     MixtureOfGaussians,
     ZCDP,
-    reason="an unbounded loss: no epsilon holds at delta 0",
+    reason=UNBOUNDED,
 )
 
 
@@ -98,7 +109,7 @@ APPROX.absent(
     ProfilePoints,
     RenyiDP,
     RenyiCurve,
-    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+    reason=WHOLE_CURVE,
 )
 
 
@@ -106,18 +117,6 @@ APPROX.absent(
 def puredp_gaussian_dp(node: PureDP) -> Number:
     """-2 Phi^{-1}(1/(1+e^epsilon)) = sqrt(8) erfinv(tanh(epsilon/2))."""
     return corner(node.epsilon)
-
-
-@GAUSSIAN.rule(GDP, "opaque", cite=DECLARED)
-def gdp_gaussian_dp(node: GDP) -> Number:
-    """The guarantee that the node's source proves."""
-    return node.mu
-
-
-@GAUSSIAN.rule(MixtureOfGaussians, "longest_move", cite=MIXTURE)
-def mixtureofgaussians_gaussian_dp(node: MixtureOfGaussians) -> Number:
-    """That of the longest move, which dominates the mixture: see pairs.drawn."""
-    return max(length for length, _ in node.moves) / node.noise_multiplier
 
 
 GAUSSIAN.absent(
@@ -137,18 +136,6 @@ GAUSSIAN.absent(
 def puredp_concentrated(node: PureDP) -> Number:
     """epsilon^2 / 2."""
     return node.epsilon**2 / 2
-
-
-@CONCENTRATED.rule(GDP, "from_gdp", cite=FROM_GDP)
-def gdp_concentrated(node: GDP) -> Number:
-    """mu^2 / 2: mu-GDP dominates the Renyi divergences of N(0,1) against N(mu,1)."""
-    return node.mu**2 / 2
-
-
-@CONCENTRATED.rule(MixtureOfGaussians, "longest_move_divergence", cite=MIXTURE)
-def mixtureofgaussians_concentrated(node: MixtureOfGaussians) -> Number:
-    """Half the square of the longest move over the noise: it dominates the mixture."""
-    return mixtureofgaussians_gaussian_dp(node) ** 2 / 2
 
 
 @CONCENTRATED.rule(ZCDP, "opaque", cite=DECLARED)
@@ -174,18 +161,6 @@ CONCENTRATED.absent(
 def puredp_renyi(node: PureDP) -> Number:
     """alpha epsilon^2 / 2."""
     return order() * node.epsilon**2 / 2
-
-
-@RENYI.rule(GDP, "from_gdp", cite=FROM_GDP)
-def gdp_renyi(node: GDP) -> Number:
-    """alpha mu^2 / 2."""
-    return order() * node.mu**2 / 2
-
-
-@RENYI.rule(MixtureOfGaussians, "longest_move_curve", cite=MIXTURE)
-def mixtureofgaussians_renyi(node: MixtureOfGaussians) -> Number:
-    """alpha times half that square."""
-    return order() * mixtureofgaussians_concentrated(node)
 
 
 @RENYI.rule(RenyiCurve, "opaque_curve", cite=DECLARED)

@@ -11,6 +11,7 @@ from dpaudit.check.theorem import (
     Theorem,
     at_order,
     dominating,
+    of_mu,
     pure_to_gdp,
     register,
 )
@@ -119,12 +120,10 @@ OPAQUE: Table = {
     ("approx", "ApproxDP"): Theorem("opaque", lambda n: (n.epsilon, n.delta)),
     ("approx", "PureDP"): Theorem("opaque_pure", lambda n: (n.epsilon, Fraction(0))),
     ("zcdp", "PureDP"): Theorem("from_pure", lambda n: n.epsilon**2 / 2),
-    ("zcdp", "GDP"): Theorem("from_gdp", lambda n: n.mu**2 / 2),
     ("zcdp", "ZCDP"): Theorem("opaque", lambda n: n.rho),
     ("gdp", "PureDP"): Theorem("from_pure", lambda n: pure_to_gdp(n.epsilon)),
-    ("gdp", "GDP"): Theorem("opaque", lambda n: n.mu),
+    **of_mu("GDP", ("opaque", "from_gdp", "from_gdp"), lambda n: n.mu),
     ("rdp", "PureDP"): Theorem("from_pure", lambda n: lambda a: a * n.epsilon**2 / 2),
-    ("rdp", "GDP"): Theorem("from_gdp", lambda n: lambda a: a * n.mu**2 / 2),
     ("rdp", "RenyiCurve"): Theorem("opaque_curve", lambda n: lambda a: at_order(n.curve, a)),
     ("rdp", "ZCDP"): Theorem("opaque", lambda n: lambda a: a * n.rho),
     ("profile", "PureDP"): Theorem("pure", _pure),
@@ -138,10 +137,10 @@ OPAQUE: Table = {
         frozenset({"add_remove", "zero_out"}),
         also=Theorem("laws_either_way", _in_either_order, frozenset({"replace_one"})),
     ),
-    ("zcdp", "MixtureOfGaussians"): Theorem("longest_move_divergence", lambda n: _most(n) ** 2 / 2),
-    ("gdp", "MixtureOfGaussians"): Theorem("longest_move", _most),
-    ("rdp", "MixtureOfGaussians"): Theorem(
-        "longest_move_curve", lambda n: lambda a: a * _most(n) ** 2 / 2
+    **of_mu(
+        "MixtureOfGaussians",
+        ("longest_move", "longest_move_divergence", "longest_move_curve"),
+        _most,
     ),
     ("profile", "MixtureOfGaussians"): Theorem(
         "mixture",

@@ -30,11 +30,10 @@ from dpaudit.families.selection import (
     Scores,
     SelectionNoise,
 )
-from dpaudit.measures.approx import APPROX
-from dpaudit.measures.calculus import Source, Step, always
+from dpaudit.measures.calculus import Source, Step
 from dpaudit.measures.gdp import GAUSSIAN, corner
+from dpaudit.measures.implied import largest_loss
 from dpaudit.measures.profile import PROFILE
-from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
@@ -154,16 +153,7 @@ def largest_losses(
     kind: type[Node], name: str, loss: Callable[[Any], Number], cite: Source
 ) -> None:
     """Register what a largest loss gives, reached in the limit, in every calculus of numbers."""
-
-    @PURE.rule(kind, name, cite=cite, attained=always)
-    def pure(node: Node) -> Number:
-        """The largest loss."""
-        return loss(node)
-
-    @APPROX.rule(kind, f"{name}_at_zero", cite=cite)
-    def at_zero(node: Node) -> tuple[Number, Number]:
-        """(the largest loss, 0)."""
-        return loss(node), Fraction(0)
+    largest_loss(name, loss, cite, kind)
 
     @CONCENTRATED.rule(kind, f"{name}_divergence", cite=PURE_ZCDP)
     def divergence(node: Node) -> Number:
@@ -226,31 +216,13 @@ def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, ExponentialMechanism) and not faint(width_of(node))
 
 
-@PURE.rule(ExponentialMechanism, "exponential_mechanism", cite=MCSHERRY_TALWAR, attained=always)
-@PURE.rule(
-    IntegerExponentialMechanism, "exponential_mechanism", cite=MCSHERRY_TALWAR, attained=always
-)
-def exponential_mechanism(node: ExponentialMechanism) -> Number:
-    """Its range; no smaller epsilon holds for all scores: t -> range as one of two grows likely."""
-    return width_of(node)
-
-
-@APPROX.rule(ExponentialMechanism, "exponential_mechanism_at_zero", cite=MCSHERRY_TALWAR)
-@APPROX.rule(IntegerExponentialMechanism, "exponential_mechanism_at_zero", cite=MCSHERRY_TALWAR)
-def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, Number]:
-    """(range, 0)."""
-    return width_of(node), Fraction(0)
+# No smaller epsilon than the range holds for all scores: t -> range as one of two grows likely.
+RANGED = ExponentialMechanism, IntegerExponentialMechanism
+largest_loss("exponential_mechanism", width_of, MCSHERRY_TALWAR, *RANGED)
 
 
 @CONCENTRATED.rule(
-    ExponentialMechanism,
-    "exponential_mechanism_divergence",
-    cite=RANGE_ZCDP,
-    attained=_of_a_number,
-    witness=_plainer_range,
-)
-@CONCENTRATED.rule(
-    IntegerExponentialMechanism,
+    RANGED,
     "exponential_mechanism_divergence",
     cite=RANGE_ZCDP,
     attained=_of_a_number,
@@ -262,14 +234,7 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
 
 
 @RENYI.rule(
-    ExponentialMechanism,
-    "exponential_mechanism_curve",
-    cite=RANGE_CURVE,
-    attained=_not_faint,
-    witness=_plainer_range,
-)
-@RENYI.rule(
-    IntegerExponentialMechanism,
+    RANGED,
     "exponential_mechanism_curve",
     cite=RANGE_CURVE,
     attained=_not_faint,
@@ -280,8 +245,7 @@ def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     return range_curve(width_of(node))
 
 
-@GAUSSIAN.rule(ExponentialMechanism, "exponential_mechanism_corner", cite=RANGE_CURVE)
-@GAUSSIAN.rule(IntegerExponentialMechanism, "exponential_mechanism_corner", cite=RANGE_CURVE)
+@GAUSSIAN.rule(RANGED, "exponential_mechanism_corner", cite=RANGE_CURVE)
 def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     """The corner rule of (range / 2)-DP, t = r / 2, which asks for the largest mu of all t.
 
@@ -294,10 +258,7 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     return corner(width_of(node) / 2)
 
 
-@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn)
-@PROFILE.rule(
-    IntegerExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn
-)
+@PROFILE.rule(RANGED, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn)
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
     """The pairs of a bounded range."""
     return range_losses(width_of(node))
@@ -306,7 +267,6 @@ def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
 # --- report noisy max ----------------------------------------------------------------------------
 
 
-@PURE.rule(ReportNoisyMax, "noisy_max", cite=NOISY_MAX, attained=always)
 def noisy_max(node: ReportNoisyMax) -> Number:
     """epsilon; half of it for monotone scores.
 
@@ -317,10 +277,7 @@ def noisy_max(node: ReportNoisyMax) -> Number:
     return width_of(node)
 
 
-@APPROX.rule(ReportNoisyMax, "noisy_max_at_zero", cite=NOISY_MAX)
-def noisy_max_at_zero(node: ReportNoisyMax) -> tuple[Number, Number]:
-    """(epsilon, 0), as in pure differential privacy."""
-    return width_of(node), Fraction(0)
+largest_loss("noisy_max", noisy_max, NOISY_MAX, ReportNoisyMax)
 
 
 @CONCENTRATED.rule(
@@ -384,7 +341,7 @@ def noisy_max_pairs(node: ReportNoisyMax) -> Losses:
 # --- above threshold -----------------------------------------------------------------------------
 
 
-def largest_loss(node: AboveThreshold) -> Number:
+def threshold_loss(node: AboveThreshold) -> Number:
     """epsilon_threshold + epsilon_query, or with monotone queries half of the latter.
 
     Move the threshold's noise by 1, and it is no harder to stay below; each of the ``answers``
@@ -398,13 +355,13 @@ def largest_loss(node: AboveThreshold) -> Number:
     return node.epsilon_threshold + (query / 2 if node.scores is Scores.MONOTONE else query)
 
 
-largest_losses(AboveThreshold, "above_threshold", largest_loss, SPARSE)
+largest_losses(AboveThreshold, "above_threshold", threshold_loss, SPARSE)
 
 
 @PROFILE.rule(AboveThreshold, "above_threshold_pairs", cite=PURE_PAIR)
 def above_threshold_pairs(node: AboveThreshold) -> Losses:
     """Randomised response dominates; no pair that is reached has a closed form."""
-    upper = pure_atoms(largest_loss(node))
+    upper = pure_atoms(threshold_loss(node))
     return Losses((upper,), (upper,))
 
 

@@ -10,9 +10,10 @@ from dpaudit.families.stability import CoupledGaussian, Distance, StableRelease
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.implied import gaussian, unbounded
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
-from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
 from dpaudit.scope import Adjacency
@@ -105,10 +106,7 @@ def stable_release(node: StableRelease) -> Losses:
 
 # --- a coupling of inner coins -------------------------------------------------------------------
 
-for _calculus in (PURE, APPROX):
-    _calculus.absent(
-        CoupledGaussian, reason="a whole curve of (epsilon, delta), no one point of it: use profile"
-    )
+unbounded(CoupledGaussian)
 
 
 def farthest(node: CoupledGaussian) -> Number:
@@ -116,22 +114,13 @@ def farthest(node: CoupledGaussian) -> Number:
     return (node.always + node.flips) / node.noise_multiplier
 
 
-@GAUSSIAN.rule(CoupledGaussian, "coupled_gaussian", cite=COUPLING)
-def coupled_gaussian(node: CoupledGaussian) -> Number:
-    """The largest move: trade-off curves of a mixture with a seen index are above the lowest."""
-    return farthest(node)
-
-
-@CONCENTRATED.rule(CoupledGaussian, "coupled_concentrated", cite=COUPLING)
-def coupled_concentrated(node: CoupledGaussian) -> Number:
-    """The largest move."""
-    return farthest(node) ** 2 / 2
-
-
-@RENYI.rule(CoupledGaussian, "coupled_renyi", cite=COUPLING)
-def coupled_renyi(node: CoupledGaussian) -> Number:
-    """The largest move."""
-    return order() * farthest(node) ** 2 / 2
+# Trade-off curves of a mixture with a seen index are above the lowest, that of the largest move.
+gaussian(
+    CoupledGaussian,
+    ("coupled_gaussian", "coupled_concentrated", "coupled_renyi"),
+    farthest,
+    COUPLING,
+)
 
 
 def _places(node: CoupledGaussian) -> dict[str, int]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
-from dpaudit.check.theorem import Row, Table, Theorem, counted, register
+from dpaudit.check.theorem import Row, Table, Theorem, counted, of_mu, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, infinity, is_symbolic, sqrt, sympify
 from dpaudit.pairs import Atoms, Branched, Losses, Normal, Pair, Scored, Thresholded
@@ -99,10 +99,10 @@ STABILITY: Table = {
     ),
     ("approx", "StableRelease"): Theorem("stable_approximate", _test_and_release, REPLACE_ONE),
     ("profile", "StableRelease"): Theorem("stable_release", _scores, REPLACE_ONE),
-    ("gdp", "CoupledGaussian"): Theorem("coupled_gaussian", _farthest),
-    ("zcdp", "CoupledGaussian"): Theorem("coupled_concentrated", lambda n: _farthest(n) ** 2 / 2),
-    ("rdp", "CoupledGaussian"): Theorem(
-        "coupled_renyi", lambda n: lambda a: a * _farthest(n) ** 2 / 2
+    **of_mu(
+        "CoupledGaussian",
+        ("coupled_gaussian", "coupled_concentrated", "coupled_renyi"),
+        _farthest,
     ),
     ("profile", "CoupledGaussian"): Theorem("coupled_profile", _coupled, reads=True),
 }
