@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ _TAIL = np.geomspace(1e-9, 5e-3, 40)
 _NODES = np.concatenate([[0.0], _TAIL, np.linspace(0.01, 0.99, 99), 1 - _TAIL[::-1], [1.0]])
 
 
-@runtime_checkable
-class Region(Protocol):
+class Region:
     """Upper edge of the pairs (p, q) = (P[E], Q[E]) that a claim allows."""
 
     def largest(self, q: FloatArray) -> FloatArray:
@@ -44,21 +43,21 @@ class Region(Protocol):
 
         ``q``: any shape, values in [0, 1].  Concave up to an error of ``SLACK`` p + 1e-15.
         """
-        ...
+        raise NotImplementedError
 
     @property
     def reference(self) -> Region:
         """The region whose likelihood ratio orders outcomes when this one is tested."""
-        ...
+        return self
 
     @property
     def corners(self) -> tuple[float, ...]:
         """Values of q near which the slope of the edge is known to jump."""
-        ...
+        return ()
 
 
 @dataclass(frozen=True)
-class ApproxRegion:
+class ApproxRegion(Region):
     """(epsilon, delta)-DP: p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta.
 
     Errors: InvalidParameter unless 0 <= epsilon <= 700 and 0 <= delta < 1.
@@ -81,16 +80,12 @@ class ApproxRegion:
         return np.minimum(np.minimum(low, high), 1.0)
 
     @property
-    def reference(self) -> Region:
-        return self
-
-    @property
     def corners(self) -> tuple[float, ...]:
         return ((1 - self.delta) / (1 + math.exp(self.epsilon)),)
 
 
 @dataclass(frozen=True)
-class GaussianRegion:
+class GaussianRegion(Region):
     """mu-GDP: p <= Phi(Phi^-1(q) + mu).
 
     Errors: InvalidParameter unless 0 <= mu <= 1e6.
@@ -109,17 +104,9 @@ class GaussianRegion:
         edge = np.where(np.isneginf(quantile), 0.0, ndtr(shifted) * (1 + 1e-14))
         return np.minimum(np.maximum(edge, q), 1.0)
 
-    @property
-    def reference(self) -> Region:
-        return self
-
-    @property
-    def corners(self) -> tuple[float, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
-class RenyiRegion:
+class RenyiRegion(Region):
     """Renyi divergences of both directions at most ``bounds`` at finitely many ``orders`` > 1.
 
     Data processing: the two-point divergence D_a((p, 1 - p) || (q, 1 - q)) is at most the bound at
@@ -171,13 +158,9 @@ class RenyiRegion:
         """Chords of the edge, which take less time than the edge."""
         return self._chords
 
-    @property
-    def corners(self) -> tuple[float, ...]:
-        return ()
-
 
 @dataclass(frozen=True, eq=False)
-class ChordRegion:
+class ChordRegion(Region):
     """A concave edge given at some q, and by chords between them; to order outcomes, not to claim.
 
     Shapes: ``q`` increasing from 0 to 1 and ``p``, (nodes,) each.
@@ -189,17 +172,9 @@ class ChordRegion:
     def largest(self, q: FloatArray) -> FloatArray:
         return np.asarray(np.interp(q, self.q, self.p))
 
-    @property
-    def reference(self) -> Region:
-        return self
-
-    @property
-    def corners(self) -> tuple[float, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
-class CommonRegion:
+class CommonRegion(Region):
     """The region that several claims about the same mechanism allow together.
 
     Errors: InvalidParameter for no regions.
@@ -213,10 +188,6 @@ class CommonRegion:
 
     def largest(self, q: FloatArray) -> FloatArray:
         return np.asarray(np.min([region.largest(q) for region in self.regions], axis=0))
-
-    @property
-    def reference(self) -> Region:
-        return self
 
     @property
     def corners(self) -> tuple[float, ...]:
