@@ -25,7 +25,7 @@ from dpaudit.scope import Scope
 
 DIGITS = 6  # significant digits of a calibrated value, unless others are asked for
 # Powers of two that are tried: downward, or of whole numbers, one by one; upward in longer steps.
-LARGEST = 40
+LARGEST_POWER = 40
 # Powers of two that are tried from 1 upward; a real symbol lies below 2^128.
 UPWARD = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SEARCH_DIGITS = 12  # significant digits of the values tried on the way: short fractions are cheap
@@ -289,7 +289,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 
 def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
     """Accounts of little noise take long, those of much do not."""
-    return range(1, LARGEST) if way < 1 or problem.symbol.is_integer else UPWARD
+    return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else UPWARD
 
 
 def _no_power(
@@ -312,7 +312,9 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
     ones are no valid parameters.
     """
     two = Fraction(2)
-    low, high = (0, LARGEST - 1) if problem.symbol.is_integer else (1 - LARGEST, UPWARD[-1])
+    low, high = (
+        (0, LARGEST_POWER - 1) if problem.symbol.is_integer else (1 - LARGEST_POWER, UPWARD[-1])
+    )
     low_holds, high_holds = (_sign(problem, two**power) for power in (low, high))
     if low_holds is None or high_holds is None:
         return None

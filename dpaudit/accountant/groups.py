@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpaudit.accountant.account import Account
 
 # A record's delta is found to this much, of which epsilon depends by a logarithm.
-ROOM = Fraction(99, 100)
+SHARE_OF_DELTA = Fraction(99, 100)
 ATTEMPTS = 40  # shares of delta that are tried before a group has no bound by steps
 # Epsilons at which a group's delta may be less than at the one that is asked for.
 SMALLER = (Fraction(1), Fraction(0))
@@ -53,8 +53,8 @@ def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step 
             delta_left = _left(node, delta, rough.approximate(share))
             if delta_left is None or delta_left < SMALLEST:
                 return None
-            if delta_left >= share * ROOM:
-                share = min(share, delta_left) * ROOM
+            if delta_left >= share * SHARE_OF_DELTA:
+                share = min(share, delta_left) * SHARE_OF_DELTA
                 step = APPROX.concluded(node, [fine.approximate(share)])
                 if _is_most(step.value[1], delta):
                     return to_approx(step, delta)

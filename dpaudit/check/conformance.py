@@ -60,7 +60,7 @@ KINDS = {
 }
 DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
-NEAR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
+LOG_P_ERROR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
 WIDER = {"variance": 1e-6}  # SciPy's chi-square tails were 5e-8 off at 128,000 degrees
 
 
@@ -229,7 +229,7 @@ def _row(row: Json, root: Node) -> None:
     require(broken == (row["status"] == "broken"), f"{place}: its status is not its p-value's")
     log_p = min(_log_p(row, root, place), 0.0)
     stated = math.log(p) if p > 0 else -math.inf
-    near = abs(log_p - stated) <= WIDER.get(row["law"], NEAR) + SHARE * abs(log_p)
+    near = abs(log_p - stated) <= WIDER.get(row["law"], LOG_P_ERROR) + SHARE * abs(log_p)
     beyond = log_p < UNDERFLOW and stated < UNDERFLOW
     require(near or beyond, f"{place}: its p-value is not its statistic's")
 

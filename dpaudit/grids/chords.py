@@ -29,9 +29,11 @@ MOST_NODES = 2**15  # nodes of a grid: each takes a ball of delta
 FARTHEST = 600.0  # nats: exp of a larger loss nears a float's overflow
 
 
-def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side) -> Discrete:
+def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side, cost: int = 1) -> Discrete:
     """The profile from one side; ``delta`` gives a ball around delta at a ball x > 0.
 
+    ``cost``: about how many deltas of other pairs one takes.  Where it is above 1, chords from
+    above join every n-th node only, which holds as well and is less near.
     Errors: TooFine where the losses that matter have more than ``MOST_NODES`` nodes.
     """
     import flint
@@ -45,11 +47,14 @@ def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side) -> Discrete:
             return delta(x) - (1 - x if node < 0 else 0)
 
         first, last = (_end(excess, grid, sign) for sign in (-1, 1))
-        if last - first > MOST_NODES:
+        every = -(-cost * (last - first) // MOST_NODES) if cost > 1 and side is Side.UPPER else 1
+        if last - first > MOST_NODES * every:
             raise TooFine(f"step {grid.width:g}: more than {MOST_NODES} nodes; take a larger one")
-        x = [(h * node).exp() for node in range(first, last + 1)]
+        x = [(h * node).exp() for node in range(first, last + every, every)]
         values = [delta(at) for at in x]
-        return (_upper if side is Side.UPPER else _lower)(x, values, first, grid)
+        if side is Side.LOWER:
+            return _lower(x, values, first, grid)
+        return _upper(x, values, first, grid, every)
 
 
 def _end(excess: Callable[[int], Any], grid: Grid, sign: int) -> int:
@@ -83,14 +88,15 @@ def _slopes(x: list[Any], values: list[Any]) -> list[Any]:
     return [(values[0] - 1) / x[0], *inner, values[0] * 0]
 
 
-def _upper(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
+def _upper(x: list[Any], values: list[Any], first: int, grid: Grid, every: int) -> Discrete:
     """Masses whose profile runs along the chords between the nodes (module, Upper)."""
     slopes = _slopes(x, values)
-    masses = [_up(at * (slopes[i + 1] - slopes[i])) for i, at in enumerate(x)]
-    return Discrete(grid.step, first, np.array(masses), _up(values[-1])).trimmed()
+    masses = np.zeros((len(x) - 1) * every + 1)
+    masses[::every] = [_up(at * (slopes[i + 1] - slopes[i])) for i, at in enumerate(x)]
+    return Discrete(grid.step, first, masses, _up(values[-1])).trimmed()
 
 
-def _lower(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
+def _lower(x: list[Any], values: list[Any], first: int, grid: Grid, every: int) -> Discrete:
     """Masses whose profile runs along lowered chords (module, Lower).
 
     Each node is lowered by the larger G_i of its two cells.  Nodes are cut off at either end where

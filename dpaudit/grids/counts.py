@@ -17,7 +17,7 @@ in t1..t2, (t2, largest c_t) is above, where |c W| <= 1, and (t1, smallest c_t) 
 Rounding.  A binomial law is a cumulative product of ratios from its middle, over a window outside
 of which it has at most ``LEFT``, divided by its sum; each ratio is within 8 roundings.  The mass
 outside counts as infinite loss above; left out below, it is far less than ``relative`` times the
-mass of either tail of the loss, as those are at least exp(-LARGEST) / 4.
+mass of either tail of the loss, as those are at least exp(-LARGEST_LOSS) / 4.
 More others than floats hold.  One other more adds a report to the counts that is drawn alike under
 P and under Q: whoever sees the counts may draw it.  So delta does not rise with their number, and
 from above as many as are computed with serve for more.
@@ -45,7 +45,7 @@ from dpaudit.grids.discrete import (
 )
 from dpaudit.grids.masses import NO_OUTCOMES, Closed, as_float
 
-LEFT, LARGEST = 1e-36, 30.0
+LEFT, LARGEST_LOSS = 1e-36, 30.0
 REACH = math.log(4 / LEFT)
 MOST_OTHERS = 2**40  # numbers of reports that floats hold with room
 # By how much a law of a trial more or less differs where one has at most ``LEFT``.
@@ -85,13 +85,13 @@ def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]
 def known_loss(epsilon: Number) -> float:
     """Epsilon of one report as a float.
 
-    Errors: Unsupported above ``LARGEST``, where floats hold the probabilities no longer.
+    Errors: Unsupported above ``LARGEST_LOSS``, where floats hold the probabilities no longer.
     """
     loss = as_float(epsilon, "epsilon")
-    if loss > LARGEST:
+    if loss > LARGEST_LOSS:
         raise Unsupported(
-            f"a shuffled profile of reports at epsilon = {loss:g}: at most {LARGEST:g} is known "
-            "here, and a report's own epsilon holds without it"
+            f"a shuffled profile of reports at epsilon = {loss:g}: at most {LARGEST_LOSS:g} is "
+            "known here, and a report's own epsilon holds without it"
         )
     return loss
 

@@ -20,6 +20,7 @@ from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency
 
 Generator = np.random.Generator
+SCALE_ROUNDING = 1 + 1e-9  # a comparison of scales allows for their rounding as floats
 
 
 class Session(Protocol):

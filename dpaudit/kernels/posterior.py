@@ -33,7 +33,7 @@ FARTHEST = 600.0
 # A law of so many levels has a panel end at each; of more, panels are halved where they must be.
 FEW = 32
 # How near to an end, in units of the queries' scale, a kink needs no panel of its own.
-NEAR = 1e-5
+NEAR_END = 1e-5
 VANISHED = 1e-12  # share of an integral that its last part may have
 HALVINGS = 40  # halvings of the step before it is given up
 
@@ -164,7 +164,7 @@ class Posterior:
         self._cover(max((float(np.max(np.abs(kink))) for kink in kinks), default=FARTHEST_KINK))
         for kink in kinks:
             # Panels end at every row's kink.
-            place, room = kink[self._row] - self._left, NEAR / self._ratio
+            place, room = kink[self._row] - self._left, NEAR_END / self._ratio
             inside = (place > room) & (self._width - place > room)
             self._cut(inside, place[inside])
         for halvings in range(HALVINGS + 1):

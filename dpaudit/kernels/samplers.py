@@ -31,7 +31,7 @@ from dpaudit.kernels.random_bits import (
 )
 
 Entropy = np.random.Generator | None
-LARGEST = 2**52  # of a scale's numerator: sums of draws and values then fit into 64 bits
+LARGEST_NUMERATOR = 2**52  # of a scale's numerator: sums of draws and values then fit into 64 bits
 POOL = 64  # draws that are made at least, whatever was asked
 AT_ONCE = 512  # attempts that are made side by side
 WEIGHT_BITS = 40  # bits of a weight: sums stay below 2^62
@@ -47,7 +47,7 @@ def discrete_laplace(scale: object, size: int, entropy: Entropy = None) -> Whole
     Source: Canonne, Kamath and Steinke (2020), Algorithm 2.
     """
     exact_scale = _positive(scale, "scale")
-    if max(exact_scale.numerator, exact_scale.denominator) > LARGEST:
+    if max(exact_scale.numerator, exact_scale.denominator) > LARGEST_NUMERATOR:
         raise InvalidParameter(
             f"scale = {scale!r}: numerator and denominator must not be above 2^52; "
             "round it up to fewer digits"
@@ -63,7 +63,7 @@ def discrete_gaussian(variance: object, size: int, entropy: Entropy = None) -> W
     Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
     """
     exact_variance = _positive(variance, "variance")
-    if exact_variance > LARGEST**2 // 4:
+    if exact_variance > LARGEST_NUMERATOR**2 // 4:
         raise InvalidParameter(f"variance = {variance!r}: must not be above 2^102")
     return gaussian_units([exact_variance], np.zeros(_size(size), dtype=np.int64), bits_of(entropy))
 

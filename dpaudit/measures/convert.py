@@ -28,7 +28,7 @@ from dpaudit.measures.calculus import CALCULI, Converted, Source, Step, order
 from dpaudit.measures.intervals import epsilon_two_sided
 from dpaudit.profiles import WIDTH
 
-LARGEST = 100  # an epsilon of 2^100 counts as infinite
+LARGEST_EXPONENT = 100  # an epsilon of 2^100 counts as infinite
 SMALLEST = 4000  # halvings of epsilon before it counts as 0
 BISECTIONS = 80  # bits of an end
 LARGEST_WHOLE_ORDER = 1024  # of a Renyi curve of whole orders
@@ -101,10 +101,10 @@ def _bracket(mu: Any, delta: Any) -> tuple[Fraction, Fraction] | None:
 def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
     """Positive ends between which a predicate turns true, ``BISECTIONS`` bits apart.
 
-    None where it is still false at 2^``LARGEST``; the lower end is 0 where it is still true at
-    2^-``SMALLEST``.
+    None where it is still false at 2^``LARGEST_EXPONENT``; the lower end is 0 where it is still
+    true at 2^-``SMALLEST``.
     """
-    powers = (Fraction(2) ** k for k in range(LARGEST))
+    powers = (Fraction(2) ** k for k in range(LARGEST_EXPONENT))
     high = next(filter(holds, powers), None)
     if high is None:
         return None

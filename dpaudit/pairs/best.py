@@ -36,7 +36,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, is_infinite
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits, number, positive
@@ -84,6 +83,10 @@ class _Best(Pair):
     def inner(self) -> tuple[Pair, ...]:
         return (self.base,)
 
+    @property
+    def delta_cost(self) -> int:
+        return CELLS * super().delta_cost
+
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
         """The theorem's bound; at most 1."""
         if x < 1:
@@ -94,8 +97,10 @@ class _Best(Pair):
         return sum(parts, self.never * positive(1 - x)).min(number(1))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
-        """Errors: Unsupported: thousands of nodes, each of dozens of deltas, take a minute."""
-        raise Unsupported(f"{type(self).__name__}: composed with others: use rdp")
+        """Errors: NoLower from below: the theorem is a bound, which no runs need reach."""
+        if side is grids.Side.LOWER:
+            raise grids.NoLower(f"{type(self).__name__}: only an upper profile is known")
+        return super()._on_grid(grid, side)
 
 
 @dataclass(frozen=True)

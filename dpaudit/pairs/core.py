@@ -329,6 +329,11 @@ class Pair:
         own = type(self).delta is not Pair.delta
         return own and all(part.has_delta for part in self.inner)
 
+    @property
+    def delta_cost(self) -> int:
+        """About how many deltas of simple pairs one delta takes."""
+        return max((part.delta_cost for part in self.inner), default=1)
+
     # --- on a grid of losses ---------------------------------------------------------------------
 
     def loss_masses(self, tail: float) -> grids.Closed | None:
@@ -356,13 +361,13 @@ class Pair:
         if cells is not None:
             return cells.discrete(side)
         if self.has_delta:
-            return grids.by_chords(self.delta, grid, side)
+            return grids.by_chords(self.delta, grid, side, self.delta_cost)
         raise Unsupported(f"{type(self).__name__}: no privacy profile is known for this pair")
 
     def _swapped_on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """The profile of (Q, P), where masses have no closed form."""
         if self.has_delta and type(self)._on_grid is Pair._on_grid:
-            return grids.by_chords(Swapped(self).delta, grid, side)
+            return grids.by_chords(Swapped(self).delta, grid, side, self.delta_cost)
         if side is grids.Side.LOWER:
             name = type(self).__name__
             raise grids.NoLower(f"{name} swapped: only an upper profile is known")

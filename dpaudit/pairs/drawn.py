@@ -54,7 +54,7 @@ LARGEST_SIZE = 4096  # records of a group
 TABLE = 20_000  # places of the outcome from which Newton's method starts
 NEWTONS = 100  # its steps at most
 BLOCK = 2**16  # numbers in memory at a time
-NEAR = 2.0**-42  # relative error of a root
+ROOT_ERROR = 2.0**-42  # relative error of a root
 
 
 class _Moved(Pair):
@@ -277,7 +277,7 @@ def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals
     left, right = np.full(len(y), low), np.full(len(y), high)
     for _ in range(NEWTONS):
         value, slope = _log_g(parameters, t)
-        allowed = NEAR * (1 + np.abs(y)) + 8 * grids.UNIT * slope * np.abs(t)
+        allowed = ROOT_ERROR * (1 + np.abs(y)) + 8 * grids.UNIT * slope * np.abs(t)
         wrong = np.abs(value - y) > allowed
         if not wrong.any():
             return t
@@ -317,6 +317,6 @@ def _loss_masses(pair: _Moved, tail: float) -> grids.Closed:
 
     largest = float(np.max(np.abs(logs))) + most * farthest
     rounded = 24 * grids.UNIT * (largest - (log_none if stays else 0.0))
-    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + rounded
+    error = 2 * ROOT_ERROR * (1 + abs(span[0]) + abs(span[1])) + rounded
     relative = grids.NORMAL_FACTOR + 4 * grids.UNIT * (farthest * farthest + largest + len(logs))
     return grids.Closed(masses, grids.NO_OUTCOMES, (span[0], span[1]), error, relative)

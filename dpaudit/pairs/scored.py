@@ -10,8 +10,8 @@ delta falls with epsilon, so that its value a blur before bounds it.  g is the d
 Mills ratios R(z) - R(z + mu), at most 4 u R(z) off, where R(z) <= (|z| + mu + 2) / mu times their
 difference ((x + 2) R(x) falls), and exp(-z^2 / 2), at most 4 u |z| (|z| + mu) + u off.  Where g >
 ``SMALLEST_DELTA``, |z| < 37, and mu <= ``LARGEST_MU``: together less than 10,000 u + 250 u / mu,
-which is less than ``ROUNDING`` (1 + 1 / mu), far less than ``NEAR``.  Members that far below the
-largest are left out of the Arb evaluation; on a grid, values are moved up by the error.
+which is less than ``ROUNDING`` (1 + 1 / mu), far less than ``NEAR_LARGEST``.  Members so far
+below the largest are left out of the Arb evaluation; on a grid, values are moved up by the error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ else:
     special = Later("scipy.special")
     grids = Later("dpaudit.grids")
 
-ROUNDING, NEAR = 1e-11, 1e-3
+ROUNDING, NEAR_LARGEST = 1e-11, 1e-3
 SMALLEST_MU, LARGEST_MU = 1e-6, 20.0  # for which the rounding errors above hold
 SMALLEST_DELTA = 1e-290  # a delta near the smallest float, which has few digits
 EVALUATIONS = 2**23  # of normal laws: more take seconds
@@ -144,7 +144,7 @@ class Thresholded(Symmetric):
         blur = _blur(self, at)
         above, below = family_of(self).deltas(np.array([at - blur, at + blur])).T
         largest = float(below.max())
-        near = above >= largest * (1 - NEAR) if largest > SMALLEST_DELTA else above >= 0
+        near = above >= largest * (1 - NEAR_LARGEST) if largest > SMALLEST_DELTA else above >= 0
         most = number(0)
         for index in np.flatnonzero(near):
             most = most.max(self.member(int(index)).delta(x))

@@ -68,7 +68,7 @@ OUT_OF_GRIDS = Fraction(1, 10**7)
 # grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
 # So near, in parts of epsilon and of delta, windows of counts do without a grid.
-NEAR, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
+NEAR_EPSILON, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
 # The error of a false-negative rate between nodes, for closed forms and for grids, whose bounds of
 # delta are no nearer.
 GAP, GAP_ON_GRIDS = 1e-7, 1e-5
@@ -121,7 +121,7 @@ def _epsilon(
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
     if crowd is not None:
-        return _nearest(pair, crowd, NEAR, lambda: composed(pair, wanted, width))
+        return _nearest(pair, crowd, NEAR_EPSILON, lambda: composed(pair, wanted, width))
     record = _record(pair)
     if record is not None:
         by_composition = composed(pair, wanted, width)

@@ -42,7 +42,7 @@ FARTHEST = 30.0  # largest epsilon of a report
 SMALLEST = 1e-30  # largest mass that may be left out
 # Outcomes that are taken one by one; else nodes, in standard deviations; logarithm of a margin.
 FEW, MARGIN = 2**22, 8
-NEAR = tuple(k / 2 for k in range(-16, 17))
+NODES_NEAR_MEAN = tuple(k / 2 for k in range(-16, 17))
 # Standard deviations around the mean where numbers of other reports stand, if many.
 NEAR_OF_MANY = (-5, -3, -2, -1, -0.3, 0.3, 1, 2, 3, 5)
 
@@ -115,7 +115,11 @@ def _beside_the_rest(n: int, s: Ball, less: float, rate: Ball, rest: Ball, log_t
     low, masses = _clones_law(few, q, log_tail)
     at = low + np.arange(len(masses), dtype=np.float64)
     spread = math.sqrt(few * hidden * max(1 - hidden, 0.0))
-    near = np.array(NEAR if len(t) * len(NEAR) * width <= MOST_OUTCOMES // 2 else NEAR_OF_MANY)
+    near = np.array(
+        NODES_NEAR_MEAN
+        if len(t) * len(NODES_NEAR_MEAN) * width <= MOST_OUTCOMES // 2
+        else NEAR_OF_MANY
+    )
     wanted_places = np.clip(np.rint(few * hidden + spread * near), at[0], at[-1])
     nodes = np.unique(np.concatenate((wanted_places, at[[0, -1]])))
     if len(nodes) < 2:

@@ -28,7 +28,7 @@ from dpaudit.pairs.core import Opposition
 
 # Moves and rates of which floats are sure; others are found from delta at the nodes.
 MOVES, RATES = (1e-4, 20.0), (1e-12, 1 - 1e-6)
-LARGEST = 1e150  # masses above are near the largest float, and count as outside
+LARGEST_MASS = 1e150  # masses above are near the largest float, and count as outside
 SQRT2 = math.sqrt(2)
 
 
@@ -117,7 +117,7 @@ class _Cells:
             error = UNIT * (256 + 32 * farthest**2 + 8 * u) + (2 * farthest + 4 * mu + 4) * off
             error += 8 * (1 + mu * width) * wide
             both = np.maximum(width, mu * width)
-        outside = ~(np.isfinite(error) & (s[1] < LARGEST) & (farthest <= FARTHEST))
+        outside = ~(np.isfinite(error) & (s[1] < LARGEST_MASS) & (farthest <= FARTHEST))
         outside |= (d > LARGEST_WIDTH) | ~(both <= MOST_PARTS * WIDEST)
         up, down = np.zeros(len(u)), np.zeros(len(u))
         for rule, part in by_rule(np.where(outside, np.nan, both)):

@@ -21,7 +21,7 @@ from dpaudit.pairs import Pair
 
 MOST_POLLED = 20_000  # other reports: each number of ones among them is tried
 FARTHEST = 30.0  # largest epsilon
-REACH, ROOM = 10.5, 40  # a binomial window: standard deviations, and counts more
+REACH, MORE_COUNTS = 10.5, 40  # a binomial window: standard deviations, and counts more
 
 
 def polled_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
@@ -62,7 +62,7 @@ def largest_delta(others: int, chances: tuple[float, float], x: float) -> float:
 
 def _laws(others: int, p: float, q: float) -> tuple[Floats, float]:
     """Windows of binomial(k, p), k = 0, .., others, and what falls out of all."""
-    half = math.ceil(REACH * math.sqrt(others * p * q)) + ROOM
+    half = math.ceil(REACH * math.sqrt(others * p * q)) + MORE_COUNTS
     laws = np.zeros((others + 1, 2 * half + 1))
     laws[0, 0], start, lost = 1.0, 0, 0.0
     for k in range(others):

@@ -24,7 +24,7 @@ from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
-BEYOND, NEAR = 80, 2.0**-75
+BEYOND, INTEGRAL_ERROR = 80, 2.0**-75
 CELLS = 1500  # cells of the outcome
 RATIO, FINEST = 1.2, 2.0**-60  # distances of pairs fall by RATIO down to FINEST
 LARGEST_X = 200.0  # standard deviations; exponents beyond leave those of floats
@@ -108,7 +108,7 @@ def _integral(pair: Factor, power: Any, ends: tuple[float, float]) -> Any:
         ratio = other_rate + rate * (wide * x - half).exp()
         return (power * ratio.log(analytic=analytic) - x * x / 2).exp()
 
-    integral = flint.acb.integral(at, *ends, rel_tol=NEAR, abs_tol=NEAR)
+    integral = flint.acb.integral(at, *ends, rel_tol=INTEGRAL_ERROR, abs_tol=INTEGRAL_ERROR)
     return integral / (2 * flint.arb.pi()).sqrt()
 
 

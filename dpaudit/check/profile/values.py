@@ -29,9 +29,12 @@ from dpaudit.pairs.core import Divergence
 
 BITS = 192  # precision of delta at the nodes
 MOST_NODES = 200_000  # nodes at which delta is computed; a longer grid is thinned
+# Deltas of simple pairs that a grid of a costly one takes: twice the accountant's, whose chords,
+# of other nodes, these have to stay below.
+MOST_DELTAS = 2**16
 # From below no node is left out.
 MOST_NODES_BELOW = 30_000
-LARGEST = 400.0  # losses beyond lie outside of a grid
+LARGEST_LOSS = 400.0  # losses beyond lie outside of a grid
 # Cases of a product whose closed form is quick enough.
 FEW = 2
 
@@ -54,7 +57,9 @@ def value_nodes(pair: Pair, grid: Grid) -> Nodes:
     with flint.ctx.workprec(BITS):
         last = _end(pair, grid, 1)
         first = -last if pair.is_symmetric else _end(pair, grid, -1)
-        every = -(-(last - first) // MOST_NODES)
+        cost = pair.delta_cost
+        most = MOST_NODES if cost == 1 else max(MOST_DELTAS // cost, 1)
+        every = -(-(last - first) // most)
         if pair.is_symmetric:
             kinks, infinite = _mirrored(pair, grid, last, every)
             first = -(len(kinks) // 2) * every
@@ -163,9 +168,9 @@ def _end(pair: Pair, grid: Grid, side: int) -> int:
         if deltas[-1][1] <= ball(grid.tail):
             break
         reach *= 1.15
-        if reach > LARGEST:
+        if reach > LARGEST_LOSS:
             reach = next(end for end, d in deltas if not d - deltas[-1][1] > ball(grid.tail))
-            if reach > LARGEST / 2:
+            if reach > LARGEST_LOSS / 2:
                 raise NotConfirmed("no end")
             break
     return side * math.ceil(reach / grid.h)

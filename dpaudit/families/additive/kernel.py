@@ -19,6 +19,7 @@ from dpaudit.exact import enclose, upper_fraction
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.kernels.base import (
+    SCALE_ROUNDING,
     Generator,
     Kernel,
     exact_kernel,
@@ -30,7 +31,7 @@ from dpaudit.kernels.base import (
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole, bits_of
 from dpaudit.kernels.samplers import (
-    LARGEST,
+    LARGEST_NUMERATOR,
     gaussian_log_mass,
     gaussian_tail,
     gaussian_units,
@@ -42,7 +43,6 @@ from dpaudit.kernels.samplers import (
 LARGEST_VALUE = 2.0**52  # whole numbers up to 2^52, and their halves, are floats
 GRID_BITS = 32  # bits of a noise's scale that lie on the grid
 LARGEST_WHOLE = 2**53  # whole numbers below it are floats
-ROOM = 1 + 1e-9  # a scale computed in floating point
 
 
 def arithmetic_of(kernel: Any) -> str:
@@ -196,7 +196,7 @@ class DiscreteKernel(Kernel):
                 f"{name}: noise for one whole number, not for a vector of {dimension}; release "
                 "them one by one"
             )
-        if (scale > self.own_scale(self.leaf) * ROOM).any():
+        if (scale > self.own_scale(self.leaf) * SCALE_ROUNDING).any():
             raise InvalidParameter(f"{name}: the query's sensitivity is above the leaf's")
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
@@ -443,9 +443,9 @@ def rounded_up(value: Any) -> Fraction:
     Errors: InvalidParameter for what is above 2^52 or below 2^-52.
     """
     fraction = value if isinstance(value, Fraction) else upper_fraction(enclose(value))
-    if fraction is None or not Fraction(1, LARGEST) <= fraction <= LARGEST:
+    if fraction is None or not Fraction(1, LARGEST_NUMERATOR) <= fraction <= LARGEST_NUMERATOR:
         raise InvalidParameter("scale of discrete noise: outside [2^-52, 2^52]")
-    if max(fraction.numerator, fraction.denominator) <= LARGEST:
+    if max(fraction.numerator, fraction.denominator) <= LARGEST_NUMERATOR:
         return fraction
     digits = min(max(40 - math.floor(math.log2(fraction)), 0), 52)
     return Fraction(math.ceil(fraction * 2**digits), 2**digits)

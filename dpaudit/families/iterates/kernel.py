@@ -12,13 +12,19 @@ from scipy.special import ndtri
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.iterates import LastIterate, SampledLastIterate
-from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, normal_scores
+from dpaudit.kernels.base import (
+    SCALE_ROUNDING,
+    Generator,
+    Kernel,
+    exact_match,
+    kernel,
+    normal_scores,
+)
 from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_parts
 from dpaudit.kernels.query import Array, Query
 from dpaudit.scope import Adjacency
 
 PAIRS = 32  # antithetic pairs of paths over which a replay averages
-ROOM = 1 + 1e-9  # rounding of a float comparison
 CONTRACTS = 1 + 1e-6  # rounding of a measured contraction
 FAR = 9.0  # a mark that no batch is below
 
@@ -90,7 +96,9 @@ class LastIterateKernel(Kernel):
         if unit.size != 1 or not np.isfinite(unit).all() or unit[0] <= 0:
             raise InvalidParameter(f"{where}: its steps need one sensitivity, positive and finite")
         diameter = float(enclose(self.leaf.diameter).mid())
-        if diameter and (query.radius is None or 2 * query.radius > diameter * unit[0] * ROOM):
+        if diameter and (
+            query.radius is None or 2 * query.radius > diameter * unit[0] * SCALE_ROUNDING
+        ):
             reached = "none" if query.radius is None else f"one of {2 * query.radius / unit[0]:.6g}"
             raise InvalidParameter(
                 f"{where}: declared on a set of diameter {diameter:.6g} units; its steps project "

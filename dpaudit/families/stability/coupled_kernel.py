@@ -19,14 +19,13 @@ from dpaudit.families.discrete import TruncatedDiscreteLaplace
 from dpaudit.families.events import ProposeTestRelease
 from dpaudit.families.stability import CoupledGaussian
 from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
-from dpaudit.kernels.base import Generator, Kernel, kernel, kernel_of, normal_scores
+from dpaudit.kernels.base import SCALE_ROUNDING, Generator, Kernel, kernel, kernel_of, normal_scores
 from dpaudit.kernels.digests import hashed, is_bottom, tested_residual
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 
 Flags = NDArray[np.bool_]
 DRAWS = 32  # coins over which a density is averaged
-ROOM = 1 + 1e-9  # rounding of a float comparison
 
 
 def packed(probabilities: Array, points: Array) -> Array:
@@ -132,7 +131,7 @@ class CoupledGaussianKernel(Kernel):
         moved = np.where(same, np.abs(p - q), 0.0)
         rate = float(enclose(self.leaf.rate).mid())
         flips, always = float(self.leaf.flips), float(enclose(self.leaf.always).mid())
-        wrong = (moved > rate * ROOM).any(axis=1) | ((moved > 0).sum(axis=1) > flips)
+        wrong = (moved > rate * SCALE_ROUNDING).any(axis=1) | ((moved > 0).sum(axis=1) > flips)
         wrong |= (~same).sum(axis=1) > 1
         coins = np.random.default_rng(0).random((DRAWS, 1, p.shape[1]))
         distances = [_move(((u < p) * 1.0, x), ((u < q) * 1.0, y), same, always) for u in coins]
@@ -274,7 +273,7 @@ class ProposeTestReleaseKernel(Kernel):
         """
         moved = np.abs(values[:, 0] - others[:, 0]) * stated
         best = np.maximum(values[:, 0], others[:, 0])
-        stable = np.exp(self._test.log_tails(best)[1]) > self._false_pass * ROOM
+        stable = np.exp(self._test.log_tails(best)[1]) > self._false_pass * SCALE_ROUNDING
         distance = self._release.apart(values[:, 1:], others[:, 1:], stated)
         return np.asarray(np.where(stable, np.maximum(moved, distance), moved))
 

@@ -24,7 +24,7 @@ from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel, normal
 from dpaudit.kernels.digests import is_bottom, tested_residual
 from dpaudit.kernels.query import Array
 from dpaudit.kernels.random_bits import bits_of
-from dpaudit.kernels.samplers import LARGEST, laplace_units
+from dpaudit.kernels.samplers import LARGEST_NUMERATOR, laplace_units
 
 Whole = NDArray[np.int64]
 LARGEST_KAPPA = 10**6  # levels of a threshold's law, whose masses are listed
@@ -160,7 +160,7 @@ class GridStableReleaseKernel(StableReleaseKernel):
         super().__init__(leaf, trials)
         self._noise = GridGaussianKernel(leaf, trials)
         epsilon = leaf.epsilon
-        if not isinstance(epsilon, Fraction) or max(epsilon.as_integer_ratio()) > LARGEST:
+        if not isinstance(epsilon, Fraction) or max(epsilon.as_integer_ratio()) > LARGEST_NUMERATOR:
             raise InvalidParameter(
                 f"{leaf.head}: an exact draw needs an epsilon of fewer digits, a fraction"
             )

@@ -12,7 +12,6 @@ from scipy.special import log_softmax, ndtri
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.additive.kernel import (
-    ROOM,
     DiscreteKernel,
     DiscreteLaplaceKernel,
     rounded,
@@ -21,11 +20,11 @@ from dpaudit.families.additive.kernel import (
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
 from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of, one_hot
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
+from dpaudit.kernels.base import SCALE_ROUNDING, Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole, bits_of
 from dpaudit.kernels.samplers import (
-    LARGEST,
+    LARGEST_NUMERATOR,
     chosen_places,
     gaussian_log_mass,
     gaussian_tail,
@@ -48,7 +47,7 @@ class DiscreteGaussianVectorKernel(DiscreteKernel):
 
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)
-        if not isinstance(leaf.variance, Fraction) or leaf.variance > LARGEST**2 // 16:
+        if not isinstance(leaf.variance, Fraction) or leaf.variance > LARGEST_NUMERATOR**2 // 16:
             raise InvalidParameter(f"{leaf.head}: a variance is a fraction of at most 2^100")
         self._variance = float(leaf.variance)
 
@@ -167,9 +166,9 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
             raise InvalidParameter(f"{self.leaf.head}: an exact choice needs a rational epsilon")
         steps = scale * float(epsilon) / 2
         integral_steps = np.rint(steps)
-        if (np.abs(steps - integral_steps) > (ROOM - 1) * np.maximum(integral_steps, 1)).any() or (
-            integral_steps < 1
-        ).any():
+        if (
+            np.abs(steps - integral_steps) > (SCALE_ROUNDING - 1) * np.maximum(integral_steps, 1)
+        ).any() or (integral_steps < 1).any():
             raise InvalidParameter(
                 f"{self.leaf.head}: an exact choice needs scores that move by whole numbers"
             )
@@ -246,7 +245,7 @@ class ExactRunsKernel(ExactChoiceKernel):
             raise InvalidParameter(
                 f"{self.leaf.head}: a choice among runs of candidates needs the score of each run, "
                 "and then how many candidates each run has: whole numbers from 0, together from 1 "
-                f"to {LARGEST}"
+                f"to {LARGEST_NUMERATOR}"
             )
         return scores, sizes
 
@@ -286,7 +285,7 @@ def _are_runs(scores: Array, sizes: Array) -> bool:
         scores, sizes = scores[:1], sizes[:1]
     total = sizes.sum(axis=-1)
     counted = (sizes >= 0) & (sizes == np.rint(sizes)) & (np.isfinite(scores) | (sizes == 0))
-    return bool(counted.all() and ((total >= 1) & (total <= LARGEST)).all())
+    return bool(counted.all() and ((total >= 1) & (total <= LARGEST_NUMERATOR)).all())
 
 
 def _picked(rows: Array, places: Whole) -> Array:

@@ -23,7 +23,7 @@ FEWEST = 2**20
 BITS = 200  # precision of the balls at delta near 1
 SMALLEST_LOG = -700.0  # log of the smallest delta: a float underflows below
 # Parts of delta: the mass that windows leave out, and the margin for rounding.
-LEFT, ROOM = Fraction(1, 10**7), Fraction(1, 10**9)
+LEFT, DECIMAL_ERROR = Fraction(1, 10**7), Fraction(1, 10**9)
 WIDEST, SMALLEST = Fraction(1, 10**40), Fraction(1, 10**300)
 
 
@@ -47,7 +47,7 @@ def epsilon_crowd(pair: Pair, delta: Fraction) -> Interval | None:
         bounds = windows(report, delta * LEFT)
         if bounds is None:
             return None
-        smaller, larger = (number(delta * (1 + side * ROOM)) for side in (-1, 1))
+        smaller, larger = (number(delta * (1 + side * DECIMAL_ERROR)) for side in (-1, 1))
         high = float(number(report.epsilon).upper())
         upper = _crossing(bounds.most, log_delta, high, 1, lambda found: bool(found <= smaller))
         lower: Fraction | None = Fraction(0)

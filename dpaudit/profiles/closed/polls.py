@@ -41,7 +41,7 @@ DEVIATIONS, MORE, BLOCK = 9.0, 40, 128
 TRANSFORM, OUTWARD = 32.0, 1 + 1e-12
 # The numbers of k that are tried first, at either end and between; attempts; and the relative
 # distance of bounds from a root.
-ENDS, BETWEEN, ATTEMPTS, NEAR = 40, 8, 6, 1e-7
+ENDS, BETWEEN, ATTEMPTS, ROOT_MARGIN = 40, 8, 6, 1e-7
 SMALLEST = 1e-11  # deltas and losses below are answered by other routes
 
 
@@ -169,7 +169,7 @@ def epsilon_polled(pair: Pair, delta: Fraction) -> Interval | None:
     )
     for _ in range(ATTEMPTS):
         root = _root(poll, places, goal)
-        upper = Fraction(rounded_up(root * (1 + NEAR) + NEAR**2))
+        upper = Fraction(rounded_up(root * (1 + ROOT_MARGIN) + ROOT_MARGIN**2))
         _, high, where = poll.largest(math.exp(float(upper)) / OUTWARD)
         if high <= goal / OUTWARD:
             lower = _reached(poll, places, root, goal)
@@ -181,7 +181,7 @@ def epsilon_polled(pair: Pair, delta: Fraction) -> Interval | None:
 def _reached(poll: Poll, some: Indices, root: float, goal: float) -> Fraction:
     """The first of a few decimals below a root, ever farther, at which delta is enough."""
     for k in range(5):
-        lower = Fraction(rounded_down(root * (1 - NEAR * 10**k)))
+        lower = Fraction(rounded_down(root * (1 - ROOT_MARGIN * 10**k)))
         below, _ = poll.bounds(math.exp(float(lower)) * OUTWARD, some)
         if float(below.max()) >= goal * OUTWARD:
             return lower

@@ -19,7 +19,7 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
 PRECISIONS = (200, 500, 1500, 5000)  # bits, tried in turn until a comparison is decided
-LARGEST = 40  # an epsilon of 2^40 counts as infinite
+LARGEST_EXPONENT = 40  # an epsilon of 2^40 counts as infinite
 FAR = Fraction(60)
 SMALLEST = 200  # halvings of epsilon before it counts as 0
 BISECTIONS = 52  # bits of an end
@@ -108,7 +108,7 @@ def _certain(
 
 def _bracket(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
     """Neighbouring powers of two between which a predicate turns true; None where it never does."""
-    powers = (Fraction(2) ** k for k in range(LARGEST))
+    powers = (Fraction(2) ** k for k in range(LARGEST_EXPONENT))
     high = next(filter(holds, powers), None)
     if high is None:
         return None

@@ -19,8 +19,8 @@ from dpaudit.profiles.fourier.spectrum import Integers
 
 # Tilts that are tried: their logarithms lie RATIO apart.
 LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
-# exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.
-ROOM = 30.0
+# exp(-ALIASING_NATS) of delta may be lost to aliasing and to frequencies that are left out.
+ALIASING_NATS = 30.0
 # A tilt far below the best costs digits: delta's sum should stay above exp(-LEAST) of its terms.
 # SHARES: tilts that are tried; ROUNDING: the rounding error of each round, against the width.
 LEAST, SHARES, ROUNDING = 18.5, 20, 1e-14
@@ -192,13 +192,15 @@ class Table:
         # Log of the mean of the payoff under the tilted law.
         with np.errstate(invalid="ignore"):
             sizes = np.minimum(log_delta + self.tilts[places] * near - self.cumulants[places], 0.0)
-        windows = self._windows(places, sizes - ROOM, near, math.hypot(self.product.mu, sigma))
+        windows = self._windows(
+            places, sizes - ALIASING_NATS, near, math.hypot(self.product.mu, sigma)
+        )
         for k, size, window in zip(places, sizes.tolist(), windows, strict=True):
             if window is None:
                 continue
             tilt = float(self.tilts[k])
             first, period, shifts = window
-            dropped = ROOM - size
+            dropped = ALIASING_NATS - size
             count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
             less = min(max(count / CHEAP, FINEST), 1.0) if math.isinf(most) else 1.0

@@ -17,7 +17,7 @@ SMALLEST_GUESS = 1e-290  # near the smallest float
 COARSE = 1e-2  # relative width of the first grid
 # Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
 # its digits that delta may have less than what was cut.
-FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR = 4, 7, 1e20, 0.75
+FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR_POWER = 4, 7, 1e20, 0.75
 # TOLD: delta of the finite losses and the cut mass do not matter below this part of the mass at an
 # infinite loss; STEEP: the largest tilt there.
 TOLD, STEEP = 1e-9, 16.0
@@ -169,7 +169,7 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
             return max(guess, TOLD * stack.infinite), min(tilt, STEEP)
         guesses.append((delta + stack.infinite, guess, tilt))
         if delta >= guess:
-            if attempt == 0 or delta <= guess**NEAR:
+            if attempt == 0 or delta <= guess**NEAR_POWER:
                 return min(delta, 1.0), tilt
             fine = guess
         else:

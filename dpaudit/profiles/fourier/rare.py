@@ -25,7 +25,13 @@ from scipy import special
 
 from dpaudit.grids.discrete import Reals
 from dpaudit.grids.noise import mixed_losses, normal_between
-from dpaudit.profiles.fourier.sampled import ROOM, Complexes, OutOfReach, SampledNormal, rule
+from dpaudit.profiles.fourier.sampled import (
+    RULE_NATS,
+    Complexes,
+    OutOfReach,
+    SampledNormal,
+    rule,
+)
 
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
@@ -171,7 +177,7 @@ def _ends(series: Series, epsilon: float, losses: Reals, turned: Turns, sign: in
 @lru_cache(maxsize=16)
 def _masses(factor: SampledNormal, mu: float) -> tuple[float, float, float]:
     """P_S and Q_S about, and their relative error."""
-    rules = [rule(factor, s, 0.0, ROOM) for s in (0.0, -1.0)]
+    rules = [rule(factor, s, 0.0, RULE_NATS) for s in (0.0, -1.0)]
     p, q = (math.exp(factor.times * moments.log_moment) for moments in rules)
     return p, q, 1e-14 * (1 + mu) + 2 * factor.times * max(moments.log_error for moments in rules)
 

@@ -43,8 +43,8 @@ from dpaudit.grids.hull import UNIT
 from dpaudit.grids.noise import mixed_losses, unmixed_loss
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
-# exp(-ROOM) is what a rule may err by, relative to M and per round.
-ROOM = 30.0
+# nats: exp(-RULE_NATS) is what a rule may err by, relative to M and per round.
+RULE_NATS = 30.0
 MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
 MOST_OUTLINED = 100_000  # points of an outline
 CELL, LARGEST_SPAN = 0.025, 1e6
@@ -111,7 +111,7 @@ class SampledNormal:
         return float(mixed_losses(exponent, self.rate)[0])
 
     def cumulant(self, t: float) -> float:
-        """log M(t) of all rounds, within exp(2 - ROOM) and roundings; infinite out of reach."""
+        """log M(t) of all rounds, within exp(2 - RULE_NATS), rounded; infinite out of reach."""
         return self.times * _log_moment(self, t)
 
     def outline(self, tilts: Reals) -> Reals:
@@ -303,7 +303,7 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
 def _log_moment(factor: SampledNormal, tilt: float) -> float:
     """log M of one round; infinite out of reach.  With many kinds not all rules are kept."""
     try:
-        return rule(factor, tilt, 0.0, ROOM).log_moment
+        return rule(factor, tilt, 0.0, RULE_NATS).log_moment
     except OutOfReach:
         return math.inf
 
@@ -474,7 +474,7 @@ def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
 
     Errors: OutOfReach as :func:`rule`.
     """
-    quadrature = rule(factor, tilt, float(edges[-1]), ROOM)
+    quadrature = rule(factor, tilt, float(edges[-1]), RULE_NATS)
     value = np.zeros(len(edges), dtype=np.complex128)
     for k in range(0, len(quadrature.losses), BLOCK * 8):
         part = slice(k, k + BLOCK * 8)
@@ -521,7 +521,7 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
 
     Errors: OutOfReach as :func:`rule`.
     """
-    quadrature = rule(factor, tilt, 0.0, ROOM)
+    quadrature = rule(factor, tilt, 0.0, RULE_NATS)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
     low, high = -FARTHEST, min(FARTHEST + max(power, 1.0) * mu, factor.cap)
     if (high - low) / APART > MOST_POINTS:

@@ -57,7 +57,7 @@ from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
 from dpaudit.profiles.fourier.sampled import (
     DISTANCES,
-    ROOM,
+    RULE_NATS,
     OutOfReach,
     SampledNormal,
     decay_of,
@@ -482,7 +482,7 @@ def _is_checked(product: Product, plan: Plan) -> bool:
     fastest = 8.2 / product.mu
     frequencies = 1.2 * fastest * plan.period / math.pi
     points = max(
-        (len(rule(factor, plan.tilt, fastest, ROOM).weights) for factor in product.sampled),
+        (len(rule(factor, plan.tilt, fastest, RULE_NATS).weights) for factor in product.sampled),
         default=0,
     )
     return 2 * frequencies * points <= MOST_CHECKED
@@ -528,7 +528,7 @@ def _series(product: Product, plan: Plan, sigma: float, kept: Kept) -> Series:
     rounding = _errors(own, exponents, error, transform)
     relative = math.expm1(float(error[0]))
     for factor in product.sampled:
-        quadrature = rule(factor, tilt, float(w[-1]), ROOM)
+        quadrature = rule(factor, tilt, float(w[-1]), RULE_NATS)
         powers, off = quadrature.powers(w, factor.times)
         # |ab - a'b'| <= |a| |b - b'| + |b'| |a - a'|, where |a| is at most 1 but for its error.
         rounding = (np.abs(transform) + rounding) * off + rounding * np.abs(powers)

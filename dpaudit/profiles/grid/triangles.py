@@ -74,7 +74,7 @@ NDTR_FACTOR = 2048
 # Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
 DENSE, APART = 24, 1 / 32
 # Values this near to the line 1 - x differ from it by rounding only.
-NEAR = 1e-11
+LINE_ROUNDING = 1e-11
 # Shares of a cell's two ends that are tried, around the one that is right on average.
 SHARES = np.linspace(-0.12, 0.12, 13)
 
@@ -333,9 +333,9 @@ class Rounds:
         # Where the line 1 - x, or 0, is above, one node more is given up on either side; but the
         # last one on the line, which delta is below the loss of a batch without the record.
         line = np.maximum(1 - self.x, 0.0)
-        low = np.flatnonzero((target <= 1 - self.x + NEAR) & (self.x < 1))
+        low = np.flatnonzero((target <= 1 - self.x + LINE_ROUNDING) & (self.x < 1))
         edge = int(low[-1]) if len(low) else 0
-        if target[edge] < line[edge] - NEAR:
+        if target[edge] < line[edge] - LINE_ROUNDING:
             edge += 1
         high = np.flatnonzero(target <= 0)
         end = int(high[0]) - 1 if len(high) else len(self.x) - 1

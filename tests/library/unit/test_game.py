@@ -288,7 +288,7 @@ def test_the_checker_plays_as_near_from_below_where_delta_lies_on_a_line(
         return max(apart(times) for times in (31, 50))
 
     assert furthest() < 1e-7
-    monkeypatch.setattr(triangles, "NEAR", 0.0)
+    monkeypatch.setattr(triangles, "LINE_ROUNDING", 0.0)
     monkeypatch.setattr(checked, "ON_THE_LINE", 0.0)
     assert furthest() > 1e-4
     game.played.cache_clear()
