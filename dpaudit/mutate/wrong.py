@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
 # Names under which bugs store private values on the curator.
@@ -33,7 +33,7 @@ def wrong(query: Any, bug: str, curator: Any) -> Any:
 class _Stating:
     """A query that states what the right one states."""
 
-    def __init__(self, query: Any, curator: Any) -> None:
+    def __init__(self, query: Query, curator: Any) -> None:
         self.query = query
         self.store = vars(curator)
 
@@ -45,7 +45,7 @@ class _Stating:
     @property
     def neutral(self) -> bool:
         """The right query's."""
-        return getattr(self.query, "neutral", False)
+        return bool(getattr(self.query, "neutral", False))
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """The right query's."""
@@ -54,6 +54,8 @@ class _Stating:
 
 class OwnMean(_Stating):
     """A user-written sum of clipped rows, with the radius and weights of a :class:`ClippedMean`."""
+
+    query: ClippedMean
 
     def __init__(self, query: ClippedMean, curator: Any, bug: str) -> None:
         super().__init__(query, curator)

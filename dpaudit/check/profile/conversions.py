@@ -309,7 +309,8 @@ def _coarser_steps(pair: Pair, row: Row) -> Iterator[str]:
 
     A bound holds at any step; the accountant's may have been chosen for its end from below.
     """
-    costly = any(not is_known(factor) for factor, _ in pair.factors)
+    # A grid of costly deltas is thinned, however fine its step.
+    costly = any(not is_known(f) and f.delta_cost == 1 for f, _ in pair.factors)
     if not costly or "step" not in row or _by_transforms(pair, row):
         return
     step = _number(row["step"])
