@@ -214,7 +214,7 @@ def lifted(calculus: str, combine: Callable[[list[Any]], Any]) -> Callable[..., 
 def of_mu(
     kind: str, names: Sequence[str], mu: Callable[[Any], Any], attained: Attained = never
 ) -> Table:
-    """What mu-GDP gives in gdp, zcdp and rdp, by theorems of these names."""
+    """Theorems of mu-GDP in gdp, zcdp and rdp, by these names."""
     bounds = mu, lambda n: mu(n) ** 2 / 2, lambda n: lambda a: a * mu(n) ** 2 / 2
     return {
         (calculus, kind): Theorem(name, bound, attained=attained)

@@ -96,7 +96,7 @@ def _upper(x: list[Any], values: list[Any], first: int, grid: Grid, every: int) 
     return Discrete(grid.step, first, masses, _up(values[-1])).trimmed()
 
 
-def _lower(x: list[Any], values: list[Any], first: int, grid: Grid, every: int) -> Discrete:
+def _lower(x: list[Any], values: list[Any], first: int, grid: Grid) -> Discrete:
     """Masses whose profile runs along lowered chords (module, Lower).
 
     Each node is lowered by the larger G_i of its two cells.  Nodes are cut off at either end where

@@ -1,4 +1,4 @@
-"""What one guarantee gives in several calculi, registered for a kind of node at once."""
+"""Rules of several calculi that follow from one guarantee, registered for a kind of node."""
 
 from __future__ import annotations
 

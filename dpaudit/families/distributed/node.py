@@ -17,7 +17,7 @@ LARGEST_OF_VECTORS = {"DistributedGaussianVector": 10**9, "DistributedSkellamVec
 
 
 class _Noise:
-    """What is certain of the noise that clients add."""
+    """The part of the clients' noise that is certain."""
 
     variance: Number
     clients: Number
