@@ -80,7 +80,7 @@ class Scope:
             object.__setattr__(self, name, choose(kind, getattr(self, name), f"Scope.{name}"))
 
     def under(self, adjacency: Adjacency | str) -> Scope:
-        """The same scope under another adjacency."""
+        """A copy under another adjacency."""
         chosen = choose(Adjacency, adjacency, "Scope.adjacency")
         return Scope(chosen, self.unit, self.trust, self.released)
 

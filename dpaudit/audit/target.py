@@ -79,7 +79,7 @@ class Target:
         return of_rates(self.guarantee)(*rates)
 
     def joint_lower(self, counts: Counts, error: float) -> float | None:
-        """The same by the exact joint test, which splits no error; None where there is none."""
+        """The lower bound by the exact joint test of both counts; None if the measure has none."""
         if self.measure == "epsilon":
             return joint_epsilon_lower(counts, self.delta, error)
         if self.measure == "mu":

@@ -235,7 +235,7 @@ class Array:
         return Array(data, (len(self), *other.shape[1:]))
 
     def _kept(self, other: Array) -> Array:
-        """The same array, with the numbers of another of its shape."""
+        """This array, overwritten with the numbers of another of its shape."""
         if other.shape != self.shape:
             raise ValueError(f"{other.shape} does not fit {self.shape}")
         self.data[:] = other.data

@@ -207,7 +207,7 @@ def _diagonals(a: Law, b: Law) -> list[Diagonals]:
 
 
 def _refined(law: Law, width: Fraction, side: Side) -> Law:
-    """The same law on a grid finer by a power of two."""
+    """This law on a grid that is finer by a power of two."""
     times = int(law.width / width)
     if times == 1:
         return law

@@ -59,7 +59,7 @@ class Masses:
         return Masses(self.index, self.p * up, self.q * down)
 
     def swapped(self) -> Masses:
-        """The same outcomes of (Q, P), in ascending order of loss."""
+        """The outcomes of (Q, P), in ascending order of loss."""
         return Masses(-self.index[::-1] - 1, self.q[::-1], self.p[::-1])
 
 

@@ -125,7 +125,7 @@ def outcomes_of(discrete: Discrete, side: Side) -> Outcomes:
 
 
 def regridded(discrete: Discrete, grid: Grid, side: Side) -> Discrete:
-    """The same measure on another grid."""
+    """A bound, from ``side``, of the discrete pair on another grid."""
     return cells_from(finite(outcomes_of(discrete, side), 16 * UNIT), grid, 1).discrete(side)
 
 

@@ -99,7 +99,7 @@ class Discrete:
         return (self.first + np.arange(len(self.masses))) * float(self.step)
 
     def trimmed(self) -> Discrete:
-        """The same measure without the empty nodes at its ends (one node, ``CRUMB``, at least)."""
+        """This pair without the empty nodes at its ends; at least one node, of ``CRUMB``, stays."""
         full = np.flatnonzero(self.masses)
         if not len(full):
             return Discrete(self.step, 0, np.array([CRUMB]), self.infinite, self.relative)

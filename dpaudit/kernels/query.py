@@ -76,7 +76,7 @@ class Records:
         return _viewed(self.values[start:stop], self.present[start:stop])
 
     def in_order(self, order: NDArray[np.intp]) -> Records:
-        """The same rows in another order: a copy, row k being the one that ``order[k]`` names."""
+        """A copy in another order: row k is row ``order[k]`` of these."""
         return _viewed(self.values[order], self.present[order])
 
     def placeholder(self) -> Records:
@@ -84,7 +84,7 @@ class Records:
         return _viewed(np.zeros(self.values.shape), np.ones(len(self), dtype=bool))
 
     def with_row(self, row: int, values: Array) -> Records:
-        """The same rows but one, all there; of few kinds, distinct ones are not sought anew."""
+        """A copy with another row, and all rows present; known kinds of rows are kept."""
         changed = self.values.copy()
         changed[row] = np.asarray(values, dtype=np.float64) + 0.0
         records = _viewed(changed, np.ones(len(self), dtype=bool))
@@ -92,7 +92,7 @@ class Records:
         return records
 
     def traced(self, values: Array) -> Records:
-        """The same records with other arrays of the same numbers, of a class of the examiner's."""
+        """A copy whose arrays hold the same numbers, in a class of the examiner."""
         return _viewed(values, self.present)
 
     def _distinct_of_changed(self) -> tuple[Array, NDArray[np.intp]] | None:

@@ -166,11 +166,11 @@ class Node:
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
 
     def with_parameters(self, **values: Any) -> Node:
-        """The same node with other values of some parameters; errors: InvalidParameter as ever."""
+        """A copy with other values of some parameters, validated.  Errors: InvalidParameter."""
         return self.rebuild({**self.parameters, **values}, list(self.children))
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
-        """The same declaration with symbols replaced by exact values, validated again.
+        """A copy with symbols replaced by exact values, validated again.
 
         Errors: InvalidParameter for a key that is no symbol or function symbol, a value outside a
         parameter's domain, or a symbol that is the index of a Repeat in here.

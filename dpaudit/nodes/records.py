@@ -107,7 +107,7 @@ def _own(node: Any, counts: Counts) -> Records:
 
 
 def _same(node: Any, several: Sequence[Records]) -> Records:
-    """The same records, of which several statements hold."""
+    """The statements about one set of records, put together."""
     stating = [each for each in several if each is not NOTHING]
     if len(stating) < 2:
         return stating[0] if stating else NOTHING

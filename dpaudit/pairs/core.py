@@ -292,7 +292,7 @@ class Pair:
         yield from ()
 
     def among(self, others: Number) -> Pair:
-        """The same report among another number of others; the pair itself without a report."""
+        """The pair of this report among another number of others; itself, if it is no report."""
         return self
 
     def scaled(self, size: Number) -> Pair | None:
@@ -300,7 +300,7 @@ class Pair:
         return None
 
     def with_numbers(self, change: Change) -> Pair:
-        """The same pair with every parameter changed."""
+        """A copy with every parameter changed by a function."""
         return type(self)(*(_changed(getattr(self, f.name), change) for f in fields(self)))
 
     # --- losses ----------------------------------------------------------------------------------

@@ -447,7 +447,7 @@ class _Work:
         return None if low is None or high - low >= 2**32 else int(low)
 
     def _first_of_whole(self, rows: str, least: int) -> str:
-        """The same rows as of :meth:`_first`, of codes of 32 bits: one number is sorted."""
+        """As :meth:`_first`, for units and codes of 32 bits, which are sorted as one number."""
         code = f"({UNIT}::BIGINT - ({least}))::UBIGINT << 32 | {CODE}"
         before = f"lag({CODE}, {self.schema.rows}) OVER (ORDER BY {CODE})"
         rows = f"SELECT {CODE}, {before} AS {BEFORE} FROM (SELECT {code} AS {CODE} FROM ({rows}))"

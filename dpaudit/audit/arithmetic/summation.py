@@ -40,7 +40,7 @@ def check_total(total: Total, bound: float = 1.0) -> tuple[Finding, ...]:
 
 
 def _order(total: Total, bound: float) -> Finding:
-    """The same records in another order are the same data set."""
+    """Whether the total is the same for the same records in another order."""
     worst, where = 0.0, "none"
     for name, records in _orders(bound):
         values = [_value(total, records[places]) for places in _permutations(records)]

@@ -93,7 +93,7 @@ def joined(parts: Sequence[Draws], kind: type[_Kept]) -> _Kept:
 
 
 def fitted(draws: Draws, like: Draws, kind: type[_Kept]) -> _Kept:
-    """The same draws with the columns and the type of number that ``like`` has."""
+    """These draws, with the number of columns and the dtype of ``like``."""
     values = _widened(draws.values, like.columns)[:, : like.columns]
     if like.is_float != (values.dtype.kind == "f"):
         values = np.nan_to_num(values, posinf=0, neginf=0).astype(like.values.dtype)

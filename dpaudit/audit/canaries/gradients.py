@@ -257,7 +257,7 @@ class StartAt:
 
 
 def started_at(suite: Suite, start: npt.ArrayLike) -> Suite:
-    """The same audit from another starting point, for programs that hold a ``loss``.
+    """A copy of the suite from another starting point, for programs that hold a ``loss``.
 
     Errors: InvalidParameter for a program that is no dataclass with a field ``loss``.
     """

@@ -194,7 +194,7 @@ class Series:
         return (self.rise - self.t * at).exp() * (total + sign * error)
 
     def bounds(self, points: Sequence[float], sign: int) -> Floats:
-        """The same at many points, in floats."""
+        """Bounds of the finite part at many epsilons, in floats; as :meth:`bound` at each."""
         placed = self.placed(ball(min(points)), ball(max(points)))
         size = max(MOST_AT_ONCE // len(placed[1]), 1)
         parts = (points[k : k + size] for k in range(0, len(points), size))

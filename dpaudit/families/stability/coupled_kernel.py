@@ -80,7 +80,7 @@ class CoupledGaussianKernel(Kernel):
         return mean_of(*unpacked(values))
 
     def away(self, values: Array, others: Array, shift: Array) -> Array:
-        """The same points, all moved as their mean is."""
+        """The points, each moved by as much as their mean moves."""
         probabilities, points = unpacked(values)
         centre = self.centre(values)
         moved = super().away(centre, self.centre(others), shift) - centre

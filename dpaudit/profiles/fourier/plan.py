@@ -113,7 +113,7 @@ class Table:
         return self._plan(best, min(first, near), log_delta, width, sigma)
 
     def for_part(self, log_delta: float, width: float, near: float, sigma: float) -> Plan | None:
-        """The same of a part of delta alone: epsilon is about ``near``, and may be far beyond."""
+        """A plan for one summand of delta, at an epsilon of about ``near`` or more."""
         return self._plan(self._chernoff(log_delta)[0], near, log_delta, width, sigma)
 
     def for_all(self, width: float, near: float, sigma: float) -> Plan | None:
