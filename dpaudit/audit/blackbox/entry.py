@@ -106,10 +106,10 @@ def audit_function(
     >>> import dpaudit as dp
     >>> def noisy_count(data, rng, size):
     ...     return rng.laplace(sum(data), 0.5, size)
-    >>> found = dp.audit_function(
+    >>> audit = dp.audit_function(
     ...     noisy_count, [1, 1], [1, 0], claim=dp.PureDP(1), trials=20_000, seed=1
     ... )
-    >>> str(found.verdict), found.epsilon_lower > 1.5
+    >>> str(audit.verdict), audit.epsilon_lower > 1.5
     ('refuted', True)
     """
     terms_asked = terms = checked_terms(
@@ -158,10 +158,10 @@ def audit_command(
     ...     "random.seed(os.environ['DPAUDIT_SEED']); size = int(os.environ['DPAUDIT_SIZE']);"
     ...     "[print(honest if random.random() < 0.9 else 1 - honest) for _ in range(size)]"
     ... )
-    >>> found = dp.audit_command(
+    >>> audit = dp.audit_command(
     ...     [sys.executable, "-c", flip], 0, 1, claim=dp.PureDP(1), trials=4_000, seed=1
     ... )
-    >>> str(found.verdict)
+    >>> str(audit.verdict)
     'refuted'
     """
     mechanism = Command(command, time_limit=time_limit)
