@@ -91,8 +91,8 @@ def calibrate(
     >>> import dpaudit as dp
     >>> from sympy import Symbol
     >>> noise = dp.Gaussian("mean", Symbol("s", positive=True))
-    >>> found = dp.calibrate(noise, dp.central("add_remove"), dp.ApproxDP(1, "1e-6"))
-    >>> float(found.value)
+    >>> solved = dp.calibrate(noise, dp.central("add_remove"), dp.ApproxDP(1, "1e-6"))
+    >>> float(solved.value)
     4.22468
     """
     problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))

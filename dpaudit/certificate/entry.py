@@ -214,8 +214,8 @@ def verify(certificate: Certificate | Mapping[str, Any] | str | Path) -> Verifie
     ...         return curator.release("count", rows)
     >>> scope, claims = dp.central("add_remove"), [dp.Claim(dp.PureDP(1), by="its author")]
     >>> count = dp.Mechanism("noisy_count", "A count", "Dwork et al. 2006", Count(), scope, claims)
-    >>> found = dp.verify(dp.certify(count, seed=1))
-    >>> found.verdict, found.confirmed[0]
+    >>> checked = dp.verify(dp.certify(count, seed=1))
+    >>> checked.verdict, checked.confirmed[0]
     ('certified under assumptions', 'digest of the predicate')
     """
     if isinstance(certificate, (str, Path)):

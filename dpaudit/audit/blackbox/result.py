@@ -181,8 +181,8 @@ class FunctionAudit:
         >>> import dpaudit as dp
         >>> def flip(data, rng, size):
         ...     return rng.random(size) < (0.9 if data else 0.1)
-        >>> found = dp.audit_function(flip, 0, 1, claim=dp.PureDP(1), trials=2_000, seed=1)
-        >>> found.plot().axes[0].get_title()
+        >>> audit = dp.audit_function(flip, 0, 1, claim=dp.PureDP(1), trials=2_000, seed=1)
+        >>> audit.plot().axes[0].get_title()
         'PureDP(epsilon=1): refuted'
         """
         from dpaudit.report.curves import event_figure

@@ -92,7 +92,7 @@ def audit_domain(
     >>> import dpaudit as dp
     >>> def noisy_count(data, rng, size):
     ...     return rng.laplace(sum(data), 0.5, size)
-    >>> found = dp.audit_domain(
+    >>> audit = dp.audit_domain(
     ...     noisy_count,
     ...     [[0, 0], [0, 1], [1, 1]],
     ...     "replace_one",
@@ -100,7 +100,7 @@ def audit_domain(
     ...     trials=20_000,
     ...     seed=1,
     ... )
-    >>> str(found.verdict), found.pairs
+    >>> str(audit.verdict), audit.pairs
     ('refuted', 2)
     """
     terms = checked_terms(claim, trials, confidence, refute_at, seed, attack, generator)

@@ -235,8 +235,8 @@ def audit_one_run(
     >>> import dpaudit as dp, tempfile
     >>> audit = dp.audit_one_run(1_000, claim=dp.PureDP(1))
     >>> labels = audit.commit(tempfile.mkdtemp() + "/commitment.json", seed=1)
-    >>> found = audit.bound(labels.included.astype(float))  # of a run that hides nothing
-    >>> str(found.verdict), found.epsilon_lower > 2
+    >>> result = audit.bound(labels.included.astype(float))  # of a run that hides nothing
+    >>> str(result.verdict), result.epsilon_lower > 2
     ('refuted', True)
     """
     if type(canaries) is not int or not 1 <= canaries <= MAXIMUM_CANARIES:

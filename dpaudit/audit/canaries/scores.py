@@ -132,13 +132,13 @@ def audit_scores(
 
     >>> import dpaudit as dp, numpy as np
     >>> rng = np.random.default_rng(1)
-    >>> found = dp.audit_scores(
+    >>> audit = dp.audit_scores(
     ...     rng.normal(3, 1, 2_000),
     ...     rng.normal(0, 1, 2_000),
     ...     origin="independent_runs",
     ...     claim=dp.GDP(1),
     ... )
-    >>> str(found.verdict), found.lower > 2
+    >>> str(audit.verdict), audit.lower > 2
     ('refuted', True)
     """
     if origin not in list(Origin):

@@ -54,9 +54,9 @@ def audit_step(
     ...     def step(self, features, labels):
     ...         gradients = self.weights - features  # nobody clips them
     ...         self.weights = self.weights - 0.1 * (gradients.sum(0) + self.rng.normal(0, 1, 3))
-    >>> found = dp.audit_step(Mean, np.random.default_rng(0).normal(size=(50, 3)),
+    >>> audit = dp.audit_step(Mean, np.random.default_rng(0).normal(size=(50, 3)),
     ...                       noise_multiplier=1)
-    >>> found.verdict, [fault.kind for fault in found.faults]
+    >>> audit.verdict, [fault.kind for fault in audit.faults]
     (<Verdict.ALARM: 'alarm'>, ['not_clipped'])
 
     Errors: InvalidParameter for numbers outside their domain, fewer than 20 records, a step that
