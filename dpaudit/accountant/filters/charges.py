@@ -52,8 +52,12 @@ class Amounts(tuple[Fraction, ...]):
     __slots__ = ()
 
     def __new__(cls, values: Iterable[object] = ()) -> Amounts:
+        if type(values) is cls:
+            return values  # they were checked when they were made
         numbers = tuple(values)
         for value in numbers:
+            if type(value) is Fraction and value.numerator >= 0:
+                continue  # a ledger asks this of every entry
             is_integer = isinstance(value, int) and not isinstance(value, bool)
             if not (is_integer or isinstance(value, Fraction)) or value < 0:  # type: ignore[operator]
                 raise InvalidParameter(
