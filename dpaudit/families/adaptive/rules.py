@@ -1,7 +1,7 @@
 """Adaptive choices: one of several mechanisms (a maximum), and filters (the cap).
 
-A filter's charges depend on what was released, so that their realised sum is no guarantee.  What
-is: the largest sum that can occur, which the filter keeps at or below its cap.
+A filter's charges depend on earlier releases, so their realised sum is no guarantee.  The guarantee
+is the largest sum that can occur, which the filter keeps at or below its cap.
 """
 
 from __future__ import annotations
