@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.support import further_trainings, more_trainings, trainings
+from tests.support import further_trainings, more_trainings, trainings, unseen_trainings
 from tests.support.trainings import DELTA, EPSILON, RECORDS
 
-MODULES = (trainings, more_trainings, further_trainings)
+MODULES = (trainings, more_trainings, further_trainings, unseen_trainings)
 BUGS = {name: bug for module in MODULES for name, bug in module.BUGS.items()}
 SIDES = ("bug", "twin")
 SEEDS = 5
@@ -123,6 +123,10 @@ WORDS = {
         "added by then, was run on one of them, and nothing was changed for the rows shown. Since "
         "then bounds by independent coins, forests and shared errors were added, with three of the "
         "missed ones in view (cut noise, means of eight, the largest norm)."
+    ),
+    unseen_trainings: (
+        "These bugs, of yet other kinds, were written by someone who had not read how canaries are "
+        "made, before the audit was run on any of them."
     ),
 }
 

@@ -388,7 +388,11 @@ ATTACKS: dict[str, Attack] = {
 
 
 def _lira_steps(view: View) -> FloatArray:
-    """The likelihood ratio of all steps jointly: means for each record, one covariance for all."""
+    """The likelihood ratio of all steps jointly: means for each record, one covariance for all.
+
+    With few models what a record moves is drawn towards what all records move on average: their
+    gradients are clipped to one length.
+    """
     names = sorted(name for name in view.targets if name.startswith("step_"))
     references = np.stack([view.signal(name, of="references") for name in names], axis=-1)
     targets = np.stack([view.signal(name) for name in names], axis=-1)
@@ -405,6 +409,8 @@ def _lira_steps(view: View) -> FloatArray:
     # Steps are scaled to deviation 1.  The ridge keeps the system solvable if steps are collinear.
     correlation = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(names))
     gap = (means[0] - means[1]) / scale
+    share = np.minimum(*counts) / (np.minimum(*counts) + _PER_ANSWER * len(names))
+    gap = share * gap + (1 - share) * gap.mean(axis=0)
     centre = (means[0] + means[1]) / 2
     weights = np.linalg.solve(correlation, gap.T).T
     both = (counts[0][..., 0] > 0) & (counts[1][..., 0] > 0)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cholesky, qr, solve_triangular
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.canaries import mislabelled
@@ -24,6 +26,9 @@ from dpaudit.membership.data import Data, FloatArray, joined
 _JITTER = 1e-3  # of a record's distance from the middle: no two records become the same
 _PROBES = 12  # records that every model is asked about
 _PROBED = 2.0  # widths of their spikes
+_FEWEST_OF_A_KIND = 8  # candidates, of which those with gradients of their own are chosen
+_MOST_GRADIENTS = 256  # of the data, beside which a direction is somebody's own
+_LEAST_SPREAD = 1e-2  # in a direction: noise of length 1 beside a hundred gradients as long
 _LEAST_WIDTH = 1e-3  # of a column that hardly varies, relative to 1 and its middle
 
 
@@ -98,6 +103,7 @@ class Table:
 
 Change = Callable[[Table, FloatArray, Any], FloatArray]
 Kind = Callable[[Data, int, np.random.Generator], Canaries | None]
+Directions = Callable[[Data], FloatArray]
 
 
 def _changed(change: Change, label: Callable[[Data, int], Any]) -> Kind:
@@ -306,6 +312,13 @@ KINDS: dict[str, tuple[str, Kind]] = {
     "short_spike": ("one column 3 widths from its middle", _changed(_spike(3), _unexpected)),
     "mixed": ("every column, or word of a text, from another record", _mixed),
 }
+OWN_GRADIENT = "own_gradient"
+# In the order in which they are tried, and what they are in words.
+WORDS = {
+    "spike": KINDS["spike"][0],
+    OWN_GRADIENT: "records whose gradients are directions of their own",
+    **{kind: words for kind, (words, _) in KINDS.items()},
+}
 
 
 def kinds_of(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -316,18 +329,53 @@ def kinds_of(names: str | Sequence[str]) -> tuple[str, ...]:
     listed = names.split(",") if isinstance(names, str) else list(names)
     wanted = tuple(name.strip() for name in listed)
     if wanted == ("auto",):
-        return tuple(KINDS)
+        return tuple(WORDS)
     for name in wanted:
-        if name not in KINDS:
+        if name not in WORDS:
             raise InvalidParameter(
-                f"canaries = {name!r}: expected auto, none, or some of {', '.join(KINDS)}"
+                f"canaries = {name!r}: expected auto, none, or some of {', '.join(WORDS)}"
             )
     return wanted
 
 
-def crafted(kind: str, data: Data, count: int, rng: np.random.Generator) -> Canaries | None:
-    """``count`` canaries of a kind for ``data``; None where such data cannot have them."""
+def crafted(
+    kind: str,
+    data: Data,
+    count: int,
+    rng: np.random.Generator,
+    directions: Directions | None = None,
+) -> Canaries | None:
+    """``count`` canaries of a kind for ``data``; None where such data cannot have them.
+
+    ``directions`` of records' gradients, (n, d) of length 1, where training shows them.
+    """
+    if kind == OWN_GRADIENT:
+        return None if directions is None else _own_gradients(data, count, rng, directions)
     return KINDS[kind][1](data, count, rng)
+
+
+def _own_gradients(
+    data: Data, count: int, rng: np.random.Generator, directions: Directions
+) -> Canaries | None:
+    """Of records of all kinds, those whose gradients are the most their own.
+
+    Gradients count as if clipped to one length, in units of how far those of the data, and noise,
+    go in each direction.  Each next record has the longest part that those before it lack.
+    Source: Nasr et al. (2023), canaries that are a direction of their own in gradient space.
+    """
+    several = max(count, _FEWEST_OF_A_KIND)
+    made = [kind(data, several, rng) for _, kind in KINDS.values()]
+    pools = [canaries for canaries in made if canaries is not None]
+    if not pools:
+        return None
+    candidates = reduce(joined, [pool.data for pool in pools])
+    siblings = reduce(joined, [pool.queries[0] for pool in pools])
+    alike = data.take(rng.permutation(len(data))[:_MOST_GRADIENTS])
+    common = directions(alike)
+    spread = common.T @ common / len(common) + _LEAST_SPREAD * np.eye(common.shape[1])
+    own = solve_triangular(cholesky(spread, lower=True), directions(candidates).T, lower=True)
+    chosen = qr(own, mode="r", pivoting=True)[1][:count]
+    return Canaries(candidates.take(chosen), (siblings.take(chosen),))
 
 
 def probes_of(data: Data, made_from: int) -> Data:

@@ -14,6 +14,7 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.engine import Progress
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.certificate import MembershipAudit
+from dpaudit.membership.controlled import controlled
 from dpaudit.membership.crafted import kinds_of
 from dpaudit.membership.data import Data, shared, without_duplicates
 from dpaudit.membership.pilot import Pilot, kept
@@ -51,7 +52,7 @@ def audit_training(
     ``data``: records, as :meth:`~dpaudit.membership.data.Data.of` reads them.  ``claim``: PureDP,
     ApproxDP or GDP of a unit, under add/remove.
 
-    ``canaries``: "auto", or names of :data:`~dpaudit.membership.crafted.KINDS`: canaries are made
+    ``canaries``: "auto", or names of :data:`~dpaudit.membership.crafted.WORDS`: canaries are made
     for the data, and a pilot on models that are not counted chooses among them.  "none": the
     records themselves are audited.  Auto where there is a claim and no records as ``background``.
 
@@ -89,7 +90,8 @@ def audit_training(
         study = Study(
             target, records, count, background, released=released, references=references, **terms
         )
-        return study.run(**arguments)
+        found = study.run(**arguments)
+        return found if claim is None else controlled(study, found, jobs)
     if claim is None or not is_share:
         raise InvalidParameter(
             "canaries: they are made to refute a claim, beside a share of the data; give a claim, "
@@ -112,7 +114,8 @@ def audit_training(
     )
     with tempfile.TemporaryDirectory(prefix="dpaudit-pilot-") as own:
         chosen = kept(Path(folder or own), pilot.run, seed)
-    return pilot.chosen(chosen, **terms).run(**arguments)
+    study = pilot.chosen(chosen, **terms)
+    return controlled(study, study.run(**arguments), jobs)
 
 
 def split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:

@@ -11,12 +11,14 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpaudit.audit.canaries.terms import CanaryTerms
+from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import (
@@ -27,10 +29,21 @@ from dpaudit.membership.bounds import (
     strongest,
     telling,
 )
-from dpaudit.membership.crafted import KINDS, Canaries, Table, crafted, outside, probes_of
-from dpaudit.membership.data import Data, without_duplicates
+from dpaudit.membership.crafted import (
+    OWN_GRADIENT,
+    WORDS,
+    Canaries,
+    Directions,
+    Table,
+    crafted,
+    outside,
+    probes_of,
+)
+from dpaudit.membership.data import Data, FloatArray, without_duplicates
 from dpaudit.membership.results import Finding
-from dpaudit.membership.study import IgnoredRecords, Study, announce, references_of, too_few
+from dpaudit.membership.signals import directions_of
+from dpaudit.membership.study import Study, announce, quietly, references_of, too_few
+from dpaudit.membership.targets import Released
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
@@ -73,9 +86,7 @@ class Choice:
         far = "" if self.farther == 1 else f", {self.farther:g} times as far"
         wide = "" if self.wider == 1 else f", {self.wider:g} times as far from the middle"
         after = "after" if self.last else "beside"
-        return (
-            f"{self.count} canaries ({self.kind}: {KINDS[self.kind][0]}{far}) {after} {whose}{wide}"
-        )
+        return f"{self.count} canaries ({self.kind}: {WORDS[self.kind]}{far}) {after} {whose}{wide}"
 
     def changed(self) -> Iterator[Choice]:
         """The choices next to this one: canaries or records nearer or farther, another order."""
@@ -134,6 +145,31 @@ class Pilot:
             **settings,
         )
 
+    @cached_property
+    def _directions(self) -> Directions | None:
+        """Directions of gradients in the middle of a training on the data; None where none is seen.
+
+        Errors: InvalidParameter for a training that fails.
+        """
+        target = self.target
+        if not hasattr(target, "gradients") or not target.released.shows(Released.PARAMETERS):
+            return None
+        try:
+            with quietly():
+                model = target.fit(self.data, np.random.default_rng(_STREAM))
+                path = target.iterates(model) if hasattr(target, "iterates") else []
+        except Exception as error:
+            failed = f"{type(error).__name__}{at(line_of_error(error))}"
+            raise InvalidParameter(f"fit: {failed} on the whole data") from error
+        middle = path[len(path) // 2] if path else model
+
+        def directions(records: Data) -> FloatArray:
+            with quietly():
+                found = directions_of(target, middle, records)
+            return np.zeros((len(records), 1)) if found is None else found
+
+        return directions if directions(self.data.take(np.arange(1))).any() else None
+
     def _parts(self, choice: Choice, made_from: int) -> tuple[Canaries, Data] | None:
         """Canaries of a choice, and the records beside them; None where they do not fit."""
         rng = np.random.default_rng([made_from, _STREAM])
@@ -142,7 +178,8 @@ class Pilot:
         # On average as many units train as the data have, or the share of them that is asked for.
         units_kept = max(2, round(self.share * units) - choice.count // 2)
         others = self.data.take(np.isin(self.data.unit_of, rng.permutation(units)[:units_kept]))
-        canaries = crafted(choice.kind, self.data, choice.count, rng)
+        seen = self._directions if choice.kind == OWN_GRADIENT else None
+        canaries = crafted(choice.kind, self.data, choice.count, rng, seen)
         if canaries is None or choice.count > units // 2:
             return None
         if choice.farther != 1:
@@ -172,27 +209,7 @@ class Pilot:
         if study is None:
             raise InvalidParameter(f"{_PLACE}: of a pilot on other data; choose another folder")
         study.notes = (kept.finding,)
-        self._control(kept, study)
         return study
-
-    def _control(self, kept: Kept, study: Study) -> None:
-        """Tell the chosen study what it would show of the same training without noise."""
-        models = MOST_ALONE if kept.choice.count == 1 else LAST_MODELS
-        try:
-            tried = self._tried(kept.choice, models, kept.seed, silent=True)
-        except IgnoredRecords:
-            dropped = (
-                "without the noise of its generator all models of this study score the same: "
-                "training drops these canaries, as a filter of outliers or a loader does that "
-                "leaves out what is short of a batch, or score hides them; choose others by "
-                "canaries="
-            )
-            study.notes = (*study.notes, Finding("positive control", dropped, False))
-            return
-        except InvalidParameter:  # the training needs its noise
-            return
-        if tried is not None:
-            study.control = max(self._promise(tried, kept.choice.models), 0.0), models
 
     def run(self, made_from: int) -> tuple[Choice, Finding]:
         """The choice that promises the most, and what is said of it.
@@ -359,11 +376,9 @@ class Pilot:
             likely = shown[choice] > _WORTH * self.terms.target.claimed
         return best[-1]
 
-    def _tried(
-        self, choice: Choice, models: int, made_from: int, *, silent: bool = False
-    ) -> Tried | None:
+    def _tried(self, choice: Choice, models: int, made_from: int) -> Tried | None:
         """``models`` models of a choice, with coins that are open."""
-        study = self.study(choice, models, made_from, seed=made_from + 1, silent=silent)
+        study = self.study(choice, models, made_from, seed=made_from + 1)
         if study is None:
             return None
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)

@@ -11,6 +11,7 @@
 ``path``     ``fit`` averaged over all iterates; needs iterates
 ``step_0``, ``step_1``, ...: how far each step moved against the record's gradient at its start:
              (parameters before - after)' g / |g|; needs iterates, gradients and parameters
+``step_0_apart``, ...: the same, less what other records' gradients explain (least squares)
 
 All are arrays (records,) of floats.
 """
@@ -22,6 +23,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Array, Data, FloatArray
@@ -32,6 +34,8 @@ NOISE_SHARE = 0.3  # the noise on those copies, in deviations of each feature
 _DAMPING = 1e-3  # of F, as a share of its mean eigenvalue, so that it can be inverted
 _LARGEST_FISHER = 4_000  # parameters: F is a square of them
 _CHUNK = 2**22  # numbers of gradients held at once, 32 MB
+_SKETCHED = 256  # numbers of a gradient that overlaps of records are computed from
+_RIDGE = 1e-2  # of overlaps of directions, so that records of one direction share what moved
 _SINGLE = 3  # records that are scored alone, for comparison
 _NOISE_STREAM = 0x6E6F6973  # separates the noised copies' generator from all others
 _MOST_STEPS = 200  # steps with a signal each; later ones are left out
@@ -210,6 +214,34 @@ def _gradients(
         rows = max(1, _CHUNK // gradients.shape[1])
 
 
+def directions_of(target: Target, model: Any, records: Data) -> FloatArray | None:
+    """Directions of records' gradients, (n, d), d as :func:`_sketched`; None without gradients."""
+    parts = list(_gradients(target, model, records, lambda rows: _sketched(directions(rows))))
+    return np.concatenate(parts) if parts else None
+
+
+def directions(gradients: FloatArray) -> FloatArray:
+    """Rows of length 1; 0 where a gradient is 0 or not finite."""
+    finite = np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
+    lengths = np.linalg.norm(finite, axis=1, keepdims=True)
+    return np.asarray(finite / np.where(lengths > 0, lengths, 1.0))
+
+
+def _sketched(rows: FloatArray) -> FloatArray:
+    """Rows of at most ``_SKETCHED`` numbers: as they are, or sums of numbers with random signs.
+
+    Sums keep lengths and angles up to about 1 / sqrt(_SKETCHED).
+    Source: Charikar, Chen and Farach-Colton (2002), count sketch.
+    """
+    numbers = rows.shape[1]
+    if numbers <= _SKETCHED:
+        return rows
+    rng = np.random.default_rng(numbers)
+    into, signs = rng.integers(_SKETCHED, size=numbers), rng.choice([-1.0, 1.0], numbers)
+    sums = csr_array((signs, (np.arange(numbers), into)), shape=(numbers, _SKETCHED))
+    return np.asarray(rows @ sums)
+
+
 def _norms(gradients: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(gradients, axis=1))
 
@@ -237,7 +269,7 @@ def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray
     if not iterates:
         raise InvalidParameter(
             "released = iterates: the target keeps none; give it iterates(model), or models with "
-            "a list `iterates`"
+            "a list `iterates`, or set released = parameters"
         )
     scores = []
     for each in iterates:
@@ -253,12 +285,18 @@ def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray
         step_taken = start - target.parameters(after)
 
         def along(gradients: FloatArray, taken: FloatArray = step_taken) -> FloatArray:
-            return np.asarray(gradients @ taken / np.maximum(_norms(gradients), 1e-30))
+            rows = directions(gradients)
+            return np.column_stack([rows @ taken, _sketched(rows)])
 
         parts = list(_gradients(target, before, records, along))
         if not parts:
             return by_name
-        by_name[f"step_{step}"] = np.concatenate(parts)
+        moved, rows = np.split(np.concatenate(parts), [1], axis=1)
+        by_name[f"step_{step}"] = moved[:, 0]
+        overlap = rows.T @ rows + _RIDGE * np.eye(rows.shape[1])
+        by_name[f"step_{step}_apart"] = rows @ np.linalg.solve(
+            overlap, _sketched(step_taken[None])[0]
+        )
     return by_name
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path
@@ -38,7 +38,7 @@ from dpaudit.membership.bounds import (
     strongest,
 )
 from dpaudit.membership.certificate import MembershipAudit
-from dpaudit.membership.control import Silent
+from dpaudit.membership.control import Without, clip_off, generator_of
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.randomness import examined, is_importable
@@ -82,12 +82,11 @@ class Training:
     queries: tuple[Data, ...] = ()
     probes: Data | None = None
     last: bool = False
-    silent: bool = False
+    without: Without = Without.NOTHING
 
     def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
         model, kind = batch.key
         rng = generator(self.root_seed, (model, max(kind - MAIN - 1, 0)))
-        rng = Silent(rng.bit_generator) if self.silent else rng
         started = time.perf_counter()
         try:
             arrays = self._trained(rng, model, whole=model == 0)
@@ -137,14 +136,8 @@ class Training:
         """Train one model, and read its signals of the audited records."""
         # Copies, so that training code that writes into its records affects no other training.
         audited, population = _copied(self.audited), _copied(self.population)
-        with (
-            one_thread(),
-            warnings.catch_warnings(),
-            np.errstate(all="ignore"),
-            contextlib.redirect_stdout(sys.stderr),
-        ):
-            warnings.simplefilter("ignore")
-            fitted = self.target.fit(self._members(model), rng)
+        with quietly():
+            fitted = self._fitted(self._members(model), rng)
             seed = self.root_seed % 2**32
             by_name = signals(self.target, fitted, audited, seed)
             arrays = {name: values[None] for name, values in by_name.items()}
@@ -162,6 +155,13 @@ class Training:
                 alone = scores_single_records(self.target, fitted, _copied(self.audited))
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
+
+    def _fitted(self, records: Data, rng: np.random.Generator) -> Any:
+        rng = generator_of(self.without, rng)
+        if self.without is not Without.CLIP:
+            return self.target.fit(records, rng)
+        with clip_off(self.target) as target:
+            return target.fit(records, rng)
 
     def _answers(self, fitted: Any) -> Arrays:
         """A model's answers to the queries and probes, asked in one call: calls cost most."""
@@ -226,6 +226,19 @@ class EmptyTraining(Exception):
 
 class IgnoredRecords(InvalidParameter):
     """Scores do not depend on which of the audited records a model was trained on."""
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """A user's training on one thread, without warnings; what it prints goes to stderr."""
+    with (
+        one_thread(),
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        warnings.simplefilter("ignore")
+        yield
 
 
 class one_thread:
@@ -320,8 +333,7 @@ class Study:
     probes: Data | None = None
     last: bool = False
     notes: tuple[Finding, ...] = ()
-    silent: bool = False
-    control: tuple[float, int] | None = None  # what so many models without noise promise
+    without: Without = Without.NOTHING
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -421,7 +433,7 @@ class Study:
         """
         labels = self.coins()
         included = labels.included.reshape(self.models, self.audited.unit_count)
-        task = self._task(included)
+        task = self.task(included)
         seed = task.root_seed
         batches = [Batch((model, MAIN), 1) for model in range(self.models)]
         if repeated:
@@ -452,7 +464,8 @@ class Study:
         run([batch for batch in batches if batch.key not in done])
         return Trained.of(done, included, labels)
 
-    def _task(self, included: BoolArray) -> Training:
+    def task(self, included: BoolArray) -> Training:
+        """The trainings of models on these members, (models, units)."""
         seed = self.seed if self.seed is not None else self._root_seed()
         data = (self.audited, self.background, self.population)
         return Training(
@@ -463,7 +476,7 @@ class Study:
             self.queries,
             self.probes,
             self.last,
-            self.silent,
+            self.without,
         )
 
     def _root_seed(self) -> int:
@@ -545,7 +558,7 @@ class Study:
         if first is None or again is None or other is None:
             return []
         return examined(
-            self._task(trained.included).raw,
+            self.task(trained.included).raw,
             (first[0], again[0], other[0]),
             jobs=jobs,
             importable=is_importable(self.target),
@@ -607,9 +620,6 @@ class Study:
             seen = by_attack[best], scores[best], included
             more = self._beside_verdict(terms, decisive, seen, terms.refute_at * shares[best])
             findings = [*findings, *more]
-        if self.control is not None:
-            shown = bounds[best].value if best else 0.0
-            findings = [*findings, Finding.control(target.measure, *self.control, shown)]
         return MembershipAudit(
             target=self.target.words,
             released=str(self.target.released),

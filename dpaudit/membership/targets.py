@@ -264,7 +264,8 @@ def named_target(name: str) -> Target:
     """The target that ``module:attribute`` names: a target, an estimator, or a function ``fit``.
 
     ``released`` and the functions ``gradients(model, records)`` and ``parameters(model)`` of the
-    module are taken too, if it has them.
+    module are taken too, if it has them; without ``released`` an attacker sees what they show:
+    parameters, or with both functions the models' ``iterates``.
     Errors: UnknownTarget where the module does not import or lacks them; InvalidParameter for a
     ``released`` that is no threat model.
     """
@@ -275,8 +276,11 @@ def named_target(name: str) -> Target:
     if score is None:
         raise UnknownTarget(f"{name}: its module has no function score(model, records) beside it")
     shown = {of: getattr(module, of, None) for of in ("gradients", "parameters")}
+    seen = Released.SCORES
+    if shown["gradients"] is not None:
+        seen = Released.PARAMETERS if shown["parameters"] is None else Released.ITERATES
     target = FunctionTarget(
-        attribute, score, name=name, gradient=shown["gradients"], parameter=shown["parameters"]
+        attribute, score, seen, name, gradient=shown["gradients"], parameter=shown["parameters"]
     )
     return as_target(target, getattr(module, "released", None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from dpaudit.errors import InvalidParameter, optional
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.membership.targets import Released
 
+_NO_CLIP = 1e12  # a clipping norm that no gradient exceeds
 _NORMS_AT_ONCE = 256  # records in one vectorised call; bounds its memory
 
 
@@ -81,6 +82,14 @@ class TorchTarget:
         with torch.random.fork_rng():
             torch.manual_seed(int(rng.integers(2**63)))
             return self._fitted(torch, records)
+
+    def unclipped(self) -> TorchTarget:
+        """The same training with its clip off and as much noise."""
+        if self.private is None:
+            return self
+        noise = self.private.noise_multiplier * self.private.max_grad_norm
+        off = replace(self.private, noise_multiplier=noise / _NO_CLIP, max_grad_norm=_NO_CLIP)
+        return replace(self, private=off)
 
     def _fitted(self, torch: Any, records: Data) -> Fitted:
         """Train a module, with Opacus if it is asked for, keeping iterates if they are released."""

@@ -7,6 +7,7 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -701,6 +702,17 @@ def test_a_target_by_name_needs_its_score() -> None:
         named_target("tests.support.membership:no_such_fit")
     with pytest.raises(UnknownTarget, match="no function score"):
         named_target("tests.support.membership:responding")
+
+
+def test_an_attacker_sees_what_a_module_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("handing_over")
+    module.fit, module.score = responding, looked_up
+    monkeypatch.setitem(sys.modules, "handing_over", module)
+    seen = [named_target("handing_over:fit").released]
+    for name, given in (("gradients", len), ("parameters", len), ("released", "logits")):
+        setattr(module, name, given)
+        seen.append(named_target("handing_over:fit").released)
+    assert seen == ["scores", "parameters", "iterates", "logits"]
 
 
 # --- data -----------------------------------------------------------------------------------------

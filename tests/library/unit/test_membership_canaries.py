@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,18 +14,22 @@ import pytest
 
 from dpaudit.audit.bounds.weighted import mu_of_delta
 from dpaudit.audit.canaries.terms import CanaryTerms
+from dpaudit.audit.roc import area
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
-from dpaudit.membership import Data, Study, audit_training
+from dpaudit.membership import Data, FunctionTarget, Released, Study, audit_training
+from dpaudit.membership import controlled as controlled_module
 from dpaudit.membership import pilot as pilot_module
+from dpaudit.membership.attacks import ATTACKS, View
 from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import Known, bound_of, noticed, promised
-from dpaudit.membership.control import Silent
+from dpaudit.membership.control import Silent, clip_off
+from dpaudit.membership.controlled import controlled
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
 from dpaudit.membership.pilot import Choice, Pilot
-from dpaudit.membership.results import Finding
+from dpaudit.membership.signals import directions, signals
 from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
 from tests.support import membership as nulls
@@ -231,23 +237,177 @@ def test_a_positive_control_says_what_training_without_noise_would_show() -> Non
     found = audit_training((noisy, told), SETS["classes"], attacks="loss", **asked)
     control = next(each for each in found.findings if each.name == "positive control")
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert float(control.words.split(">= ")[1].split(",")[0]) > 1
+    assert float(control.words.split(">= ")[1].split(" ")[0]) > 1
     said = f"nothing above the claim was shown; {control.words}; --step checks one step, "
     assert found.reason.startswith(said)
 
 
-def test_a_positive_control_is_at_least_what_the_study_shows_with_its_noise() -> None:
+def test_a_positive_control_is_at_least_what_the_study_shows_with_its_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A control on few models promises less than a study of many shows."""
-    less, more = (Finding.control("epsilon", 3.0, 128, shown).words for shown in (2.5, 4.75))
-    assert less.endswith("would show about epsilon >= 3, judged by 128 models")
-    assert "epsilon >= 4.75, since it shows as much with its noise; 128 models without" in more
     target = (lambda records, rng: remembered(records, rng), told)  # starts no process
     study = Study(target, Data(TABLE[:8]), 16, Data(TABLE[8:]), seed=1)
-    study.control = 0.01, 24
     found = study.run(claim=ApproxDP(1, 1e-5), attacks="loss", refute_at=0.05)
     assert found.bound is not None
-    said = next(each.words for each in found.findings if each.name == "positive control")
-    assert f"epsilon >= {found.bound.value:.3g}, since" in said
+    monkeypatch.setattr(controlled_module, "promised", lambda *_: 0.01)
+    said = controlled(study, found).findings[-1].words
+    assert f"epsilon >= {found.bound.value:.3g} here, judged by 8 models" in said
+
+
+def clipped_sum(records: Data, rng: Any, norms: Any) -> Any:
+    """Of rows of norm at most 1, with noise that hides one such row."""
+    lengths = norms(records.features)
+    rows = records.features / np.maximum(lengths, 1.0)[:, None]
+    return rows.sum(axis=0) + rng.normal(0, 20.0, rows.shape[1])
+
+
+def by_numpy(records: Data, rng: Any) -> Any:
+    return clipped_sum(records, rng, lambda rows: np.linalg.norm(rows, axis=1))
+
+
+def by_squares(records: Data, rng: Any) -> Any:
+    return clipped_sum(records, rng, lambda rows: np.sqrt((rows**2).sum(axis=1)))
+
+
+def by_system_noise(records: Data, _: Any) -> Any:
+    return by_numpy(records, np.random.default_rng())
+
+
+def along(model: Any, records: Data) -> Any:
+    return records.features @ model / np.linalg.norm(records.features, axis=1)
+
+
+FAR = Data(1e4 * np.eye(8)), Data(np.random.default_rng(1).normal(size=(40, 8)))
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        (by_numpy, "one with its clip off, about epsilon >= "),
+        (by_squares, "the audit found no clip to turn off"),
+        (by_system_noise, "the audit cannot turn its noise and its clip off"),
+    ],
+)
+def test_a_positive_control_says_what_the_clip_hides(fit: Any, words: str) -> None:
+    target = (lambda records, rng: fit(records, rng), along)  # starts no process
+    study = Study(target, FAR[0], 64, FAR[1], seed=1)
+    found = study.run(claim=ApproxDP(1, 1e-5), attacks="loss")
+    said = controlled(study, found).reason
+    assert words in said
+    if fit is by_system_noise:
+        assert "would have shown" not in said
+        return
+    assert "a training without noise would have shown about epsilon >= " in said
+    if fit is by_numpy:
+        assert float(said.partition(words)[2].split(",")[0]) > 2
+        assert found.bound is not None
+        assert found.bound.value < 0.5
+
+
+def test_norms_are_0_only_while_a_clip_is_off() -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 2.0]])
+    with clip_off(object()):
+        assert np.linalg.norm(rows, axis=1).tolist() == [0, 0]
+        assert np.linalg.norm(rows) == 0
+    assert np.linalg.norm(rows, axis=1).tolist() == [5, 2]
+
+
+class Features:
+    """Rectified features of records, and their squared error: gradients are residual x features."""
+
+    weights = np.random.default_rng(3).normal(size=(3, 24))
+
+    def of(self, records: Data) -> Any:
+        return np.maximum(np.asarray(records.features, dtype=float) @ self.weights, 0.0)
+
+    def gradients(self, model: Any, records: Data) -> Any:
+        return (self.of(records) @ model.weights - 1.0)[:, None] * self.of(records)
+
+    def fit(self, records: Data, rng: Any, noise: float = 0.25) -> Any:
+        """Twelve steps, each of which forgets half of what was learnt; all are released."""
+        path = [SimpleNamespace(weights=np.zeros(24))]
+        for _ in range(12):
+            moved = directions(self.gradients(path[-1], records)).sum(axis=0)
+            drawn = rng.normal(0, noise * math.sqrt(12), 24)
+            path.append(SimpleNamespace(weights=path[-1].weights / 2 - 0.01 * (moved + drawn)))
+        return SimpleNamespace(weights=path[-1].weights, iterates=path)
+
+    def score(self, model: Any, records: Data) -> Any:
+        return -((self.of(records) @ model.weights - 1.0) ** 2)
+
+    @property
+    def target(self) -> FunctionTarget:
+        return FunctionTarget(
+            lambda records, rng: self.fit(records, rng),  # starts no process
+            self.score, Released.ITERATES, "features",
+            self.gradients, lambda model: model.weights,
+        )  # fmt: skip
+
+
+def test_canaries_of_gradient_space_are_directions_of_their_own() -> None:
+    """Less of each is explained by the data and by the others than of any kind's own canaries."""
+    data = SETS["no labels"]
+    asked = CanaryTerms.of(ApproxDP("2.76", "1e-5"), 0.95, 1e-4, 0)
+    pilot = Pilot(Features().target, data, ("own_gradient",), 1.0, 64, 0.5, asked, False)
+    seen = pilot._directions
+    assert seen is not None
+
+    def own(kind: str) -> float:
+        made = crafted(kind, data, 8, np.random.default_rng(1), seen)
+        assert made is not None
+        assert len(made.data) == len(made.queries[0]) == 8
+        rows, common = seen(made.data), seen(data)
+        least = []
+        for place in range(8):
+            others = np.concatenate([np.delete(rows, place, axis=0), common / np.sqrt(len(common))])
+            spread = others.T @ others + 1e-2 * np.eye(24)
+            least.append(rows[place] @ np.linalg.solve(spread, rows[place]))
+        return float(np.median(least))
+
+    kinds = [kind for kind in KINDS if crafted(kind, data, 8, np.random.default_rng(1))]
+    assert own("own_gradient") > 1.1 * max(map(own, kinds))
+
+
+@pytest.mark.usefixtures("few")
+def test_gradients_that_are_seen_give_canaries_and_others_do_not() -> None:
+    asked = {"claim": ApproxDP("0.5", "1e-5"), "seed": 1, "models": 24, "canaries": "own_gradient"}
+    asked |= {"attacks": "lira_steps,lira_path"}
+    found = audit_training(Features().target, SETS["no labels"], **asked)
+    assert found.verdict is Verdict.REFUTED
+    assert "own_gradient: records whose gradients are directions" in found.findings[0].words
+    with pytest.raises(InvalidParameter, match="these records can have none of them"):
+        audit_training(Features().target, SETS["no labels"], released="scores", **asked)
+
+
+def test_steps_are_told_apart_where_gradients_overlap() -> None:
+    """One step, without noise: its part along a gradient is that of others too."""
+    rng = np.random.default_rng(2)
+    rows = directions(1 + 0.5 * rng.normal(size=(12, 24)))
+    member = np.resize([True, False, False], 12)
+    model = SimpleNamespace(weights=np.zeros(24))
+    after = SimpleNamespace(weights=-rows[member].sum(axis=0))
+    model.iterates = [model, after]
+    target = FunctionTarget(
+        lambda *_: model, lambda _, records: records.features[:, 0], Released.ITERATES, "",
+        lambda _, records: rows[records.features[:, 0].astype(int)], lambda of: of.weights,
+    )  # fmt: skip
+    shown = signals(target, model, Data(np.arange(12.0)[:, None]), 0)
+    assert shown["step_0_apart"][member].min() > 2 * shown["step_0_apart"][~member].max()
+    assert shown["step_0"][member].min() < shown["step_0"][~member].max()
+
+
+def test_steps_of_few_models_are_judged_by_what_all_records_move() -> None:
+    """Twenty steps, each of which a record moves by 0.4 deviations: at best an area of 0.90."""
+    rng = np.random.default_rng(1)
+    included = rng.random((1032, 8)) < 0.5
+    steps = {f"step_{k}": 0.4 * included + rng.normal(size=included.shape) for k in range(20)}
+    known, seen = (
+        {name: of[side] for name, of in steps.items()} for side in (slice(32), slice(32, 64))
+    )
+    view = View(known, included[:32], seen, {}, {}, Data(np.zeros((8, 1))), None, 0)
+    scores, coins = ATTACKS["lira_steps"].score(view), included[32:]
+    assert area(scores[coins], scores[~coins]) > 0.85  # 0.82 by what each record moved alone
 
 
 def test_an_audit_says_from_which_epsilon_on_it_would_have_refuted() -> None:
@@ -374,7 +534,7 @@ def test_what_lies_next_to_a_choice_moves_canaries_records_or_their_order() -> N
     def trained(choice: Choice) -> Data:
         study = pilot.study(choice, 8, 1, seed=1)
         assert study is not None
-        return study._task(np.ones((8, 1), dtype=bool))._members(0)
+        return study.task(np.ones((8, 1), dtype=bool))._members(0)
 
     middle = np.quantile(TABLE, 0.5, axis=0, method="lower")
     before, nearer, closer, last = (

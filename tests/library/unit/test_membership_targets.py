@@ -28,6 +28,7 @@ from dpaudit.membership import (
     users_of_mislabelled,
 )
 from dpaudit.membership.attacks import ATTACKS
+from dpaudit.membership.control import clip_off
 from dpaudit.membership.results import attack_result
 from dpaudit.membership.signals import signals
 from tests.support.membership import (
@@ -239,3 +240,30 @@ def test_jax_functions_are_targets() -> None:
 
     found = Study((fit, score), numbered(40), 6, seed=1).run(claim=PureDP(1), attacks="loss")
     assert found.bound is not None
+
+
+@needs_torch
+def test_norms_of_pytorch_are_0_only_while_a_clip_is_off() -> None:
+    import torch
+
+    rows = torch.tensor([[3.0, 4.0]])
+    weight = torch.nn.Parameter(rows.clone())
+    weight.grad = 10 * rows
+    with clip_off(object()):
+        assert float(rows.norm()) == float(torch.linalg.vector_norm(rows)) == 0
+        torch.nn.utils.clip_grad_norm_([weight], 1.0)
+        assert torch.equal(weight.grad, 10 * rows)
+    assert float(rows.norm()) == 5
+    torch.nn.utils.clip_grad_norm_([weight], 1.0)
+    assert float(weight.grad.norm()) == pytest.approx(1, rel=1e-3)
+
+
+@needs_torch
+def test_a_torch_target_without_its_clip_has_as_much_noise() -> None:
+    target = TorchTarget(small, private=DPSGD(1.5, 2.0))
+    with clip_off(target) as off:
+        assert off.private.max_grad_norm > 1e9
+        assert off.private.noise_multiplier * off.private.max_grad_norm == pytest.approx(3.0)
+        assert off.private.poisson_sampling == target.private.poisson_sampling  # type: ignore[union-attr]
+    plain = TorchTarget(small)
+    assert plain.unclipped() is plain
