@@ -455,6 +455,9 @@ SECTIONS = {
     "further_trainings": training_section(
         "Wrong trainings for which nothing was changed", "further_trainings"
     ),
+    "unseen_trainings": training_section(
+        "Wrong trainings by someone who did not know the canaries", "unseen_trainings"
+    ),
     "steps": Section(
         "Wrong optimiser steps that the check of one step names",
         lambda: import_module("tests.support.steps").BUGS,

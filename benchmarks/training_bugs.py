@@ -108,7 +108,9 @@ WORDS = {
     trainings: (
         "The kinds of canaries were chosen with these bugs in view, so other bugs may be found "
         "less often. Batches of a shuffled order hide behind the noise of a single final model; "
-        "the [check of one step](training.md#check-one-step) names them."
+        "the [check of one step](training.md#check-one-step) names them. The first seed of the "
+        "first six bugs was run again on 2026-11-30, when single canaries in thousands of models "
+        "had been added: all are refuted, with bounds from 5.05 to 7.31."
     ),
     more_trainings: (
         "These bugs were written before the audit was run on any of them. Six of ten were refuted "
@@ -126,7 +128,9 @@ WORDS = {
     ),
     unseen_trainings: (
         "These bugs, of yet other kinds, were written by someone who had not read how canaries are "
-        "made, before the audit was run on any of them."
+        "made, before the audit was run on any of them, and nothing was changed for them. A record "
+        "is one of twenty centres in 1 of 30 models alone; a quantile of all margins hides which "
+        "record moved it."
     ),
 }
 
