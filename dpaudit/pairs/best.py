@@ -36,6 +36,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
+from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, is_infinite
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits, number, positive
@@ -97,7 +98,12 @@ class _Best(Pair):
         return sum(parts, self.never * positive(1 - x)).min(number(1))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
-        """Errors: NoLower from below: the theorem is a bound, which no runs need reach."""
+        """Errors: NoLower from below: the theorem is a bound, which no runs need reach.
+
+        Unsupported for a search over searches, one delta of which takes over a thousand.
+        """
+        if self.base.delta_cost > 1:
+            raise Unsupported("a search over searches that is composed with others: use rdp")
         if side is grids.Side.LOWER:
             raise grids.NoLower(f"{type(self).__name__}: only an upper profile is known")
         return super()._on_grid(grid, side)

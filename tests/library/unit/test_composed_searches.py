@@ -13,6 +13,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import rederive
+from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.opaque import Laws
 from dpaudit.families.tuning import Tuned, TunedPoisson
@@ -85,6 +86,14 @@ def test_composed_profiles_are_below_renyi_bounds_and_above_one_run_each(node: N
     assert upper["profile"] < 0.8 * upper["rdp"]
     single: Any = dp.Repeat(dp.Gaussian("run", 5), 3)
     assert upper["profile"] > float(dp.account(single, "replace_one").epsilon(DELTA).lower)
+
+
+def test_searches_over_searches_compose_by_renyi_divergences() -> None:
+    search = Tuned(Tuned(dp.Gaussian("run", 4), F(1, 10)), F(1, 2))
+    account = dp.account(dp.Repeat(search, 2), SCOPE)
+    with pytest.raises(Unsupported, match="search over searches"):
+        account.converted("profile", DELTA)
+    assert account.epsilon(DELTA).upper_method == "convert.rdp_to_approx"
 
 
 @pytest.mark.quality
