@@ -1,4 +1,4 @@
-"""What training is like without noise, or with its clip off: for a positive control."""
+"""Training without noise, or with its clip off, for a positive control."""
 
 from __future__ import annotations
 

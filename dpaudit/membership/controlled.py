@@ -1,4 +1,4 @@
-"""A positive control: what a study would have shown without noise, or with the clip off."""
+"""A positive control: the bound of a study without noise, and of one with the clip off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY, MOST_ALONE = 24, 128  # models of a control, of several canaries and of a 
 
 
 def controlled(study: Study, found: MembershipAudit, jobs: int = 1) -> MembershipAudit:
-    """What the study found, and what it would have shown without noise, and with the clip off.
+    """The audit with a finding more: its bounds without noise, and with the clip off.
 
     A few models of each are trained, after those that are counted.
     """

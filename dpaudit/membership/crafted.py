@@ -357,7 +357,7 @@ def crafted(
 def _own_gradients(
     data: Data, count: int, rng: np.random.Generator, directions: Directions
 ) -> Canaries | None:
-    """Of records of all kinds, those whose gradients are the most their own.
+    """The records, among those of all kinds, whose gradients are the most their own.
 
     Gradients count as if clipped to one length, in units of how far those of the data, and noise,
     go in each direction.  Each next record has the longest part that those before it lack.
