@@ -79,6 +79,7 @@ STABLE = _listed(
     {
         "Theorem 3.1": "",
         "Theorem 3.3": "",
+        "Observation 3.5": STEP,
         "Theorem 3.6": "",
         "Corollary 3.7": "",
         "Lemma 3.8": programmed("stable_erm/bounds.py"),
@@ -131,7 +132,9 @@ DIFF2 = _listed(
         "Theorem 4.3": "",
         "Remark 4.4": COMMENT,
         "Proposition 5.1": "",
+        "Theorem 5.3": "",
         "Remark 5.4": "a rate of rounds at parameters whose constants are open",
+        "Remark 5.5": "",
         "Lemma B.2": CITED,
         "Lemma B.3": CITED,
         "Lemma B.4": CITED,

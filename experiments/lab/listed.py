@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dpaudit.errors import InvalidParameter
 
 NUMBER = r"(?:[A-H]\.)?\d+(?:\.\d+)?"
-KINDS = "Theorem|Lemma|Proposition|Corollary|Claim|Remark"
+KINDS = "Theorem|Lemma|Proposition|Corollary|Claim|Observation|Remark"
 NAMES = re.compile(rf"\b({KINDS})(?:s|ta)? ({NUMBER}(?:(?:, and |, | and |/[A-Za-z ]*){NUMBER})*)")
 
 

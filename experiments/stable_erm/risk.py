@@ -1,8 +1,8 @@
 """Excess empirical risk of stable releases against items and users, beside output perturbation.
 
 A release is the minimiser plus sigma Z, Z standard normal, so that its excess is (sigma Z)^2 / 2:
-its slopes in m and n are those of sigma^2, a public formula, and stand in a table.  What can fail
-are the certificates at that sigma, the sampler, who learns and who is ahead.
+its slopes in m and n, and where it is ahead, are those of sigma^2, a public formula, and stand in
+tables.  What can fail are the certificates at that sigma, the sampler, and who learns.
 
 The loss is (theta - x)^2 / 2 in one dimension; user means are drawn directly, N(1/2, 1/m), so that
 m can be as large as the break-even asks for, and not to learn, theta = 0, costs 1/8.
@@ -69,7 +69,6 @@ NAMES = {
 GAIN = {"printed": PRINTED, "quadratic": CALIBRATED, "diameter": CALIBRATED_DIAMETER,
         "window": CALIBRATED}  # fmt: skip
 ERRORS = 4.0  # standard errors of a mean of squared normal draws: a false alarm in 16,000
-AHEAD = "ours: above 1 output perturbation is ahead; stated after the means had been seen"
 RULE = {"printed": "c1", "quadratic": "quadratic", "diameter": "diameter", "window": "quadratic"}
 
 
@@ -140,7 +139,7 @@ def _released(
 
 
 def read(results: Results) -> Findings:
-    """What is released, sampled, ahead and learnt; slopes and break-even points beside sigma's."""
+    """What is released, sampled and learnt; slopes and break-even points beside sigma's."""
     usual = results.where(users=USER_COUNT)
     exponents = [int(k) for k in usual.parameters("log10_items")]
     items = [10.0**k for k in exponents]
@@ -157,7 +156,6 @@ def read(results: Results) -> Findings:
         slopes.append((label, "n", *_in_users(results, name)))
         if name != "naive":  # which has no bottom, and is drawn here by its own formula
             checks += _released_as_stated(results.where(method=name), label)
-    checks.append(_ahead(results, exponents[-1]))
     crossings = [
         (NAMES[name], _crossing(items, risks[name], risks["naive"]),
          break_even_items(deviation(name, 1.0), naive_deviation()))
@@ -228,16 +226,6 @@ def _released_as_stated(found: Results, label: str) -> list[Check]:
               source=f"Theorem 3.1: released but for beta = {BETA:g}"),
         Check(f"{label}: mean excess over sigma^2 / 2", mean, 1 - room, 1 + room, source=source),
     ]  # fmt: skip
-
-
-def _ahead(results: Results, exponent: int) -> Check:
-    """The printed constants beside output perturbation, at the most items of the grid."""
-    ours, naive = (_at(results, name, exponent) for name in ("printed", "naive"))
-    ratio = ours.number("risk") / naive.number("risk")
-    spread = math.hypot(*(r.number("error") / r.number("risk") for r in (ours, naive)))
-    margin = 2 * ratio * spread if math.isfinite(ratio) else 0.0
-    name = f"{NAMES['printed']} over {NAMES['naive']}, m = 1e{exponent}: ratio of the excess"
-    return Check(name, ratio, upper=1.0, margin=margin, source=AHEAD)
 
 
 def _learnt(result: Result) -> Learnt:

@@ -160,10 +160,6 @@ def read(results: Results) -> Findings:
             Check(f"{RATIO}: slope in m", fit.slope, *BAND, margin=2 * fit.error,
                   source="Theorem 3.2 and footnote 2: -1/2; acceptance 6: as far off")
         )  # fmt: skip
-    for items, ratio, error in ratios:
-        name = f"less noise than group privacy at m = {items:g}: {RATIO}"
-        source = "Theorem 3.2 and footnote 2: sqrt(m) less"
-        checks.append(Check(name, ratio, upper=1.0, margin=2 * error, source=source))
     rows: list[tuple[Parameter, ...]] = [
         (NAMES[m], *(r.number("spread") for r in of), f"{fits[m].slope:.2f} +- {fits[m].error:.2f}")
         for m, of in found.items()
