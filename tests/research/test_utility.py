@@ -108,7 +108,7 @@ OTHERWISE = {
     "user_level_costs": Status.MISSED,  # all users in every round: more than Figure 1's exponents
     "user_level_risk": Status.INCONCLUSIVE,  # a slope of few items a user
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start
-    "user_level_noise": Status.INCONCLUSIVE,  # a slope; beside group privacy it is not judged
+    "user_level_noise": Status.INCONCLUSIVE,  # a slope in items a user
     "user_level_contest": Status.MISSED,  # by user-level DP-SGD on users of one mean
     "srgd_contest": Status.INCONCLUSIVE,  # ties, and searches that missed a setting of their own
     "srgd_dimensions": Status.MISSED,  # by one-pass DP-SGD or DP-GD at some p, epsilon and delta
