@@ -46,7 +46,7 @@ def proofs() -> None:
     """Let Coq read the catalogue's claims; writes docs/proofs.json and docs/proofs.md; resumes."""
     from tools import proofs_page as page
 
-    rows = page.measured(Path.cwd())
+    rows = page.measured(Path.cwd(), told=lambda line: click.echo(line, err=True))
     Path("docs/proofs.md").write_text(page.markdown(rows), "utf-8")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from dpaudit.errors import Unsupported
 from dpaudit.exact import canonical, head, is_symbolic, sympify
 
-HALF = Fraction(1, 2)
 FUNCTIONS = {"exp": "exp", "log": "ln"}
 
 
@@ -62,14 +61,32 @@ def _expression(value: Any) -> str:
 
 
 def _power(base: Any, exponent: Any) -> str:
+    """A power; its fractional exponent is a sum of parts, each over a power of one prime.
+
+    Each root is then of a prime degree, so that roots of one base are in no relation but this.
+    """
     if is_symbolic(exponent):
         raise Unsupported(f"a power with exponent {str(exponent)[:40]}: no Coq term for it")
     if exponent < 0:
         return f"(/ {_power(base, -exponent)})"
-    if exponent.denominator == 1:
-        return f"({term(base)} ^ {exponent.numerator})" if exponent != 1 else term(base)
-    if exponent.denominator == 2:
-        exponent_left = exponent - HALF
-        root = f"(sqrt {term(base)})"
-        return root if exponent_left == 0 else f"({_power(base, exponent_left)} * {root})"
-    return f"(Rpower {term(base)} {term(exponent)})"
+    import sympy
+
+    whole, texts = exponent, []
+    for prime, times_taken in sympy.factorint(exponent.denominator).items():
+        degree = prime**times_taken
+        rest = exponent.denominator // degree
+        count = exponent.numerator * pow(rest, -1, degree) % degree
+        whole -= Fraction(count, degree)
+        root = term(base)
+        for _ in range(times_taken):
+            root = f"(sqrt {root})" if prime == 2 else f"(Rpower {root} (/ {prime}))"
+        texts.append(_raised(root, count))
+    if whole:
+        texts.insert(0, _raised(term(base), int(whole)))
+    return texts[0] if len(texts) == 1 else f"({' * '.join(texts)})"
+
+
+def _raised(text: str, count: int) -> str:
+    if count < 0:
+        return f"(/ {_raised(text, -count)})"
+    return text if count == 1 else f"({text} ^ {count})"
