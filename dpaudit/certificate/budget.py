@@ -20,6 +20,7 @@ from typing import Any
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters.charges import ceiling, floor
+from dpaudit.check import SECONDS
 from dpaudit.check.file import read
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, Unsupported
@@ -382,10 +383,14 @@ def _left(account: Account, budget: Mapping[str, str]) -> Fraction:
 
 
 def chosen(
-    paths: Sequence[Path], since: date | None = None, until: date | None = None
+    paths: Sequence[Path],
+    since: date | None = None,
+    until: date | None = None,
+    *,
+    seconds: float = SECONDS,
 ) -> Iterator[Entry | DpauditError]:
     """The releases of files within a window of days; an error for each file that has none."""
-    for verified in verify_files(list(map(read, paths))):
+    for verified in verify_files(list(map(read, paths)), seconds):
         try:
             entry = entry_of(verified.certificate, verified.file.path)
         except DpauditError as error:

@@ -10,10 +10,11 @@ from typing import Any
 
 from dpaudit.certificate.errata import errata_of
 from dpaudit.certificate.previous import Opened, previous_of
+from dpaudit.check import SECONDS
 from dpaudit.check.file import is_empirical
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
-from dpaudit.proofs import accepted, cited, coqc, exported, library, theorem_of
+from dpaudit.proofs import accepted, cited, coqc, library, theorem_of, written
 from dpaudit.report import (
     render_badge,
     render_csv,
@@ -126,8 +127,9 @@ def render_files(
     *,
     spoken: str = "en",
     signers: Signers | None = None,
+    seconds: float = SECONDS,
 ) -> Rendered:
-    """Show certificates in the wanted formats; each must verify first.
+    """Show certificates in the wanted formats; each must verify first, within ``seconds``.
 
     A file that is no certificate, has expired, or is given twice is a fault; the others are shown.
     A page says what changed since the certificate before, among those given and in their folders.
@@ -141,7 +143,7 @@ def render_files(
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
         opened = Opened()
-        readable = _readable(paths, job, opened)
+        readable = _readable(paths, job, opened, seconds)
         given = [certificate for _, certificate in readable]
         for file, certificate in readable:
             path = file.path
@@ -184,12 +186,14 @@ def expired(certificate: Mapping[str, Any]) -> str:
     return date if date and date < datetime.now(UTC).date().isoformat() else ""
 
 
-def _readable(paths: Sequence[Path], job: _Job, opened: Opened) -> list[tuple[Evidence, Json]]:
+def _readable(
+    paths: Sequence[Path], job: _Job, opened: Opened, seconds: float
+) -> list[tuple[Evidence, Json]]:
     """The certificates that verify, each certificate and each name once."""
     readable: list[tuple[Evidence, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for verified in verify_files(list(map(opened.read, paths))):
+    for verified in verify_files(list(map(opened.read, paths)), seconds):
         opened.hold(verified.file, verified=verified.row["verified"])
         path = verified.file.path
         try:
@@ -238,11 +242,11 @@ def _render(
 
 
 def _proof(name: str, certificate: Json, job: _Job, proved: Proved) -> str:
-    """The Coq file of a certificate; the library is written beside it.
+    """The Coq file of a certificate that verified; the library is written beside it.
 
     Where Coq is installed its kernel reads the file: ``proved`` is told what each claim rests on.
     """
-    proof = exported(certificate)
+    proof = written(certificate)
     for file, text in library().items():
         job.write(job.out / LIBRARY / file, f"{COQ_MADE}{text}".encode())
     if coqc():

@@ -31,7 +31,12 @@ class Made:
 
 
 def archived(
-    file: Path, out: Path, signers: Signers, plan: Path | None, published: Path | None
+    file: Path,
+    out: Path,
+    signers: Signers,
+    plan: Path | None,
+    published: Path | None,
+    seconds: float,
 ) -> Made:
     """Put a certificate and all that belongs to it into one ZIP file of a folder, to be kept.
 
@@ -46,7 +51,7 @@ def archived(
     from dpaudit.check.process import verify_files
     from dpaudit.storage.files import write_new
 
-    (verified,) = verify_files([read(file)])
+    (verified,) = verify_files([read(file)], seconds)
     certificate = verified.certificate
     signed = signed_by(verified.file, signers, certificate)
     outputs = _outputs(file, certificate, published)

@@ -15,7 +15,7 @@ BROKEN = 10  # exit status, as of `verify`
 MOST_SHOWN = 12  # changes of one part that are shown in words
 
 
-def show_changes(old: Path, new: Path, *, as_json: bool) -> int:
+def show_changes(old: Path, new: Path, *, seconds: float, as_json: bool) -> int:
     """Print what changed from certificate ``old`` to ``new``, by part; returns the exit status.
 
     The parts: claim, noise, data, program, attack, fields, checker, and issue (time, command and
@@ -26,8 +26,9 @@ def show_changes(old: Path, new: Path, *, as_json: bool) -> int:
     from dpaudit.check.process import verify_files
     from dpaudit.report.compared import changes
 
+    files = [read(old), read(new)]
     try:
-        before, after = (verified.certificate for verified in verify_files([read(old), read(new)]))
+        before, after = (verified.certificate for verified in verify_files(files, seconds))
     except CertificateRejected as error:
         click.echo(f"dpaudit: {described(error)}", err=True)
         return BROKEN

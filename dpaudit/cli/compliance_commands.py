@@ -55,6 +55,7 @@ def sign(
     password: bool,
     timestamp: Path | None,
     timestamp_query: Path | None,
+    seconds: float,
     as_json: bool,
 ) -> None:
     """Sign certificates FILES: you answer for the parts that no checker can confirm.
@@ -84,7 +85,7 @@ def sign(
     private = private_key(key or new_key or Path(), _password() if password else None)
     token = b"" if timestamp is None else read_token(timestamp)
     written = []
-    for verified in list(verify_files(list(map(read, files)))):
+    for verified in list(verify_files(list(map(read, files)), seconds)):
         certificate, target = verified.certificate, envelope_of(verified.file.path)
         query = query_of(signature_of(certificate, private)) if timestamp_query else b""
         if timestamp_query is not None:
@@ -260,6 +261,7 @@ def report(
     as_json: bool,
     plan: Path | None,
     published: Path | None,
+    seconds: float,
     **given: Any,
 ) -> None:
     """Verify certificates FILES and write them in formats.
@@ -282,18 +284,18 @@ def report(
         return
     wanted = _wanted(formats, files)
     if wanted == (CHANGES,):
-        sys.exit(show_changes(*files, as_json=as_json))
+        sys.exit(show_changes(*files, seconds=seconds, as_json=as_json))
     if wanted != (ARCHIVE,) and (plan or published):
         raise click.UsageError("plan, published: only with --format archive.")
     writable(out)
     signers = known_signers(**given)
     if wanted == (ARCHIVE,):
-        archives = [archived(file, out, signers, plan, published) for file in files]
+        archives = [archived(file, out, signers, plan, published, seconds) for file in files]
         echo_json(list(map(vars, archives))) if as_json else click.echo(
             "\n".join(map(str, archives))
         )
         return
-    rendered = render_files(files, out, wanted, spoken=language, signers=signers)
+    rendered = render_files(files, out, wanted, spoken=language, signers=signers, seconds=seconds)
     for text, _ in rendered.faults:
         click.echo(f"dpaudit: {text}", err=True)
     written = list(map(str, rendered.files))
@@ -324,6 +326,7 @@ def total(
     since: datetime | None,
     until: datetime | None,
     convert: bool,
+    seconds: float,
     figure: Path | None,
     as_json: bool,
 ) -> None:
@@ -339,7 +342,7 @@ def total(
 
     first, last = (None if day is None else day.date() for day in (since, until))
     entries, failed = [], 0
-    for entry in chosen(files, first, last):
+    for entry in chosen(files, first, last, seconds=seconds):
         if isinstance(entry, DpauditError):
             failed += 1
             click.echo(f"dpaudit: {described(entry)}", err=True)
@@ -404,7 +407,7 @@ def _timelines(totals: Sequence[Total], folder: Path) -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")
 @as_json_option
-def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> None:
+def check(folder: Path, *, allow: str, sarif: Path | None, seconds: float, as_json: bool) -> None:
     """Compare the project here with the certificates committed in FOLDER (reports).
 
     Problems are: a certificate that is broken, expired, stale or refuted; a claim weaker than the
@@ -423,7 +426,7 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
         raise InvalidParameter(f"{folder}: no such folder; `dpaudit certify --out {folder}` first")
     with quiet():
         project = load(find_root(Path.cwd()))
-    checked = check_project(project, folder)
+    checked = check_project(project, folder, seconds)
     if sarif is not None:
         extra = [
             (problem.place, Finding(problem.kind, problem.text)) for problem in checked.of_the_gate

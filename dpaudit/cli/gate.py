@@ -13,6 +13,7 @@ from typing import Any
 from dpaudit.certificate.budget import entry_of, totals
 from dpaudit.certificate.certificate import PREDICATE, stated
 from dpaudit.certificate.rendering import expired
+from dpaudit.check import SECONDS
 from dpaudit.check.file import parsed, read
 from dpaudit.check.process import verify_files
 from dpaudit.curator.mechanism import Mechanism
@@ -58,16 +59,17 @@ class Checked:
         return [problem for problem in self.problems if problem.kind in _KINDS]
 
 
-def check_project(project: Project, folder: Path) -> Checked:
+def check_project(project: Project, folder: Path, seconds: float = SECONDS) -> Checked:
     """Compare a project with the certificates of a folder.
 
-    Other JSON files are ignored; a broken certificate is a problem.
+    Other JSON files are ignored; a broken certificate is a problem, as is one that is not verified
+    within ``seconds``.
     """
     fields = stated_in(project.root, project.mechanisms, Path.cwd())
     problems: list[Problem] = []
     shown: dict[str, Json] = {}
     files = filter(_is_certificate, map(read, sorted(folder.glob("*.json"))))
-    for verified in verify_files(list(files)):
+    for verified in verify_files(list(files), seconds):
         path = verified.file.path
         try:
             shown[str(path)] = verified.certificate

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.check import check
 from dpaudit.check.derivation import Value, rederive
+from dpaudit.check.file import validate
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.check.profile.closed import delta_by
 from dpaudit.errors import CertificateRejected, Unsupported
@@ -113,10 +115,20 @@ def theorem_of(place: int) -> str:
 
 
 def exported(certificate: Json) -> Exported:
-    """The Coq file of a certificate that verifies.
+    """The Coq file of a certificate, if the checker confirms it.
 
-    Errors: CertificateRejected for a certificate whose steps do not follow; Unsupported where no
-    claim can be exported, naming what each would need.
+    Errors: CertificateRejected with the checker's reason; Unsupported as of :func:`written`.
+    """
+    validate(certificate)
+    check(certificate)
+    return written(certificate)
+
+
+def written(certificate: Json) -> Exported:
+    """The Coq file of a certificate that the checker confirmed, or of the parts that are read here.
+
+    Errors: CertificateRejected for steps that do not follow; Unsupported where no claim can be
+    exported, naming what each would need.
     """
     predicate = certificate["predicate"]
     if "derivation" not in predicate:
@@ -724,7 +736,10 @@ def _rare_event(writer: _Writer, number: int, order: Any) -> Made:
 
 def _tested(writer: _Writer, number: int, order: Any) -> Made:
     (_, test, test_bound), (_, release, other) = writer.premises(number, order)
-    target = writer.pair(writer.value(number), order)
+    return _tested_by(test, test_bound, release, other, writer.pair(writer.value(number), order))
+
+
+def _tested_by(test: str, test_bound: Pair, release: str, other: Pair, target: Pair) -> Made:
     numbers = "number | " * 6
     own = canonical(test_bound[0] + other[0]), target[1]
     shown = f"({term(test_bound[0])} + {term(other[0])})", term(target[1])
@@ -853,6 +868,13 @@ RULES: dict[tuple[str, str], Rule] = {
     ),
 }
 
+# Leaves that are pure, each with the theorem of its own epsilon.
+PURE = {
+    kind: rule
+    for (name, kind), rule in RULES.items()
+    if name.startswith("pure.") and kind != "Group"
+}
+
 
 # --- conversions ---------------------------------------------------------------------------------
 
@@ -862,13 +884,22 @@ def _from_gdp(writer: _Writer, number: int, order: Any) -> Made:
     epsilon, delta = writer.value(number).upper
     if squared == 0 or epsilon is None or is_infinite(epsilon):
         raise Unsupported("a mu of 0, or no finite epsilon: no Coq export of this conversion")
+    return _normal_below(writer, f"{number}", name, (squared, slack), Point(epsilon, delta))
+
+
+def _normal_below(writer: _Writer, place: str, name: str, bound: Pair, point: Point) -> Made:
+    """The profile of a normal pair at a point, from a theorem of its squared mu and its slack.
+
+    ``place``: names the theorem of the numbers.
+    """
+    (squared, slack), epsilon, delta = bound, point.epsilon, point.delta
     delta_left = delta - slack * (1 + exp(epsilon)) if slack else delta
     margin = enclose(delta_left) - gaussian_delta(epsilon, enclose(squared).sqrt())
     e, d = term(epsilon), term(delta)
     if slack:
         d = f"({d} - {term(slack)} * (1 + exp {e}))"
     shown = writer.number(
-        f"{number}",
+        place,
         f"normal_profile (sqrt {term(squared)}) {e} {d}",
         f"profile {_effort(margin, epsilon)}.",
     )
@@ -903,16 +934,46 @@ def _pointed(theorem: str, kind: str) -> Rule:
         "disjoint": _largest("disjoint_all", adds=True),
         "repetition": _repeated,
         "composition": _shared,
+        "event_slack": _rare_event_at,
+        "tested_profile": _tested_at,
+        "gaussian": _normal_at,
     }
-    if theorem not in rules:
+    if (rule := rules.get(theorem) or PURE.get(kind)) is None:
         raise Unsupported(f"{kind}: {LAWS}")
-    return rules[theorem]
+    return rule
 
 
 def _repeated(writer: _Writer, number: int, point: Point) -> Made:
     (child,) = writer.steps[number]["premises"]
     by_samples = type(writer.value(child).node).__name__ == "PoissonSampled"
     return (_sampled if by_samples else _shared)(writer, number, point)
+
+
+def _normal_at(writer: _Writer, number: int, point: Point) -> Made:
+    """One normal pair, by its theorem of Gaussian differential privacy."""
+    name, squared = writer.step(number, SQUARED), writer.pair(writer.value(number), SQUARED)
+    return _normal_below(writer, f"{number}_{len(writer.written)}", name, squared, point)
+
+
+def _rare_event_at(writer: _Writer, number: int, point: Point) -> Made:
+    node: Any = writer.value(number).node
+    (child,) = writer.steps[number]["premises"]
+    at = Point(point.epsilon, _needed(writer, child, point.epsilon))
+    name = writer.step(child, at)
+    e, d, p = map(term, (at.epsilon, at.delta, node.probability))
+    own = at.epsilon, canonical(at.delta + node.probability * (1 + exp(at.epsilon)))
+    proof = (
+        "intros X P Q (L & K & HL & HK & R). apply slack_approx. exists L, K.\n"
+        f"split; [exact HL | split; [exact HK | exact ({name} X L K R)]]."
+    )
+    return Made(own, proof, (e, f"({d} + {p} * (1 + exp {e}))"))
+
+
+def _tested_at(writer: _Writer, number: int, point: Point) -> Made:
+    """Epsilon is divided between the test and the release."""
+    premises = _divided(writer, number, point.epsilon)
+    (_, test, test_bound), (_, release, other) = premises
+    return _tested_by(test, test_bound, release, other, (point.epsilon, point.delta))
 
 
 def _sampled(writer: _Writer, number: int, point: Point) -> Made:
@@ -959,6 +1020,8 @@ def _delta(value: Value, epsilon: Any) -> Any:
 
 def _shared(writer: _Writer, number: int, point: Point) -> Made:
     """Epsilon is divided among what adds up, delta as each part then needs."""
+    if _normal(writer.value(number)) is not None:
+        return _normal_at(writer, number, point)
     needed = _needed(writer, number, point.epsilon)
     if needed > point.delta:
         raise Unsupported(f"{CONVOLVED}, as shares of epsilon and delta do not suffice")
@@ -966,12 +1029,19 @@ def _shared(writer: _Writer, number: int, point: Point) -> Made:
         return _repetition(
             writer, number, Point(canonical(point.epsilon / rounds), needed / rounds)
         )
+    return _in_turn(
+        writer, number, point, _divided(writer, number, point.epsilon), "composed_all {}"
+    )
+
+
+def _divided(writer: _Writer, number: int, epsilon: Any) -> list[tuple[str, str, Pair]]:
+    """As :meth:`_Writer.premises`, each at its share of epsilon."""
     premises = []
-    for child, epsilon in _shares_of(writer, number, point.epsilon):
-        at = Point(epsilon, _needed(writer, child, epsilon))
+    for child, share in _shares_of(writer, number, epsilon):
+        at = Point(share, _needed(writer, child, share))
         node = writer.node(writer.value(child).node)
         premises.append((node, writer.step(child, at), (at.epsilon, at.delta)))
-    return _in_turn(writer, number, point, premises, "composed_all {}")
+    return premises
 
 
 def _rounds(writer: _Writer, number: int) -> Any:
@@ -985,17 +1055,39 @@ def _rounds(writer: _Writer, number: int) -> Any:
 
 
 def _shares_of(writer: _Writer, number: int, epsilon: Any) -> list[tuple[int, Any]]:
-    """The premises of a composition, each with its share of epsilon: as their thresholds cost."""
+    """The premises of what adds up, each with its share of epsilon.
+
+    What is pure has its own epsilon; the others divide what is left as they cost.
+    """
     children = writer.steps[number]["premises"]
-    costs = [_cost(writer, child) for child in children]
+    pure = {child: _pure(writer, child) for child in children}
+    costs = {child: _cost(writer, child) for child in children if pure[child] is None}
+    left = epsilon - sum(own for own in pure.values() if own is not None)
     return [
-        (child, canonical(epsilon * cost / sum(costs)))
-        for child, cost in zip(children, costs, strict=True)
+        (child, canonical(left * costs[child] / sum(costs.values())) if own is None else own)
+        for child, own in pure.items()
     ]
 
 
+def _pure(writer: _Writer, number: int) -> Any:
+    """Epsilon of a step that is pure; None of any other."""
+    rule = PURE.get(type(writer.value(number).node).__name__)
+    if rule is not None:
+        return rule(writer, number, None).own[0]
+    inside = [_pure(writer, child) for child in writer.steps[number]["premises"]]
+    if not inside or None in inside or _rare(writer, number):
+        return None
+    if rounds := _rounds(writer, number):
+        return canonical(rounds * inside[0])
+    return _sum(inside) if _adds_up(writer, number) else max(inside)
+
+
 def _cost(writer: _Writer, number: int) -> Any:
-    """Epsilon of the thresholds behind a step."""
+    """Epsilon of the thresholds and pure parts behind a step, and mu of its normal noise."""
+    if (normal := _normal(writer.value(number))) is not None:
+        return Fraction(decimal_upper(enclose(normal), SHARE_DIGITS))
+    if (pure := _pure(writer, number)) is not None:
+        return pure
     inside = [_cost(writer, child) for child in writer.steps[number]["premises"]]
     if not inside:
         node: Any = writer.value(number).node
@@ -1008,20 +1100,40 @@ def _cost(writer: _Writer, number: int) -> Any:
 
 
 def _adds_up(writer: _Writer, number: int) -> bool:
-    return bool(writer.steps[number]["rule"].endswith(".composition"))
+    rule = writer.steps[number]["rule"]
+    return bool(rule.endswith((".composition", ".tested_profile")))
+
+
+def _rare(writer: _Writer, number: int) -> Any:
+    """The probability of an event, or of a false pass, beside what a step's premises do; or 0."""
+    node: Any = writer.value(number).node
+    return getattr(node, "probability", ZERO) or getattr(node, "false_pass", ZERO)
 
 
 def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
     """A delta at which a step holds, by sharing epsilon."""
+    value = writer.value(number)
+    if (pure := _pure(writer, number)) is not None:
+        if enclose(pure) > enclose(epsilon):
+            raise Unsupported(f"{CONVOLVED}, as epsilon is less than what its pure parts have")
+        return ZERO
+    if (normal := _normal(value)) is not None and not value.upper.slack:
+        return _upward(gaussian_delta(epsilon, enclose(normal)))
     if rounds := _rounds(writer, number):
         (child,) = writer.steps[number]["premises"]
         return int(rounds) * _needed(writer, child, canonical(epsilon / rounds))
+    rare = _rare(writer, number)
     if _adds_up(writer, number):
         shares = _shares_of(writer, number, epsilon)
-        return sum((_needed(writer, child, share) for child, share in shares), ZERO)
+        return max(sum((_needed(writer, child, share) for child, share in shares), ZERO), rare)
     if premises := writer.steps[number]["premises"]:
-        return max(_needed(writer, child, epsilon) for child in premises)
-    return Fraction(decimal_upper(_delta(writer.value(number), epsilon), SHARE_DIGITS))
+        inside = max(_needed(writer, child, epsilon) for child in premises)
+        return _upward(enclose(inside) + rare * (1 + enclose(epsilon).exp())) if rare else inside
+    return _upward(_delta(value, epsilon))
+
+
+def _upward(ball: Any) -> Fraction:
+    return Fraction(decimal_upper(ball, SHARE_DIGITS))
 
 
 def _profiled(node: Node) -> str:

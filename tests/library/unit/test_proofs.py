@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -17,10 +18,12 @@ import sympy
 from scipy import special
 
 import dpaudit as dp
+from benchmarks.browser import ALTERED, reports
 from dpaudit.certificate import rendering
 from dpaudit.certificate.rendering import render_files
 from dpaudit.check import check, derivation
 from dpaudit.check.reading import at_least, decimal
+from dpaudit.check.rows import verify_file
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.exact import decimal_upper
 from dpaudit.exact.wire import digest, encode_number
@@ -30,9 +33,20 @@ from dpaudit.families.stability.node import StableRelease
 from dpaudit.measures.convert import to_approx
 from dpaudit.nodes.core import Status
 from dpaudit.pairs import Mixed, Normal
-from dpaudit.proofs import Exported, accepted, cited, coqc, export, exported, kernel, library
+from dpaudit.proofs import (
+    Exported,
+    accepted,
+    cited,
+    coqc,
+    export,
+    exported,
+    kernel,
+    library,
+    written,
+)
 from dpaudit.proofs.grids import UNIT, fine_enough
 from dpaudit.proofs.kernel import EXAMPLES, FILES
+from tests.support.altered import altered_files
 from tools import proofs_page
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +89,7 @@ def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> N
     noise = dp.DiscreteGaussian("count", variance=50, sensitivity=1)
     both = dp.Parallel(Select(noise, dp.Laplace("sum", 10)), dp.Repeat(noise, 2))
     concentrated = dp.Compose(dp.Assuming(both, half), dp.ZCDP("0.01", "own", "somebody"))
-    proof = exported(made(concentrated, dp.ZCDP("0.031")))
+    proof = written(made(concentrated, dp.ZCDP("0.031")))
     assert 'holds "public_bound"' in proof.text
     rests_on = kernel_reads(proof)
     assert set(rests_on["claim_1"]) == {"discrete_gaussian_is_zcdp", "laplace_is_zcdp"}
@@ -97,7 +111,7 @@ def test_concentrated_pure_and_discrete_routes_rest_on_their_leaves_alone() -> N
     ],
 )  # fmt: skip
 def test_every_route_that_is_exported_is_accepted(node: Any, claims: tuple[Any, ...]) -> None:
-    proof = exported(made(node, *claims, adjacency="replace_one"))
+    proof = written(made(node, *claims, adjacency="replace_one"))
     assert not proof.left_out
     for names in kernel_reads(proof).values():
         assert len(names) <= 5
@@ -121,7 +135,7 @@ def test_events_tests_and_groups_rest_on_their_leaves_alone(
     node: Any, claim: Any, theorem: str, old: str, new: str
 ) -> None:
     """The slack on both sides, a false pass and a chain of neighbours are proved."""
-    proof = exported(made(node, claim))
+    proof = written(made(node, claim))
     assert set(kernel_reads(proof)["claim_1"]) == {theorem}
     assert old in proof.text
     with pytest.raises(CertificateRejected, match="the kernel refuses it"):
@@ -137,24 +151,63 @@ SEVERAL = dp.Compose(STABLE, dp.Repeat(ANOTHER, 2))
 @pytest.mark.quality
 def test_stable_releases_rest_on_the_gaussian_alone() -> None:
     """Thresholds, all pairs of scores and their profiles are computed by the kernel."""
-    proof = exported(made(STABLE, dp.ApproxDP(1, "0.1"), adjacency="replace_one"))
+    proof = written(made(STABLE, dp.ApproxDP(1, "0.1"), adjacency="replace_one"))
     assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
     for old, new in (("(1 / 10)", "(9 / 100)"), ("(5488951 ", "(4940056 "), (" 3 (", " 2 (")):
         assert old in proof.text
         with pytest.raises(CertificateRejected, match="the kernel refuses it"):
             accepted(proof.text.replace(old, new), proof.claims)
-    proof = exported(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one"))
+    proof = written(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one"))
     assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
 
 
 def test_releases_behind_thresholds_share_epsilon_as_these_cost() -> None:
     """Three of 0.3 and 0.5 twice: shares of 3 and 5 in 13, and deltas that leave some to spare."""
-    text = exported(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one")).text
+    text = written(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one")).text
     assert re.search(r"private \(approx \(3 / 5\) .*\) node_1", text)
     assert re.search(r"private \(approx 1 .*\) node_2", text)
     close = made(SEVERAL, dp.ApproxDP("2.6", "0.2"), adjacency="replace_one")
     with pytest.raises(Unsupported, match="convolution of profiles: no Coq export yet"):
-        exported(close)
+        written(close)
+
+
+SCORED = dp.Compose(dp.AboveThreshold("scores", 1, 1), dp.Repeat(dp.Gaussian("n", 10), 20))
+TESTED = dp.Parallel(
+    EventSlack(SCORED, "1e-9", "a long draw"),
+    ProposeTestRelease(dp.Laplace("t", 2), dp.Gaussian("m", 2), "1e-7"),
+)
+
+
+def test_pure_parts_keep_their_own_epsilon_and_noise_has_what_is_left() -> None:
+    """Of 4: 2 for the scores and 1/2 for the test; a claim that needs the convolution has none."""
+    text = exported_of(TESTED, dp.ApproxDP(4, "1e-6"))
+    assert re.search(r"private \(approx 2 0\) node_", text)
+    assert re.search(r"private \(approx 2 \(\d+ / \d+\)\) node_", text)
+    assert re.search(r"private \(approx \(7 / 2\) \(\d+ / \d+\)\) node_", text)
+    with pytest.raises(Unsupported, match="convolution of profiles: no Coq export yet"):
+        exported_of(SCORED, dp.ApproxDP("3.6", "1e-6"))
+
+
+def exported_of(node: Any, claim: Any) -> str:
+    return written(made(node, claim)).text
+
+
+@needs_coq
+@pytest.mark.quality
+def test_pure_and_normal_parts_at_a_point_rest_on_their_leaves_alone() -> None:
+    proof = written(made(TESTED, dp.ApproxDP(4, "1e-6")))
+    leaves = {"above_threshold_is_pure", "laplace_is_pure", "gaussian_is_gdp", "gdp_composes"}
+    assert set(kernel_reads(proof)["claim_1"]) == leaves
+    for old, new in (
+        ("AboveThreshold 1 1", "AboveThreshold 1 2"),
+        ("Gaussian 10", "Gaussian 9"),
+        ("EventSlack (1 / 1000000000)", "EventSlack (1 / 1000000)"),
+        ("Release (1 / 10000000)", "Release (1 / 100000)"),
+        ("Laplace 2", "Laplace 1"),
+    ):
+        assert old in proof.text
+        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+            accepted(proof.text.replace(old, new, 1), proof.claims)
 
 
 SAMPLED = dp.Repeat(dp.PoissonSampled(dp.Gaussian("n", 1), rate="0.05"), 3)
@@ -164,7 +217,7 @@ SAMPLED = dp.Repeat(dp.PoissonSampled(dp.Gaussian("n", 1), rate="0.05"), 3)
 @pytest.mark.quality
 def test_sampled_gaussians_are_convolved_by_the_kernel() -> None:
     """Both orders of neighbours; less noise, a round more or a lighter mass are refused."""
-    proof = exported(made(SAMPLED, dp.ApproxDP("0.9", "1e-4"), adjacency="add_remove"))
+    proof = written(made(SAMPLED, dp.ApproxDP("0.9", "1e-4"), adjacency="add_remove"))
     assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
     heaviest = max(map(int, re.findall(r"\b\d{14,16}\b", proof.text)))
     for old, new in (
@@ -196,7 +249,7 @@ def test_neighbours_whose_record_is_replaced_have_no_export_under_sampling() -> 
         (dp.Repeat(dp.PoissonSampled(dp.Laplace("n", 9), rate="0.05"), 3), "add_remove"),
     ):
         with pytest.raises(Unsupported, match="no Coq export yet; it needs"):
-            exported(made(node, dp.ApproxDP(3, "1e-4"), adjacency=adjacency))
+            written(made(node, dp.ApproxDP(3, "1e-4"), adjacency=adjacency))
 
 
 @needs_coq
@@ -218,6 +271,32 @@ def test_the_profile_of_gaussian_noise_is_told_from_a_ten_thousandth_less() -> N
     accepted("\n".join([*lines, ""]), ())
 
 
+TWO, THREE = sympy.Integer(2), sympy.Integer(3)
+ALGEBRAIC = [
+    (TWO ** Fraction(3, 4) * sympy.sqrt(323) * Fraction(5, 2), sympy.sqrt(2) / 16150),
+    (TWO ** Fraction(1, 6) * THREE ** Fraction(1, 4), None),
+    (sympy.sqrt(1 + sympy.sqrt(2)), (sympy.sqrt(2) - 1) / 2),
+    (sympy.sqrt(2 + sympy.cbrt(3)), None),
+]
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    ("noise", "rho"),
+    [ALGEBRAIC[0], *(pytest.param(*case, marks=pytest.mark.quality) for case in ALGEBRAIC[1:])],
+)
+def test_roots_of_any_degree_inside_each_other_are_proved_equal(noise: Any, rho: Any) -> None:
+    """The noise multiplier and rho are written in different ways; a thousandth less is refused."""
+    claimed = 1 / (2 * noise**2) if rho is None else rho
+    proof = written(made(dp.Gaussian("n", noise), dp.ZCDP(claimed)))
+    assert kernel_reads(proof) == {"claim_1": ("gaussian_is_zcdp",)}
+    leaf = re.search(r"Gaussian (\(.*\))\)\.", proof.text)
+    assert leaf is not None
+    less = proof.text.replace(leaf[1], f"(999 / 1000 * {leaf[1]})", 1)
+    with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+        accepted(less, proof.claims)
+
+
 @needs_coq
 @pytest.mark.quality
 @pytest.mark.parametrize("calculus", ["zcdp", "rdp", "pure"])
@@ -228,7 +307,7 @@ def test_conversions_at_their_witnesses_are_accepted(calculus: str) -> None:
     node, scope = dp.Repeat(leaf, 7), dp.central("replace_one")
     step = to_approx(dp.account(node, scope).step(calculus), Fraction(1, 10**6))
     checked = dp.Claim(dp.ApproxDP("3.5", "1e-6"), by="a test").check_step(step)
-    rests_on = kernel_reads(exported(proofs_page.statement_by(node, scope, [checked], "a test")))
+    rests_on = kernel_reads(written(proofs_page.statement_by(node, scope, [checked], "a test")))
     assert [len(names) for names in rests_on.values()] == [1]
 
 
@@ -256,7 +335,7 @@ def test_a_rule_that_gives_a_tenth_less_is_refused(
 
     certificate = made(node, dp.ZCDP("0.08"))
     monkeypatch.setattr(export, "rederive", too_little)
-    proof = exported(certificate)
+    proof = written(certificate)
     with pytest.raises(CertificateRejected, match="the kernel refuses it"):
         accepted(proof.text, proof.claims)
 
@@ -353,20 +432,118 @@ def test_every_number_that_was_lowered_is_refused_by_the_checker_and_by_the_kern
         with pytest.raises(CertificateRejected):
             check(forged)
     request.getfixturevalue("believing")
-    assert exported(honest).claims == ("claim_1", "claim_2")
-    kernel_reads(exported(honest))
+    assert written(honest).claims == ("claim_1", "claim_2")
+    kernel_reads(written(honest))
     for forged in forgeries:
-        proof = exported(forged)
+        proof = written(forged)
         with pytest.raises(CertificateRejected, match="the kernel refuses it"):
             accepted(proof.text, proof.claims)
 
 
-def test_an_altered_certificate_is_refused_before_anything_is_written() -> None:
+def exports_of(files: dict[Path, list[Path]]) -> Counter[str]:
+    """What becomes of altered certificates, by the report that each was altered from.
+
+    One that the checker refuses is refused for the same reason; any other has the honest one's
+    proofs, where only comments differ, or no export as that one has none.
+    """
+    found: Counter[str] = Counter()
+    for source, altered_ones in files.items():
+        honest = code_or_none(json.loads(source.read_text("utf-8")))
+        for file in altered_ones:
+            row = verify_file(file)
+            certificate = json.loads(file.read_text("utf-8"))
+            if row["verified"]:
+                found["verified"] += 1
+                assert code_or_none(certificate) == honest, file.name
+            else:
+                found["refused"] += 1
+                found["refused, of one that has an export"] += honest is not None
+                with pytest.raises(CertificateRejected) as refused:
+                    exported(certificate)
+                assert str(refused.value) == row["reason"], file.name
+    return found
+
+
+def code_or_none(certificate: dict[str, Any]) -> str | None:
+    """An exported certificate's Coq file without comments; None without an export."""
+    try:
+        return re.sub(r"\(\*.*?\*\)", "", exported(certificate).text, flags=re.DOTALL)
+    except Unsupported:
+        return None
+
+
+def by_source(sources: list[Path], folder: Path, count: int) -> dict[Path, list[Path]]:
+    """Altered certificates by the report that each was altered from."""
+    files = altered_files(sources, folder, count)
+    return {source: files[place :: len(sources)] for place, source in enumerate(sources)}
+
+
+def test_a_certificate_that_the_checker_refuses_has_no_coq_file(tmp_path: Path) -> None:
+    sources = [REPORTS / f"{name}.json" for name in ("dp_gd", "dp_gd_tight")]
+    files = by_source(sources, tmp_path, 16)
+    assert exports_of(files)["refused"] >= 8
+    refused = [file for file in files[sources[0]] if not verify_file(file)["verified"]]
+    made = render_files(refused, tmp_path / "out", ("coq",))
+    assert not made.files
+    reasons = [text for text, _ in made.faults]
+    assert all(verify_file(file)["reason"] in "".join(reasons) for file in refused)
+    assert {code for _, code in made.faults} == {CertificateRejected.exit_code}
+
+
+@pytest.mark.quality
+def test_no_altered_certificate_that_the_checker_refuses_has_a_coq_file(tmp_path: Path) -> None:
+    """The 500 that ``benchmarks.browser`` gives to the page: each is refused, or changes nothing
+    that the kernel reads.
+    """
+    found = exports_of(by_source(reports(), tmp_path, ALTERED))
+    assert found["refused"] + found["verified"] == ALTERED
+    assert dict(found) == {
+        "refused": 265,
+        "refused, of one that has an export": 186,
+        "verified": 235,
+    }
+
+
+def test_a_certificate_that_does_not_fit_the_schema_is_refused_by_name() -> None:
     certificate = report_of("dp_gd")
-    steps = certificate["predicate"]["derivation"]["steps"]
-    steps[0]["conclusion"]["mu"] = "0.05"
-    with pytest.raises(CertificateRejected, match="step 0"):
+    certificate["predicate"]["derivation"]["steps"][0]["rule"] = None
+    with pytest.raises(CertificateRejected, match="derivation/steps/0/rule: None is not of type"):
         exported(certificate)
+
+
+# Numbers of a Coq file that promise more when they are halved, or ten times as large.
+HALVED, TENFOLD = "(1 / 2 * {})", "{}0"
+PROMISES = {
+    r"^Definition .*\((?:Correlated)?Gaussian (.*?)(?: \d+%Z \(tree \d+%Z\))?\)\.": HALVED,
+    r"^Definition .*(?:Z\.to_nat|\(tree) (\d+)%Z": TENFOLD,
+    r"^Theorem claim_\d+ : private \(\w+ (.*?)(?: \(1 / \d+\))?\) declaration": HALVED,
+}
+
+
+def worsened(text: str) -> Iterator[str]:
+    """A Coq file with less noise, more rounds or a smaller claim, one at a time; proofs stay."""
+    for pattern, other in PROMISES.items():
+        for found in re.finditer(pattern, text, re.MULTILINE):
+            start, end = found.span(1)
+            yield text[:start] + other.format(found[1]) + text[end:]
+
+
+@needs_coq
+@pytest.mark.quality
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [("dp_gd", 1), ("diff2_gd", 1), ("accelerated_dp_srgd", 1), ("kl_spider", 7)],
+)
+def test_a_declaration_or_a_claim_that_promises_more_is_refused_by_the_kernel_alone(
+    name: str, each: int
+) -> None:
+    """No checker is asked: whatever an exporter wrote, the kernel does not follow."""
+    proof = exported(report_of(name))
+    others = [*worsened(proof.text)]
+    assert len(others) >= 4
+    for other in others[::each]:
+        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
+            accepted(other, proof.claims)
 
 
 def test_a_route_without_an_export_is_named_with_what_it_needs() -> None:
@@ -379,17 +556,17 @@ def test_rounds_that_differ_are_written_one_by_one() -> None:
     inner = sympy.Symbol("k", integer=True, positive=True)
     leaf = dp.Gaussian("n", ROUND + 10 * inner)
     node = dp.Repeat(dp.Repeat(leaf, 2, index=inner), 3, index=ROUND)
-    text = exported(made(node, dp.ZCDP("0.9"))).text
+    text = written(made(node, dp.ZCDP("0.9"))).text
     assert {f"(Gaussian {n})" for n in (11, 12, 13, 21, 22, 23)} <= set(
         re.findall(r"\(Gaussian \d+\)", text)
     )
     many = dp.Repeat(dp.Gaussian("n", ROUND + 1), export.MOST_ROUNDS + 1, index=ROUND)
     with pytest.raises(Unsupported, match="201 rounds that differ: no Coq export yet; it needs"):
-        exported(made(many, dp.ZCDP("0.9")))
+        written(made(many, dp.ZCDP("0.9")))
 
 
 def test_a_claim_that_is_not_proved_is_left_out_of_the_file() -> None:
-    proof = exported(made(dp.Gaussian("n", 2), dp.GDP("0.5"), dp.GDP("0.4")))
+    proof = written(made(dp.Gaussian("n", 2), dp.GDP("0.5"), dp.GDP("0.4")))
     assert proof.claims == ("claim_1",)
     ((text, reason),) = proof.left_out
     assert text == "GDP(mu=0.4)"
@@ -400,7 +577,7 @@ def test_texts_of_a_certificate_stay_inside_comments() -> None:
     """A title may hold the end of a comment, or a quote that would open a string."""
     certificate = made(dp.Gaussian('*) Axiom a : False. (* "', 2), dp.GDP("0.5"))
     certificate["predicate"]["mechanism"]["title"] = '*) Axiom a : False. (* "'
-    text = exported(certificate).text
+    text = written(certificate).text
     outside = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
     assert "Axiom" not in outside
     assert '"' not in outside
@@ -412,7 +589,7 @@ def test_names_of_a_certificate_stay_inside_strings_or_are_not_written() -> None
     assumption = dp.Assumption(wish, "anything", Status.DECLARED)
     certificate = made(dp.Assuming(dp.Gaussian("n", 2), assumption), dp.GDP("0.5"))
     certificate["predicate"]["claims"][0]["id"] = "a : True. Axiom wish : False. Theorem b"
-    proof = exported(certificate)
+    proof = written(certificate)
     assert proof.claims == ("claim_1",)
     outside = re.sub(r'"(?:[^"]|"")*"|\(\*.*?\*\)', "", proof.text, flags=re.DOTALL)
     assert "Axiom" not in outside
@@ -423,7 +600,7 @@ def test_names_of_a_certificate_stay_inside_strings_or_are_not_written() -> None
 @needs_coq
 def test_the_kernel_reads_an_assumption_whose_id_has_quotes() -> None:
     quoted = dp.Assumption('a "public" bound', "the bound is public", Status.DECLARED)
-    proof = exported(made(dp.Assuming(dp.Gaussian("n", 2), quoted), dp.GDP("0.5")))
+    proof = written(made(dp.Assuming(dp.Gaussian("n", 2), quoted), dp.GDP("0.5")))
     assert set(kernel_reads(proof)["claim_1"]) == {"gaussian_is_gdp"}
 
 
