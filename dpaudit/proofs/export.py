@@ -956,6 +956,7 @@ def _normal_at(writer: _Writer, number: int, point: Point) -> Made:
 
 
 def _rare_event_at(writer: _Writer, number: int, point: Point) -> Made:
+    _sufficing(writer, number, point)
     node: Any = writer.value(number).node
     (child,) = writer.steps[number]["premises"]
     at = Point(point.epsilon, _needed(writer, child, point.epsilon))
@@ -971,6 +972,7 @@ def _rare_event_at(writer: _Writer, number: int, point: Point) -> Made:
 
 def _tested_at(writer: _Writer, number: int, point: Point) -> Made:
     """Epsilon is divided between the test and the release."""
+    _sufficing(writer, number, point)
     premises = _divided(writer, number, point.epsilon)
     (_, test, test_bound), (_, release, other) = premises
     return _tested_by(test, test_bound, release, other, (point.epsilon, point.delta))
@@ -1022,9 +1024,7 @@ def _shared(writer: _Writer, number: int, point: Point) -> Made:
     """Epsilon is divided among what adds up, delta as each part then needs."""
     if _normal(writer.value(number)) is not None:
         return _normal_at(writer, number, point)
-    needed = _needed(writer, number, point.epsilon)
-    if needed > point.delta:
-        raise Unsupported(f"{CONVOLVED}, as shares of epsilon and delta do not suffice")
+    needed = _sufficing(writer, number, point)
     if rounds := _rounds(writer, number):
         return _repetition(
             writer, number, Point(canonical(point.epsilon / rounds), needed / rounds)
@@ -1032,6 +1032,14 @@ def _shared(writer: _Writer, number: int, point: Point) -> Made:
     return _in_turn(
         writer, number, point, _divided(writer, number, point.epsilon), "composed_all {}"
     )
+
+
+def _sufficing(writer: _Writer, number: int, point: Point) -> Fraction:
+    """The delta that a step needs by sharing; Unsupported where it is more than there is."""
+    needed = _needed(writer, number, point.epsilon)
+    if needed > point.delta:
+        raise Unsupported(f"{CONVOLVED}, as shares of epsilon and delta do not suffice")
+    return needed
 
 
 def _divided(writer: _Writer, number: int, epsilon: Any) -> list[tuple[str, str, Pair]]:
@@ -1128,7 +1136,9 @@ def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
         return max(sum((_needed(writer, child, share) for child, share in shares), ZERO), rare)
     if premises := writer.steps[number]["premises"]:
         inside = max(_needed(writer, child, epsilon) for child in premises)
-        return _upward(enclose(inside) + rare * (1 + enclose(epsilon).exp())) if rare else inside
+        if rare:
+            return _upward(enclose(inside) + enclose(rare) * (1 + enclose(epsilon).exp()))
+        return inside
     return _upward(_delta(value, epsilon))
 
 

@@ -173,7 +173,7 @@ def test_releases_behind_thresholds_share_epsilon_as_these_cost() -> None:
 
 SCORED = dp.Compose(dp.AboveThreshold("scores", 1, 1), dp.Repeat(dp.Gaussian("n", 10), 20))
 TESTED = dp.Parallel(
-    EventSlack(SCORED, "1e-9", "a long draw"),
+    EventSlack(SCORED, "1e-10", "a long draw"),
     ProposeTestRelease(dp.Laplace("t", 2), dp.Gaussian("m", 2), "1e-7"),
 )
 
@@ -186,6 +186,9 @@ def test_pure_parts_keep_their_own_epsilon_and_noise_has_what_is_left() -> None:
     assert re.search(r"private \(approx \(7 / 2\) \(\d+ / \d+\)\) node_", text)
     with pytest.raises(Unsupported, match="convolution of profiles: no Coq export yet"):
         exported_of(SCORED, dp.ApproxDP("3.99", "1e-6"))
+    rare = EventSlack(SCORED, "1e-9", "a long draw")
+    with pytest.raises(Unsupported, match="shares of epsilon and delta do not suffice"):
+        exported_of(rare, dp.ApproxDP(4, "1e-6"))
 
 
 def exported_of(node: Any, claim: Any) -> str:
@@ -201,7 +204,7 @@ def test_pure_and_normal_parts_at_a_point_rest_on_their_leaves_alone() -> None:
     for old, new in (
         ("AboveThreshold 1 1", "AboveThreshold 1 2"),
         ("Gaussian 10", "Gaussian 9"),
-        ("EventSlack (1 / 1000000000)", "EventSlack (1 / 1000000)"),
+        ("EventSlack (1 / 10000000000)", "EventSlack (1 / 1000000)"),
         ("Release (1 / 10000000)", "Release (1 / 100000)"),
         ("Laplace 2", "Laplace 1"),
     ):
