@@ -195,24 +195,6 @@ def exported_of(node: Any, claim: Any) -> str:
     return written(made(node, claim)).text
 
 
-@needs_coq
-@pytest.mark.quality
-def test_pure_and_normal_parts_at_a_point_rest_on_their_leaves_alone() -> None:
-    proof = written(made(TESTED, dp.ApproxDP(4, "1e-6")))
-    leaves = {"above_threshold_is_pure", "laplace_is_pure", "gaussian_is_gdp", "gdp_composes"}
-    assert set(kernel_reads(proof)["claim_1"]) == leaves
-    for old, new in (
-        ("AboveThreshold 1 1", "AboveThreshold 1 2"),
-        ("Gaussian 10", "Gaussian 9"),
-        ("EventSlack (1 / 10000000000)", "EventSlack (1 / 1000000)"),
-        ("Release (1 / 10000000)", "Release (1 / 100000)"),
-        ("Laplace 2", "Laplace 1"),
-    ):
-        assert old in proof.text
-        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
-            accepted(proof.text.replace(old, new, 1), proof.claims)
-
-
 SAMPLED = dp.Repeat(dp.PoissonSampled(dp.Gaussian("n", 1), rate="0.05"), 3)
 
 
@@ -512,41 +494,6 @@ def test_a_certificate_that_does_not_fit_the_schema_is_refused_by_name() -> None
     certificate["predicate"]["derivation"]["steps"][0]["rule"] = None
     with pytest.raises(CertificateRejected, match="derivation/steps/0/rule: None is not of type"):
         exported(certificate)
-
-
-# Numbers of a Coq file that promise more when they are halved, or ten times as large.
-HALVED, TENFOLD = "(1 / 2 * {})", "{}0"
-PROMISES = {
-    r"^Definition .*\((?:Correlated)?Gaussian (.*?)(?: \d+%Z \(tree \d+%Z\))?\)\.": HALVED,
-    r"^Definition .*(?:Z\.to_nat|\(tree) (\d+)%Z": TENFOLD,
-    r"^Theorem claim_\d+ : private \(\w+ (.*?)(?: \(1 / \d+\))?\) declaration": HALVED,
-}
-
-
-def worsened(text: str) -> Iterator[str]:
-    """A Coq file with less noise, more rounds or a smaller claim, one at a time; proofs stay."""
-    for pattern, other in PROMISES.items():
-        for found in re.finditer(pattern, text, re.MULTILINE):
-            start, end = found.span(1)
-            yield text[:start] + other.format(found[1]) + text[end:]
-
-
-@needs_coq
-@pytest.mark.quality
-@pytest.mark.parametrize(
-    ("name", "each"),
-    [("dp_gd", 1), ("diff2_gd", 1), ("accelerated_dp_srgd", 1), ("kl_spider", 7)],
-)
-def test_a_declaration_or_a_claim_that_promises_more_is_refused_by_the_kernel_alone(
-    name: str, each: int
-) -> None:
-    """No checker is asked: whatever an exporter wrote, the kernel does not follow."""
-    proof = exported(report_of(name))
-    others = [*worsened(proof.text)]
-    assert len(others) >= 4
-    for other in others[::each]:
-        with pytest.raises(CertificateRejected, match="the kernel refuses it"):
-            accepted(other, proof.claims)
 
 
 def test_a_route_without_an_export_is_named_with_what_it_needs() -> None:
