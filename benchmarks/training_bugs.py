@@ -109,9 +109,9 @@ WORDS = {
         "The kinds of canaries were chosen with these bugs in view, so other bugs may be found "
         "less often. Batches of a shuffled order hide behind the noise of a single final model; "
         "the [check of one step](training.md#check-one-step) names them. The first seed of the "
-        "first eight bugs was run again on 2026-11-30, on a machine with much other work, when "
-        "single canaries in thousands of models had been added: seven are refuted, with bounds "
-        "from 5.05 to 7.31, and the private vocabulary is not (0.03)."
+        "first nine bugs was run again on 2026-11-30, when single canaries in thousands of models "
+        "had been added, on a machine so busy that studies were small: seven are refuted, with "
+        "bounds from 5.05 to 7.31, and the private vocabulary (0.03) and checkpoint (3.53) are not."
     ),
     more_trainings: (
         "These bugs were written before the audit was run on any of them. Six of ten were refuted "
