@@ -1112,10 +1112,11 @@ def _adds_up(writer: _Writer, number: int) -> bool:
     return bool(rule.endswith((".composition", ".tested_profile")))
 
 
-def _rare(writer: _Writer, number: int) -> Any:
+def _rare(writer: _Writer, number: int) -> Fraction:
     """The probability of an event, or of a false pass, beside what a step's premises do; or 0."""
     node: Any = writer.value(number).node
-    return getattr(node, "probability", ZERO) or getattr(node, "false_pass", ZERO)
+    rare = getattr(node, "probability", ZERO) or getattr(node, "false_pass", ZERO)
+    return rare if isinstance(rare, Fraction) else _upward(enclose(rare))
 
 
 def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
@@ -1133,7 +1134,8 @@ def _needed(writer: _Writer, number: int, epsilon: Any) -> Fraction:
     rare = _rare(writer, number)
     if _adds_up(writer, number):
         shares = _shares_of(writer, number, epsilon)
-        return max(sum((_needed(writer, child, share) for child, share in shares), ZERO), rare)
+        parts: Fraction = sum((_needed(writer, child, share) for child, share in shares), ZERO)
+        return max(parts, rare)
     if premises := writer.steps[number]["premises"]:
         inside = max(_needed(writer, child, epsilon) for child in premises)
         if rare:
