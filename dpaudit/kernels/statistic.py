@@ -127,7 +127,8 @@ def RowFunction(
 
     ``function`` takes one row, an array of its entries, and returns a number or a vector of a
     fixed length.  One record moves the sum by ``radius`` in ``norm``, and by twice that under
-    replace_one, whatever the function does: a row whose value is not finite counts as zero.
+    replace_one, whatever the function does: a row whose value is not finite counts as zero, and so
+    does a row with an entry that is no finite number if the function raises on it.
     ``divisor``: a public number that the sum is divided by.
     ``given``: released values that the function depends on, shape (trials, ...); the function is
     then called as ``function(row, given[trial])``.
@@ -150,7 +151,14 @@ def RowFunction(
 
 def _of_row(function: Callable[..., Any], row: Array, *given: Array) -> Array:
     copies = [argument.copy() for argument in (row, *given)]
-    return _vector("RowFunction", function(*copies))
+    try:
+        return _vector("RowFunction", function(*copies))
+    except Exception:
+        finite = np.isfinite(row)
+        if finite.all():
+            raise
+        # An error would tell of one record; the row without its gaps says how long a zero is.
+        return np.zeros_like(_of_row(function, np.where(finite, row, 0), *given))
 
 
 def _vector(name: str, value: Any) -> Array:

@@ -176,3 +176,18 @@ def test_a_row_function_is_bounded_by_the_library(adjacency: str) -> None:
     found = examine(mechanism("rows", Releases(query), adjacency), seed=1)
     assert not found.broken
     assert found.reached[0].displacement == pytest.approx(1, rel=1e-6)
+
+
+def code_of(row: Any) -> float:
+    """A table's entry at a whole number, which ``int`` refuses to make of a gap."""
+    return [0.5, 1.0][int(row[1]) % 2]
+
+
+def test_a_row_with_gaps_on_which_a_row_function_fails_counts_as_zero() -> None:
+    """An error would tell of the record; the error of a row without gaps is raised."""
+    assert dp.RowFunction(code_of, radius=1).value(dp.Records(ROWS)).tolist() == [[3.5]]
+    assert dp.RowFunction(code_of, radius=1).value(dp.Records(ROWS[3:4])).tolist() == [[0.0]]
+    with pytest.raises(IndexError, match="out of range"):
+        dp.RowFunction(lambda row: [0.5][int(row[1])], radius=1).value(dp.Records(ROWS))
+    query = dp.RowFunction(code_of, radius=1, norm="l1")
+    assert not examine(mechanism("codes", Releases(query), "add_remove"), seed=1).broken
