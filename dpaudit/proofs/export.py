@@ -1065,7 +1065,7 @@ def _rounds(writer: _Writer, number: int) -> Any:
 def _shares_of(writer: _Writer, number: int, epsilon: Any) -> list[tuple[int, Any]]:
     """The premises of what adds up, each with its share of epsilon.
 
-    What is pure has its own epsilon; the others divide what is left as they cost.
+    Pure parts keep their own epsilon; the others divide the rest as they cost.
     """
     children = writer.steps[number]["premises"]
     pure = {child: _pure(writer, child) for child in children}
