@@ -38,13 +38,16 @@ def gaussian(
     """
 
     def half_square(node: Any) -> Number:
+        """Half the square of mu."""
         value = mu(node)
         return value if is_infinite(value) else value**2 / 2
 
     def curve(node: Any) -> Number:
+        """Half the square of mu, times the order."""
         value = half_square(node)
         return value if is_infinite(value) else order() * value
 
+    mu.__doc__ = mu.__doc__ or "The mu of the Gaussian pair that no pair of neighbours exceeds."
     functions = {GAUSSIAN: mu, CONCENTRATED: half_square, RENYI: curve}
     sources = cites * 3 if len(cites) == 1 else cites
     for (calculus, function), name, cite in zip(functions.items(), names, sources, strict=True):
@@ -55,6 +58,12 @@ def largest_loss(
     name: str, epsilon: Callable[[Any], Number], cite: Source, *kinds: type[Node]
 ) -> None:
     """Register a largest loss, reached in the limit, and (that loss, 0) as ``NAME_at_zero``."""
+
+    def at_zero(node: Any) -> tuple[Number, Fraction]:
+        """The largest loss, at delta 0."""
+        return epsilon(node), Fraction(0)
+
+    epsilon.__doc__ = epsilon.__doc__ or "The largest loss of an outcome."
     for kind in kinds:
         PURE.rule(kind, name, cite=cite, attained=always)(epsilon)
-        APPROX.rule(kind, f"{name}_at_zero", cite=cite)(lambda node: (epsilon(node), Fraction(0)))
+        APPROX.rule(kind, f"{name}_at_zero", cite=cite)(at_zero)

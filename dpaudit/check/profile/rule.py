@@ -24,7 +24,7 @@ from dpaudit.check.profile.cells import UNIT, NotConfirmed
 from dpaudit.exact.arrays import Array, Floats, np, special
 
 EXPONENT = 34.0  # nats: a rule errs by e^-34, below a float's rounding
-BLOCK = 256  # frequencies that are computed at a time
+FREQUENCIES = 256  # frequencies that are computed at a time
 MOST_POINTS = 300_000  # points of a rule: memory
 MOST_PRODUCTS = 2 * 10**9  # points times frequencies: some seconds
 LARGEST_RISE = 200.0  # nats by which an integrand may rise off the real line
@@ -232,7 +232,7 @@ def moments(pair: Sampled, times: float, unit: float, count: int) -> tuple[Array
     mean = float(weights @ loss)
     moved = (mean - loss) if pair.swapped else (loss - mean)
     own = bend(pair, x, loss)
-    rounds = BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * own
+    rounds = FREQUENCIES + len(x) / FREQUENCIES + 64 + 8 * x * x + abs(pair.power) * own
     slope = UNIT * 16 * float(weights @ (rounds * np.abs(moved) + own + abs(mean)))
     w = unit * np.arange(count + 1)
     most = UNIT * 16 * float(weights @ rounds) + w * UNIT * 16 * float(weights @ (own + abs(mean)))
@@ -258,11 +258,11 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     off = 2.1 * sum(math.exp(min(size - log_whole, 700.0)) for size in (log_off, log_beyond))
     mean = float(weights @ loss)
     value = np.zeros(len(w), dtype=np.complex128)
-    for start in range(0, len(x), 8 * BLOCK):
-        part = slice(start, start + 8 * BLOCK)
+    for start in range(0, len(x), 8 * FREQUENCIES):
+        part = slice(start, start + 8 * FREQUENCIES)
         value += np.exp(1j * np.outer(w, loss[part] - mean)) @ weights[part]
     own = bend(pair, x, loss)
-    rounds = 8 * BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * own
+    rounds = 8 * FREQUENCIES + len(x) / FREQUENCIES + 64 + 8 * x * x + abs(pair.power) * own
     turned = w * UNIT * 16 * float(weights @ (own + np.abs(loss - mean) + abs(mean)))
     size = np.minimum(np.abs(value) + off + UNIT * 16 * float(weights @ rounds) + turned, 1.0)
     energy = (1 - size) * (1 + size)
@@ -282,8 +282,8 @@ def means(moved: Floats, weights: Floats, unit: float, count: int) -> Array:
     size = math.isqrt(count) + 1
     sums = np.zeros((size, size), dtype=np.complex128)
     k = np.arange(size)[:, None]
-    for start in range(0, len(moved), BLOCK):
-        losses, share = moved[start : start + BLOCK], weights[start : start + BLOCK]
+    for start in range(0, len(moved), FREQUENCIES):
+        losses, share = moved[start : start + FREQUENCIES], weights[start : start + FREQUENCIES]
         angles = k * (unit * losses), k * (unit * size * losses)
         fine, coarse = (-2 * np.sin(a / 2) ** 2 + 1j * np.sin(a) for a in angles)
         sums += (coarse * share) @ fine.T + (fine @ share)[None, :] + (coarse @ share)[:, None]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import UNIT, Ball, NotConfirmed, ball
-from dpaudit.check.profile.rule import BLOCK, MOST_PRODUCTS, OUTWARD, means
+from dpaudit.check.profile.rule import FREQUENCIES, MOST_PRODUCTS, OUTWARD, means
 from dpaudit.check.profile.sampled import Capped, Factor
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.arrays import Array, Floats, np
@@ -183,7 +183,7 @@ def moments(pair: Factor, t: Ball, unit: float, count: int) -> tuple[Array, Floa
     loss = _floats(logs) * (-1.0 if noise.swapped else 1.0)
     mean = float(weights @ loss)
     moved = loss - mean
-    rounds = BLOCK + len(loss) / BLOCK + 64
+    rounds = FREQUENCIES + len(loss) / FREQUENCIES + 64
     own = 16 * np.abs(loss) + abs(mean)
     slope = UNIT * 16 * float(weights @ (rounds * np.abs(moved) + own))
     w = unit * np.arange(count + 1)

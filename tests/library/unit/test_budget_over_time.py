@@ -304,7 +304,7 @@ def test_what_is_outside_of_the_guarantees_is_named_first(tmp_path: Path, monkey
         "a.json: outside of its guarantee: the exact maximum was published",
         "a.json: stays exact: the number of records of every village",
     )
-    monkeypatch.setattr("dpaudit.certificate.budget.chosen", lambda *_: iter([told]))
+    monkeypatch.setattr("dpaudit.certificate.budget.chosen", lambda *_, **__: iter([told]))
     (tmp_path / "a.json").touch()
     shown = CliRunner().invoke(main, ["ledger", "total", "a.json"]).output
     assert 0 <= shown.index("exact maximum") < shown.index("together")
