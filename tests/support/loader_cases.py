@@ -163,5 +163,5 @@ def test_certify_says_so_before_it_runs_on_the_data(
     assert certificate.verdict == "alarm"
     details = [row["detail"] for row in certificate.content["predicate"]["conformance"]]
     assert any("changes several records of records()" in detail for detail in details)
-    monkeypatch.setattr("dpaudit.certificate.certify.mixing", lambda *_: ())
+    monkeypatch.setattr("dpaudit.certificate.on_data.mixing", lambda *_: ())
     assert dp.certify(case, seed=1, trials=200).verdict == "certified under assumptions"

@@ -205,7 +205,7 @@ def test_bad_mechanisms(make: Any, said: str) -> None:
         (["noisy_mean", "--set", "time_limit=3"], "time_limit: not for declared mechanisms"),
         (["noisy_mean", "--set", "models=8"], "models: not for declared mechanisms"),
         (["json:dumps", "0", "1", "--claim", "1", "--set", "time_limit=3"], "only for a --command"),
-        (["nowhere.sql", "a", "b", "--claim", "1"], "nowhere.sql: no query can be read"),
+        (["nowhere.sql", "a", "b", "--claim", "1"], "nowhere.sql: the query cannot be read"),
     ],
 )
 def test_bad_commands(arguments: list[str], said: str) -> None:

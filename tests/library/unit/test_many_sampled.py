@@ -44,7 +44,7 @@ def test_decay_bounds_every_value_of_the_transform(added: bool, ratio: float) ->
     factor, tilt = SampledNormal(1.0, 0.01, added, 1.0), 5.0
     decay = decay_of(factor, tilt, ratio)
     w = np.geomspace(1.0, 400.0, 400)
-    known = rule(factor, tilt, 400.0, sampled.ROOM)
+    known = rule(factor, tilt, 400.0, sampled.RULE_NATS)
     size = np.abs(np.exp(-1j * np.outer(w, known.losses)) @ known.weights)
     assert np.all(size[:-1] <= np.exp(decay.bounds(w)[:-1]) + 1e-9)
     # Without pairs nothing is left that falls before the variation does.

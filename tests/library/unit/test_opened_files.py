@@ -77,7 +77,7 @@ def test_a_file_that_the_program_reads_in_its_run_on_the_data_alone(
     assert (certificate.verdict, predicate["run"]) == ("alarm", None)
     assert predicate["caveats"][-1].endswith("discarded, and neither looked at nor written")
     assert certified(program, table)[1].endswith("is read by the program as well")
-    monkeypatch.setattr("dpaudit.certificate.certify.read_by_others", lambda *_: ())
+    monkeypatch.setattr("dpaudit.certificate.on_data.read_by_others", lambda *_: ())
     assert certified(program, table) == ("certified under assumptions", "")
 
 

@@ -48,8 +48,8 @@ def test_a_rate_and_steps_say_what_records_and_batches_say() -> None:
         ({"rate": 0.1}, "steps: missing"),
         ({"n": 5}, "batch, epochs: missing"),
         ({"rate": 0.1, "steps": 3, "n": 4}, "not both"),
-        ({"rate": 0.1, "steps": 3, "sampling": "fixed"}, "the numbers of records"),
-        ({"rate": 0.1, "steps": 3, "microbatch": 2}, "the numbers of records"),
+        ({"rate": 0.1, "steps": 3, "sampling": "fixed"}, "the number of records"),
+        ({"rate": 0.1, "steps": 3, "microbatch": 2}, "the number of records"),
         ({"rate": 2, "steps": 3}, "at most 1"),
     ],
 )
