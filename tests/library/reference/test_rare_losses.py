@@ -29,7 +29,7 @@ from dpaudit.families.sampling import PoissonSampled
 from dpaudit.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import Interval, epsilon_interval, narrowest
 from dpaudit.profiles.fourier import rare, sampled, smooth, smooth_interval
-from dpaudit.profiles.fourier.sampled import ROOM, SampledNormal, measured, rule
+from dpaudit.profiles.fourier.sampled import RULE_NATS, SampledNormal, measured, rule
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth_interval import Split, _rare, _split, _table
 from dpaudit.scope import central
@@ -158,7 +158,7 @@ def test_rules_up_to_a_cap_are_as_near_as_they_say(
     """The accountant's and the checker's."""
     factor = SampledNormal(1 / noise, rate, added, 1000.0, cap)
     w = np.linspace(0, fastest, 7)
-    known = rule(factor, tilt, fastest, ROOM)
+    known = rule(factor, tilt, fastest, RULE_NATS)
     found = (1 + known.values(float(w[1]), len(w))) * np.exp(-1j * w * known.centre)
     truth = np.array([by_arb(factor, tilt, float(at)) for at in w])
     assert (np.abs(found - truth) <= known.errors(w) + 1e-15).all()
@@ -182,7 +182,7 @@ def test_values_bound_the_transform_between_them(
     """
     plain = SampledNormal(2.0, 1e-3, False, 1.0, 6.0)
     tilts = np.linspace(1.0, 8.0, 71)
-    tilt = min(tilts, key=lambda t: abs(rule(plain, t, 0.0, ROOM).log_moment - math.log(2)))
+    tilt = min(tilts, key=lambda t: abs(rule(plain, t, 0.0, RULE_NATS).log_moment - math.log(2)))
     factor = replace(plain, added=added)
     tilt = -1 - tilt if added else tilt
     edges = np.asarray(0.7 * 1.1 ** np.arange(32), dtype=np.float64)

@@ -31,7 +31,7 @@ from dpaudit.profiles.fourier.compose import compose, delta_at
 from dpaudit.profiles.fourier.engine import parts_of
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.profile import profile_of
-from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, rule
+from dpaudit.profiles.fourier.sampled import RULE_NATS, OutOfReach, SampledNormal, decay_of, rule
 from dpaudit.profiles.fourier.search import stack_of
 from dpaudit.profiles.fourier.smooth import _sampled, series, smooth_product
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
@@ -93,7 +93,7 @@ def test_the_rule_is_as_near_as_it_says(
 ) -> None:
     factor = SampledNormal(1 / noise, rate, added, 1000.0)
     fastest = 60.0
-    known = rule(factor, tilt, fastest, ROOM)
+    known = rule(factor, tilt, fastest, RULE_NATS)
     w = np.linspace(0, fastest, 7)
     change = known.values(float(w[1]), len(w))
     found = (1 + change) * np.exp(-1j * w * known.centre)
@@ -121,7 +121,7 @@ def test_the_moment_itself_is_as_near_as_it_says(
 ) -> None:
     """At large tilts the panels end where R^p phi does, and phi goes on."""
     factor = SampledNormal(1 / noise, rate, added, 1.0)
-    known = rule(factor, tilt, 0.0, ROOM)
+    known = rule(factor, tilt, 0.0, RULE_NATS)
     power = factor.power(tilt)
     with flint.ctx.workprec(160):
 
@@ -140,7 +140,7 @@ def off_by(pair: Pair, tilt: float, w: float) -> tuple[float, float]:
     """By how many of its own errors the rule is off the pair's exact parameters: log M, a value."""
     factor = _sampled(pair, 1)
     assert factor is not None
-    known = rule(factor, tilt, 3 * w, ROOM)
+    known = rule(factor, tilt, 3 * w, RULE_NATS)
     base = pair.base if isinstance(pair, Swapped) else pair
     assert isinstance(base, Mixed)
     assert isinstance(base.base, Normal)
@@ -202,10 +202,10 @@ def test_a_rate_that_no_float_holds_is_refused() -> None:
 def test_a_coarser_rule_is_refused_by_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels are needed: with longer ones the error stated would be wrong."""
     factor = SampledNormal(1.0, 0.01, False, 1.0)
-    honest = rule(factor, 6.5, 400.0, ROOM)
+    honest = rule(factor, 6.5, 400.0, RULE_NATS)
     monkeypatch.setattr(rules, "PHASE", 900.0)
     monkeypatch.setattr(rules, "_off", lambda *rest: (-60.0, -60.0))
-    coarse = rule.__wrapped__(factor, 6.5, 400.0, ROOM)
+    coarse = rule.__wrapped__(factor, 6.5, 400.0, RULE_NATS)
     truth = by_arb(factor, 6.5, 400.0)
     errors = [
         abs((1 + known.values(400.0, 2)[1]) * np.exp(-400j * known.centre) - truth)
@@ -221,7 +221,7 @@ def test_the_rule_is_as_near_as_it_says_at_high_frequencies(
     tilt: float, w: float, added: bool
 ) -> None:
     factor = SampledNormal(0.2, 1e-3, added, 10.0)
-    known = rule(factor, tilt, w, ROOM)
+    known = rule(factor, tilt, w, RULE_NATS)
     value = (1 + known.values(w, 2)[1]) * np.exp(-1j * w * known.centre)
     assert abs(value - by_arb(factor, tilt, w)) <= known.errors(np.array([w]))[0] + 1e-15
 

@@ -59,7 +59,7 @@ def test_a_cap_that_holds_them_all_is_opened_and_a_smaller_one_is_not(
 
 def test_each_leaf_is_released_once_and_without_a_multiplier() -> None:
     curator = sampler(Filter.of(Compose(COUNT, COUNT), ZCDP(1)))
-    with pytest.raises(DpauditError, match="its noise is declared"):
+    with pytest.raises(DpauditError, match="fixes its noise"):
         release(curator, "count", noise_multiplier=9)
     release(curator, "count")
     release(curator, "count")
