@@ -29,7 +29,7 @@ ADD_REMOVE = Adjacency.ADD_REMOVE
 LEAST = 3  # data sets that even a slow query is tried on
 REMEMBERED = 4_096  # data sets of which it is known what the query gives
 # Further data sets on which a query that reached all it states has to move no further, where the
-# library's own code bounds it: whole displacements were seen, and no code of a user's is asked.
+# library's own code computes it: whole displacements were seen, and no code of a user's is asked.
 SETTLED = 64
 
 
@@ -152,8 +152,9 @@ class Moved:
     @property
     def settled(self) -> bool:
         """Whether more tries are useless: the stated sensitivity was reached long ago."""
-        whole = self.bounded and 1 - RELATIVE_TOLERANCE <= self.factor <= 1
-        return whole and self.tried - self.furthest >= SETTLED
+        own_code = not self.bounded or self.clips  # clipped rows are computed by a user's function
+        whole = 1 - RELATIVE_TOLERANCE <= self.factor <= 1
+        return not own_code and whole and self.tried - self.furthest >= SETTLED
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""

@@ -109,5 +109,11 @@ def test_a_query_of_a_user_or_one_that_stays_behind_is_searched_on() -> None:
         "tried": displacement.SETTLED,
     }
     assert Moved("", "", "", **settled).settled
-    for change in ({"bounded": False}, {"factor": 0.999}, {"factor": 1.1}, {"furthest": 1}):
+    for change in (
+        {"bounded": False},
+        {"clips": True},
+        {"factor": 0.999},
+        {"factor": 1.1},
+        {"furthest": 1},
+    ):
         assert not Moved("", "", "", **{**settled, **change}).settled
