@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -24,7 +25,7 @@ from dpaudit.certificate.rendering import render_files
 from dpaudit.check import check, derivation
 from dpaudit.check.reading import at_least, decimal
 from dpaudit.check.rows import verify_file
-from dpaudit.errors import CertificateRejected, Unsupported
+from dpaudit.errors import CertificateRejected, DpauditError, Unsupported
 from dpaudit.exact import decimal_upper
 from dpaudit.exact.wire import digest, encode_number
 from dpaudit.families.adaptive.node import Select
@@ -473,6 +474,25 @@ def test_a_certificate_that_the_checker_refuses_has_no_coq_file(tmp_path: Path) 
     reasons = [text for text, _ in made.faults]
     assert all(verify_file(file)["reason"] in "".join(reasons) for file in refused)
     assert {code for _, code in made.faults} == {CertificateRejected.exit_code}
+
+
+def test_without_the_checker_a_refused_certificate_would_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = REPORTS / "dp_gd.json"
+    files = by_source([source], tmp_path, 16)[source]
+    refused = [json.loads(file.read_text()) for file in files if not verify_file(file)["verified"]]
+
+    def files_made() -> int:
+        made = 0
+        for certificate in refused:
+            with contextlib.suppress(DpauditError):
+                made += bool(exported(certificate).text)
+        return made
+
+    assert files_made() == 0
+    monkeypatch.setattr("dpaudit.proofs.export.check", lambda _: None)
+    assert files_made() > 0
 
 
 @pytest.mark.quality
