@@ -93,7 +93,7 @@ def page(
             total, with_row = total + 1, with_row + (not reason)
         body.append("")
     lines += [
-        f"Of {total} numbered statements {with_row} have a row: claims of certificates ([What the "
+        f"{with_row} of {total} numbered statements have a row: claims of certificates ([What the "
         "papers print](../../mechanisms/papers/README.md)), experiments that measure them, or an "
         "erratum. The others say why they have none. Assumptions, definitions and algorithms are "
         "no statements. Made by `python -m experiments pages`.",

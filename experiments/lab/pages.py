@@ -156,7 +156,7 @@ def seen(documents: Sequence[Mapping[str, Any]]) -> str:
             found[made["experiment"]] = after
     where = ", ".join(f"{number} in `{name}`" for name, number in sorted(found.items()))
     return (
-        f"Of {total} checks {sum(found.values())} say that their band was set after values had "
+        f"{sum(found.values())} of {total} checks say that their band was set after values had "
         f"been seen, their own or those of an earlier or an outside run: {where or 'none'}."
     )
 

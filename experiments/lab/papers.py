@@ -314,7 +314,7 @@ def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) 
             rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
     said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
     beside = unread(paper, own)
-    head = f"Of {len(paper.statements)} statements: {said}. {_beside(beside)}"
+    head = f"{len(paper.statements)} statements: {said}. {_beside(beside)}"
     lines = [f"# {paper.title}", "", head, ""]
     lines += [_privacy(claims), ""] if claims else []
     lines += [paper.setting, ""] if paper.setting else []
@@ -364,14 +364,14 @@ def _beside(found: Sequence[tuple[str, Check]]) -> str:
         for status in (Status.MISSED, Status.INCONCLUSIVE, Status.WITHHELD)
         if (number := sum(check.status is status for _, check in found))
     ]
-    return f"Of the checks that none of them reads: {', '.join(counts)}, [listed below]({ANCHOR})."
+    return f"Checks that none of them reads: {', '.join(counts)}, [listed below]({ANCHOR})."
 
 
 def _privacy(claims: Claims) -> str:
     outcomes = claims.counted()
     said = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
     return (
-        "Of the privacy that it claims, in instances and readings, by certificates: "
+        "Its privacy claims, in instances and readings, by certificates: "
         f"{said} ([What the papers print]({claims.link}))."
     )
 

@@ -37,7 +37,7 @@ def page(papers: Mapping[str, Paper], reads: Mapping[str, Read], earlier: Path) 
             ]
             body += ["|---|---|---|---|", *changed, ""]
     lines += [
-        f"Of {total} earlier statements {turned} read otherwise now. Earlier values are kept as "
+        f"{turned} of {total} earlier statements read otherwise now. Earlier values are kept as "
         "they were printed; those that came from unequal searches were our error, and none of the "
         "papers'.",
         "",

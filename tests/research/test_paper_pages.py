@@ -110,7 +110,7 @@ def test_a_page_says_what_was_found_and_how_far_from_not_learning() -> None:
     never = Statement("Theorem 2", "a rate", why="no experiment measures it")
     paper = Paper("one", "A paper", (STATEMENT, never))
     text = page(paper, {"one_slope": Read("one_slope", findings(-1.0))})
-    assert "Of 2 statements: 1 agrees, 1 not run." in text
+    assert "2 statements: 1 agrees, 1 not run." in text
     assert "| falls as 1/n | slope: -1, held | [-1.1, -0.9]: Theorem 1 | agrees |" in text
     assert "| method | 0.6 | 1 | 0.6 |" in text
     assert "not recorded" in text
@@ -162,7 +162,7 @@ def test_a_missed_check_that_no_statement_reads_is_named() -> None:
     reads = {"one_slope": Read("one_slope", findings(-0.5))}
     hidden = page(Paper("one", "A paper", (learns,)), reads)
     assert (
-        "Of 1 statements: 1 agrees. Of the checks that none of them reads: 1 missed, [listed below]"
+        "1 statements: 1 agrees. Checks that none of them reads: 1 missed, [listed below]"
         f"({ANCHOR})." in hidden
     )
     assert f"## {UNREAD}\n" in hidden
@@ -283,7 +283,7 @@ def test_a_band_that_was_set_after_a_look_is_counted() -> None:
     }
     for source, number in sources.items():
         made = [pages.entry(experiment(-1.0), findings(-1.0, source))]
-        said = f"Of 2 checks {number} say"
+        said = f"{number} of 2 checks say"
         assert pages.seen(made).startswith(said), source
         assert ("1 in `one_slope`" in pages.seen(made)) == bool(number)
     unmarked = "a page without the marks"

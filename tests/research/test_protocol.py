@@ -268,11 +268,11 @@ def test_a_conclusion_that_turned_is_listed_with_its_reason(tmp_path: Path) -> N
     paper = {"one": Paper("one", "A paper", (STATEMENT,))}
     found = judged(Findings((), (FAIR,)), (), PROTOCOL)
     fair = turned.page(paper, {"one_contest": Read("one_contest", found)}, earlier)
-    assert "Of 1 earlier statements 1 read otherwise now" in fair
+    assert "1 of 1 earlier statements read otherwise now" in fair
     assert "does not agree<br>ours over theirs: 5 | agrees<br>ours over DP-SGD: 0." in fair
     unfair = judged(Findings((), (FAIR,)), (), None)
     text = turned.page(paper, {"one_contest": Read("one_contest", unfair)}, earlier)
     assert f"not judged: {PREDATES}" in text
     earlier.write_text(json.dumps({"one": [then | {"found": "agrees"}]}))
     same = turned.page(paper, {"one_contest": Read("one_contest", found)}, earlier)
-    assert "1 earlier statements 0 read otherwise now" in same
+    assert "0 of 1 earlier statements read otherwise now" in same

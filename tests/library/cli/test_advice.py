@@ -70,7 +70,7 @@ def unknown(text: str) -> set[str]:
 
 
 def test_every_option_that_a_message_names_exists() -> None:
-    """Of a command, or of the plugin for pytest."""
+    """The options of a command, or of the plugin for pytest."""
     plugin = (ROOT / "dpaudit" / "pytest_plugin.py").read_text("utf-8")
     of_plugin = set(re.findall(r'"(--dp-[a-z]+)"', plugin))
     assert len(of_plugin) >= 4

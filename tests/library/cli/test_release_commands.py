@@ -189,7 +189,7 @@ def test_a_release_writes_exact_values_with_their_certificate(published: Any) ->
     assert [row["value"] for row in table] == [row["value"] for row in rows]
     verified = run("verify", str(folder / "out" / "certificate" / "people_2026.json"))
     assert verified.exit_code == 0, verified.output
-    # What ran the release, such as the command line, is no place of it.
+    # The command line that ran the release is not a place in its program.
     page = (folder / "out" / "certificate" / "people_2026.html").read_text()
     assert "core.py" not in page
     assert "release_commands.py" not in page
