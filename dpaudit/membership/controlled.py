@@ -111,4 +111,4 @@ def _promised(
     known, _ = control.open(attacks or None, jobs=jobs)
     target = found.terms.target
     bounds = [promised(each, study.target_count, target, found.terms.refute_at) for each in known]
-    return max(*bounds, 0.0), models
+    return max([0.0, *bounds]), models
