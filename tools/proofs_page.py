@@ -37,7 +37,8 @@ Row = dict[str, Any]
 _IMPORT = re.compile(r"^From DPAudit Require Import ([^.]*)\.", re.MULTILINE)
 _ASKED = re.compile(r"^Print Assumptions .*$", re.MULTILINE)
 _NUMBER = re.compile(r"^Theorem (number_\w+)( : .*?)\nProof\..*?^Qed\.$", re.MULTILINE | re.DOTALL)
-# What the tactic of the inequalities does in a file that assumes them.
+# An axiom of everything, for a second reading alone: the first has proved the whole file without.
+# The second shows which theorems a claim rests on, and would take minutes over the inequalities.
 ASSUMING = """\
 Axiom computed_before : forall statement : Prop, statement.
 Ltac number ::= exact (computed_before _).
