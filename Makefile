@@ -50,9 +50,12 @@ experiments-time: $(READY)  ## what the experiments take, and what is left of th
 # what its tests share is made once; in this order those that fork come before those that start threads.
 test test-research quality: export PYTHONDONTWRITEBYTECODE :=
 
+# Files of the folders "quality" are not even imported.
+PARTS := tests/catalogue tests/library --ignore-glob="tests/*/quality/*"
+
 test: $(READY)  ## the tests of library and catalogue, one case of each kind (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),tests/catalogue tests/library)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),$(PARTS))
 
 test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECTED)" $(or $(ARGS),tests/research)

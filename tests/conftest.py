@@ -32,7 +32,10 @@ gc.disable()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases that the markers ``first_case`` and ``long_cases`` name are for ``make quality``."""
+    """Marks ``quality``: files of such folders, and cases that the other two markers name."""
+    for item in items:
+        if item.path.parent.name == "quality":
+            item.add_marker("quality")
     for item in cases_of_quality(items):
         item.add_marker("quality")
 

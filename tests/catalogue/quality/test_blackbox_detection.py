@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.stats import binom
 
 from audits.blackbox import catalogue
 from benchmarks.detection import Audited, detection
 from dpaudit.audit import Verdict, audit_function
 from dpaudit.families.opaque import PureDP
-
-pytestmark = pytest.mark.quality
 
 TRIALS = 100_000
 REFUTE_AT = 0.05

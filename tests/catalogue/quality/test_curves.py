@@ -7,8 +7,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dpaudit.accountant.account import Account
 from dpaudit.errors import Unsupported
 from dpaudit.project.project import load
@@ -48,7 +46,6 @@ def differing(account: Account) -> list[str]:
     return found
 
 
-@pytest.mark.quality
 def test_curves_of_the_catalogue_hold_the_scalar_answers() -> None:
     mechanisms = load(ROOT).mechanisms
     assert len(mechanisms) > 120

@@ -60,13 +60,12 @@ def lens_epsilon(
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.quality)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_lens_reaches_85_percent_of_the_exact_epsilon(seed: int) -> None:
     """False alarms: the bound falls below 85% in fewer than 1 seed in 1,000, above in under 5%."""
     assert 0.85 * EXACT <= lens_epsilon(seed) <= EXACT
 
 
-@pytest.mark.quality
 def test_lens_over_forty_seeds() -> None:
     """At least 95% of seeds reach 85%; at most 5% plus two standard errors exceed the truth."""
     bounds = np.array([lens_epsilon(seed) for seed in range(100, 140)])
@@ -74,7 +73,6 @@ def test_lens_over_forty_seeds() -> None:
     assert np.mean(bounds > EXACT) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / len(bounds))
 
 
-@pytest.mark.quality
 def test_the_lens_reaches_85_percent_with_clients_as_units() -> None:
     """10,000 trials a side; the same mu, so that the same exact epsilon bounds it."""
     bound = lens_epsilon(1, diff2_gd_client, client_suite, trials=10_000)
@@ -90,7 +88,6 @@ def local_epsilon(suite: Suite, seed: int, error: float) -> float:
     return epsilon_lower(count_errors(test, threshold), 1e-5, error).epsilon_lower
 
 
-@pytest.mark.quality
 def test_a_known_batch_in_all_steps_is_refuted_at_1e_4() -> None:
     """B18: above 1.5752, the right mechanism's epsilon, which its twin stays below."""
     assert local_epsilon(diff2_bvr.b18_fixed_batch, seed=7, error=1e-4) > 1.5752

@@ -10,7 +10,6 @@ from benchmarks.million import CASES, FEATURES, ROWS, Case, measured
 AIM, BUSY = 2.0, 1.25  # times the loop; and what a busy machine adds to a ratio
 
 
-@pytest.mark.quality
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.mechanism.name)
 def test_a_run_takes_at_most_twice_the_time_of_a_loop(case: Case) -> None:
     rng = np.random.default_rng(0)

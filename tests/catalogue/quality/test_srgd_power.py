@@ -59,7 +59,6 @@ def test_the_last_iterate_reaches_88_percent_of_what_it_tells() -> None:
     assert 0.88 * LAST <= mu_lower(count_errors(found.test, 0.0), 0.05).mu_lower <= LAST
 
 
-@pytest.mark.quality
 def test_the_white_box_over_forty_seeds() -> None:
     """94% reach 92%, less two standard errors; 5% plus two exceed the claim at most."""
     bounds = np.array([bound(srgd.srgd_bench, srgd.twin, seed) for seed in range(100, 140)])
@@ -69,7 +68,6 @@ def test_the_white_box_over_forty_seeds() -> None:
     assert bounds.mean() == pytest.approx(0.949, abs=0.01)
 
 
-@pytest.mark.quality
 @pytest.mark.parametrize(
     ("made", "suite"),
     [(srgd.srgd_b3, srgd.b3_a_level_too_few), (srgd.srgd_b17, srgd.b17_tree_for_half)],
@@ -81,7 +79,6 @@ def test_small_shortfalls_of_noise_are_refuted_with_enough_trials(
     assert bound(made, suite, 5, 40_000, 1e-4) > 1
 
 
-@pytest.mark.quality
 def test_the_step_form_of_the_program_is_the_program() -> None:
     """The variant that planted bugs start from is as tight, and finds no more."""
     suite = replace(srgd.twin, program=srgd_programs.Rounds(srgd.GRADIENT))

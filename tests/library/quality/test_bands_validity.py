@@ -25,8 +25,6 @@ from dpaudit.audit.bounds.variational import ORDERS, renyi_lower, renyi_witness
 from dpaudit.audit.bounds.variational_mu import mu_lower
 from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
-pytestmark = pytest.mark.quality
-
 ERROR = 0.05
 RUNS = 10_000
 FEW = 2_000

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 
 def predicate(path: Path) -> dict[str, Any]:
     """A certificate's content, without the environment that made it."""
@@ -19,7 +17,6 @@ def predicate(path: Path) -> dict[str, Any]:
     return {key: value for key, value in content.items() if key != "environment"}
 
 
-@pytest.mark.quality
 def test_they_come_out_again(checkout: Path, tmp_path: Path) -> None:
     """Byte for byte in the environment they name; elsewhere all but the environment is equal."""
     makefile = (checkout / "Makefile").read_text("utf-8")

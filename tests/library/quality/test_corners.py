@@ -11,7 +11,6 @@ from dpaudit.grids.cells import Cells, trivial
 from dpaudit.grids.discrete import Discrete
 from tests.support.corners import corner, findings
 
-pytestmark = pytest.mark.quality
 # What is wide or slow is listed, not wrong.
 ALLOWED = ("wide", "delta is wide", "slow", "delta is slow")
 

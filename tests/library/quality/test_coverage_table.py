@@ -20,7 +20,6 @@ from tests.support.coverage import Cell, Estimator, Plan, failures, measure, sum
 from tests.support.nulls import NULLS, Null
 
 
-@pytest.mark.quality
 def test_the_whole_table(checkout: Path) -> None:
     """Cells are kept in build/coverage: it resumes, and `make evidence` reads them."""
     plan = coverage.whole_table()
@@ -31,7 +30,6 @@ def test_the_whole_table(checkout: Path) -> None:
     assert failures(cells) == []
 
 
-@pytest.mark.quality
 def test_a_small_table() -> None:
     cells = measure(replace(coverage.sub_table(), sizes=(100,)))
     assert {cell.estimator for cell in cells} == {

@@ -9,10 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.quality
-
 
 def built(folder: Path, checkout: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """The site of the pages in a folder, with the checkout's own modules."""

@@ -29,8 +29,6 @@ from dpaudit.audit.bounds.estimators import (
     roc_points,
 )
 
-pytestmark = pytest.mark.quality
-
 ERROR = 0.05
 RUNS = 2_000
 LIMIT = ERROR + 2 * math.sqrt(ERROR * (1 - ERROR) / RUNS)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.quality
-
 ONE_RELEASE = """
 import resource
 import sys

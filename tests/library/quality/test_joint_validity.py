@@ -29,8 +29,6 @@ from dpaudit.measures.region import (
     zcdp_region,
 )
 
-pytestmark = pytest.mark.quality
-
 ERROR = 0.05
 TRIM = ERROR / 200
 REGIONS: dict[str, Region] = {

@@ -16,7 +16,6 @@ from benchmarks.ledger import measured, synchronised_a_second
 from tests.library.unit.test_ledger import needs_postgres
 from tests.support.ledger import postgres, stress
 
-pytestmark = pytest.mark.quality
 pytest.importorskip("sqlalchemy")
 WANTED = 200
 

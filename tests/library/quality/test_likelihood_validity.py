@@ -17,7 +17,6 @@ from tests.support.likelihood import (
     whole_above,
 )
 
-pytestmark = pytest.mark.quality
 AUDITS = 1000
 PLAIN = 400  # whole attacks
 

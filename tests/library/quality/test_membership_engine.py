@@ -19,8 +19,6 @@ from dpaudit.membership.program_target import ProgramTarget
 from dpaudit.project.project import resolve
 from tests.support.membership import looked_up, numbered, remembering
 
-pytestmark = pytest.mark.quality
-
 SLOW = """
 import sys, time
 import numpy as np

@@ -35,8 +35,6 @@ from tests.support.membership import (
     loss_gradients,
 )
 
-pytestmark = pytest.mark.quality
-
 DELTA = 1e-5
 MODELS = 1_600
 

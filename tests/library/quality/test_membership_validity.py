@@ -29,8 +29,6 @@ from tests.support.membership import (
     shared,
 )
 
-pytestmark = pytest.mark.quality
-
 ERROR, AUDITS, STUDIES = 0.05, 1_000, 200
 MODELS, UNITS = 8, 40
 NULLS = [

@@ -10,10 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 
-
-@pytest.mark.quality
 def test_no_mutant_of_the_noisy_mean_is_certified(checkout: Path, tmp_path: Path) -> None:
     """In a process of its own: a fork of one in which other tests have started threads may die."""
     command = [sys.executable, "-m", "dpaudit", "mutate", "catalogue:noisy_mean", "--json"]

@@ -18,8 +18,6 @@ from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.query import Array
 from dpaudit.kernels.samplers import discrete_gaussian, discrete_laplace
 
-pytestmark = pytest.mark.quality
-
 DRAWS = 1_000_000
 LEVEL = 1e-6  # of each test: false alarm below 1e-4 over the file
 FEWEST = 25.0

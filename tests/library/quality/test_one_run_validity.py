@@ -31,8 +31,6 @@ from dpaudit.audit.canaries.scores import audit_scores
 from dpaudit.audit.verdict import Verdict
 from dpaudit.families.opaque import ApproxDP
 
-pytestmark = pytest.mark.quality
-
 ERROR = 0.05
 LEARNED_RUNS, FIXED_RUNS, SCORES_RUNS = 300, 4_000, 150
 Scores = Any

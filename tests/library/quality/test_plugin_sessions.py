@@ -46,7 +46,6 @@ def session(number: int) -> bool:
     return red
 
 
-@pytest.mark.quality
 def test_sessions_are_red_no_more_often_than_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """False-alarm rate of this test: 1e-6.  DPAUDIT_SESSIONS=10000 measures it finely.
 

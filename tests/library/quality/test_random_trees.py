@@ -11,7 +11,6 @@ TREES = 10_000
 PARTS = 20
 
 
-@pytest.mark.quality
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_upper_bound_is_below_an_independent_lower_bound(part: int) -> None:
     """Deterministic: every inequality holds or there is a bug."""

@@ -50,7 +50,6 @@ def scaled(d: float, rng: Generator, size: int) -> Any:
     return (1 + 0.5 * d) * rng.laplace(0, 1, size)
 
 
-@pytest.mark.quality
 @pytest.mark.parametrize(
     ("mechanism", "claim", "truth"),
     [

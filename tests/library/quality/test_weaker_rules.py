@@ -15,7 +15,6 @@ def known() -> list[Case]:
     return cases()
 
 
-@pytest.mark.quality
 @pytest.mark.parametrize("calculus", list(CONVERTED))
 def test_every_theorem_that_gives_a_tenth_less_is_noticed(calculus: str) -> None:
     seen, unseen = survivors(calculus, known())

@@ -22,7 +22,6 @@ from dpaudit import PureDP, audit_function
 from dpaudit.audit.blackbox import claims, judge
 from dpaudit.audit.blackbox.nights import DAYS, ERROR, Evidence
 
-pytestmark = pytest.mark.quality
 Array = npt.NDArray[np.float64]
 TRUE_NIGHTS, BUG_NIGHTS = 1_500, 100
 YEARS = 20_000
