@@ -119,6 +119,7 @@ def test_chances_are_those_of_the_mechanism(case: Case) -> None:
         assert binom.cdf(hits, 20_000, low) > 1e-7
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("case", SEEN, ids=_names(SEEN))
 def test_counted_chances_violate_the_claim(case: Case) -> None:
     """Clopper and Pearson at 1e-6 a side: false proof below 1e-4 in all."""
@@ -130,7 +131,7 @@ def test_counted_chances_violate_the_claim(case: Case) -> None:
     assert violates(case.claim, float(lower), float(upper))
 
 
-@pytest.mark.first_case("case", by=lambda case: case.family)
+@pytest.mark.first_case
 @pytest.mark.parametrize("case", CORRECT, ids=_names(CORRECT))
 def test_no_simple_event_refutes_a_correct_case(case: Case) -> None:
     """Values, thresholds, missing outputs; binomial bounds at 1e-9 each, false alarm below 1e-4."""

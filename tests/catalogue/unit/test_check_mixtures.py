@@ -107,6 +107,7 @@ def exact(pair: Pair, epsilon: float) -> float:
         return float(delta_by(pair, ball(epsilon).exp()).mid())
 
 
+@pytest.mark.first_case("pair", by=str)
 @pytest.mark.parametrize("step", [F(1, 2048), F(1, 12)])
 @pytest.mark.parametrize("pair", [SEEN, SEEN.swapped], ids=["away", "back"])
 def test_one_step_lies_between_its_nodes(pair: Pair, step: Fraction) -> None:
@@ -183,6 +184,7 @@ def enumerated(pair: Branched, times: int, epsilon: Fraction) -> float:
         return float(total)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_compositions_are_bounded_as_enumerated(times: int) -> None:
     grid = Grid(F(1, 1024), 1e-30)
@@ -344,6 +346,7 @@ NODES: dict[str, tuple[Node, Fraction]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NODES)
 def test_binomial_mixtures_are_confirmed_and_smaller_epsilons_refused(name: str) -> None:
     node, delta = NODES[name]

@@ -169,6 +169,7 @@ class Streams:
         self.kernels = {Gaussian: Apart}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mode", MODES)
 def test_masked_trials_are_what_each_is_alone(mode: str) -> None:
     """Twelve trials side by side and one after another, on the same noise: the same runs."""

@@ -43,10 +43,14 @@ COMMANDS = {name: known(command) for name, command in commands()}
 
 
 def messages(path: Path) -> Iterator[str]:
-    """Texts of a module that are sentences, without its docstrings and arguments of programs."""
-    tree = ast.parse(path.read_text("utf-8"))
-    docstrings = {id(part.value) for part in ast.walk(tree) if isinstance(part, ast.Expr)}
-    for part in ast.walk(tree):
+    """Texts of a module that are sentences, without its docstrings and arguments of programs.
+
+    None of a module without an option.
+    """
+    source = path.read_text("utf-8")
+    parts = list(ast.walk(ast.parse(source))) if "--" in source else []
+    docstrings = {id(part.value) for part in parts if isinstance(part, ast.Expr)}
+    for part in parts:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             text = part.value
             if id(part) not in docstrings and " " in text and not re.match(r"--[\w-]+=\S", text):

@@ -156,6 +156,7 @@ def test_shape_is_kept_and_an_empty_array_is_fine() -> None:
     assert rates_upper(np.array([], dtype=int), 10, ERROR).shape == (0,)
 
 
+@pytest.mark.quality
 def test_all_bounds_of_all_thresholds_hold_together() -> None:
     """300 runs: more than 29 false ones happen with probability 2e-4 if the rate is 5%."""
     mu, size, wrong = 1.0, 400, 0

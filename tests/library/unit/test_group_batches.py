@@ -42,6 +42,7 @@ def explicit(size: int, epsilon: float) -> float:
     return float(np.trapezoid(lost, y))
 
 
+@pytest.mark.first_case("size")
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("epsilon", ["0", "0.3", "1"])
 def test_one_release_of_a_batch_is_above_an_explicit_pair(size: int, epsilon: str) -> None:

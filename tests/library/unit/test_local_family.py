@@ -430,6 +430,7 @@ def exact_delta(p: list[Any], q: list[Any], epsilon: Fraction) -> Any:
 TALLIES = [(3, F(1, 4), 29), (3, F(1, 4), 0), (5, F(1, 20), 12), (F(11, 10), F(2, 5), 20)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("ratio", "rare", "others"), TALLIES)
 def test_counts_have_the_profile_of_their_enumeration(
     ratio: Fraction, rare: Fraction, others: int
@@ -532,6 +533,7 @@ def two_answers(likely: float, others: int, ones: int) -> np.ndarray:
     return np.convolve(held, binom.pmf(np.arange(others - ones + 1), others - ones, 1 - likely))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("level", [F(1, 2), F(2), F(4)])
 @pytest.mark.parametrize("population", [3, 8, 25])
 def test_two_answers_lie_between_their_ends_whatever_the_others_hold(
@@ -575,6 +577,7 @@ def test_more_answers_of_two_hide_better_from_below_too() -> None:
     assert ends[-1] > 0
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.quality)])
 def test_random_questions_have_their_ends_in_order(count: int) -> None:

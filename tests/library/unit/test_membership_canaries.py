@@ -231,6 +231,7 @@ def told(model: Any, records: Data) -> Any:
     return np.array([content in present for content in records.prints()]) + noise[places]
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("few")
 def test_a_positive_control_says_what_training_without_noise_would_show() -> None:
     asked = {"claim": ApproxDP(0.5, 1e-5), "seed": 1, "models": 64, "canaries": "spike"}
@@ -281,6 +282,7 @@ def along(model: Any, records: Data) -> Any:
 FAR = Data(1e4 * np.eye(8)), Data(np.random.default_rng(1).normal(size=(40, 8)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("fit", "words"),
     [

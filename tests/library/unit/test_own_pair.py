@@ -75,12 +75,14 @@ def excess(epsilon: float) -> Any:
     return mpmath.quad(gained, [-mpmath.inf, 0, 0.5, 2, 5, 20, 100, mpmath.inf])
 
 
+@pytest.mark.quality
 def test_it_is_accounted_as_an_integral_says(outcome: dict[str, Any]) -> None:
     low, high = outcome["single"]
     assert excess(low * 0.999) >= 0.01 >= excess(high * 1.001)
     assert high - low < 1e-5
 
 
+@pytest.mark.quality
 def test_its_sampled_rounds_compose(outcome: dict[str, Any]) -> None:
     """No more than 20 rounds of the largest loss, ln(1 + (e^0.495 - 1) / 10), reach."""
     low, high = outcome["rounds"]
@@ -88,15 +90,18 @@ def test_its_sampled_rounds_compose(outcome: dict[str, Any]) -> None:
     assert high - low < 1e-4
 
 
+@pytest.mark.quality
 def test_it_is_attacked_and_certified(outcome: dict[str, Any]) -> None:
     assert outcome["verdict"] == "certified under assumptions"
     assert outcome["attacked"]
 
 
+@pytest.mark.quality
 def test_the_checker_derives_both_ends_from_its_delta_alone(outcome: dict[str, Any]) -> None:
     assert outcome["unconfirmed"] == []
     assert outcome["epsilon"][0] < 1
 
 
+@pytest.mark.quality
 def test_with_twice_that_delta_its_epsilon_does_not_follow(outcome: dict[str, Any]) -> None:
     assert "epsilon does not follow" in outcome["twice"]

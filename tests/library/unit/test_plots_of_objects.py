@@ -21,6 +21,7 @@ def ends(figure: Any, axes: int) -> Any:
     return np.column_stack([lines[0].get_xdata(), lines[0].get_ydata()])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",
     [dp.Gaussian("sum", 1), dp.Laplace("count", 1), dp.PoissonSampled(dp.Gaussian("g", 1), "0.1")],

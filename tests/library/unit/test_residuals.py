@@ -62,6 +62,7 @@ def test_declared_noise_is_held_and_every_check_is_named() -> None:
     assert all("\n" not in finding.detail and finding.detail for finding in findings)
 
 
+@pytest.mark.quality
 def test_false_alarms_stay_below_the_error() -> None:
     """400 declared runs at error 0.2, half with trials off: at most 107 alarms (nominal 80).
 
@@ -75,6 +76,7 @@ def test_false_alarms_stay_below_the_error() -> None:
     assert alarms <= 107
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("check", ["mean", "variance", "shape", "successive", "coordinates"])
 def test_each_check_alarms_at_most_at_its_share(check: str) -> None:
     """1,000 runs with trials off, one check at p <= 0.1: at most 135 (nominal 100, chance 2e-4)."""

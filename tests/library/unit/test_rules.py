@@ -128,6 +128,7 @@ def tradeoff_of_mu(mu: float, alpha: float) -> float:
     return float(mpmath.ncdf(mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(alpha)) - mu))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1, 3, 10])
 def test_the_corner_rule_is_below_every_pure_curve_and_touches_it(epsilon: float) -> None:
     """G_mu lies below the trade-off of epsilon-DP, and below that of Laplace noise 1/epsilon."""

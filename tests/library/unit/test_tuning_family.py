@@ -109,6 +109,7 @@ def test_the_checker_states_the_same_at_any_order_and_takes_no_wrong_one() -> No
             bound("rdp", node, [child], {"order": encode_number(wrong)})
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("gamma", "shape"), [("3/7", 1), ("1/2", "1/2"), ("0.86", 3)])
 def test_the_checker_takes_certificates_of_searches_over_sampled_noise(
     gamma: str, shape: object
