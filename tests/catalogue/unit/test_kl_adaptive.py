@@ -134,6 +134,7 @@ def test_the_signed_norm_overspends_as_published(
     assert abs((spent > 1 + 1e-9).mean() - share) <= 6 * 0.5 / math.sqrt(4_000) + 0.005
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("reading", READINGS[1:])
 def test_other_readings_do_not_overspend_so(reading: str) -> None:
     """At most 3 rho/2 + 2 sqrt(rho)/n, and rho + 2 sqrt(rho)/n with the last gradient hidden."""

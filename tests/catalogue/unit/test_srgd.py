@@ -99,6 +99,7 @@ def test_the_least_noise_leaves_what_descent_without_noise_finds() -> None:
         assert np.linalg.norm(found - rows.mean(axis=0)) < 0.3
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "mechanism",
     [v for v in vars(catalogue).values() if isinstance(v, Mechanism) and v.records],

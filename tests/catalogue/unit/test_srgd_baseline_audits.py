@@ -60,6 +60,7 @@ def test_scores_of_the_worst_case_have_the_accounted_mean(name: str) -> None:
         assert replay.scores.std() == pytest.approx(mu, rel=0.1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["dp_sgd_poisson", "localized_accelerated_dp_sgd"])
 def test_scores_of_secret_batches_are_exact_log_likelihood_ratios(name: str) -> None:
     """E_D[exp(-score)] = 1 within 5 standard errors (false alarms 1e-6); the attack sees a lot."""

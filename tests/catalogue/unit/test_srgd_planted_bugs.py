@@ -258,6 +258,7 @@ def test_the_gray_box_finds_nothing_in_the_twins(name: str) -> None:
     assert found.broken == ()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["b8_fresh_tree", "b9_one_vector", "b16_one_node_each"])
 def test_an_attack_that_combines_noises_refutes_what_the_declared_one_cannot(
     name: str, table: list[str]

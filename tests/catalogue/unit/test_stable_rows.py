@@ -120,6 +120,7 @@ def test_lambda_is_made_for_the_ball_of_the_first_release() -> None:
     assert other.phases.weight == pytest.approx(rows.NORM * wanted / (2 * other.radius), rel=1e-12)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", QUICK)
 def test_entries_run_on_their_rows(name: str) -> None:
     """No phase is bottom; the noise is what is left of the data, as the page says."""

@@ -45,6 +45,7 @@ def test_it_is_proved_at_every_size_of_the_hypothesis_at_epsilon_1() -> None:
     assert not replace(of(1), delta=Fraction(1, 10**10)).proved(HYPOTHESIS[1])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("epsilon", "users"), [(1, 198_325), (1, 262_144), (3, 65_535)])
 def test_the_bound_is_above_every_phase(epsilon: int, users: int) -> None:
     """At powers of two, too, where a phase is added; the last phase is the worst of all."""
@@ -89,6 +90,7 @@ def test_probabilities_of_many_flips_are_above_the_binomials() -> None:
             assert binom.sf(coins, batch - 1, 6 / batch) <= chernoff
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("epsilon", "users"), [(1, 713_134), (3, 262_143)])
 def test_theorem_4_1_has_more_rounds_and_its_bound_is_above_them(epsilon: int, users: int) -> None:
     """Of the smoothed loss, of smoothness L sqrt(d) / r, delta below 1 / (m n) at every n."""

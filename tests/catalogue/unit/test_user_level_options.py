@@ -94,6 +94,7 @@ def by_cost() -> list[Any]:
     ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_options(name: str) -> None:
     mechanism: Mechanism = getattr(options_catalogue, AUDITS[name].mechanism)

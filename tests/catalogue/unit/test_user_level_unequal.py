@@ -90,6 +90,7 @@ class Constant(SquaredDistance):
         return np.ones((*shape, 3))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("made", [calibrated_phased_erm, "sampled"])
 def test_the_phased_method_runs_on_them(made: Any) -> None:
     problem = of(4_000, fewest=1)

@@ -60,6 +60,7 @@ def test_papers_import_beside_a_mechanisms_folder(checkout: Path, folder: Path) 
     ], said.stderr
 
 
+@pytest.mark.quality
 def test_a_project_lists_what_it_made_of_the_catalogue(checkout: Path, folder: Path) -> None:
     said = python(checkout, folder, "-m", "dpaudit", "show", "mine")
     assert "ApproxDP(epsilon=2, delta=0.000001): proved" in said.stdout, said.stderr

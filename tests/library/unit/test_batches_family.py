@@ -73,6 +73,7 @@ def test_orders_that_are_kept_leak_more_than_orders_drawn_anew() -> None:
     assert 0 < lower[0] < lower[1]
 
 
+@pytest.mark.quality
 def test_an_audit_of_shuffled_batches_refutes_what_poisson_accounting_claims() -> None:
     """Planted bug: a loader that shuffles, accounted as Poisson.  False alarm 1e-5 each."""
     rate, sigma, delta = F(1, 10), 0.6, F(1, 10)

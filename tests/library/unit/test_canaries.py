@@ -48,6 +48,7 @@ def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:
     assert str(found).startswith("refuted: ")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_equal_scores_refute_nothing_and_nothing_is_said_to_have_passed(claim: Any) -> None:
     """False alarms: one in 10,000 of each of the five."""
@@ -66,6 +67,7 @@ def test_scores_that_point_the_wrong_way_are_turned_round() -> None:
     assert found.favours == "out"
 
 
+@pytest.mark.quality
 def test_same_seed_same_result_and_another_seed_another_split() -> None:
     pair = samples(1.0, 500, 5)
     first, again, other = (independent_runs(*pair, claim=GDP(1), seed=s) for s in (7, 7, 8))

@@ -93,6 +93,7 @@ def test_a_file_that_is_no_certificate_is_named(kind: str, tmp_path: Path) -> No
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_a_truncated_certificate_is_named(share: float, tmp_path: Path) -> None:
     path = tmp_path / "case.json"

@@ -158,6 +158,7 @@ def enumerated(pair: Atoms, times: int, epsilon: Fraction) -> float:
         return float(total.mid())
 
 
+@pytest.mark.first_case("pair")
 @pytest.mark.parametrize("times", [1, 2, 5, 8])
 @pytest.mark.parametrize("pair", [COIN, Mixed(COIN, F(1, 3)), TELLING], ids=str)
 def test_few_atoms_are_bounded_as_enumerated(times: int, pair: Pair) -> None:

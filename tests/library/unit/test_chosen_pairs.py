@@ -95,6 +95,7 @@ def test_the_pair_that_depends_most_is_chosen() -> None:
         assert session.ask("pairs", rho=1, **asked).rows[0].text == "sex and town"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_what_is_attacked_stays_within_what_is_stated(rows: int, adjacency: str) -> None:
@@ -189,6 +190,7 @@ def test_the_share_is_spent_on_the_choice_and_the_rest_on_counts() -> None:
     assert {leaf.squared for leaf in vectors} == {9}  # three rows of a unit in one cell
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 def test_one_unit_moves_the_counts_of_no_pair_by_more_than_is_stated(adjacency: Adjacency) -> None:
     """Whichever pair is chosen, on 40 pairs of made-up tables; the largest move is reached."""

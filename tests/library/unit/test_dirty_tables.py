@@ -53,6 +53,7 @@ INCOME: dict[str, tuple[list[Any], list[Any], int]] = {
 }
 
 
+@pytest.mark.first_case("cells")
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("cells", INCOME)
 def test_a_missing_code_is_no_number_in_any_format(kind: str, cells: str, tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ def test_a_code_that_is_not_declared_would_count(
     assert sum_of(column, data) == (5 + 0 + 7 + 999, 4)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", SOURCES)
 def test_missing_codes_of_keys_and_texts(kind: str, tmp_path: Path) -> None:
     data = given(kind, {"x": ["f", "Unknown", "m", "9 "]}, tmp_path / "t")
@@ -108,6 +110,7 @@ def towns(encoding: str) -> Schema:
 CONTENT = "town\nKöln\nk. A.\nZürich\nKöln\n"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "cp500"])
 def test_a_file_in_its_declared_encoding(encoding: str, packed: bool, tmp_path: Path) -> None:
@@ -164,6 +167,7 @@ ROWS_OF_PEOPLE: Cells = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_operator_is_told_what_the_schema_changes(kind: str, tmp_path: Path) -> None:
     opened = Table(PEOPLE, given(kind, ROWS_OF_PEOPLE, tmp_path / "t")).opened("key")

@@ -126,6 +126,7 @@ def truth_of_skellam(node: Any, delta: str) -> float:
         return float(high)
 
 
+@pytest.mark.quality
 def test_what_is_reached_at_tiny_deltas_is_not_above_the_truth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

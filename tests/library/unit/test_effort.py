@@ -160,6 +160,7 @@ def test_another_calculus_answers_for_a_rate_that_a_float_takes_for_one(below_on
     assert true - 1e-3 < dp.account(sampled, "add_remove").epsilon("1e-6").upper < 1.1 * true
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "noise", [dp.Gaussian("g", 1), dp.Laplace("l", 1)], ids=["Normal", "Laplace"]
 )
@@ -191,6 +192,7 @@ def test_a_largest_value_keeps_a_number_without_digits(items: tuple[Any, Any]) -
     assert replaced(total, {K: Fraction(1)}).has(BEYOND)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("hash_seed", ["2", "3"])
 def test_a_part_with_a_loss_beyond_all_digits_is_not_dropped(hash_seed: str) -> None:
     """In processes with these seeds of hashes a mu of .87 was accounted, where no mu holds."""

@@ -345,6 +345,7 @@ def test_a_round_more_reaches_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
         assert again.delta(F(1, 2)).lower < most.delta(F(1, 2)).lower
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("few_are_played")
 def test_the_checker_plays_so_many_rounds_and_no_others() -> None:
     losses = pairs(drawn(PLAYED + 1))

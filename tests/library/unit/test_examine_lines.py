@@ -51,6 +51,7 @@ def test_lines_that_no_attack_reached_are_listed_and_refusals_are_not() -> None:
     assert all(text.startswith("tests/library/unit/test_examine_lines.py:") for text in ran.missed)
 
 
+@pytest.mark.quality
 def test_they_stand_in_the_certificate_and_among_its_caveats() -> None:
     predicate = dp.certify(mechanism("lines", Branching(hidden=True)), seed=1, trials=200).content[
         "predicate"
@@ -111,6 +112,7 @@ class Whole(Branching):
         return values[None, :, :2]
 
 
+@pytest.mark.quality
 def test_nothing_is_said_where_all_ran() -> None:
     examination = examine(mechanism("lines", Whole()), seed=1)
     assert examination.ran is not None

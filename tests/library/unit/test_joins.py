@@ -77,6 +77,7 @@ def by_hand(people: list[tuple[str, str]], visits: list[tuple[str, str, int]]) -
     return {(r, k): found[r, k] for r in REGIONS for k in KINDS}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(4))
 def test_joined_rows_are_those_of_two_loops(seed: int) -> None:
     people, visits = tables(seed)

@@ -199,6 +199,7 @@ def test_the_choice_is_no_worse_than_that_of_altschuler_and_talwar() -> None:
         assert order_two(node, window, parts / PARTS) <= theirs * 1.001
 
 
+@pytest.mark.quality
 def test_more_steps_cost_no_more_on_a_set_and_where_updates_contract() -> None:
     for c, diameter in ((F(1), 2), (F(9, 10), 0)):
         found = [

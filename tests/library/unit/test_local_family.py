@@ -96,6 +96,7 @@ SETS = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", SETS)
 def test_reports_of_sets_have_the_profile_of_their_enumeration(name: str) -> None:
     """The worst pair of values, in every calculus."""
@@ -504,6 +505,7 @@ def test_cells_of_counts_that_are_moved_are_found(monkeypatch: pytest.MonkeyPatc
             guarded(F(3), F(1, 4), 29)
 
 
+@pytest.mark.first_case("level")
 @pytest.mark.parametrize(
     ("population", "level", "reached"),
     [
@@ -750,6 +752,7 @@ def poll_of_few(held: np.ndarray, rng: np.random.Generator, size: int) -> np.nda
     return np.hstack([shuffled_counts(h, 2.0, rng, size) for h in (alone, held - alone)])
 
 
+@pytest.mark.quality
 def test_the_audit_refutes_a_shuffler_that_shuffles_few_and_no_right_one() -> None:
     """False alarm at most 1e-5 each."""
     bound = dp.account(Shuffled(dp.RandomizedResponse("r", 2, 3), 100), SCOPE)

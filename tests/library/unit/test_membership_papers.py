@@ -43,6 +43,7 @@ def test_no_record_moves_a_step_by_more_than_one() -> None:
     assert np.linalg.norm(training.clipped_sum(values, canary)) == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", papers.PAPERS)
 def test_every_study_runs_and_its_bounds_stay_below_theory(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -57,6 +58,7 @@ def test_every_study_runs_and_its_bounds_stay_below_theory(
     assert made.to_json()["rows"][0]["reported"] in str(made)
 
 
+@pytest.mark.quality
 def test_a_training_with_less_noise_than_theory_is_shown_to_exceed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

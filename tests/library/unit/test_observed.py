@@ -87,6 +87,7 @@ def test_a_release_seen_alone_scores_its_own_likelihood_ratio(label: str, mu: fl
         assert abs(scores.var() - mu**2) < 5 * mu**2 * (2 / 8_000) ** 0.5
 
 
+@pytest.mark.quality
 def test_what_is_seen_of_a_chain_is_less_than_what_was_released() -> None:
     """The first release is 1-GDP, so whatever is made of it is too; and some of it shows."""
     found = attack_observed(*case(TWO, chained), "b", seed=3, draws=16)

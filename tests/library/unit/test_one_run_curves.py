@@ -221,6 +221,7 @@ def test_a_multiple_above_one_is_a_curve_refuted() -> None:
         assert (one_run_curve_lower(correct, 50, 400, curve, 0.05) >= 1) == refuted
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mu", "epsilon", "aim"), [(0.9249308976669365, 4, 2.45), (1.6660305978457184, 8, 5.2)]
 )

@@ -20,10 +20,12 @@ PAIRS = classes() & set(dpaudit.pairs.__all__)
 
 def questions(source: str) -> list[int]:
     """Lines on which a pair's class is asked for: isinstance, a comparison, a table by class."""
-    tree = ast.parse(source)
+    if "pairs" not in source:
+        return []
+    nodes = list(ast.walk(ast.parse(source)))
     known = {
         name.asname or name.name
-        for line in ast.walk(tree)
+        for line in nodes
         if isinstance(line, ast.ImportFrom) and (line.module or "").startswith("dpaudit.pairs")
         for name in line.names
         if name.name in PAIRS
@@ -36,7 +38,7 @@ def questions(source: str) -> list[int]:
 
     return [
         part.lineno
-        for node in ast.walk(tree)
+        for node in nodes
         for part in _asked(node)
         if any(is_pair(name) for name in _alternatives(part))
     ]
@@ -44,8 +46,9 @@ def questions(source: str) -> list[int]:
 
 def _asked(node: ast.AST) -> Iterator[ast.expr]:
     """Expressions that may name classes."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
-        yield node.args[1]
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+            yield node.args[1]
     elif isinstance(node, ast.Compare):
         yield from node.comparators
     elif isinstance(node, ast.Dict):

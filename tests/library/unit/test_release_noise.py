@@ -43,6 +43,7 @@ def test_an_estimate_is_near_the_composition(noises: Any, epsilon: Any, delta: A
         assert (excess(1.0, [frozenset()])[0] > 0) is (part < 1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [5, 8, 10])
 def test_a_plan_is_chosen_with_few_compositions(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes up to a second; kinds of noise are compared by estimates."""
@@ -67,6 +68,7 @@ def test_recorded_plans_are_planned_again() -> None:
     assert planner.measured(part) == Results().of("planner")[part]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [1, 4, 7])
 def test_a_delta_never_makes_errors_larger(size: int) -> None:
     """Within a thousandth of the budget, which a search with a delta leaves unused."""
@@ -75,6 +77,7 @@ def test_a_delta_never_makes_errors_larger(size: int) -> None:
     assert largest(more, pure) <= 1.002
 
 
+@pytest.mark.quality
 def test_a_larger_budget_never_gives_larger_errors() -> None:
     items = [Count(name="n"), Count(name="s", by="sex", weight=2)]
     for budgets in (

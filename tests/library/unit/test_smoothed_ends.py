@@ -77,6 +77,7 @@ def test_what_is_too_much_work_is_left_to_the_grid(monkeypatch: pytest.MonkeyPat
     assert epsilon_smooth(((SGD.swapped, 20),), F(1, 10)) is None
 
 
+@pytest.mark.quality
 def test_ends_leave_room_for_the_checkers_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 rounds at delta 1e-8: both have errors of 1e-5 of it."""
     case = (RARE, 100_000, F(1, 10**8), 1e-4)

@@ -274,6 +274,7 @@ def test_the_checker_confirms_both_ends_and_no_smaller_epsilon(
         rederived(run, "replace_one", folded)
 
 
+@pytest.mark.quality
 def test_rare_large_losses_are_confirmed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their tilt is large: what is left out has to be about as much as may be."""
     run = dp.Repeat(sampled(dp.Gaussian("g", F(359, 500)), F(173, 25000)), 27)
@@ -385,6 +386,7 @@ def test_it_compares_with_absent_records_and_leaves_neutral_queries_alone(
     assert not displacements(Own(True, more=3))
 
 
+@pytest.mark.quality
 def test_a_certificate_says_that_it_rests_on_absent_records_adding_zero() -> None:
     """The checker refuses one that leaves it out."""
     zero = mechanism("undrawn", Program(Own(True)), "replace_one")
