@@ -81,7 +81,7 @@ class Records:
 
     def placeholder(self) -> Records:
         """As many rows, all zero: public where the number of records is."""
-        return _viewed(np.zeros(self.values.shape), np.ones(len(self), dtype=bool))
+        return _viewed(np.broadcast_to(0.0, self.values.shape), np.ones(len(self), dtype=bool))
 
     def with_row(self, row: int, values: Array) -> Records:
         """A copy with another row, and all rows present; known kinds of rows are kept."""
@@ -244,10 +244,13 @@ def surely_within(rows: Array, radius: Array) -> bool:
 
     rows: (..., n, d); radius: (...).  It takes one pass, where :func:`clip_rows` takes ten.
     """
-    if not ((radius > SMALLEST_LENGTH) & (radius < LARGEST_LENGTH)).all():
+    least, most = radius.min(), radius.max()
+    if not (least > SMALLEST_LENGTH and most < LARGEST_LENGTH):
         return False
     with np.errstate(all="ignore"):
         squares = np.einsum("...d,...d->...", rows, rows)
+        if least == most:  # one comparison for all: false for a norm that is not a number
+            return bool(squares.max(initial=0.0) <= WITHIN * least**2)
         return bool((squares <= WITHIN * np.square(radius)[..., None]).all())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -79,6 +80,25 @@ def test_each_trial_has_a_radius_of_its_own() -> None:
 )
 def test_a_close_call_or_what_is_no_number_is_not_surely_within(entry: float, sure: bool) -> None:
     assert surely_within(np.array([[[entry, 0.0], [0.1, 0.1]]]), np.ones(1)) is sure
+
+
+def test_each_trials_rows_are_within_their_own_radius() -> None:
+    found = np.array([[[0.9, 0.0]], [[0.0, 1.9]]])
+    assert surely_within(found, np.array([1.0, 2.0]))
+    assert not surely_within(found, np.array([2.0, 1.0]))
+    assert not surely_within(found, np.array([1.0, np.nan]))
+
+
+def test_rows_of_zeros_take_no_memory() -> None:
+    held = Records(np.ones((200_000, 5)))
+    tracemalloc.start()
+    zeros = held.placeholder()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < held.values.nbytes / 10
+    assert zeros.values.shape == held.values.shape
+    assert not zeros.values.any()
+    assert not zeros.values.flags.writeable
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
