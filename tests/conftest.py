@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,7 @@ from dpaudit.storage import roots
 from dpaudit.storage.evidence import Evidence
 from tests.support.examined_once import examined_once
 from tests.support.first_case import cases_of_quality
+from tests.support.long_tests import lines, noted, processor_seconds
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -45,6 +47,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Long tests that no marker names are kept for the summary."""
+    before = processor_seconds()
+    yield
+    noted(item, processor_seconds() - before)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Long tests that no marker names, after everything else."""
+    for line in lines(terminalreporter.stats.get("passed", ())):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,7 @@ def kernel_reads(proof: Exported) -> dict[str, tuple[str, ...]]:
 
 
 @needs_coq
+@pytest.mark.long("Coq compiles the library of proofs, once")
 def test_the_kernel_accepts_a_report_from_two_theorems() -> None:
     """Repetition, conversion and the Gaussian's profile are proved, and no hypothesis."""
     rests_on = kernel_reads(exported(report_of("dp_gd")))
