@@ -55,7 +55,7 @@ class Neighbours:
     @property
     def digests(self) -> tuple[str, str]:
         """SHA-256 of each data set's shape, values and presence."""
-        return _digest(self.first), _digest(self.second)
+        return digest_of(self.first), digest_of(self.second)
 
 
 def differing(a: Records, b: Records) -> int:
@@ -121,7 +121,8 @@ def _add_remove(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     return more + differing(longer.rows(0, len(shorter)), shorter)
 
 
-def _digest(records: Records) -> str:
+def digest_of(records: Records) -> str:
+    """SHA-256 of a data set's shape, values and presence."""
     content = {
         "shape": list(records.values.shape),
         "values": np.ascontiguousarray(records.values).tobytes().hex(),

@@ -48,8 +48,9 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
             # "found:" alone is the audit on made-up records.
             prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
         attempts.append(_attempt(run, index, suite, prefix, differs, number=number))
-    trials = trials_of(examination)
-    if examination.pair is not None and trials:
+    trials, attacked = trials_of(examination), [a.attacked for a in attempts if not a.differs]
+    known = [a.suite.neighbours.digests for a in attacked]
+    if examination.pair is not None and trials and examination.pair.digests not in known:
         own = Suite(
             order.mechanism.name,
             order.mechanism.program,

@@ -126,8 +126,9 @@ def examined(run: Run, order: Order, *, first: bool = False) -> Examination:
     ``first``: stop where something is found.
     """
     if order.suite is not None:
-        likely = shape_like(order.suite.neighbours.first)
-        return examine(order.mechanism, seed=run.seed, likely=likely, first=first)
+        known = order.suite.neighbours
+        likely = shape_like(known.first)
+        return examine(order.mechanism, seed=run.seed, likely=likely, known=known, first=first)
     examination = examine(order.mechanism, seed=run.seed, first=first)
     return without_guessed_shape(order.mechanism, examination, run.seed)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
@@ -14,7 +16,7 @@ from dpaudit.check.pairs import concluded
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
 from dpaudit.check.sizes import require_one_data_set
-from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
+from dpaudit.check.theorem import RENYI_SYMBOL, added, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     decimal_upper,
@@ -29,6 +31,7 @@ from dpaudit.nodes.tables import Stranger
 from dpaudit.pairs import Losses
 
 LARGEST_ORDER = 1024  # of a Renyi curve that an assumption states by points
+_KEPT_DERIVATIONS = 8  # that were confirmed; a release checks one before it is drawn, and after
 
 
 @dataclass(frozen=True)
@@ -73,20 +76,28 @@ def rederive(predicate: Json, root: Node) -> list[Value]:
     Errors: CertificateRejected naming the first step that does not follow, or that no mechanism
     could have.
     """
+    steps, adjacency = predicate["derivation"]["steps"], predicate["scope"]["adjacency"]
+    theorems = tuple(added().items())
+    return [*_rederived(json.dumps(steps), adjacency, root, theorems)]
+
+
+@lru_cache(_KEPT_DERIVATIONS)
+def _rederived(written: str, adjacency: str, root: Node, _theorems: Any) -> tuple[Value, ...]:
+    """The values of steps as JSON; ``_theorems``: those that were added to this process."""
+    steps = json.loads(written)
     require_one_data_set(root)
-    _require_stated(root, predicate["scope"]["adjacency"])
+    _require_stated(root, adjacency)
     nodes = {node.digest: node for node in postorder(root)}
-    adjacency = predicate["scope"]["adjacency"]
     values: list[Value] = []
-    for number, row in enumerate(predicate["derivation"]["steps"]):
+    for number, row in enumerate(steps):
         place = f"step {number} ({row['rule'][:40]})"
         require(row["id"] == number, f"{place}: steps are out of order")
         require(row["node"] in nodes, f"{place}: its node is not in the declaration")
         require(all(p < number for p in row["premises"]), f"{place}: a premise comes later")
         premises = [values[p] for p in row["premises"]]
         values.append(_step(row, nodes[row["node"]], premises, place, adjacency))
-    require_possible(predicate["derivation"]["steps"], values, root)
-    return values
+    require_possible(steps, values, root)
+    return tuple(values)
 
 
 def _require_stated(root: Node, adjacency: str) -> None:

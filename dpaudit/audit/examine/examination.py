@@ -43,7 +43,7 @@ from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, sh
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.likelihood import MU_DELTA, Wanted
-from dpaudit.audit.neighbours import Neighbours, alone, differing, extra_last
+from dpaudit.audit.neighbours import Neighbours, alone, differing, digest_of, extra_last
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Event, Sampler
@@ -75,7 +75,7 @@ QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide wh
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 LOUD = 30.0  # multiples of the noise, for answers that no ordinary run would see
-CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
+CLIPPED_WORLDS = 2  # of them, where the library's own clip or engine bounds every query
 FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
 TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
@@ -196,6 +196,7 @@ def examine(
     shape: Shape | None = None,
     likely: Shape | None = None,
     data: Records | None = None,
+    known: Neighbours | None = None,
     seconds: float = SECONDS,
     first: bool = False,
 ) -> Examination:
@@ -203,15 +204,17 @@ def examine(
 
     ``shape``: of its records, where that is known; otherwise it is found out, or ``likely`` is
     tried.  ``data``: the private records, if they are loaded: they are compared with what the
-    program holds, and with nothing else.  ``first``: stop after the first stage that finds
-    something: whether anything is found is the same, only how much is told of it is not.
+    program holds, and with nothing else.  ``known``: a pair from which the search for one begins;
+    it is the pair found unless another tells the program apart better.  ``first``: stop after the
+    first stage that finds something: whether anything is found is the same, only how much is told
+    of it is not.
     Never an error of the program's: what it raises is a finding, and a program for which no records
     can be made up is reported as not examined.
     """
     started = time.process_time()
     with heard(), opened() as read, ending_after(seconds):
         try:
-            examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
+            examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds, known)
         except Unknown as unknown:
             return Examination(not_examined=str(unknown))
         except TooLong:
@@ -294,8 +297,10 @@ class _Examiner:
         data: Records | None,
         started: float,
         seconds: float,
+        known: Neighbours | None = None,
     ) -> None:
         self.mechanism = mechanism
+        self.known = known
         self.scope = mechanism.scope
         self.program = mechanism.program
         self.declaration: Node = mechanism.declaration
@@ -496,7 +501,7 @@ class _Examiner:
         if late and not shortly:
             return
         started = time.process_time()
-        bounded = all(moved.clips for moved in self.moved.values())
+        bounded = all(moved.clips or moved.settled for moved in self.moved.values())
         if (number >= CLIPPED_WORLDS or far != 1) and bounded and self.studied:
             return
         world = self.worlds[min(number, len(self.worlds) - 1)]
@@ -947,7 +952,14 @@ class _Examiner:
         a run distinguishes best, by how far its queries move.
         """
         sampler = self.studied[0] if self.studied else None
-        candidates = [*self._candidates()]
+        known, distinct = self.known, dict[tuple[str, ...], tuple[tuple[Records, Records], str]]()
+        given = known is not None and shape_like(known.first).row == self.shape.row
+        # Queries that one engine answers are moved most by the same data sets: each is tried once.
+        for records, text in itertools.chain(
+            [(known.pair, known.text)] if known is not None and given else (), self._candidates()
+        ):
+            distinct.setdefault(tuple(map(digest_of, records)), (records, text))
+        candidates = [*distinct.values()]
         self.pair = self._searched(candidates) or self._furthest(candidates)
         requests = [] if sampler is None else sampler.asked
         kinds = len(self.rows)

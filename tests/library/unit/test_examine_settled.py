@@ -14,15 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.examine import Examination, displacement, examine, study
+from dpaudit.audit.examine import Examination, displacement, examine, shape_like, study
 from dpaudit.audit.examine.displacement import Displacement, Moved
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.certificate.attempts import attempts_of
+from dpaudit.certificate.order import Options, plan
+from dpaudit.check import check, derivation
 from dpaudit.check.assumptions import GATHERED
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.kernels.query import Records
+from dpaudit.nodes.tables import from_table
 from dpaudit.releases import program
 from dpaudit.releases.attacked import order_of
 from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.plan import Release
+from dpaudit.releases.publish import certified
 from dpaudit.tabular import Category, Number, Schema
 
 pytest.importorskip("duckdb")
@@ -117,3 +124,55 @@ def test_a_query_of_a_user_or_one_that_stays_behind_is_searched_on() -> None:
         {"furthest": 1},
     ):
         assert not Moved("", "", "", **{**settled, **change}).settled
+
+
+def test_a_suite_whose_pair_tells_most_is_attacked_once() -> None:
+    """The search for a pair begins from it, and finds none that is better."""
+    order = order_of(RELEASE.plan())
+    assert order.suite is not None
+    pair = order.suite.neighbours
+    found = examine(order.mechanism, seed=1, likely=shape_like(pair.first), known=pair).pair
+    assert found is not None
+    assert found.digests == pair.digests
+    run = plan([order], Options(seed=1, trials=200))
+    assert len(attempts_of(run, 0, Examination(pair=pair, work=1))) == 1
+    turned = Records(pair.first.values[[1, 0, 2, 3]]), Records(pair.second.values[[1, 0, 2]])
+    other = Neighbours(*turned, pair.adjacency, "others in another order")
+    assert len(attempts_of(run, 0, Examination(pair=other, work=1))) == 2
+
+
+def test_worlds_are_few_where_every_query_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def studied(examination: Callable[[], Examination]) -> int:
+        worlds: list[str] = []
+        real = study.Studied.__init__
+
+        def noted(self: Any, *arguments: Any, **options: Any) -> None:
+            worlds.append(options["world"])
+            real(self, *arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(study.Studied, "__init__", noted)
+            examination()
+        return len(worlds)
+
+    assert studied(lambda: examined(seconds=60.0)) == 2
+    monkeypatch.setattr(displacement, "SETTLED", 10**9)
+    assert studied(lambda: examined(seconds=60.0)) > 2
+
+
+def test_a_derivation_is_confirmed_once_and_another_one_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    certificate = certified(RELEASE.plan(), trials=200).certificate
+    check(certificate)
+    predicate = certificate["predicate"]
+    root = from_table(predicate["mechanism"]["declaration"])
+    steps: list[str] = []
+    monkeypatch.setattr(derivation, "_step", lambda *a: steps.append(a[3]) or a[1])
+    monkeypatch.setattr(derivation, "require_possible", lambda *a: None)
+    derivation.rederive(predicate, root)
+    assert not steps
+    altered = {**predicate, "scope": {**predicate["scope"], "adjacency": "zero_out"}}
+    derivation.rederive(altered, root)
+    assert len(steps) == len(predicate["derivation"]["steps"])
+    derivation._rederived.cache_clear()
