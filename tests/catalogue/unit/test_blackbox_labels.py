@@ -174,6 +174,7 @@ def test_permute_and_flip_is_noisy_max_with_exponential_noise() -> None:
     fits(CASES["permute_and_flip"], lambda data: argmax_law(data, 2.0, EXPONENTIAL))
 
 
+@pytest.mark.quality
 def test_voting_teachers() -> None:
     case = CASES["teachers_right"]
 

@@ -167,6 +167,7 @@ def test_reused_noise_is_cancelled_and_refutes_the_claim() -> None:
     assert found >= {RANK, EXPLAINED}
 
 
+@pytest.mark.quality
 def test_fresh_noise_leaves_nothing_to_cancel() -> None:
     """The learned covariance costs some power; the bound stays below the truth, mu = 0.577."""
     bound, found = lens(bench.twin)

@@ -92,6 +92,7 @@ def test_wrong_batches_show_in_their_frequencies(name: str) -> None:
     assert FREQUENCIES in {f.check for f in found.broken}
 
 
+@pytest.mark.quality
 def test_half_the_local_noise_shows_in_its_variance() -> None:
     suite = BENCH.suites["b23_half_noise"]
     found = inspect_program(diff2_bvr.diff2_bvr_bench, suite, seed=4, error=1e-5)

@@ -192,6 +192,7 @@ def test_hostile_clients_break_nothing() -> None:
     assert len(found.probes) >= 4
 
 
+@pytest.mark.quality
 def test_the_catalogue_s_audit_stays_below_its_account() -> None:
     """500 trials a side; the mean score is mu^2/2 = 1/6 up to 5 standard errors (1e-6)."""
     attacked = attack(diff2_gd_client, suite, seed=5, trials=500, error=1e-4)

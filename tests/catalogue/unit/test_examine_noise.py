@@ -263,6 +263,7 @@ def test_whose_bits_a_run_drew_is_what_its_certificate_says(seed: int | None, st
         dp.verify(forged)
 
 
+@pytest.mark.quality
 def test_a_value_that_is_packed_is_drawn_around_as_it_is() -> None:
     """The mean of random inliers: their number, chances and points in one vector."""
     found = examine(catalogue.outlier_removed_mean_random, seed=5)

@@ -153,6 +153,7 @@ class HalfAPass(OnePassAverage):
         return super().value(records.rows(0, len(records) // 2), chosen) / 2
 
 
+@pytest.mark.quality
 def test_the_mean_of_half_a_pass_moves_half_as_far() -> None:
     """A first row that turns around, among rows of one sign, of two, and of no weight."""
     program: Any = baselines_catalogue.phased_sgd.program

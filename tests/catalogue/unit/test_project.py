@@ -200,6 +200,7 @@ def test_planted_bugs_are_no_suite_of_a_mechanism_without_one(scratch: Path) -> 
     assert target.suite is None
 
 
+@pytest.mark.quality
 def test_the_catalogue_is_named_by_its_prefix(scratch: Path, checkout: Path) -> None:
     target = project.resolve("catalogue:diff2_gd_client", scratch)
     assert target.project.root == checkout

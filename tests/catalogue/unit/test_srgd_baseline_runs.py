@@ -229,6 +229,7 @@ def test_without_noise_phased_erm_minimises_phase_by_phase() -> None:
     np.testing.assert_allclose(run(program, rows).output[0], centre, atol=0.01 * 20 * 0.5 / 4)
 
 
+@pytest.mark.quality
 def test_without_noise_localised_descent_minimises_phase_by_phase() -> None:
     rows, centre, begin = regression(), np.zeros(2), 0
     program = LocalizedAcceleratedDPSGD(problem(clip=20.0), 2, 400, 1, 0.5, 4.0, TINY)

@@ -144,6 +144,7 @@ def test_the_correct_twins_are_flagged_by_nothing(name: str, table: list[str]) -
     assert all(j.lower is not None and j.lower.shown > 0.85 * TRUE[name] for j in result.judged)
 
 
+@pytest.mark.quality
 def test_no_lower_bound_exceeds_what_is_true() -> None:
     """At the decision error of a run: a false alarm at most 1e-4 of the time."""
     (found, _) = BENCH.attacked("b14_declared_overlap").judged

@@ -109,6 +109,7 @@ def test_the_bar_is_passed_by_chance_with_the_stated_probability() -> None:
 # --- Laplace noise at a stable subset -------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_laplace_constants_meet_their_budget() -> None:
     """(eps_bar + (4 kappa + 1) units / b, p(0)); a smaller kappa leaves too much by chance."""
     for epsilon, delta in ((1, Fraction(1, 10)), (2, Fraction(1, 1000))):

@@ -128,6 +128,7 @@ def test_they_learn() -> None:
         assert ((features @ weights.T > 0) == labels[:, None]).mean() > 0.9
 
 
+@pytest.mark.quality
 def test_the_radius_goes_to_the_median_of_the_norms() -> None:
     """From .1 towards the median of the norms, .59 at first: four times as large in 20 steps."""
     records, _, _ = separable(1_000)

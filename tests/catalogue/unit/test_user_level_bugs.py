@@ -197,6 +197,7 @@ def test_audits_of_the_baselines(name: str) -> None:
         assert bound.shown > 0 or name == "winsorized_mean_dpsgd"
 
 
+@pytest.mark.quality
 def test_bs23_s_local_algorithm_is_accounted_and_attacked_under_local_trust() -> None:
     """With a trusted curator it is neither declared nor attacked: its claim is of local reports."""
     mechanism = baselines_catalogue.user_level_ldp_sgd

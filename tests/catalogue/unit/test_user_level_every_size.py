@@ -58,6 +58,7 @@ def test_the_bound_is_above_every_phase(epsilon: int, users: int) -> None:
     assert max(slacks) * (1 + np.exp(epsilon)) <= closed <= 1e-8
 
 
+@pytest.mark.quality
 def test_the_rounds_of_the_last_phase_have_an_account_below_the_claim() -> None:
     """By the exact curves, which share nothing with the closed bound."""
     program = printed_phased_erm(sized(198_325), 1, SMALL, SMOOTHNESS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ def test_lower_below_upper_and_between_the_trivial_profiles(
         assert np.all(np.diff(upper) <= 1e-9)
 
 
+@pytest.mark.quality
 @settings(max_examples=6)
 @given(NOISES, SLOTS, st.integers(1, 60))
 def test_more_slots_give_less(noise: Fraction, slots: int, more: int) -> None:
@@ -57,6 +59,7 @@ def test_more_slots_give_less(noise: Fraction, slots: int, more: int) -> None:
         assert np.all(lower <= single * (1 + 1e-9))
 
 
+@pytest.mark.quality
 @settings(max_examples=6)
 @given(NOISES, SLOTS, st.fractions(Fraction(1, 20), Fraction(2), max_denominator=40))
 def test_more_noise_gives_less(noise: Fraction, slots: int, more: Fraction) -> None:

@@ -161,6 +161,7 @@ def test_one_access_without_noise_spoils_everything(node: Node, random: Any) -> 
         assert not step.attained
 
 
+@pytest.mark.quality
 def test_three_thousand_leaves_are_quick() -> None:
     """Numbers with thousands of digits are neither factored nor printed."""
     start = time.process_time()

@@ -176,6 +176,7 @@ def rounds_of(kind: str, draw: random.Random) -> int:
     return is_held([(pair, 2)], draw, two_rounds(pair, epsilon), epsilon)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("one-6")
 @pytest.mark.parametrize(("kind", "cases"), [("one", 6), ("laplace", 1), ("two", 1)])
 def test_no_witness_leaves_the_reference_outside(kind: str, cases: int) -> None:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import pytest
 import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -90,6 +91,7 @@ def test_calibration_inverts_the_conversion(epsilon: Fraction, delta: Fraction) 
     assert bound <= delta * (1 + Fraction(1, 10**10))
 
 
+@pytest.mark.quality
 @settings(max_examples=30)
 @given(st.lists(st.floats(0.2, 20), min_size=1, max_size=5))
 def test_the_renyi_curve_of_laplace_noise_ends_at_the_pure_loss(scales: list[float]) -> None:

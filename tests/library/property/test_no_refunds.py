@@ -30,6 +30,7 @@ ASKED = st.lists(st.one_of(LOSSES, st.tuples(LOSSES, LOSSES)), max_size=6)
 GUARANTEES: list[Leaf] = [PureDP(9), ZCDP(9), GDP(3), ApproxDP(9, "0.5")]
 
 
+@pytest.mark.first_case
 @given(ASKED)
 @settings(max_examples=100, deadline=None)
 @pytest.mark.parametrize("guarantee", GUARANTEES, ids=repr)
@@ -46,6 +47,7 @@ def test_the_sums_of_a_filter_never_fall(guarantee: Leaf, asked: list[Any]) -> N
         )
 
 
+@pytest.mark.first_case
 @given(ASKED)
 @settings(max_examples=100, deadline=None)
 @pytest.mark.parametrize(("measure", "delta"), [("pure", 0), ("approx", "0.1"), ("zcdp", "1e-6")])

@@ -1,4 +1,4 @@
-"""Three hundred random declarations; seven hundred more by ``make quality``, beside its own."""
+"""A hundred random declarations; nine hundred more by ``make quality``, beside its own."""
 
 from __future__ import annotations
 

@@ -88,6 +88,7 @@ def test_two_and_three_slots_against_quadrature(
         assert np.all((upper - lower)[shown] <= 2e-3 * expected[shown])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("z", ["0.2", "1", "10"])
 def test_one_slot_is_the_gaussian(z: str) -> None:
     mu = 1 / float(z)
@@ -158,6 +159,7 @@ def empirical(values: Floats) -> tuple[float, float]:
     return float(np.mean(values)) - radius, float(np.mean(values)) + radius
 
 
+@pytest.mark.quality
 def test_hundred_slots_against_simulation() -> None:
     """False-alarm rate 3e-9: three bounds of rate 1e-9 each; the seed is fixed."""
     lower, upper = both(
@@ -171,6 +173,7 @@ def test_hundred_slots_against_simulation() -> None:
         assert at_most - at_least < 0.3 * high
 
 
+@pytest.mark.quality
 def test_ten_epochs_against_simulation() -> None:
     """False-alarm rate 1e-9; the seed is fixed.  Checks composition by epsilon at two deltas."""
     epsilon = 0.3

@@ -258,6 +258,7 @@ def test_a_group_has_the_exact_profile_of_its_whole_shift(leaf: Node, law: Any, 
         assert in_closed_form(losses.reached_add[0], x) == pytest.approx(truth, abs=1e-6)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("alpha", [1.5, 2, 3, 8])
 def test_the_renyi_bound_of_a_group_is_above_the_truth(size: int, alpha: float) -> None:

@@ -144,6 +144,7 @@ def test_a_small_tilt_proves_and_refutes_nothing_false(tilt: float) -> None:
             assert exact(delta_bound(lower, step, tilt, epsilon, -1)) <= above.mid()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["exp", "expm1", "log", "cos", "sin", "angle"])
 def test_numpy_keeps_to_four_roundings(name: str) -> None:
     """The error bounds count on it; at the ends of every range and at random places inside."""

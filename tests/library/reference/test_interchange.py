@@ -55,6 +55,7 @@ def test_it_is_no_looser_than_the_loss_distributions(
     assert ours_of(place, relation) == pytest.approx(theirs, abs=3e-4)
 
 
+@pytest.mark.quality
 def test_a_mixture_of_two_is_a_sample() -> None:
     """Their own mixture is searched for root by root, half a minute an event."""
     event = d.MixtureOfGaussiansDpEvent(2.0, [0.0, 2.0], [0.9, 0.1])
@@ -128,6 +129,7 @@ def test_calibration_of_dp_sgd() -> None:
     assert accountant.get_epsilon(1e-6) <= 1.0
 
 
+@pytest.mark.quality
 def test_a_history_is_not_below_another_tools_lower_bound() -> None:
     """sigma 1, rate .01, 1,000 steps, delta 1e-5: a limit theorem says 1.618, at least 1.827."""
     accountant = HistoryAccountant()

@@ -74,6 +74,7 @@ def fields(pair: Pair) -> tuple[list[F], list[F]]:
     return [F(m) for m in pair.moves], [F(w) for w in pair.chances]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("noise", "moves", "epsilon"), EXTREMES)
 def test_delta_is_that_of_the_densities(noise: F, moves: Moves, epsilon: float) -> None:
     pair = mixture(MixtureOfGaussians(noise, moves))

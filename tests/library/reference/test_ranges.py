@@ -74,6 +74,7 @@ def test_paper_1s_test_costs_a_tenth_for_every_number_of_groups() -> None:
     assert check(PureDP(eps * F(99, 1000)), score, ranges=few, by="C to 99").outcome == "proved"
 
 
+@pytest.mark.quality
 def test_shares_under_secure_aggregation_hold_for_every_number_of_clients() -> None:
     """Paper 4, Section 2.1: P shares of variance P sigma^2 C^2, t told: sigma^2 (P - t) / P.
 
@@ -91,6 +92,7 @@ def test_shares_under_secure_aggregation_hold_for_every_number_of_clients() -> N
     assert check(less, left, ranges=ranges, by="too little").outcome == "refuted"
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "paper 2, Theorem 3.3's vector, every kappa, epsilon <= 1",
     "paper 3, the classical calibration up to 8.4",

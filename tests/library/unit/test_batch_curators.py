@@ -174,6 +174,7 @@ def test_the_checker_has_the_same_shares() -> None:
                 assert not _is_declared(seen * (1 + 1e-9), node)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("name", NODES)
 def test_scores_are_the_ratio_of_mixtures_over_whole_passes(name: str) -> None:
     """Densities of every assignment, summed, at transcripts of one pass."""

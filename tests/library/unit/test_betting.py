@@ -149,6 +149,7 @@ def test_batches_of_any_size_give_one_tally(cuts: tuple[int, ...]) -> None:
     assert parts.first_hits == np.count_nonzero(first)
 
 
+@pytest.mark.quality
 def test_false_alarms_over_all_looks() -> None:
     """250 runs at the edge of the claim, looked at after each pair, two kinds of bets.
 

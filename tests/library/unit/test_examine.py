@@ -239,6 +239,7 @@ def test_why_nothing_could_be_run_is_told_of_the_shape_that_the_program_asks_for
     assert all("records_like" in text for text in (alike, subsets, many))
 
 
+@pytest.mark.quality
 def test_the_shape_is_found_out_or_asked_for() -> None:
     assert examine(mechanism("case", Stepping()), seed=1).shape == Shape(40, (5,))
     unknown = examine(mechanism("case", Picky()), seed=1)

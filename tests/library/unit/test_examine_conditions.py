@@ -99,6 +99,7 @@ def broken(statistic: Callable[[Any], Any], adjacency: str = "zero_out", **how: 
     return [finding.detail for finding in found.broken if finding.check == MOVED]
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("listed", "nested", "difference", "area")
 @pytest.mark.parametrize("statistic", CONDITIONS)
 def test_a_row_that_meets_the_condition_is_made(statistic: Callable[[Any, float], Any]) -> None:
@@ -125,6 +126,7 @@ def test_without_solved_rows_it_is_missed(
     assert broken(lambda r: statistic(r, 20)) == []
 
 
+@pytest.mark.quality
 def test_sides_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken(lambda rows: on_three_sides(rows, 20), first=True)
     monkeypatch.setattr(conditions, "TOGETHER", 0)
@@ -135,6 +137,7 @@ def test_sides_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken(lambda rows: on_three_sides(rows, 20)) == []
 
 
+@pytest.mark.quality
 def test_integers_that_wrap_at_a_named_bound_are_found() -> None:
     def wraps(rows: Any, kind: Any) -> Any:
         return np.clip(rows[:, 0], 0, 1e8).astype(kind).sum(dtype=kind) / 1e8
@@ -143,6 +146,7 @@ def test_integers_that_wrap_at_a_named_bound_are_found() -> None:
     assert broken(lambda rows: wraps(rows, np.int64)) == []
 
 
+@pytest.mark.quality
 def test_codes_of_a_file_are_met(tmp_path: Path) -> None:
     path = tmp_path / "codes.json"
     path.write_text(json.dumps([50_021, 77_003]))

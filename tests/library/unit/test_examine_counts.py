@@ -195,6 +195,7 @@ def at_least(rows: Array) -> Array:
     return np.asarray(25 * signed.sum(axis=0) / max(len(rows), 25))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("compute", "wrong"), [(on_both_sides, True), (on_one_side, False), (at_least, True)]
@@ -223,6 +224,7 @@ def by_cell(rows: Array, least: int) -> Array:
     return counts * 1.0 * (counts.min() >= least)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("least", [5, 0])
@@ -301,6 +303,7 @@ def weighted(floor: float, rows: Array) -> Array:
     return np.asarray(60 / 5 * (weights * vectors).sum(axis=0) / total)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("floor", "wrong"), [(60.0, True), (700.0, False), (0.0, False)], ids=["60", "700", "public"]
@@ -360,6 +363,7 @@ class Realised:
         return np.array(1.0)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 @pytest.mark.parametrize(("floor", "wrong"), [(10, True), (0, False)])

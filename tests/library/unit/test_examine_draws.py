@@ -92,6 +92,7 @@ def test_noise_as_it_is_declared_is_left_alone() -> None:
     assert not examine(mechanism("draws", Means(), "zero_out"), seed=2).broken
 
 
+@pytest.mark.quality
 def test_the_curator_s_own_dictionary_is_private() -> None:
     class Looks(Means):
         def run(self, curator: dp.Curator) -> Array:

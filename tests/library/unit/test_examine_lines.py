@@ -99,6 +99,7 @@ class Special(Branching):
         return curator.release("mean", OwnMean(lambda records, _: self.rows(records.values).sum(1)))
 
 
+@pytest.mark.quality
 def test_numbers_that_the_code_names_are_tried() -> None:
     assert {2.0, MAGIC} <= set(constants_of(Special()))
     broken = examine(mechanism("lines", Special()), seed=1).broken

@@ -166,6 +166,7 @@ def test_without_its_shifts_the_bound_would_be_exceeded(monkeypatch: pytest.Monk
     assert hockey_stick(p, q, 0.5) > 1.2 * ends(few, 0.5)[1]
 
 
+@pytest.mark.quality
 def test_no_choice_of_window_and_split_is_refuted_by_a_projected_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -157,6 +157,7 @@ def test_an_output_that_says_nothing_shows_nothing() -> None:
     assert bound(found, 0.05) == 0.0
 
 
+@pytest.mark.quality
 def test_a_learned_score_never_shows_more_than_is_true() -> None:
     """Bounds at 5% of an output that is 1/4-GDP, 60 seeds: at most 10 above (P[more] < 5e-4)."""
 

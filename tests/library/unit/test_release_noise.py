@@ -18,6 +18,7 @@ from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.items.item import GAUSSIAN, LAPLACE
 
 
+@pytest.mark.quality
 def test_no_fixed_choice_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Count(name="n", per_group=1), Count(name="s", by="sex", groups=1, weight=2)]
     case = items, ApproxDP(1, Fraction(1, 10**6)), "add_remove"
