@@ -307,34 +307,48 @@ def _integrals(rate: float, losses: Floats, gram: tuple[float, float, float]) ->
 
 
 def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float]) -> Order:
-    """Masses a, b, c for a few losses, by one trapezoid rule whose error ``left_out`` bounds."""
+    """Masses a, b, c for a few losses that rise, by one rule whose error ``left_out`` bounds.
+
+    With Y = s z - s^2 / 2 the masses are integrals over z of a normal density around 0, xy / s and
+    s, times the normal tail beyond ``away`` (with N(x) tau nearer).  The tail is analytic for
+    s |Im z| < pi, and at most exp((bend Im z)^2 / 2) there.  A strip of half width d so allows the
+    step h at an error of exp(-precision); h is longest at d = sqrt(2 precision / (1 + bend^2)).
+    Points at which each density times its tail is below exp(-precision) at the first loss are left
+    out of all: tails fall with the loss.
+    """
     xx, yy, xy = gram
     s, g, most = math.sqrt(yy), xy / yy, math.sqrt(max(xx, yy))
     tau = math.sqrt(xx - xy * g)
     out = math.log1p(math.expm1(float(losses[-1])) / rate) / most - most / 2
     precision = PRECISION + float(losses[-1]) + min(max(out, 0.0), OUT) ** 2 / 2
-    b_of_d = max(g, 1 - g) * s / tau
-    d = min(1.5, 2.8 / s, 2.8 / b_of_d)
-    h = 2 * math.pi * d / (precision + d * d * (1 + b_of_d**2) / 2)
+    bend = max(g, 1 - g) * s / tau
+    d = min(2.8 / s, math.sqrt(2 * precision / (1 + bend**2)))
+    h = 2 * math.pi * d / (precision + d * d * (1 + bend**2) / 2)
     span = math.sqrt(2 * precision)
-    z = (np.arange(-math.ceil(span / h), math.ceil(span / h)) + 0.5) * h
-    weights = np.exp(-z * z / 2) * (h / math.sqrt(2 * math.pi))
-    moved = np.log((1 - rate) / rate) + np.log(np.maximum(np.expm1(losses), 1e-300))
-    integrals = []
-    for x_mean, y_mean in ((0.0, 0.0), (xx, xy), (xy, yy)):
-        y = s * z + y_mean - yy / 2
-        middle = x_mean - xx / 2 + g * s * z
-        high = np.logaddexp(moved[:, None], losses[:, None] + y[None, :])
-        integrals.append(_cdf((middle[None, :] - high) / tau) @ weights)
-    far = s * (span + 1) + xx + yy + float(losses[-1]) + abs(math.log(rate)) + 1
-    left_out = 8 * math.exp(-precision)
-    return _together(
-        rate,
-        losses,
-        (integrals[0], integrals[1], integrals[2]),
-        700 * far / tau + 8 * len(z),
-        left_out,
+    steps = np.arange(-math.ceil(span / h), math.ceil((span + max(s, xy / s)) / h))
+    z: Floats = (steps + 0.5) * h
+    odds = -np.expm1(-losses) * ((1 - rate) / rate)
+
+    def away(odds: Floats, loss: Floats, z: Floats) -> Floats:
+        linear = loss - (g * s * z - xx / 2)
+        noises: Floats = (np.log(odds + np.exp(s * z - yy / 2)) + linear) / tau
+        return noises
+
+    first = away(odds[0], losses[0], z)
+    heights = [
+        (z - mean) ** 2 + np.maximum(first - nearer, 0) ** 2
+        for mean, nearer in ((0.0, 0.0), (xy / s, tau), (s, 0.0))
+    ]
+    z = z[np.minimum(np.minimum(heights[0], heights[1]), heights[2]) < 2 * precision]
+    a_weights, b_weights, c_weights = (
+        np.exp(-((z - mean) ** 2) / 2) * (h / math.sqrt(2 * math.pi)) for mean in (0.0, xy / s, s)
     )
+    noises = away(odds[:, None], losses[:, None], z[None, :])
+    tails = _cdf(-noises)
+    masses = tails @ a_weights, _cdf(tau - noises) @ b_weights, tails @ c_weights
+    far = s * (span + 1) + 2 * (xx + yy) + float(losses[-1]) + abs(math.log(rate)) + 1
+    growth = 1100 * far / tau + 4 * (span + most) ** 2 + 8 * len(z)
+    return _together(rate, losses, masses, growth, 24 * math.exp(-precision))
 
 
 def _swapped_side(back: Floats, losses: Floats) -> Floats:

@@ -54,6 +54,26 @@ def test_one_triangle_is_an_integral_over_the_plane() -> None:
         assert np.allclose(made(mu, rate, 1 + place, losses)[0], value, rtol=0, atol=1e-12)
 
 
+def test_thin_triangles_are_the_accountants_from_few_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """delta and Q to their errors; the accountant takes 300,000 points of the thinnest one."""
+    points: list[int] = []
+    tail = checked._cdf
+    monkeypatch.setattr(checked, "_cdf", lambda z: (points.append(z.shape[-1]), tail(z))[1])
+    for mu, rate in ((0.3, 0.01), (2.0, 0.6), (4.0, 0.3)):
+        losses = np.geomspace(1e-4, 3, 12) * min(mu, 1)
+        for square in (1e-6, 1e-3, 0.3):
+            orders = at_place(mu, rate, square - 1, losses)
+            for made, (value, off, under) in zip(
+                (checked._order, checked._back), orders, strict=True
+            ):
+                delta, q, own_off = made(mu, rate, square, losses)
+                assert np.all(np.abs(delta - value) <= (off + own_off) / 100)
+                assert np.allclose(q, under, rtol=1e-11, atol=1e-20)
+    assert max(points) < 60_000
+
+
 def test_along_the_path_losses_above_0_fall_and_those_below_rise() -> None:
     """Seven rates and lengths; where the two differ the splice of a cell would not dominate."""
     losses = np.linspace(0.01, 3, 40)
