@@ -33,8 +33,10 @@ class Spliced(Pair):
         return self.below.extremes[0], self.above.extremes[1]
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
-        above, below = ((of or delta_of)(part, x) for part in (self.above, self.below))
-        return above if x >= 1 else below if x < 1 else above.union(below)
+        own = of or delta_of
+        if x >= 1 or x < 1:
+            return own(self.above if x >= 1 else self.below, x)
+        return own(self.above, x).union(own(self.below, x))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """Cells above loss 0 from one pair, below from the other; an atom at 0 takes the rest.

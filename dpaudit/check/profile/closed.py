@@ -59,6 +59,7 @@ def is_form(pair: Pair) -> bool:
     return type(pair).delta is not Pair.delta
 
 
+@lru_cache(maxsize=256)
 def has_cases(pair: Pair, most: int = MOST) -> bool:
     """Whether this is a product of at most ``most`` cases, each factor once.
 

@@ -60,10 +60,13 @@ from dpaudit.pairs import (
 Row = Mapping[str, Any]
 # The mass that one step may leave out, as a part of delta: it moves delta by that part at most.
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
+# Powers of 2 from one such mass to the next, so that questions of several deltas share the nodes
+# at which a profile is computed.
+BETWEEN_TAILS = 13
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10  # rounds of one kind: floats hold the number exactly
 # How much coarser than the witness's steps are tried first, and up to what.
-COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
+COARSENINGS, COARSEST = (1024, 256, 64, 16, 4), Fraction(1, 64)
 # And what is tried where the witness's own is finer than is computed with.
 DOUBLED = 2, 4, 8
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
@@ -396,7 +399,8 @@ def _is_far_apart(factor: Pair) -> bool:
 def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
     """From below the better one at the tilt, of outcomes that may lie far apart."""
     if sign > 0 and not is_known(factor):
-        return _values(factor, grid)
+        power = BETWEEN_TAILS * math.floor(math.log2(grid.tail) / BETWEEN_TAILS)
+        return _values(factor, Grid(grid.step, 2.0**power))
     if sign < 0:
         factor = factor.lower
     if not is_known(factor) and has_closed(factor) and has_values(factor):

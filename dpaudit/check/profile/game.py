@@ -325,8 +325,8 @@ def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float
     d = min(2.8 / s, math.sqrt(2 * precision / (1 + bend**2)))
     h = 2 * math.pi * d / (precision + d * d * (1 + bend**2) / 2)
     span = math.sqrt(2 * precision)
-    steps = np.arange(-math.ceil(span / h), math.ceil((span + max(s, xy / s)) / h))
-    z: Floats = (steps + 0.5) * h
+    last = math.ceil((span + max(s, xy / s)) / h)
+    z = (np.arange(-math.ceil(span / h), last, dtype=np.float64) + 0.5) * h
     odds = -np.expm1(-losses) * ((1 - rate) / rate)
 
     def away(odds: Floats, loss: Floats, z: Floats) -> Floats:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from flint import arb
 
 from dpaudit.check.profile import conversions
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
@@ -137,6 +139,59 @@ def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
     # Without the coarser tries a fine step is paid for: 1/200 of it is enough to see that.
     assert confirm_upper(GROUP, epsilon, delta, {**FINE, "step": "4059/1342177"})
     assert sum(seen) > 4_000
+
+
+def test_a_step_that_a_fourfold_one_replaces_is_not_paid_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each try costs a quarter of the next, so that all together cost a third of the last."""
+    tried: list[F] = []
+
+    def composed(pair: Pair, epsilon: F, delta: F, row: Any, sign: int) -> F:
+        tried.append(F(row["step"]) / F(FINE["step"]))
+        return delta if tried[-1] <= 4 else delta + 1
+
+    monkeypatch.setattr(conversions, "_composed", composed)
+    assert confirm_upper(GROUP, F(1), NEAR, FINE)
+    assert tried[-1] == 4
+    assert all(last == 4 * following for last, following in pairwise(tried))
+
+
+def test_questions_of_several_deltas_share_the_nodes_of_a_profile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No more is left out than each allows."""
+    left_out: list[float] = []
+
+    def made(pair: Pair, grid: Grid) -> Nodes:
+        left_out.append(grid.tail)
+        return value_nodes(pair, grid)
+
+    monkeypatch.setattr(conversions, "value_nodes", made)
+    group = Drawn(F(1, 4), F(1, 2), F(41, 10))
+    tails = [2.0**-power for power in range(27, 40)]
+    nodes = [conversions._nodes(group, Grid(F(1, 8), tail), 1, 0.0) for tail in tails]
+    assert all(own is nodes[0] for own in nodes)
+    assert left_out == [min(tails)]
+
+
+def test_a_spliced_profile_is_asked_on_the_side_that_is_meant() -> None:
+    above, below = Normal(F(1)), Normal(F(2))
+    asked: list[Pair] = []
+
+    def delta(pair: Pair, x: Any) -> Any:
+        asked.append(pair)
+        return pair.delta(x)
+
+    for x, of in ((arb(2), [above]), (arb(1), [above]), (arb(1) / 2, [below])):
+        asked.clear()
+        Spliced(above, below).delta(x, delta)
+        assert asked == of
+    asked.clear()
+    both = Spliced(above, below).delta(arb(1, 0.001), delta)
+    assert asked == [above, below]
+    assert both.contains(above.delta(arb(1)))
+    assert both.contains(below.delta(arb(1)))
 
 
 def test_what_the_rule_in_floats_leaves_open_integrals_confirm(
