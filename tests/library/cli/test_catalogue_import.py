@@ -40,6 +40,7 @@ def python(checkout: Path, folder: Path, *arguments: str) -> subprocess.Complete
     )
 
 
+@pytest.mark.quality
 def test_papers_import_beside_a_mechanisms_folder(checkout: Path, folder: Path) -> None:
     said = python(
         checkout,

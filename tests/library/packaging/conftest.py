@@ -21,11 +21,10 @@ EDITABLE = "import sys, hatchling.build; print(hatchling.build.build_editable(sy
 
 @dataclass(frozen=True)
 class Built:
-    """A wheel made from the checkout, the sdist, a wheel made from it, and an editable wheel."""
+    """The sdist, a wheel made from it, and an editable wheel of the checkout."""
 
-    wheel: Path
     sdist: Path
-    wheel_of_sdist: Path
+    wheel: Path
     editable: Path
 
 
@@ -64,19 +63,15 @@ def must(command: list[str], cwd: Path) -> str:
 
 @pytest.fixture(scope="session")
 def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    direct, through, editable = (
-        tmp_path_factory.mktemp(name) for name in ("direct", "through", "editable")
-    )
-    build = [sys.executable, "-m", "build", "--no-isolation", str(checkout), "--outdir"]
-    must([*build, str(direct), "--wheel"], direct)
-    must([*build, str(through)], through)  # the sdist, then a wheel from the unpacked sdist
+    through, editable = (tmp_path_factory.mktemp(name) for name in ("through", "editable"))
+    must(build(checkout, through), through)  # the sdist, then a wheel from the unpacked sdist
     name = must([sys.executable, "-c", EDITABLE, str(editable)], checkout).split()[-1]
-    return Built(
-        next(direct.glob("*.whl")),
-        next(through.glob("*.tar.gz")),
-        next(through.glob("*.whl")),
-        editable / name,
-    )
+    return Built(next(through.glob("*.tar.gz")), next(through.glob("*.whl")), editable / name)
+
+
+def build(checkout: Path, folder: Path) -> list[str]:
+    """The command that builds the checkout into a folder."""
+    return [sys.executable, "-m", "build", "--no-isolation", str(checkout), "--outdir", str(folder)]
 
 
 @pytest.fixture(scope="session")

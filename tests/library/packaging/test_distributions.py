@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from dpaudit.storage import roots
 from dpaudit.version import __version__
-from tests.library.packaging.conftest import Built
+from tests.library.packaging.conftest import Built, build, must
 
 pytestmark = pytest.mark.packaging
 
@@ -53,9 +53,12 @@ def test_a_wheel_holds_the_package_and_the_catalogue(built: Built, checkout: Pat
     assert not any("/experiments/" in name or name.startswith("lab/") for name in held)
 
 
-def test_the_sdist_builds_the_same_wheel(built: Built) -> None:
-    assert built.wheel_of_sdist.name == built.wheel.name
-    assert contents(built.wheel_of_sdist) == contents(built.wheel)
+@pytest.mark.quality
+def test_the_sdist_builds_the_same_wheel(built: Built, checkout: Path, tmp_path: Path) -> None:
+    must([*build(checkout, tmp_path), "--wheel"], tmp_path)
+    (direct,) = tmp_path.glob("*.whl")
+    assert direct.name == built.wheel.name
+    assert contents(direct) == contents(built.wheel)
 
 
 def test_the_sdist_holds_the_tests_and_their_environment(built: Built, checkout: Path) -> None:
