@@ -35,7 +35,11 @@ from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.selection import IntegerExponentialMechanism, NoisyComparisons
 from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.kernels.base import exact_kernels, kernel_of
 
 SCALES = tuple(Fraction(e) for e in ("1/100", "1", "4", "16", "64"))
@@ -135,6 +139,9 @@ CASES: dict[str, Case] = {
     "report noisy max": Case(lambda e: dp.ExponentialMechanism("a", e), (3.0, 2.0, 0.0)),
     "thresholded Laplace": Case(
         lambda e: ThresholdedDiscreteLaplace("a", 1 / e, threshold=3), (9.0, 3.0, 0.0)
+    ),
+    "thresholded Gaussian": Case(
+        lambda e: ThresholdedDiscreteGaussian("a", _variance(e), threshold=3), (9.0, 3.0, 0.0)
     ),
 }
 

@@ -30,6 +30,7 @@ EXACT = frozenset(
         "DiscreteLaplace",
         "DistributedGaussian",
         "IntegerExponentialMechanism",
+        "ThresholdedDiscreteGaussian",
         "ThresholdedDiscreteLaplace",
     }
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
@@ -26,7 +27,11 @@ from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.selection import IntegerExponentialMechanism, Scores
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.samplers import gaussian_log_mass, gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
@@ -84,6 +89,7 @@ DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of the
 LARGEST_VARIANCE = 2**100  # of noise that is drawn exactly
 # 5% of Laplace noise of scale 1, and of normal noise of deviation 1, lie further away.
 LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
+LAPLACE_90, NORMAL_90 = math.log(10), 1.644854  # as much as 10% of both
 MOST_CHOSEN = 20  # parts whose kind of noise is chosen; of more, Gaussian noise adds up better
 LISTED_DEVIATION = 50  # above it a rounded normal has the discrete law to 1e-4
 MOST_DRAWS = 500  # each is drawn, attacked and accounted one after the other
@@ -91,8 +97,10 @@ Leaf: TypeAlias = (
     DiscreteGaussianVector
     | DiscreteLaplace
     | IntegerExponentialMechanism
+    | ThresholdedDiscreteGaussian
     | ThresholdedDiscreteLaplace
 )
+GAUSSIANS = DiscreteGaussianVector, ThresholdedDiscreteGaussian  # leaves of Gaussian noise
 Noise: TypeAlias = Leaf | Node  # a program's whole declaration
 _Shares: TypeAlias = Mapping[str, tuple[Part, Fraction]]
 
@@ -322,7 +330,7 @@ class PlannedMargins(Margins):
         leaf, most = self.leaves[label], float(share)
 
         def enough(k: int) -> bool:
-            if isinstance(leaf, DiscreteGaussianVector):
+            if isinstance(leaf, GAUSSIANS):
                 tail = gaussian_tail(k + 1, float(leaf.variance))
             else:
                 tail = laplace_tail(k + 1, float(leaf.scale))
@@ -338,14 +346,14 @@ class PlannedMargins(Margins):
 
     def deviation(self, label: str) -> float:
         leaf = self.leaves[label]
-        if isinstance(leaf, DiscreteGaussianVector):
+        if isinstance(leaf, GAUSSIANS):
             return math.sqrt(float(leaf.variance))
         near = math.exp(-1 / float(leaf.scale))
         return math.sqrt(2 * near) / (1 - near)
 
     def draws(self, label: str, count: int, rng: np.random.Generator) -> Floats:
         leaf, deviation = self.leaves[label], self.deviation(label)
-        if not isinstance(leaf, DiscreteGaussianVector):
+        if not isinstance(leaf, GAUSSIANS):
             # Two geometric numbers differ by discrete Laplace noise.
             away = -math.expm1(-1 / float(leaf.scale))
             drawn = rng.geometric(away, count) - rng.geometric(away, count)
@@ -601,7 +609,9 @@ def _chosen(release: Release, shares: _Shares, threshold_delta: float, *, estima
     if isinstance(release.budget, PureDP):
         return _searched(release, shares, frozenset(), start)
     free = frozenset(
-        label for label, (part, _) in shares.items() if isinstance(part, Vector) and not part.noise
+        label
+        for label, (part, _) in shares.items()
+        if isinstance(part, Vector | Thresholded) and not part.noise
     )
     excess = _excess(release, shares, threshold_delta)
     amount, laplace = start, frozenset[str]()
@@ -659,7 +669,7 @@ def _kinds(
             if not isinstance(part, Declared):
                 rho = amount * float(share)
                 kinds = [part]
-                if isinstance(part, Vector) and not part.noise:
+                if isinstance(part, Vector | Thresholded) and not part.noise:
                     kinds.append(replace(part, noise=LAPLACE))
                 leaves_made = (_leaf(kind, rho, release.adjacency, pure=False) for kind in kinds)
                 by_label[label] = [(leaf, rho) for leaf in leaves_made]
@@ -762,7 +772,7 @@ def _plan(release: Release, parts: _Shares, amount: float, laplace: frozenset[st
             nodes.append(leaves[label])
             continue
         chosen = part
-        if isinstance(part, Vector) and label in laplace:
+        if isinstance(part, Vector | Thresholded) and label in laplace:
             chosen = replace(part, noise=LAPLACE)
         leaf = _leaf(chosen, amount * float(share), release.adjacency, pure=pure)
         leaves[label] = leaf
@@ -789,7 +799,7 @@ def _leaf(
         raise InvalidParameter(f"{part.label}: no unit can change it; publish it without noise")
     epsilon = amount if pure else math.sqrt(2 * amount)
     if isinstance(part, Thresholded):
-        return _thresholded(part, epsilon, adjacency)
+        return _thresholded(part, amount, adjacency)
     if part.noise == LAPLACE or (pure and not part.noise):
         if not pure:
             # The margin is that of Gaussian noise at the same amount.
@@ -812,16 +822,38 @@ def _leaf(
 
 
 def _thresholded(
-    part: Thresholded, epsilon: float, adjacency: Adjacency
-) -> ThresholdedDiscreteLaplace:
+    part: Thresholded, rho: float, adjacency: Adjacency
+) -> ThresholdedDiscreteGaussian | ThresholdedDiscreteLaplace:
+    """Its noise, and the least threshold that keeps its delta.
+
+    The smallest group that is shown 19 times in 20 is as large of both kinds of noise, at the same
+    rho.
+    """
     moves, own = part.moves(adjacency), part.contribution.groups
-    largest = part.contribution.high
-    scale = rounded_up(moves.absolute / epsilon)
+    largest, delta = part.contribution.high, float(part.delta)
+    variance = rounded_up(moves.squared / (2 * rho))
+    deviation, quantile = math.sqrt(float(variance)), -float(ndtri(delta / own))
+    if part.noise != LAPLACE:
+        away = math.ceil(quantile * deviation)
+        while _log_gaussian_tail(away, float(variance)) > math.log(delta / own):
+            away += 1
+        threshold = largest + away + 1
+        return ThresholdedDiscreteGaussian(
+            part.label, variance, threshold, moves.squared, own, largest
+        )
+    together = (quantile + NORMAL_90) / (math.log(own / (2 * delta)) + LAPLACE_90)
+    scale = rounded_up(together * deviation)
     near = math.exp(-1 / float(scale))
-    away = float(scale) * math.log(own / (float(part.delta) * (1 + near)))
+    steps = float(scale) * math.log(own / (delta * (1 + near)))
     # One step more than floating point asks for.
-    threshold = largest + max(1, math.ceil(away) + 1)
+    threshold = largest + max(1, math.ceil(steps) + 1)
     return ThresholdedDiscreteLaplace(part.label, scale, threshold, moves.absolute, own, largest)
+
+
+def _log_gaussian_tail(away: int, variance: float) -> float:
+    """The logarithm of the bound on P(noise >= away) that the certificate proves."""
+    falling = -math.expm1(-away / variance) * math.sqrt(6.28 * variance)
+    return -(away**2) / (2 * variance) - math.log(falling)
 
 
 def rounded_up(value: float) -> Fraction:

@@ -177,9 +177,7 @@ class ReleaseProgram:
 
 
 def _is_laplace(plan: Plan, part: Part) -> bool:
-    if isinstance(part, Thresholded):
-        return True
-    assert isinstance(part, Vector)  # noqa: S101  (no other part has noise of this kind)
+    assert isinstance(part, Vector | Thresholded)  # noqa: S101  (no other part has added noise)
     return hasattr(plan.leaves[part.label], "scale")
 
 

@@ -27,6 +27,7 @@ KINDS = {
     "RandomizedResponse": message("randomised response"),
     "DiscreteGaussianVector": message("discrete normal noise on each number of a table"),
     "ThresholdedDiscreteLaplace": message("discrete Laplace noise, and keys with few units hidden"),
+    "ThresholdedDiscreteGaussian": message("discrete normal noise, and keys with few units hidden"),
     "IntegerExponentialMechanism": message("a choice among candidates, by noisy scores"),
 }
 
@@ -142,7 +143,7 @@ def _measured(kind: str, parameters: Json) -> tuple[float | None, float | None, 
         return None, None, say("the true answer is given {share} of the time", share=share)
     if kind == "IntegerExponentialMechanism":
         return None, None, ""
-    if kind == "DiscreteGaussianVector":
+    if kind in ("DiscreteGaussianVector", "ThresholdedDiscreteGaussian"):
         variance = _value(parameters["variance"])
         deviation, largest = math.sqrt(variance), math.sqrt(_value(parameters["squared"]))
         if deviation > _WIDE:

@@ -528,3 +528,10 @@ def _guess(cells: Cells, delta: float) -> float:
     first = int(np.argmax(above > wanted)) if (above > wanted).any() else len(p)
     top = float(p[:first].sum()) - wanted
     return math.log(top / float(q[:first].sum())) if first and top > 0 else 0.0
+
+
+def gaussian_tail(least: int, variance: float) -> float:
+    """P(noise >= least) of discrete Gaussian noise, term by term."""
+    reach = math.ceil(40 * math.sqrt(variance)) + 1
+    weights = {k: math.exp(-(k**2) / (2 * variance)) for k in range(-reach, reach + 1)}
+    return math.fsum(w for k, w in weights.items() if k >= least) / math.fsum(weights.values())

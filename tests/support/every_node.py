@@ -55,7 +55,11 @@ from dpaudit.families.selection import (
     ReportNoisyMax,
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Assumption, Node, Status
 
@@ -104,6 +108,7 @@ EVERY_TYPE: list[Node] = [
     DiscreteGaussian("count", x, 2),
     DiscreteGaussianVector("cells", x, 5, (((2, 1), (1, 1)), ((1, 3),))),
     ThresholdedDiscreteLaplace("towns", 2, 31, 3, 2, 1),
+    ThresholdedDiscreteGaussian("towns", 9, 31, 3, 2, 1),
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
@@ -202,4 +207,5 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),
+    (ThresholdedDiscreteGaussian("t", 4, 8, squared=2, own=2, largest=1), "add_remove"),
 ]

@@ -68,7 +68,11 @@ from dpaudit.families.selection import (
     ReportNoisyMax,
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Assumption, Node
 from dpaudit.scope import central
@@ -86,6 +90,7 @@ from tests.support.coarse import (
     drawn_of,
     epsilon_lower,
     exceeds,
+    gaussian_tail,
     laplace,
     mixture,
     normal,
@@ -400,12 +405,22 @@ def _table(rng: Draws) -> Tree:
     """A key of one side alone, and a count of both that moves by what is left; or that alone."""
     scale, largest, left = rng.decimal(0.3, 3), rng.randint(1, 3), rng.randint(0, 3)
     threshold = largest + rng.randint(1, 60)
-    node = ThresholdedDiscreteLaplace("k", scale, threshold, largest + left, 1, largest)
-    fall = math.exp(-1 / float(scale))
-    shown = fall ** (threshold - largest) / (1 + fall)
-    if rng.random() < 0.5:
-        shown, left = 0.0, largest + left
-    common = whole_laplace(float(scale), left) if left else NOTHING
+    gone = rng.random() < 0.5
+    common: Cells
+    if (threshold - largest) % 2:
+        squares = largest**2 + left**2
+        node: Node = ThresholdedDiscreteGaussian("k", scale, threshold, squares, 1, largest)
+        shown = gaussian_tail(threshold - largest, float(scale))
+        move = left if gone else math.isqrt(squares)
+        common = summed(float(scale), 1, False, move) if move else NOTHING
+    else:
+        node = ThresholdedDiscreteLaplace("k", scale, threshold, largest + left, 1, largest)
+        fall = math.exp(-1 / float(scale))
+        shown = fall ** (threshold - largest) / (1 + fall)
+        move = left if gone else largest + left
+        common = whole_laplace(float(scale), move) if move else NOTHING
+    if not gone:
+        shown = 0.0
     return node, seen((shown, 0.0, NOTHING), (1 - shown, 1.0, NOTHING)) * common
 
 

@@ -267,6 +267,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "DistributedSkellamVector": f"{_SUMS} squared n1 modulus n",
         "DiscreteGaussianVector": "variance + squared n1",
         "ThresholdedDiscreteLaplace": "scale + threshold n1 sensitivity n1 own n1 largest n1",
+        "ThresholdedDiscreteGaussian": "variance + threshold n1 squared n1 own n1 largest n1",
         "IndividualGaussian": "noise_multiplier + mu + rounds n1",
         "LastIterate": "noise_multiplier + steps n1 contraction (0,1] diameter 0+ batches n1",
         "SampledLastIterate": "noise_multiplier + steps n1 rate (0,1] contraction (0,1] "
@@ -303,6 +304,7 @@ TOGETHER: dict[str, Callable[[Any], bool]] = {
     "TruncatedPoisson": lambda p: p["batch_size"] <= p["population"],
     "TruncatedDiscreteLaplace": lambda p: p["bound"] >= p["sensitivity"],
     "ThresholdedDiscreteLaplace": lambda p: p["threshold"] > p["largest"],
+    "ThresholdedDiscreteGaussian": lambda p: p["threshold"] > p["largest"],
     "NoisyComparisons": lambda p: p["margin"] >= 1,
     "LastIterate": lambda p: p["steps"] % p["batches"] == 0,
     "CoupledGaussian": lambda p: p["always"] + p["flips"] > 0,
@@ -544,6 +546,14 @@ def _keys(p: Any, group: int) -> Truth:
     return max((of_cells(gone), of_cells(common)), key=lambda truth: truth.advantage)
 
 
+def _gaussian_keys(p: Any, group: int) -> Truth:
+    variance, move = _between(p["variance"], 1e-2, 1e3), math.isqrt(int(p["squared"]))
+    shown = coarse.gaussian_tail(int(p["threshold"] - min(p["largest"], move)), variance)
+    gone = seen((shown, 0.0, NOTHING), (1 - shown, 1.0, NOTHING))
+    common = coarse.summed(variance, 1, False, min(move, 20))
+    return max((of_cells(gone), of_cells(common)), key=lambda truth: truth.advantage)
+
+
 def _coupled(p: Any, group: int) -> Truth:
     z, always, flips = p["noise_multiplier"], int(p["always"]), int(p["flips"])
     if flips > 30:
@@ -740,6 +750,7 @@ LEAVES: dict[str, Callable[[Any, int], Truth]] = {
     "DistributedSkellamVector": _summed(skellam=True),
     "DiscreteGaussianVector": _vector,
     "ThresholdedDiscreteLaplace": _keys,
+    "ThresholdedDiscreteGaussian": _gaussian_keys,
     "LastIterate": _iterates,
     "SampledLastIterate": _hidden_batches,
     "SubsetResponse": _subsets,

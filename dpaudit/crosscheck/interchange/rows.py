@@ -40,7 +40,8 @@ WITHOUT_EVENT = {
         "DistributedSkellamVector",
         "continuous noise of another law": "Staircase StudentT TruncatedLaplace Tulap",
         "a choice or a test by noisy scores": "ExponentialMechanism IntegerExponentialMechanism "
-        "ReportNoisyMax AboveThreshold NoisyComparisons ThresholdedDiscreteLaplace",
+        "ReportNoisyMax AboveThreshold NoisyComparisons ThresholdedDiscreteLaplace "
+        "ThresholdedDiscreteGaussian",
         "a test of the data before the release": "EventSlack ProposeTestRelease StableRelease "
         "CoupledGaussian Assuming",
         "a choice between declarations": "Select Filter",

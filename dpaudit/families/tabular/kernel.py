@@ -15,11 +15,14 @@ from dpaudit.families.additive.kernel import (
     DiscreteKernel,
     DiscreteLaplaceKernel,
     rounded,
-    rounded_up,
 )
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
 from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of, one_hot
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.kernels.base import SCALE_ROUNDING, Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole, bits_of
@@ -29,7 +32,6 @@ from dpaudit.kernels.samplers import (
     gaussian_log_mass,
     gaussian_tail,
     gaussian_units,
-    laplace_tail,
 )
 
 
@@ -86,24 +88,18 @@ class DiscreteGaussianVectorKernel(DiscreteKernel):
         return np.asarray(np.where(fits, distance, np.inf))
 
 
-@exact_kernel(ThresholdedDiscreteLaplace)
-@kernel(ThresholdedDiscreteLaplace)
-class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
+class _ThresholdedKernel(DiscreteKernel):
     """The noisy counts that are at least the threshold, of the keys that are there; else NaN.
 
     A value is a count for each key of a list that holds those of both data sets; 0 is a key that is
     not there.  The release has no noise that could be standardised, so it has no residual.
     """
 
-    def __init__(self, leaf: Any, trials: int) -> None:
-        Kernel.__init__(self, leaf, trials)
-        self._exact = rounded_up(leaf.scale)
-        self._scale = float(self._exact)
-        self._threshold = int(leaf.threshold)
+    order: ClassVar[float]  # of the norm that bounds the common counts
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         noisy = super().sample(values, scale, rng)
-        return np.where((values > 0) & (noisy >= self._threshold), noisy, np.nan)
+        return np.where((values > 0) & (noisy >= int(self.leaf.threshold)), noisy, np.nan)
 
     def away(self, values: Array, others: Array, shift: Array) -> Array:
         """Counts moved by whole numbers; a key that is there stays, and one that is not too."""
@@ -117,16 +113,17 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         self._checked(values, scale)
         hidden = np.isnan(released)
         away = np.where(hidden, 0.0, released - values)
-        shown = np.where((values > 0) & (released >= self._threshold), self.log_mass(away), -np.inf)
+        large = (values > 0) & (released >= int(self.leaf.threshold))
+        shown = np.where(large, self.log_mass(away), -np.inf)
         logs = np.where(hidden, self._log_hidden(values), shown)
         return np.asarray(logs.sum(axis=-1))
 
     def _log_hidden(self, values: Array) -> Array:
         """log P(count + noise < threshold), 0 for a key that is not there."""
-        distance = self._threshold - values
-        above = laplace_tail(np.maximum(distance, 1), self._scale)
+        distance = int(self.leaf.threshold) - values
+        above = self.tail(np.maximum(distance, 1))
         # By symmetry P(noise < t) = P(noise >= 1 - t).
-        below = laplace_tail(np.maximum(1 - distance, 1), self._scale)
+        below = self.tail(np.maximum(1 - distance, 1))
         with np.errstate(divide="ignore"):
             logs = np.where(distance >= 1, np.log1p(-above), np.log(below))
         return np.where(values > 0, logs, 0.0)
@@ -135,7 +132,7 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         return np.full(values.shape, np.nan)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
-        """The l1-distance; infinite for too many keys of its own, or too large ones."""
+        """The distance in its norm; infinite for too many keys of its own, or too large ones."""
         moved = np.abs(rounded(values) - rounded(others))
         own = [np.where(a > 0, 0.0, b) for a, b in ((values, others), (others, values))]
         most = float(enclose(self.leaf.own).mid())
@@ -143,7 +140,23 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         for counts in own:
             far |= np.count_nonzero(counts, axis=-1) > most
             far |= counts.max(axis=-1) > float(enclose(self.leaf.largest).mid())
-        return np.asarray(np.where(far, np.inf, moved.sum(axis=-1)))
+        return np.asarray(np.where(far, np.inf, np.linalg.norm(moved, self.order, axis=-1)))
+
+
+@exact_kernel(ThresholdedDiscreteLaplace)
+@kernel(ThresholdedDiscreteLaplace)
+class ThresholdedDiscreteLaplaceKernel(_ThresholdedKernel, DiscreteLaplaceKernel):
+    """Of discrete Laplace noise, between counts that move in l1-norm."""
+
+    order: ClassVar[float] = 1
+
+
+@exact_kernel(ThresholdedDiscreteGaussian)
+@kernel(ThresholdedDiscreteGaussian)
+class ThresholdedDiscreteGaussianKernel(_ThresholdedKernel, DiscreteGaussianVectorKernel):
+    """Of discrete Gaussian noise, between counts that move in l2-norm."""
+
+    order: ClassVar[float] = 2
 
 
 @exact_kernel(ExponentialMechanism)

@@ -82,5 +82,28 @@ class ThresholdedDiscreteLaplace(LabelledLeaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if known_sign(self.threshold - self.largest - 1, strict=False) is False:
-            refuse(self.threshold, f"{self.name}.threshold", "above the largest own count")
+        _above_own(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ThresholdedDiscreteGaussian(LabelledLeaf):
+    """As :class:`ThresholdedDiscreteLaplace`, of Gaussian noise: counts move by a sum of squares.
+
+    The noise is k with probability proportional to exp(-k^2 / (2 variance)); the squares of the
+    moves of all counts add up to at most the whole number ``squared``.
+    """
+
+    variance: Number = number(positive)
+    threshold: Number = number(whole)
+    squared: Number = preset(whole, 1)
+    own: Number = preset(whole, 1)
+    largest: Number = preset(whole, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _above_own(self)
+
+
+def _above_own(node: Any) -> None:
+    if known_sign(node.threshold - node.largest - 1, strict=False) is False:
+        refuse(node.threshold, f"{node.name}.threshold", "above the largest own count")

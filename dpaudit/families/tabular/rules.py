@@ -23,9 +23,12 @@ well at each.  Coordinates are independent, so that their mu^2 add up.
 
 Thresholds.  Let E be the event that no key is shown which is there in this run's data alone.  Given
 E, both runs release the same function of the noisy counts of the keys that both have.  E fails with
-probability at most delta = own P(noise >= threshold - largest), so each run is a mixture
+probability at most delta = own P(noise >= d), d = threshold - largest, so each run is a mixture
 (1 - delta) A + delta B of that function's law A and some law B: it is post-processing of the noisy
-common counts and of a bit that tells the data set with probability delta.
+common counts and of a bit that tells the data set with probability delta.  For Gaussian noise of
+variance v, (d + j)^2 >= d^2 + 2 d j, and by Poisson summation the weights of all integers add up to
+sqrt(2 pi v) or more; 6.28 < 2 pi.  Hence
+P(noise >= d) <= exp(-d^2 / (2 v)) / ((1 - exp(-d / v)) sqrt(6.28 v)).
 """
 
 from __future__ import annotations
@@ -35,7 +38,11 @@ from fractions import Fraction
 from dpaudit.exact import Number, exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.discrete.rules import discrete_laplace_pair, lines_drawn
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
 from dpaudit.measures.gdp import GAUSSIAN
@@ -68,10 +75,13 @@ APPROX.absent(
     DiscreteGaussianVector,
     reason="a whole curve of (epsilon, delta), no one point of it: use profile",
 )
+APPROX.absent(
+    ThresholdedDiscreteGaussian,
+    reason="a whole curve of (epsilon, delta), no one point of it: use profile",
+)
 for calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
-    calculus.absent(
-        ThresholdedDiscreteLaplace, reason="a key of one unit alone may be shown: use profile"
-    )
+    for kind in (ThresholdedDiscreteLaplace, ThresholdedDiscreteGaussian):
+        calculus.absent(kind, reason="a key of one unit alone may be shown: use profile")
 
 
 def _known(node: Node, premises: tuple[Step, ...] = ()) -> bool:
@@ -150,8 +160,26 @@ def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
 @PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS, witness=lines_drawn)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
     """Noise on the common counts, and a bit that reveals everything with probability delta."""
-    delta, nothing = told(node), Fraction(0)
-    bit = Atoms(((delta, nothing), (nothing, delta), (1 - delta, 1 - delta)))
     noise = discrete_laplace_pair(DiscreteLaplace(node.label, node.scale, node.sensitivity))
-    pair = joined([noise.remove[0], bit])
-    return Losses((pair,), (pair,))
+    return _or_told(noise, told(node))
+
+
+def gaussian_told(node: ThresholdedDiscreteGaussian) -> Number:
+    """own P(noise >= threshold - largest), bounded from above."""
+    distance, v = node.threshold - node.largest, node.variance
+    below = (1 - exp(-distance / v)) * sqrt(Fraction(157, 25) * v)
+    return node.own * exp(-(distance**2) / (2 * v)) / below
+
+
+@PROFILE.rule(ThresholdedDiscreteGaussian, "thresholded_gaussian_pair", cite=THRESHOLDS)
+def thresholded_gaussian_pair(node: ThresholdedDiscreteGaussian) -> Losses:
+    """As of Laplace noise: the pair of a vector of which only the sum of squares is known."""
+    vector = DiscreteGaussianVector(node.label, node.variance, node.squared, ())
+    return _or_told(discrete_gaussian_vector_pair(vector), gaussian_told(node))
+
+
+def _or_told(noise: Losses, delta: Number) -> Losses:
+    """The pair of common counts, and a bit that reveals everything with probability delta."""
+    nothing = Fraction(0)
+    bit = Atoms(((delta, nothing), (nothing, delta), (1 - delta, 1 - delta)))
+    return Losses((joined([noise.remove[0], bit]),), (joined([noise.add[0], bit]),))

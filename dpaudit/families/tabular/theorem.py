@@ -49,11 +49,25 @@ def _shown(node: Any) -> Any:
 
 
 def _thresholded(node: Any, witness: Row) -> Losses:
-    shown, zero = _shown(node), Fraction(0)
-    bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
     (noise,) = laplace_losses(node, witness).remove
-    pair = joined((noise, bit))
-    return Losses(remove=(pair,), add=(pair,))
+    return _with_own(noise, _shown(node))
+
+
+def _thresholded_gaussian(node: Any, witness: Row) -> Losses:
+    """The first term of a Gaussian tail, over 1 less the ratio of the next, over sqrt(6.28 v)."""
+    v, away = node.variance, node.threshold - node.largest
+    first, ratio = exp(-away * away / (v + v)), exp(-away / v)
+    shown = node.own * first / (1 - ratio) / sqrt(v * Fraction(628, 100))
+    mu = _between_cells(node)
+    squares = node.squared / (2 * v)
+    return _with_own(Concentrated(squares) if is_infinite(mu) else Normal(mu), shown)
+
+
+def _with_own(noise: Pair, shown: Any) -> Losses:
+    """Noise on the common counts, and with probability ``shown`` a key of one side alone."""
+    zero = Fraction(0)
+    bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
+    return Losses(remove=(joined((noise, bit)),), add=(joined((noise.swapped, bit)),))
 
 
 TABULAR: Table = {
@@ -72,6 +86,9 @@ TABULAR: Table = {
     ),
     ("profile", "ThresholdedDiscreteLaplace"): Theorem(
         "thresholded_pair", _thresholded, reads=True
+    ),
+    ("profile", "ThresholdedDiscreteGaussian"): Theorem(
+        "thresholded_gaussian_pair", _thresholded_gaussian, reads=True
     ),
 }
 

@@ -121,6 +121,7 @@ class Thresholded:
     contribution: Contribution
     delta: Fraction
     share: Fraction = Fraction(1)
+    noise: str = ""
 
     def moves(self, adjacency: Adjacency) -> Moves:
         """How far one unit moves the counts."""

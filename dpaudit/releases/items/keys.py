@@ -19,15 +19,18 @@ class Groups(Item):
     """Counts under keys that are not known in advance; only large noisy counts are shown.
 
     ``delta``: the most that keys of one unit alone may show it; part of the release's delta.
-    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009.
+    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; Gaussian noise: Wilkins, Kifer, Zhang,
+    Karwa 2023.
     """
 
     query: ClassVar[str] = "groups"
     column: str
     delta: Fraction | None = None
+    noise: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.noise_of(self.noise)
         if self.delta is not None:
             delta = number(self.delta, f"item {self.name!r}: delta")
             object.__setattr__(self, "delta", delta)
@@ -44,7 +47,7 @@ class Groups(Item):
         cells = 2 * schema.rows
         groups, rows = self.limits(schema, cells)
         counts = Contribution(cells, groups, 0, rows, schema.rows)
-        return (Thresholded(self.name, counts, self.delta),)
+        return (Thresholded(self.name, counts, self.delta, noise=self.noise),)
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         limits = self.bounding(schema, schema.rows)

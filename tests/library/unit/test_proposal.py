@@ -51,7 +51,11 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.stability.coupled_kernel import packed
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.kernels.base import KERNELS, kernel_of
 from dpaudit.kernels.query import Array, ClippedMean, Records
@@ -74,6 +78,9 @@ CASES: dict[str, tuple[Any, Any, Any, float, float]] = {
     ),
     "thresholded": (
         ThresholdedDiscreteLaplace("a", 2, 3, 3, 2, 1), [5.0, 1.0, 0.0], [5.0, 0.0, 0.0], 2.0, 2.0,
+    ),
+    "thresholded gaussian": (
+        ThresholdedDiscreteGaussian("a", 4, 3, 5, 2, 1), [5.0, 1.0, 0.0], [5.0, 0.0, 0.0], 2.0, 2.0,
     ),
     "sum of gaussians": (DistributedGaussian("a", 2, 10, 3), [5.0], [4.0], 1.0, 1.0),
     "sum of skellams": (DistributedSkellam("a", 2, 10, 3), [5.0], [4.0], 1.0, 1.0),

@@ -17,20 +17,29 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import DiscreteGaussian
-from dpaudit.families.opaque import GDP
+from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular import (
+    DiscreteGaussianVector,
+    ThresholdedDiscreteGaussian,
+    ThresholdedDiscreteLaplace,
+)
 from dpaudit.families.tabular.kernel import (
     DiscreteGaussianVectorKernel,
     ExactChoiceKernel,
     ExactRunsKernel,
+    ThresholdedDiscreteGaussianKernel,
     ThresholdedDiscreteLaplaceKernel,
 )
 from dpaudit.kernels import random_bits
 from dpaudit.kernels.random_bits import bits_of
 from dpaudit.kernels.samplers import chosen_places
 from dpaudit.ledger import terms_of
+from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.plan import Release
 from dpaudit.scope import central
+from dpaudit.tabular import Schema, Text
+from tests.support.coarse import gaussian_tail
 
 SCOPE = central("replace_one")
 ALTERNATIVES = (((3, 1),), ((2, 1), (1, 1)), ((1, 3),))
@@ -120,8 +129,9 @@ def test_a_vector_that_contradicts_itself_is_refused() -> None:
     for squared, moves in ((8, ALTERNATIVES), (1, ((("x", 1),),)), (1, (((1, 0),),)), (1, ((),))):
         with pytest.raises(InvalidParameter):
             DiscreteGaussianVector("a", 4, squared, moves)
-    with pytest.raises(InvalidParameter, match="above the largest own count"):
-        ThresholdedDiscreteLaplace("a", 4, 3, largest=3)
+    for kind in (ThresholdedDiscreteLaplace, ThresholdedDiscreteGaussian):
+        with pytest.raises(InvalidParameter, match="above the largest own count"):
+            kind("a", 4, 3, largest=3)
 
 
 def test_the_kernel_tells_a_move_that_no_alternative_allows() -> None:
@@ -168,6 +178,57 @@ def test_thresholded_counts_stay_within_their_epsilon_and_delta() -> None:
     p, q = (np.exp(log_masses(kernel, count)) for count in (7, 5))
     for at in (0.0, 0.5, 1.0):
         assert delta_of(p, q, at) <= float(account.delta(Fraction(at)).upper) + 1e-9
+
+
+def thresholded_gaussian(count: int, variance: float, threshold: int) -> np.ndarray:
+    """The law of what is shown of one count, hidden first; of weights added up here."""
+    k = np.arange(-120, 200)
+    weights = np.exp(-((k - count) ** 2) / (2 * variance))
+    shown = np.where(k >= threshold, weights / weights.sum(), 0.0)
+    return np.array([1 - shown.sum(), *shown])
+
+
+@pytest.mark.parametrize(("variance", "threshold"), [(4, 8), (9, 12), (0.4, 4), (60, 30)])
+def test_thresholded_gaussian_counts_stay_within_their_profile(
+    variance: float, threshold: int
+) -> None:
+    """Every neighbour of up to two own keys and a common one, enumerated; and the bound is near."""
+    v = Fraction(str(variance))
+    leaf = ThresholdedDiscreteGaussian("t", v, threshold, 3, own=2, largest=1)
+    account, kernel = Account(leaf, SCOPE), ThresholdedDiscreteGaussianKernel(leaf, 1)
+    one = thresholded_gaussian(1, variance, threshold)
+    shown = np.array([np.nan, *range(-120, 200)])[:, None]
+    law = np.exp(kernel.log_density(shown, np.ones(shown.shape), np.full(len(shown), 0.5)))
+    assert law == pytest.approx(one, abs=1e-12)
+    absent = np.eye(len(one))[0]
+    for size, epsilon in itertools.product((threshold, 20), (0.0, 0.5, 1.0, 3.0)):
+        above = float(account.delta(Fraction(epsilon)).upper)
+        more, fewer = (thresholded_gaussian(n, variance, threshold) for n in (size + 1, size))
+        likely = np.maximum(more, fewer) > 1e-9
+        p = np.multiply.outer(np.outer(one, one), more[likely])
+        q = np.multiply.outer(np.outer(absent, absent), fewer[likely])
+        assert max(delta_of(p, q, epsilon), delta_of(q, p, epsilon)) <= above + 1e-9
+    far, tail = float(account.delta(Fraction(40)).upper), 2 * gaussian_tail(threshold - 1, variance)
+    assert tail <= far <= 1.35 * tail
+
+
+def test_the_planner_shows_90_of_200_keys_where_laplace_noise_shows_36() -> None:
+    """Of units in 11 groups; its threshold keeps its part of delta, and two below does not."""
+    schema = Schema("t", {"town": Text()}, unit="p", entity="p", rows=11)
+    limits: dict[str, Any] = {"groups": 11, "per_group": 1, "delta": "1e-7"}
+
+    def planned(noise: str) -> Any:
+        item = Groups(name="g", column="town", noise=noise, **limits)
+        return Release("t", schema, "add_remove", ApproxDP(1, "1e-6"), (item,)).plan().leaves["g"]
+
+    leaf, laplace = planned(""), planned("laplace")
+    assert isinstance(leaf, ThresholdedDiscreteGaussian)
+    shown = [11 * gaussian_tail(int(leaf.threshold) - 1 - k, float(leaf.variance)) for k in (0, 2)]
+    assert shown[0] <= 1e-7 < shown[1]
+    # Towns of sizes as of Zipf's law: 36 of 200 with Laplace noise, 90 with what is chosen.
+    sizes = [36 * int(laplace.threshold) / rank for rank in range(1, 201)]
+    assert sum(size >= laplace.threshold for size in sizes) == 36
+    assert sum(size >= leaf.threshold for size in sizes) >= 85
 
 
 def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:

@@ -153,6 +153,7 @@ def test_every_new_node_is_drawn() -> None:
     more += " Assuming CyclicPoisson EventSlack ProposeTestRelease Filter AboveThreshold Select "
     more += "ExponentialMechanism IntegerExponentialMechanism ReportNoisyMax NoisyComparisons "
     more += "CoupledGaussian StableRelease DiscreteGaussianVector ThresholdedDiscreteLaplace "
+    more += "ThresholdedDiscreteGaussian "
     more += "TruncatedDiscreteLaplace TunedPoisson SampledWithReplacement ProfilePoints RenyiDP "
     more += "RenyiCurve ZCDP Staircase Tulap StudentT TruncatedLaplace Laws MixtureOfGaussians"
     drawn = [trees.draw(rng, "replace_one")[0] for _ in range(200)]

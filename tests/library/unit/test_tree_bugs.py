@@ -114,6 +114,8 @@ BUGS: list[tuple[str, str, type[Node], Plant]] = [
     ("_vector", "replace_one", tabular.DiscreteGaussianVector, weaker(variance=1.3)),
     ("_table", "replace_one", tabular.ThresholdedDiscreteLaplace, weaker(threshold=2)),
     ("_table", "replace_one", tabular.ThresholdedDiscreteLaplace, weaker(scale=2, threshold=3)),
+    ("_table", "replace_one", tabular.ThresholdedDiscreteGaussian, weaker(threshold=2)),
+    ("_table", "replace_one", tabular.ThresholdedDiscreteGaussian, weaker(variance=2, threshold=3)),
     ("_select", "zero_out", adaptive.Select, premise(0)),
     ("_select", "zero_out", adaptive.Select, premise(1)),
     ("_event", "zero_out", composition.Assuming, nothing_told),
