@@ -25,6 +25,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination, examine, shape_like
+from dpaudit.audit.examine.steep import steeper
 from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, Wanted, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
@@ -44,7 +45,7 @@ EIGHT = (
 SEED, PLAIN = 1, 500
 COLUMNS = ("mechanism", "pair", "claim", "accounted", "likelihood", "plain", "share", "plain share",
            "runs", "seconds", "why not")  # fmt: skip
-FOUND, STAND_IN = "found", "stand-in"
+FOUND, STAND_IN, STEEPER = "found", "stand-in", "steeper loss"
 ATTAINED = " (attained)"  # after an accounted number that some pair of data sets reaches
 APART = 10_000  # keeps the draws of one program's pairs apart
 SMALL = 1e-12  # no bound is divided by less
@@ -130,19 +131,28 @@ def plain(
     return found, time.process_time() - began
 
 
+def targets(
+    mechanism: Mechanism, suite: Suite | None, examination: Examination
+) -> Iterator[tuple[str, Program, Neighbours]]:
+    """The programs and pairs that are attacked, each with its kind."""
+    if examination.pair is not None:
+        yield FOUND, mechanism.program, examination.pair
+    if suite is not None and not suite.kernels:
+        kind = STAND_IN if stand_in(mechanism, suite) else "suite"
+        yield kind, suite.program, suite.neighbours
+    made = steeper(mechanism, examination, SEED) if suite is None else None
+    if made is not None:
+        yield STEEPER, made.program, made.neighbours
+
+
 def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[list[str]]:
-    """One row a claim and pair: the examiner's, then the suite's, on a stand-in from likelihoods.
+    """One row a claim and pair: the examiner's, then the suite's, or that on a steeper loss.
 
     ``index``: keeps the draws of programs apart.
     """
     shape = None if suite is None else shape_like(suite.neighbours.first)
     examination: Examination = examine(mechanism, seed=SEED, likely=shape)
-    tried: list[tuple[str, Program, Neighbours]] = []
-    if examination.pair is not None:
-        tried.append((FOUND, mechanism.program, examination.pair))
-    if suite is not None and not suite.kernels:
-        kind = STAND_IN if stand_in(mechanism, suite) else "suite"
-        tried.append((kind, suite.program, suite.neighbours))
+    tried = [*targets(mechanism, suite, examination)]
     runs_of_one = likelihood_runs(examination)
     if examination.pair is None:
         yield [mechanism.name, *[""] * 9, examination.not_examined or "no pair was found"]

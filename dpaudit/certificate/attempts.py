@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination
+from dpaudit.audit.examine.steep import steeper
 from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, likelihood_audit
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, deltas, lens, raw
@@ -23,17 +24,19 @@ from dpaudit.curator.mechanism import Mechanism
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
 FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+STEEPER = 2 * 10**6  # those on a steeper loss
 SUITES = 10**7  # and those of a mechanism's suites from one another
 OTHERS = " on other records of a suite"
 BROKEN = "a conformance check of the program is broken"
 
 
 def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]:
-    """The audits: of the program on the pair that was found, and the suite's.
+    """The audits: of the program on the pair that was found, of its suites, on a steeper loss.
 
     The first without a prefix is the one whose bounds are printed as attacked: the suite's if it
-    attacks the named program, else that on the pair found.  A stand-in's never are.  A program
-    whose runs are too long for enough trials is examined, and not attacked.
+    attacks the named program, else that on the pair found.  A stand-in's never are: one that a
+    suite names, or else the program on a loss as steep as its clips.  A program whose runs are too
+    long for enough trials is examined, and not attacked.
     """
     order = run.orders[index]
     if run.options.method == LIKELIHOOD:
@@ -58,7 +61,15 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
             trials=trials,
         )
         prefix = FOUND if any(not a.prefix for a in attempts) else ""
-        attempts.append(_attempt(run, index, own, prefix, ()))
+        attempts.append(_attempt(run, index, own, prefix, (), apart=FOUND_PAIRS))
+    if order.suite is None and trials:
+        made = steeper(order.mechanism, examination, run.seed)
+    else:
+        made = None
+    if made is not None:
+        other = Suite(order.mechanism.name, made.program, made.neighbours, trials=trials)
+        differs = stand_in(order.mechanism, other)
+        attempts.append(_attempt(run, index, other, STAND_IN, differs, apart=STEEPER))
     return sorted(attempts, key=lambda attempt: bool(attempt.prefix))
 
 
@@ -69,8 +80,12 @@ def _attempt(
     prefix: str,
     differs: tuple[str, ...],
     number: int | None = None,
+    apart: int = 0,
 ) -> Attempt:
-    """One audit; ``number``: of the order's suite, None for the pair that the examination found."""
+    """One audit; ``number``: of the order's suite, None for a pair that a search found.
+
+    ``apart``: keeps the draws of one that was found apart.
+    """
     order, options = run.orders[index], run.options
     name, report, trials = order.mechanism.name, options.progress, options.trials
     if number is None and trials is not None:
@@ -79,7 +94,7 @@ def _attempt(
         order.mechanism,
         suite,
         seed=run.seed,
-        index=index + (FOUND_PAIRS if number is None else number * SUITES),
+        index=index + (apart if number is None else number * SUITES),
         trials=trials,
         error=run.budget.conformance,
         implementation=order.implementation,

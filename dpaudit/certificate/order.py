@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpaudit.audit.examine.steep import holds_loss
 from dpaudit.audit.likelihood import Wanted
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import DecisionBudget, bounds_of
@@ -93,12 +94,16 @@ class Run:
 def plan(orders: Sequence[Order], options: Options) -> Run:
     """A run over all orders; its decision error is shared by every audit of all of them.
 
-    Each has the audit of the program itself, and one of its suite's if it has one.
+    Each has the audit of the program itself, and one of its suite's if it has one, or else one on a
+    steeper loss if it holds a loss.
     Errors: InvalidParameter for a method that does not exist.
     """
     if options.method not in METHODS:
         raise InvalidParameter(f"method = {options.method!r}: expected one of {', '.join(METHODS)}")
-    audits = [1 + (0 if o.suite is None else len(o.suite.all)) for o in orders]
+    audits = [
+        1 + (holds_loss(o.mechanism.program) if o.suite is None else len(o.suite.all))
+        for o in orders
+    ]
     bounds = sum(
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )

@@ -32,7 +32,7 @@ ZERO_OUT, REPLACE_ONE, ADD_REMOVE = map(central, ("zero_out", "replace_one", "ad
 TINY = Fraction(1, 10**9)
 CATALOGUE = {m.name: m for m in vars(catalogue).values() if isinstance(m, Mechanism)}
 CATALOGUE[phased_erm_in_batches.name] = phased_erm_in_batches
-# The worst cases of all entries: of some no audit is kept, as their own losses show as much.
+# The worst cases of all entries: of some no audit is kept, as searches show as much.
 SUITES = {s.mechanism: s for s in audits.suites} | {
     m.name: audits.suite(m, size)
     for m, size in (
@@ -40,6 +40,9 @@ SUITES = {s.mechanism: s for s in audits.suites} | {
         (catalogue.dp_sgd_one_pass, 20),
         (catalogue.dp_ftrl, 32),
         (catalogue.dp_gd_projected, 2),
+        (catalogue.dp_sgd_one_pass_replace_one, 20),
+        (catalogue.dp_sgd_poisson, 2),
+        (catalogue.dp_online_to_batch, 32),
     )
 }
 HOSTILE = [1e300, -1e12, np.inf, np.nan]

@@ -39,6 +39,7 @@ from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.running import TooLong, ending_after, run
 from dpaudit.audit.examine.said import heard
+from dpaudit.audit.examine.search import point_of
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
@@ -151,7 +152,8 @@ class Examination:
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
     ``unmet``: lines of conditions on records that were true of none.  ``reach``: how far the pair
     that a search found moves all releases together, as a share of what is declared, and of how many
-    pairs it is the best; (1, 0) where that is not known.  ``tried``: how much was.
+    pairs it is the best; (1, 0) where that is not known.  ``full``: whether every declared release
+    moves by its sensitivity there.  ``tried``: how much was.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -167,6 +169,7 @@ class Examination:
     opened: frozenset[str] = frozenset()
     unmet: tuple[str, ...] = ()
     reach: tuple[float, int] = (1.0, 0)
+    full: bool = False
     tried: Tried | None = None
 
     @property
@@ -324,7 +327,7 @@ class _Examiner:
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
         self.work = 0
-        self.reach = 1.0, 0
+        self.reach, self.full = (1.0, 0), False
         # A value that a program makes once, from its first records, has to be made again to show.
         self.shared = walks.shared(self.program)
         self.unused = walks.own_copy(self.program)
@@ -989,18 +992,23 @@ class _Examiner:
             sized=self.sized,
             settled=all(moved.settled for moved in self.moved.values()),
         )
-        search_pair(loss, candidates, self.rows, self.worlds, alone=self.assumed)
+        points = [
+            point
+            for pair, text in candidates
+            if (point := point_of(pair, loss.adjacency, text, loss.size)) is not None
+        ]
+        search_pair(loss, points, self.rows, self.worlds, alone=self.assumed)
         self.meter.timed = self.meter.timed or loss.meter.timed
         self.meter.sets += loss.meter.sets
         self.meter.rows += loss.meter.rows
         self.meter.mutations += loss.meter.mutations
         if loss.best is None:
             return None
-        _, point, best_run = loss.best
+        best_run, self.full = loss.best[2], loss.full
         if loss.size == 1:
             # How far queries that are no sums could move together is unknown.
             self.reach = 1.0 if best_run.promised is None else best_run.reach, loss.tried
-        return Neighbours(*loss.sets(point), self.scope.adjacency, point.text, loss.size)
+        return loss.pair()
 
     def _furthest(
         self, candidates: Sequence[tuple[tuple[Records, Records], str]]
@@ -1127,6 +1135,7 @@ class _Examiner:
             ran=self.lines.found,
             unmet=tuple(sorted(place for place, ever in self.log.ever.items() if not ever)),
             reach=self.reach,
+            full=self.full,
             tried=self._tried(),
         )
 

@@ -26,7 +26,8 @@ from dpaudit.audit.bounds.weighted import PilotLosses, Sought
 from dpaudit.audit.examine.made import World, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.running import TooLong, run
-from dpaudit.audit.examine.search import Point, Search, others_than, point_of, sets
+from dpaudit.audit.examine.search import Point, Search, others_than, sets
+from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator.curator import Batch, Program, Request
 from dpaudit.curator.proposal import Proposal, Proposer
 from dpaudit.curator.uses import grouped
@@ -269,6 +270,12 @@ class Loss:
             self._base = point.others, Records(point.others)
         return sets(point, self.adjacency, self._base[1], self.size)
 
+    def pair(self) -> Neighbours:
+        """The data sets of the best point, which has to be there."""
+        assert self.best is not None  # noqa: S101  (the caller checked)
+        point = self.best[1]
+        return Neighbours(*self.sets(point), self.adjacency, point.text, self.size)
+
     def places(self) -> Iterator[Point]:
         """The best pair in other places: some are read later, or more often."""
         if self.best is None or self.adjacency is Adjacency.ADD_REMOVE:
@@ -346,18 +353,13 @@ class Loss:
 
 def search_pair(
     loss: Loss,
-    starts: Sequence[tuple[tuple[Records, Records], str]],
+    points: Sequence[Point],
     rows: Mapping[str, Array],
     worlds: Sequence[World],
     *,
-    alone: bool,
+    alone: bool = False,
 ) -> None:
-    """Search for the pair of the largest loss, from the examiner's; ``alone``: others stay."""
-    points = [
-        p
-        for pair, text in starts
-        if (p := point_of(pair, loss.adjacency, text, loss.size)) is not None
-    ]
+    """Search for the pair of the largest loss, from some; ``alone``: others stay."""
     loss.number = len(points[0].others) if points else 0
     with contextlib.suppress(TooLong):
         for number in range(ROUNDS if points else 0):

@@ -12,7 +12,7 @@ import pytest
 
 from audits.broken import diff2_bvr
 from audits.broken.diff2 import diff2_gd_bench, twin
-from audits.diff2 import diff2_gd_client as client_suite
+from audits.diff2 import suite as suite_of
 from dpaudit.audit.attack import ReplayTask
 from dpaudit.audit.attacked import TEST, TRAINING
 from dpaudit.audit.bounds.estimators import (
@@ -75,7 +75,7 @@ def test_lens_over_forty_seeds() -> None:
 
 def test_the_lens_reaches_85_percent_with_clients_as_units() -> None:
     """10,000 trials a side; the same mu, so that the same exact epsilon bounds it."""
-    bound = lens_epsilon(1, diff2_gd_client, client_suite, trials=10_000)
+    bound = lens_epsilon(1, diff2_gd_client, suite_of(diff2_gd_client), trials=10_000)
     assert 0.85 * EXACT <= bound <= EXACT
 
 

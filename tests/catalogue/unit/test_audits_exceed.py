@@ -87,8 +87,6 @@ BOUNDED: dict[tuple[str, str, str], tuple[float, str]] = {
     ("last_iterate", "weights", MEAN): (1, BEFORE),
     ("sampled_last_iterate", "weights", MEAN): (1, BEFORE),
     ("layered_sgd", "gradient", MEAN): (1, BEFORE),
-    ("diff2_gd_client", "gradient", MEAN): (1, BEFORE),
-    ("diff2_gd_client", "difference", MEAN): (1, BEFORE),
     ("dp_sgd", "gradient", MEAN): (1, BEFORE),
     ("dp_srm", "gradient", MEAN): (1, BEFORE),
     # |coordinate| <= L = 1, and a centre within L - tau: (2 L - tau) / (2 tau), tau = 1/2 and 1/8.
@@ -96,14 +94,7 @@ BOUNDED: dict[tuple[str, str, str], tuple[float, str]] = {
 }
 # Differences of two gradients that the program clips before, a thousand times too long as they are:
 # at most twice that clip, which is few times the difference's radius, and four times here.
-TURNED = {
-    (name, "difference", MEAN)
-    for name in (
-        "kl_spider",
-        "private_spider",
-        "spider_estimator",
-    )
-}
+TURNED = {("kl_spider", "difference", MEAN)}
 
 ONES = {name for (name, *_), (_, reason) in BOUNDED.items() if reason == ONE_HOT}
 
@@ -247,16 +238,18 @@ def of_slope_one(suite: Suite) -> Any:
 
 DP_GD = PROJECT.mechanisms["dp_gd"]
 DIFF2_GD = diff2.suite(PROJECT.mechanisms["diff2_gd"])
+CLIENTS = diff2.suite(PROJECT.mechanisms["diff2_gd_client"])
+SRGD = srgd.suite(PROJECT.mechanisms["accelerated_dp_srgd"])
 NOISY = stable_erm_baselines.user_level_dp_gd
 PULLED = kl_adaptive.adaptive_noisy_gd
 PUT_BACK: dict[str, Suite] = {
     "paper 1": shorter(user_baselines.user_level_phased_sgd_baseline),
     "paper 1, the hub": shorter(user_level.user_level_accelerated_sgd),
     "paper 2": with_loss(NOISY, feature_norm=4 * radius_of(NOISY)),
-    "paper 3": replace(srgd.accelerated_dp_srgd, program=of_slope_one(srgd.accelerated_dp_srgd)),
+    "paper 3": replace(SRGD, program=of_slope_one(SRGD)),
     "paper 4, gradients": with_loss(diff2.suite(DP_GD), slope=1e3),
     "paper 4, differences": with_loss(DIFF2_GD, curvature=10.0),
-    "paper 4, clients": with_loss(diff2.diff2_gd_client, curvature=10.0),
+    "paper 4, clients": with_loss(CLIENTS, curvature=10.0),
     "paper 4, batches": with_loss(diff2_baselines.dp_sgd, slope=1e3, curvature=1.0),
     "paper 5": with_loss(PULLED, length=1.0),
     "a mean": shorter(noisy_mean.noisy_mean),

@@ -11,8 +11,7 @@ import pytest
 import sympy
 from scipy import stats
 
-from audits.diff2 import client_neighbours, worst_case
-from audits.diff2 import diff2_gd_client as suite
+from audits.diff2 import client_neighbours, suite, worst_case
 from dpaudit.accountant.account import account
 from dpaudit.audit.attack import attack
 from dpaudit.audit.graybox import inspect_program
@@ -186,7 +185,9 @@ def test_hostile_clients_break_nothing() -> None:
     """Rows that are huge, opposite or not finite: gray-box checks at a false-alarm rate of 1e-5."""
     small = program((4, 4, 4), routine=local())
     mechanism = replace(diff2_gd_client, program=small)
-    audit = replace(suite, program=worst_case(small), neighbours=client_neighbours((4, 4, 4)))
+    audit = replace(
+        suite(diff2_gd_client), program=worst_case(small), neighbours=client_neighbours((4, 4, 4))
+    )
     found = inspect_program(mechanism, audit, seed=3, error=1e-5)
     assert found.broken == ()
     assert len(found.probes) >= 4
@@ -195,7 +196,7 @@ def test_hostile_clients_break_nothing() -> None:
 @pytest.mark.quality
 def test_the_catalogue_s_audit_stays_below_its_account() -> None:
     """500 trials a side; the mean score is mu^2/2 = 1/6 up to 5 standard errors (1e-6)."""
-    attacked = attack(diff2_gd_client, suite, seed=5, trials=500, error=1e-4)
+    attacked = attack(diff2_gd_client, suite(diff2_gd_client), seed=5, trials=500, error=1e-4)
     assert attacked.attack == "exact"
     assert {finding.status for finding in attacked.findings} <= {"held", "not_run"}
     assert attacked.test is not None
