@@ -45,7 +45,10 @@ PILOTS = 12  # in a search, about, and 29 of secret batches: as long as the runs
 ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
 TOGETHER = 500  # runs that are made at once
 COMPARED = 12  # runs that two walks read again
-MU_DELTA = 1e-6  # where mu is sought
+MU_DELTA = 1e-6  # at which a proposal for mu is sought
+# At whose epsilons mu is tested: noise modulo a number has no rare losses as large as those of the
+# Gaussian noise that is as loud at common ones.
+MU_DELTAS = (MU_DELTA, 1e-4, 1e-2)
 LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
 START, MOST_SHIFT = 1.0, 500.0  # first and largest shift of a proposal, in noises
 # Where batches are secret: chances that one holds the record that differs, first shifts of each,
@@ -98,7 +101,8 @@ class Wanted:
         if self.number == "epsilon":
             return [self.aim]
         if self.number == "mu":
-            return [Sought("delta", round(self.aim.estimate(pilot), 6))]
+            estimates = [Sought("epsilon", delta).estimate(pilot) for delta in MU_DELTAS]
+            return [Sought("delta", at) for at in dict.fromkeys(round(e, 6) for e in estimates)]
         return [Sought("divergence", order) for order in (*ORDERS, round(shift + 1.001, 3))]
 
     def value(self, sought: Sought, tested: float) -> float:
@@ -369,10 +373,11 @@ class Search:
 
         def promise(sought: Sought) -> tuple[float, ...]:
             # Bounds from the pilot's own runs are ranked first: a divergence that rests on one
-            # heavy run as many as are counted promise too much.
+            # heavy run as many as are counted promise too much.  A delta is no divergence.
+            numbers = (self.runs,) if sought.number == "delta" else (len(pilot), self.runs)
             return tuple(
                 wanted.value(sought, Bet.of(pilot, sought, runs, error).promise(pilot, runs))
-                for runs in (len(pilot), self.runs)
+                for runs in numbers
             )
 
         error = self.errors[0]

@@ -12,6 +12,7 @@ from scipy.linalg import hadamard
 import dpaudit as dp
 from audits.training.secure_mean import PAIR
 from dpaudit.accountant.claim import Outcome
+from dpaudit.audit import likelihood
 from dpaudit.families.distributed.rotated import (
     RotatedTotals,
     rotated,
@@ -146,3 +147,21 @@ def test_what_is_refused() -> None:
         totals().sensitivity(dp.Adjacency.ADD_REMOVE, CLIENTS)
     with pytest.raises(dp.InvalidParameter, match="beta below 1"):
         rounded_squares(1, GRAIN, 4, 1)
+
+
+def test_mu_of_noise_modulo_a_number_is_sought_where_losses_are_common(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its losses are bounded: no run is as loud as Gaussian noise is at delta = 1e-6."""
+
+    def shown() -> float:
+        found = likelihood.likelihood_audit(
+            secure_mean.program, secure_mean.declaration, secure_mean.scope, PAIR,
+            secure_mean.claims, seed=2, runs=1_000, shown_error=0.05, decisive_error=4e-5,
+        )  # fmt: skip
+        (bound,) = found.bounds
+        return bound.shown
+
+    assert 0.21 < shown() < 0.3253
+    monkeypatch.setattr(likelihood, "MU_DELTAS", likelihood.MU_DELTAS[:1])
+    assert shown() < 0.21
