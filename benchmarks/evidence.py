@@ -266,8 +266,9 @@ def likelihood_lines(parts: Parts) -> list[str]:
         "that is attained is reached by some pair of data sets, which a program's own loss need "
         "not allow. A stand-in has the same declaration and the worst loss; so has a steeper loss, "
         "which a second search of `certify` finds where the library clips every row. The shares of "
-        "both are not counted. Runs are those that were counted; seconds are of one core, of likelihoods and of "
-        f"plain runs. {len(parts)} entries are measured so far, in {module('likelihoods').LIMIT:g} "
+        "both are not counted. Runs are those that were counted; seconds are of one core, of "
+        f"likelihoods and of plain runs. {len(parts)} entries are measured so far, in "
+        f"{module('likelihoods').LIMIT:g} "
         'processor seconds each; `make evidence ARGS="likelihoods"` adds the others.',
         "",
         *module("likelihoods").lines(likelihood_rows(parts), module("likelihoods").stand_ins()),
