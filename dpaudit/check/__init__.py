@@ -73,17 +73,19 @@ class Confirmed:
     unchecked: tuple[Unchecked, ...] = UNCHECKED
 
 
-def check(certificate: Json, seconds: float = SECONDS, *, clock: float | None = None) -> Confirmed:
+def check(
+    certificate: Json, seconds: float = SECONDS, *, clock: float | None = None, advice: str = ""
+) -> Confirmed:
     """Confirm a certificate that already fits the schema, by ``seconds`` of work at most.
 
     ``clock``: seconds of this process at most; by default ``seconds``.  A browser takes more time
-    for the same work, and has a limit of its own.
+    for the same work, and has a limit of its own.  ``advice``: how its reader allows more time.
     Errors: CertificateRejected naming the first part that was changed or does not follow; NotDone
     where it takes more work, or more than 500 MB.
     """
     try:
         allowed = seconds if clock is None else clock
-        with limited(work=seconds * PER_SECOND, seconds=allowed, memory=MEMORY):
+        with limited(work=seconds * PER_SECOND, seconds=allowed, memory=MEMORY, advice=advice):
             return _check(certificate)
     except CertificateRejected:
         raise

@@ -16,16 +16,17 @@ from dpaudit.exact.wire import canonical_bytes
 from dpaudit.storage.evidence import Evidence
 
 
-def answer(name: str, content: bytes) -> str:
+def answer(name: str, content: bytes, times: int = 1, advice: str = "") -> str:
     """JSON of the row that ``dpaudit verify`` makes of these bytes, and of what the file names.
 
     ``payload``: what a signature is over, in base64.  ``files``: names and SHA-256 of the
     implementation and of the output.  ``figure``: what is drawn of it.  The page ends a check that
-    takes too long, so that the work alone is limited here, as natively.
+    takes too long, so that the work alone is limited here, as natively or to so many ``times``; a
+    refusal ends in ``advice``.
     """
     fault = f"{name}: larger than {LARGEST_FILE} bytes, as no certificate is"
     file = Evidence(Path(name), content, fault=fault if len(content) > LARGEST_FILE else "")
-    row = row_of(file, SECONDS, clock=math.inf)
+    row = row_of(file, SECONDS * times, clock=math.inf, advice=advice)
     stated: dict[str, Any] = {"row": row, "payload": "", "files": [], "claims": []}
     if row["verified"]:
         certificate = parsed(file)

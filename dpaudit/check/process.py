@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from dpaudit.check import MEMORY, SECONDS
 from dpaudit.check.file import parsed
-from dpaudit.check.rows import DERIVATION, LIMITS, Row, failed, row_of
+from dpaudit.check.rows import DERIVATION, LIMITS, MORE_TIME, Row, failed, row_of
 from dpaudit.check.theorem import added
 from dpaudit.errors import CertificateRejected, described
 from dpaudit.storage.evidence import Evidence
@@ -63,8 +63,8 @@ def verify_files(files: Sequence[Evidence], seconds: float = SECONDS) -> Iterato
                 done += 1
             if done < len(files):
                 words = f"not verified within {seconds:g} s and {MEMORY // 2**20} MB"
-                reason = f"{words}; allow more time with --set seconds="
-                yield Verified(files[done], failed(files[done], LIMITS, reason))
+                row = failed(files[done], LIMITS, f"{words}{MORE_TIME}")
+                yield Verified(files[done], row)
                 done += 1
 
 

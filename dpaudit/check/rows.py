@@ -15,6 +15,7 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.storage.evidence import Evidence
 
 BYTES, DERIVATION, LIMITS = "bytes", "derivation", "limits"
+MORE_TIME = "; allow more time with --set seconds="  # for the reader of a command's answer
 Row = dict[str, Any]
 # Modules that have no place where a certificate is verified: what made it, and what ran it.
 BARRED = ("accountant", "audit", "certificate", "crosscheck", "curator", "measures", "profiles")
@@ -26,16 +27,22 @@ def verify_file(path: Path, seconds: float = SECONDS) -> Row:
     return row_of(read(path), seconds)
 
 
-def row_of(file: Evidence, seconds: float = SECONDS, *, clock: float | None = None) -> Row:
-    """The checker's row of a file as it was read; ``clock``: as of :func:`check`."""
+def row_of(
+    file: Evidence,
+    seconds: float = SECONDS,
+    *,
+    clock: float | None = None,
+    advice: str = MORE_TIME,
+) -> Row:
+    """The checker's row of a file as it was read; ``clock``, ``advice``: as of :func:`check`."""
     try:
         certificate = parsed(file)
         validate(certificate)
-        report = check(certificate, seconds, clock=clock)
+        report = check(certificate, seconds, clock=clock, advice=advice)
     except NotACertificate as error:
         return failed(file, BYTES, str(error))
     except NotDone as error:
-        return failed(file, LIMITS, f"{error}; allow more time with --set seconds=")
+        return failed(file, LIMITS, str(error))
     except CertificateRejected as error:
         return failed(file, DERIVATION, str(error))
     except MemoryError:

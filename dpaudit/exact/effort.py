@@ -42,7 +42,7 @@ class Budget:
     """An allowance, and how much of it is spent.
 
     ``work``: in units; ``seconds``: of this process; ``most``: bytes; ``advice``: the way out that
-    a refusal names.
+    a refusal for want of work or time names.
     """
 
     work: float
@@ -68,7 +68,7 @@ class Budget:
         if self.charges % EVERY:
             return
         if self.until < inf and time.process_time() > self.until:
-            raise TooMuch(f"{part} takes more than {self.seconds:g} s")
+            raise TooMuch(f"{part} takes more than {self.seconds:g} s{self.advice}")
         if self.most < inf and self.charges % RARELY == 0 and _peak() > self.most:
             raise TooMuch(f"{part} takes more memory than a verification may")
 
@@ -82,7 +82,7 @@ def limited(
 ) -> Iterator[Budget]:
     """At most so many units of work, seconds of this process, and bytes beyond its peak so far.
 
-    ``advice``: the words that end a refusal, and say what to do.
+    ``advice``: the words that end a refusal for want of work or time, and say what to do.
     A budget inside another is at most what is left of that one, and is spent from it.
     Errors, at a later :func:`spend`: TooMuch.
     """

@@ -31,7 +31,18 @@ def shown(browser: Chromium, *files: Path, each: float = EACH) -> list[Section]:
     """The page's sections on files: the data of each, its text, its bounds and what is on trust."""
     browser.value("document.body.dataset.done = ''")
     browser.give("#files", files)
-    browser.until("document.body.dataset.done === 'yes'", each * len(files))
+    return _done(browser, each * len(files))
+
+
+def pressed(browser: Chromium) -> list[Section]:
+    """As :func:`shown`, after the first button of a section that checks its file again."""
+    browser.value("document.body.dataset.done = ''")
+    browser.value("document.querySelector('section button').click()")
+    return _done(browser, EACH)
+
+
+def _done(browser: Chromium, seconds: float) -> list[Section]:
+    browser.until("document.body.dataset.done === 'yes'", seconds)
     found: list[Section] = browser.value(SECTIONS)
     return found
 

@@ -1,6 +1,9 @@
 // The page: it hands files to the checker's worker, and shows what the checker says of them.
 "use strict";
 const LARGEST = 4 * 2 ** 20; // bytes of a certificate; the checker reads no more
+const LONGEST_TIMER = 2 ** 31 - 1; // milliseconds that a browser can wait
+// How the reader allows more time; a refusal that ends so has the button.
+const AGAIN = "; the button below checks it again, ten times as long";
 const LARGEST_PUBLISHED = 2 ** 28; // bytes of a file whose digest is compared
 const state = document.getElementById("state");
 const results = document.getElementById("results");
@@ -43,20 +46,20 @@ function worker() {
   return working;
 }
 
-async function checked(name, content) {
+async function checked(name, content, times) {
   const ready = await worker();
   return new Promise((done) => {
     const end = (answer) => { clearTimeout(limit); done(answer); };
     const limit = setTimeout(() => {
       ready.terminate();
       working = null;
-      end({ failed: `not verified within ${SECONDS} s; the check was ended` });
-    }, SECONDS * 1000);
+      end({ failed: `not verified within ${SECONDS * times} s; the check was ended${AGAIN}` });
+    }, Math.min(SECONDS * times * 1000, LONGEST_TIMER));
     ready.onmessage = ({ data }) => {
       if (data.failed) { ready.terminate(); working = null; }
       end(data.failed ? { failed: `not verified: ${data.failed}` } : data.answer);
     };
-    ready.postMessage({ name, content });
+    ready.postMessage({ name, content, times, advice: AGAIN });
   });
 }
 
@@ -156,19 +159,26 @@ const VERDICTS = {
   certified: "good", certified_under_assumptions: "good", empirical: "good",
 };
 
-async function shown(certificate, others) {
-  const place = added(results, "section");
+// Limits of time are so many times the usual ones.
+async function shown(certificate, others, times = 1, place = added(results, "section")) {
+  place.replaceChildren();
   place.dataset.file = certificate.name;
   added(place, "h2", certificate.name);
   const answer = certificate.size > LARGEST
     ? { failed: `larger than ${LARGEST} bytes, as no certificate is`, failure: "bytes" }
-    : await checked(certificate.name, certificate.content);
+    : await checked(certificate.name, certificate.content, times);
   const row = answer.row ?? { verified: false, failure: answer.failure ?? "limits", reason: answer.failed, sha256: "" };
   place.dataset.verified = row.verified;
   place.dataset.failure = row.failure;
   place.dataset.verdict = row.verdict ?? "";
   if (!row.verified) {
     added(place, "p", `Not verified: ${row.reason}`, "bad");
+    if (row.reason.endsWith(AGAIN)) {
+      added(place, "button", `Check ${certificate.name} again`).onclick = ({ target }) => {
+        target.disabled = true;
+        inTurn(() => shown(certificate, others, 10 * times, place));
+      };
+    }
     return [];
   }
   added(place, "p", `Verified. Verdict: ${row.verdict.replaceAll("_", " ")}`, VERDICTS[row.verdict] ?? "bad");
@@ -223,11 +233,22 @@ async function compared(named, others) {
 const baseOf = (name) => name.split("/").pop();
 const isCertificate = ({ name }) => name.endsWith(".json");
 let turn = Promise.resolve();
-function given(list) {
+function inTurn(work) {
   turn = turn.then(async () => {
-    results.replaceChildren();
     state.textContent = "Checking.";
     document.body.dataset.done = "";
+    await work();
+    const certificates = results.children;
+    state.textContent = certificates.length
+      ? `${certificates.length} checked.`
+      : "No certificate among these files: its name ends in .json.";
+    document.body.dataset.done = "yes";
+  }).catch((error) => { state.textContent = `The page failed: ${error}`; });
+}
+
+function given(list) {
+  inTurn(async () => {
+    results.replaceChildren();
     const files = await Promise.all([...list].map(async (one) => ({
       name: one.name,
       size: one.size,
@@ -241,12 +262,7 @@ function given(list) {
     for (const place of [...results.children]) {
       if (place.dataset.verified === "false" && named.includes(place.dataset.file)) place.remove();
     }
-    const certificates = results.children;
-    state.textContent = certificates.length
-      ? `${certificates.length} checked.`
-      : "No certificate among these files: its name ends in .json.";
-    document.body.dataset.done = "yes";
-  }).catch((error) => { state.textContent = `The page failed: ${error}`; });
+  });
 }
 
 document.getElementById("files").addEventListener("change", (event) => {

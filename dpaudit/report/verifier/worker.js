@@ -1,4 +1,4 @@
-// The checker in a worker: it answers {id, name, content} with {id, answer}, offline.
+// The checker in a worker: it answers {id, name, content, times, advice} with {id, answer}, offline.
 const address = (bytes) => URL.createObjectURL(new Blob([bytes], { type: "text/javascript" }));
 
 async function started(assets) {
@@ -22,7 +22,7 @@ async function started(assets) {
     python.unpackArchive(assets[name], "wheel");
   }
   const answering = python.runPython(
-    "from dpaudit.check.page import answer\nlambda name, content: answer(name, content.to_bytes())",
+    "from dpaudit.check.page import answer\nlambda name, content, *limits: answer(name, content.to_bytes(), *limits)",
   );
   // What every check needs is loaded while the reader looks for his files.
   setTimeout(() => python.runPython("import flint, jsonschema"));
@@ -36,7 +36,7 @@ onmessage = async ({ data }) => {
       answer = await started(data.assets);
       postMessage({ ready: true });
     } else {
-      const made = answer(data.name, data.content);
+      const made = answer(data.name, data.content, data.times, data.advice);
       postMessage({ id: data.id, answer: JSON.parse(made) });
     }
   } catch (error) {

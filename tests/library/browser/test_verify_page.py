@@ -21,7 +21,7 @@ from dpaudit.sign.keys import make_keys, private_key
 from tests.support.altered import altered_files
 from tests.support.chromium import Chromium
 from tests.support.engine import Engine
-from tests.support.verify_page import bad_files, differing, hostile_files, ready, shown
+from tests.support.verify_page import bad_files, differing, hostile_files, pressed, ready, shown
 
 ROOT = Path(__file__).parents[3]
 REPORTS = ROOT / "reports"
@@ -215,6 +215,13 @@ def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     assert "the check was ended" in ended["text"]
     (again,) = shown(browser, SMALL)
     assert "the check was ended" in again["text"]
+    for _ in range(6):  # each time ten times as long
+        (section,) = pressed(browser)
+        if section["verified"] == "true":
+            break
+    assert section["verified"] == "true"
+    assert browser.value("document.getElementById('state').textContent") == "1 checked."
+    assert not browser.value("document.querySelectorAll('section button').length")
     ready(browser, page)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
-from dpaudit.check import SECONDS, check
+from dpaudit.check import SECONDS, check, page
 from dpaudit.check.file import NotDone
 from dpaudit.check.profile.conversions import _number
 from dpaudit.check.rows import LIMITS, verify_file
@@ -22,6 +22,9 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.exact.effort import TooMuch, limited, spend
 from tests.library.cli.bench import Json, certified, forged, held, mechanism
 from tests.library.cli.test_verify_command import sums
+from tests.support.verify_page import hostile_files
+
+ROOT = Path(__file__).parents[3]
 
 
 def noise(number: Any) -> Json:
@@ -48,6 +51,24 @@ def test_a_row_says_that_it_was_a_limit(tmp_path: Path) -> None:
     row = verify_file(path, 1)
     assert (row["verified"], row["failure"]) == (False, LIMITS)
     assert "--set seconds=" in row["reason"]
+
+
+def test_a_page_says_how_its_own_reader_allows_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No refusal of a page names an option of a command; want of memory has no button."""
+    monkeypatch.setattr(page, "SECONDS", 1)
+    long = json.dumps(noise(sums(10_000))).encode()
+    for times, why in ((1, "more than the 1 s of work"), (3, "more than the 3 s of work")):
+        reason = json.loads(page.answer("long.json", long, times, "; wait"))["row"]["reason"]
+        assert why in reason
+        assert reason.endswith("; wait")
+    files = hostile_files(ROOT / "reports" / "dp_gd.json", tmp_path)
+    rows = [json.loads(page.answer(file.name, file.read_bytes()))["row"] for file in files]
+    assert not [row["reason"] for row in rows if "--" in row["reason"]]
+    with limited(memory=-1, advice="; wait"), pytest.raises(TooMuch) as refused:
+        for_ever()
+    assert "wait" not in str(refused.value)
 
 
 def for_ever() -> None:
