@@ -91,6 +91,7 @@ def test_a_nan_that_wipes_what_was_spent_is_found() -> None:
     assert "epsilon >= 4.377178" in message
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("event", "says", "truth"),
     [(d.GaussianDpEvent(1.0), 4.7285, "9.99725"), (d.LaplaceDpEvent(1.0), 1.0028, "1.99997")],

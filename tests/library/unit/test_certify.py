@@ -84,6 +84,7 @@ def test_without_a_date_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     assert predicate(certified(CASE))["issued"] > "2024"
 
 
+@pytest.mark.quality
 def test_without_a_seed_one_is_drawn_and_written_down() -> None:
     one, other = (certify([order(CASE)], Options())[0] for _ in range(2))
     seeds = [predicate(found)["reproduce"]["root_seed"] for found in (one, other)]

@@ -83,6 +83,7 @@ def test_the_same_seed_gives_the_same_bounds() -> None:
     assert first.bounds != other.bounds
 
 
+@pytest.mark.quality
 def test_a_public_order_is_drawn_for_each_run_alone() -> None:
     """The decisive bound is above the truth with probability 1e-6."""
 

@@ -219,6 +219,7 @@ def test_a_forest_and_probes_see_what_a_score_alone_hides() -> None:
     assert areas[1]["lira"] < 0.56 < 0.9 < min(areas[1]["forest"], areas[1]["lira_queries"])
 
 
+@pytest.mark.quality
 def test_runs_multiply_and_are_valid_against_true_claims() -> None:
     """200 sequences of 5 runs at epsilon 1, error 5%: 21 or more have probability below 1e-3."""
     rng = np.random.default_rng(4)
@@ -234,6 +235,7 @@ def test_runs_multiply_and_are_valid_against_true_claims() -> None:
         run_log_e_value(1, 2, 3, 1.0, 0.0, 1.0)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("audits", [200, pytest.param(4_000, marks=pytest.mark.quality)])
 def test_a_test_that_may_stop_at_any_model_refuses_true_claims_no_more_often_than_stated(
     audits: int,

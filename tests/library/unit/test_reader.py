@@ -128,6 +128,7 @@ def test_a_reader_reads_at_most_900_words_before_the_auditors_part(
     assert 150 < count(text) <= MOST_WORDS
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_no_author_makes_the_first_part_longer(
     certificates: dict[str, Json], spoken: str, monkeypatch: pytest.MonkeyPatch
@@ -174,6 +175,7 @@ def test_a_question_without_an_answer_is_seen(
         test_a_regulators_ten_questions_are_answered_or_somebody_is_named(certificates, "release")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_what_changed_is_computed_where_the_last_certificate_is_given(
     certificates: dict[str, Json], spoken: str
@@ -247,6 +249,7 @@ def test_the_certificate_before_is_found_in_a_folder_if_it_verifies(
     assert previous_of(before, folders=(tmp_path,)) is None
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_sentences_of_dpaudits_own_are_not_cut(
     certificates: dict[str, Json], spoken: str, monkeypatch: pytest.MonkeyPatch
@@ -377,6 +380,7 @@ def english_words(text: str) -> list[str]:
 
 
 # The assumptions of the example were written by hand.
+@pytest.mark.first_case("spoken")
 @pytest.mark.parametrize("name", ["release", "training"])
 @pytest.mark.parametrize("spoken", ["de", "fr"])
 def test_no_english_word_is_left_for_a_reader(

@@ -324,6 +324,7 @@ def child(code: str, **environment: str) -> str:
     return subprocess.check_output(command, cwd=ROOT, env=settings, text=True)
 
 
+@pytest.mark.quality
 def test_a_users_plot_settings_change_nothing(example: Json, tmp_path: Path) -> None:
     settings = tmp_path / "matplotlibrc"
     settings.write_text("font.size: 30\naxes.facecolor: red\nsvg.fonttype: path\n")
