@@ -353,6 +353,7 @@ def test_bounds_of_perfect_and_of_idle_counts() -> None:
     assert region_p_value(3, 10, 4, 10, ApproxRegion(0.0)) == 1
 
 
+@pytest.mark.quality
 def test_one_true_claim_in_all_measures() -> None:
     """Expected counts of N(MU, 1) and N(0, 1) above 2: every bound below its truth, none idle."""
     n = 10**6
@@ -374,6 +375,7 @@ def test_power_on_the_gaussian(trials: int, event: float, aim: float) -> None:
     assert aim <= bound < 1
 
 
+@pytest.mark.quality
 def test_smaller_errors_give_smaller_bounds() -> None:
     counts = counted(300, 1_000, 100, 1_000)
     errors = (0.2, 0.05, 1e-3, 1e-6, 1e-12, 1e-40)

@@ -291,6 +291,7 @@ def test_users_under_other_samplings_are_answered_or_refused(sampling: str) -> N
     assert two.upper > one.lower
 
 
+@pytest.mark.quality
 def test_noise_for_users_is_more() -> None:
     settings: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 1}
     one = dp.noise_for(**settings)
