@@ -101,6 +101,7 @@ def test_half_the_local_noise_shows_in_its_variance() -> None:
     assert not {c for c in wrong if "gradient" in c or "difference" in c}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "lower", "upper"),

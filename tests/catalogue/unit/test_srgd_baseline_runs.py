@@ -163,6 +163,7 @@ class CountingLogistic(BoundedLogistic):
 counter = [0]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("radius", [50.0, 0.3])
 def test_epochs_in_batches_certify_the_same_accuracy(radius: float) -> None:

@@ -182,6 +182,7 @@ def by_cost() -> list[Any]:
     return [pytest.param(k, marks=slow if "winsorized" in k else []) for k in sorted(BASELINES)]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_baselines(name: str) -> None:

@@ -84,6 +84,7 @@ def test_every_later_phase_of_the_catalogue_is_attacked() -> None:
     assert len(every_phase()) == sum(counts.values())
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("name", "phase"), every_phase())
 def test_a_user_is_attacked_in_its_phase(name: str, phase: int) -> None:

@@ -69,6 +69,7 @@ def test_more_noise_gives_less(noise: Fraction, slots: int, more: Fraction) -> N
         assert np.all(lower <= side_of(high, Fraction(1, 100), Side.UPPER) * (1 + 1e-9))
 
 
+@pytest.mark.quality
 @settings(max_examples=6)
 @given(NOISES, SLOTS)
 def test_the_two_directions_are_one_law(noise: Fraction, slots: int) -> None:

@@ -46,6 +46,7 @@ def test_bounds_hold_the_law_of_the_mixture(slots: int, draws: int, noise: float
         assert float(bound.upper) <= 1.5 * max(means) + max(errors)
 
 
+@pytest.mark.quality
 def test_the_page_states_its_interval() -> None:
     node = dp.RandomAllocation(dp.Gaussian("gradient", 2), 100, 3)
     found = dp.account(node, "add_remove").epsilon(DELTA)

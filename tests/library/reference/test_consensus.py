@@ -104,6 +104,7 @@ def test_a_sensitivity_that_is_not_doubled_is_found(event: Any, says: float, tru
     assert f"epsilon >= {truth}" in message
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("steps", "says", "truth", "doubled"),
     [

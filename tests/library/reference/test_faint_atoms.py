@@ -48,6 +48,7 @@ def of_discrete_laplace(scale: int, move: int, rounds: int, at: float) -> float:
     return float(whole @ np.maximum(0, -np.expm1(np.minimum(at - loss, 0))))
 
 
+@pytest.mark.quality
 def test_responses_lie_between_ends_that_are_near() -> None:
     node = dp.Repeat(dp.RandomizedResponse("r", F(1, 1000)), 10_000)
     bound = dp.account(node, dp.central("replace_one")).epsilon("1e-5")

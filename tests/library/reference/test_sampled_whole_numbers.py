@@ -67,6 +67,7 @@ def test_two_rounds_hold_what_all_outcomes_add_up_to(pair: Pair, epsilon: F) -> 
         assert float(found.upper) <= 1.1 * exact
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("rate0-100")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("rate", "times"), [(F(1, 100), 100), (F(1, 1000), 10_000)])

@@ -288,6 +288,7 @@ def test_an_implementation_found_broken_never_sees_the_data() -> None:
     accept(found.certificate)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("value", [1_234_567.875, 1e300, -5e-324, 10**24, 3, 0.1, np.float32(0.1)])
 def test_a_released_value_is_written_as_it_is(value: Any) -> None:
@@ -344,6 +345,7 @@ def test_a_claim_that_is_not_proved_stops_before_the_data(claim: Any) -> None:
     assert predicate(ran)["caveats"] == []
 
 
+@pytest.mark.quality
 def test_caveats_and_the_period_do_not_depend_on_data() -> None:
     setting = replace(CASE.setting, notes=("six of 17 phases",), unit_period="one year")
     for records in (None, private):

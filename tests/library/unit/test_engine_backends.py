@@ -168,6 +168,7 @@ def test_copies_are_refused_on_every_backend(backend: str) -> None:
         run_batches(copying, BATCHES, root_seed=SEED, jobs=2)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 def test_workers_that_always_die_end_the_run(
     backend: str, expected: list[Any], tmp_path: Path

@@ -133,6 +133,7 @@ class Sums:
         return rows
 
 
+@pytest.mark.quality
 def test_what_is_asked_follows_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "what it asks depends on the private records beyond what was released"
     assert not of(Sums(private=False), CONTROL)

@@ -195,6 +195,7 @@ def test_errors_of_all_attacks_are_one_error() -> None:
     assert error_shares({}) == {}
 
 
+@pytest.mark.quality
 def test_a_forest_and_probes_see_what_a_score_alone_hides() -> None:
     """Noise cut at one deviation, whose ends are exact; a move along a probe."""
     rng = np.random.default_rng(6)

@@ -248,6 +248,7 @@ def test_users_have_several_records() -> None:
     assert counted.child.child.nodes[1] == dp.Gaussian("clipped share", 4, ABSENT)
 
 
+@pytest.mark.quality
 def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:
     """As dp-accounting has it: sensitivities j = 0..k with binomial(k, q) weights."""
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, SelfComposedDpEvent
@@ -440,6 +441,7 @@ def test_noise_for_takes_what_dp_sgd_takes() -> None:
     assert float(dp.noise_for(**settings, largest=40)) >= one * (1 - 1e-5)
 
 
+@pytest.mark.quality
 def test_the_command_for_sigma_takes_all_settings_and_needs_no_sigma() -> None:
     asked = "n=1000 batch=10 epochs=1 sampling=users unit=user contributions=2"
     words = ["account", "--dp-sgd", asked, "--delta", "1e-5", "--sigma-for", "1"]
