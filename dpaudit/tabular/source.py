@@ -87,7 +87,7 @@ def open_source(data: Any, schema: Schema) -> Source:
         return _dask(data, schema)
     if library == "pyspark":
         return _pyspark(data, schema)
-    if library == "pyarrow" and hasattr(data, "rename_columns"):  # a table or a batch
+    if library == "pyarrow" and type(data).__name__ == "Table":  # is not read through narwhals
         return _arrow(lambda: data, schema)
     return _frame(data, schema)
 

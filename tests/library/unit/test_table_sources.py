@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases.items.choices import Quantiles
 from dpaudit.releases.items.counts import Count, Sum
@@ -36,6 +37,7 @@ from dpaudit.tabular import (
 )
 from dpaudit.tabular import part as parts
 
+pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
@@ -349,3 +351,15 @@ def test_a_kept_table_is_made_anew_after_many_rows_were_deleted(
         assert isinstance(counts, tuple)
         assert sum(counts) <= sum(sex != "x" for sex in inside)
         assert parts._THREADS.part._gone <= 50 + len(table)
+
+
+def test_an_arrow_table_is_read_as_it_is_and_a_batch_is_no_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without narwhals, which a release of files never loads."""
+    schema, table = Schema("t", {"age": Number(0, 9)}), pa.table({"age": [1, 2]})
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "narwhals", None)
+        Table(schema, table).opened("k").check()
+    with pytest.raises(InvalidParameter, match="a RecordBatch is no table"):
+        Table(schema, table.to_batches()[0]).opened("k")
