@@ -97,12 +97,6 @@ DIFF2 = Paper(
             ("measured over bound",),
         ),
         Statement(
-            "Section 4",
-            "DIFF2-GD is ahead of DP-GD at large N",
-            "diff2_slopes",
-            ("DIFF2-GD over DP-GD",),
-        ),
-        Statement(
             "Theorem 4.3",
             "the bounds' slopes are -1 and -4/3",
             "diff2_bounds",
@@ -207,6 +201,7 @@ DIFF2 = Paper(
                 f"N = {n:,}, utility: squared gradient norm, DIFF2-GD over full-batch"
                 for n in local.SIZES[Size.FULL]
             ),
+            before=("DIFF2-GD is ahead of DP-GD at large N",),
         ),
         Statement(
             "Section 5",

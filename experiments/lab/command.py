@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,26 @@ SECONDS = 5.0
 TICKS = 10**6
 STORE = ".experiments"
 LISTED = "statements.md"
+SEED = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**128 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of every draw; an interrupted run resumes under the same seed.",
+)
+JOBS = click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+
+
+def size_option(said: str) -> Callable[[Any], Any]:
+    """All of a grid, or a corner of it."""
+    sizes = click.Choice(["quick", "full"])
+    return click.option("--size", type=sizes, default="full", show_default=True, help=said)
+
+
+def out_option(folder: str, said: str, *, exists: bool = False) -> Callable[[Any], Any]:
+    """The folder that a command writes to, or reads."""
+    kind = click.Path(exists=exists, file_okay=False, path_type=Path)
+    return click.option("--out", type=kind, default=Path(folder), show_default=True, help=said)
 
 
 class _Progress:
@@ -55,28 +75,13 @@ def main() -> None:
 @main.command("run")
 @click.argument("names", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every experiment, and a README.md of all.")
-@click.option(
-    "--size",
-    type=click.Choice(["quick", "full"]),
-    default="full",
-    show_default=True,
-    help="All cells, in minutes, or a corner of the grid, in seconds.",
-)
+@size_option("All cells, in minutes, or a corner of the grid, in seconds.")
 @click.option("--quick", "size", flag_value="quick", help="The same as --size quick.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**128 - 1),
-    default=1,
-    show_default=True,
-    help="Seed of every draw; an interrupted run resumes under the same seed.",
-)
-@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reports/experiments"),
-    show_default=True,
-    help="Folder for NAME.json, NAME.md and NAME.svg; finished cells are kept here until the end.",
+@SEED
+@JOBS
+@out_option(
+    "reports/experiments",
+    "Folder for NAME.json, NAME.md and NAME.svg; finished cells are kept here until the end.",
 )
 @click.option("--anew", is_flag=True, help="With --all: also what is there, of these sources.")
 @as_json_option
@@ -135,21 +140,9 @@ def run_command(
 
 
 @main.command("time")
-@click.option(
-    "--size",
-    type=click.Choice(["quick", "full"]),
-    default="full",
-    show_default=True,
-    help="Of all cells, or of the corner of every grid.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**128 - 1), default=1, show_default=True)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("experiments/results"),
-    show_default=True,
-    help="Folder of the results.",
-)
+@size_option("Of all cells, or of the corner of every grid.")
+@SEED
+@out_option("experiments/results", "Folder of the results.")
 def time_command(*, size: str, seed: int, out: Path) -> None:
     """Print what every experiment takes, and what is left for run --all in --out.
 
@@ -206,21 +199,12 @@ def _there(order: Order, out: Path) -> dict[str, Any] | None:
     metavar="NAME=FILE",
     help="A data set's .csv or .npy file, as california=housing.csv; once for each.",
 )
-@click.option(
-    "--size",
-    type=click.Choice(["quick", "full"]),
-    default="full",
-    show_default=True,
-    help="The figure's own scale, which may take hours, or a corner of it.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**128 - 1), default=1, show_default=True)
-@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reports/figures"),
-    show_default=True,
-    help="Folder for NAME.md and NAME.svg; finished cells are kept here until the end.",
+@size_option("The figure's own scale, which may take hours, or a corner of it.")
+@SEED
+@JOBS
+@out_option(
+    "reports/figures",
+    "Folder for NAME.md and NAME.svg; finished cells are kept here until the end.",
 )
 def figure_command(
     names: tuple[str, ...], *, given: tuple[str, ...], size: str, seed: int, jobs: int, out: Path
@@ -287,13 +271,7 @@ def _shown(figure: Figure, order: Order, jobs: int, out: Path) -> dict[str, Read
 
 
 @main.command("pages")
-@click.option(
-    "--out",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("experiments/results"),
-    show_default=True,
-    help="Folder of the results; the pages go there too.",
-)
+@out_option("experiments/results", "Folder of the results; the pages go there too.", exists=True)
 def pages_command(out: Path) -> None:
     """Make every page anew from the results in --out: of each experiment, and of each paper.
 

@@ -67,5 +67,7 @@ def _now(statement: Statement, kind: Agreement, checks: Sequence[Check]) -> str:
         return f"{kind}: {PREDATES}"
     if kind is Agreement.NOT_ABOUT:
         return f"{kind}: {escaped(statement.ours)}"
+    if statement.why:
+        return f"{kind}: {escaped(statement.why)}"
     values = (f"{c.name}: {shown(float(c.value))}, {verdict(c)}" for c in checks)
     return "<br>".join([str(kind), *map(escaped, values)])

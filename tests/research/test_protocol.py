@@ -273,6 +273,9 @@ def test_a_conclusion_that_turned_is_listed_with_its_reason(tmp_path: Path) -> N
     unfair = judged(Findings((), (FAIR,)), (), None)
     text = turned.page(paper, {"one_contest": Read("one_contest", unfair)}, earlier)
     assert f"not judged: {PREDATES}" in text
+    asked = Statement("Section 1", "ours is no worse", why="no search has an end")
+    gone = turned.page({"one": replace(paper["one"], statements=(asked,))}, {}, earlier)
+    assert "not run: no search has an end" in gone
     earlier.write_text(json.dumps({"one": [then | {"found": "agrees"}]}))
     same = turned.page(paper, {"one_contest": Read("one_contest", found)}, earlier)
     assert "0 of 1 earlier statements read otherwise now" in same
