@@ -35,7 +35,7 @@ ERROR, AUDITS, PART = 0.05, 4_000, 500
 _MEASURING = 0.02  # seconds of repeating a step, for .25 by default: fewer repeats, a harder test
 # Models of a pilot's choices, for 8 to 1,024 by default: choices are worse, and audits cheaper.
 _FEWER = {
-    "FIRST_MODELS": 4, "LAST_MODELS": 6, "FINALISTS": 2, "ALONE_MODELS": 6, "ALONE": 2, "RARE": 1,
+    "FIRST_MODELS": 4, "ALONE_MODELS": 6, "ALONE": 2, "RARE": 1,
     "MOST_ALONE": 12, "SURE_MODELS": 12, "ROUNDS": 1, "CLIMBED": 1,
 }  # fmt: skip
 

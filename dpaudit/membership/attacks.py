@@ -25,7 +25,7 @@ GAMMA = 2.0  # RMIA's threshold on the ratio of ratios, as in the paper's experi
 FEWEST_POPULATION = 20  # records; fewer give too coarse a ranking
 OFFLINE_SCALE = 0.3  # the paper's a in p(x) = ((1 + a) p_out(x) + (1 - a)) / 2
 _PER_RECORD = 8  # models; the weight of the pooled variance beside a record's own
-_PER_ANSWER = 3  # reference models for each answer that a normal law is fitted to
+_PER_ANSWER = 3  # observations for each answer that a normal law is fitted to
 _TREES, _LEAF = 40, 4  # of a forest, and reference scores in each leaf
 _MOST_ROWS = 6_000  # that a forest is fitted to
 _LEAST_DEVIATION = 1e-6  # keeps a constant signal from a division by zero
@@ -433,16 +433,16 @@ def _lira_queries(view: View) -> FloatArray:
         for side, count in zip(sides, counts, strict=True)
     ]
     seen_twice = np.minimum(sides[0].sum(axis=0), sides[1].sum(axis=0))[:, 0] > 1
-    answers, fewest = references.shape[2], int(np.median(np.minimum(*counts)))
+    answers = references.shape[2]
     squares, free = [], []
     for side, mean in zip(sides, means, strict=True):
         residual = np.where(side, references - mean, 0.0).reshape(-1, answers)
         squares.append(residual.T @ residual)
         free.append(max(int(side.sum()) - int(np.count_nonzero(side.any(axis=0))), 1))
     both = sum(squares) / sum(free)
-    share = fewest / (fewest + _PER_ANSWER * answers)
     ratio = np.zeros(targets.shape[:2])
     for sign, square, freedom, mean in zip((1.0, -1.0), squares, free, means, strict=True):
+        share = freedom / (freedom + _PER_ANSWER * answers)
         covariance = share * square / freedom + (1 - share) * both
         scale = np.sqrt(np.maximum(np.diag(covariance), 1e-24))
         correlation = covariance / np.outer(scale, scale) + 1e-6 * np.eye(answers)

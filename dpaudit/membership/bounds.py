@@ -184,7 +184,7 @@ def _alone(scores: Known, unit: int, targets: int, delta: float, error: float) -
     ordered = -np.sort(-np.abs(odds(own.scores)), axis=None)
     # The odds expected among the targets: quantiles of the references' odds.
     sample = ordered[((np.arange(targets) + 0.5) / targets * ordered.size).astype(int)]
-    guesses, promised = best_number(sample, targets, delta, error)
+    guesses, promised = best_number(sample, ordered.size, targets, delta, error)
     return Guessing(np.array([unit]), guesses, odds, promised, alone=True)
 
 

@@ -65,13 +65,18 @@ def _told(coins: int, delta: float, error: float) -> tuple[Any, Any, float]:
     return numbers, binom.pmf(numbers, coins, delta), float(binom.sf(most, coins, delta))
 
 
-def best_number(odds: Any, coins: int, delta: float, error: float) -> tuple[int, float]:
+def best_number(
+    odds: Any, references: int, coins: int, delta: float, error: float
+) -> tuple[int, float]:
     """The number of guesses, surest first, of the largest expected bound, and this bound.
 
-    ``odds``: the log odds of the surest guesses, in falling order, of all ``coins``.
+    ``odds``: the log odds of the surest guesses, in falling order, of all ``coins``, fitted to
+    ``references`` known coins.  That none of r known guesses is wrong makes the next one right with
+    probability (r + 1) / (r + 2) (Laplace's rule of succession), however large fitted odds are.
     """
     numbers = np.unique(np.geomspace(1, odds.size, 60).astype(int))
-    expected = np.cumsum(expit(odds))[numbers - 1]
+    seen = numbers / coins * references
+    expected = np.minimum(np.cumsum(expit(odds))[numbers - 1], numbers * (seen + 1) / (seen + 2))
     wrong = np.round(numbers - expected).astype(int)
     bounds = coins_lower(numbers - wrong, numbers, coins, delta, error)
     best = int(np.argmax(bounds))

@@ -108,7 +108,10 @@ def _promised(
         for name in found.attacks
         if ATTACKS[name].fewest <= models and not ATTACKS[name].population
     ]
-    known, _ = control.open(attacks or None, jobs=jobs)
+    by_attack, _ = control.open(attacks or None, jobs=jobs)
     target = found.terms.target
-    bounds = [promised(each, study.target_count, target, found.terms.refute_at) for each in known]
+    bounds = [
+        promised(known, study.target_count, target, found.terms.refute_at)
+        for known in by_attack.values()
+    ]
     return max([0.0, *bounds]), models

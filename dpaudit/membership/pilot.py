@@ -20,6 +20,7 @@ import numpy as np
 from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import InvalidParameter
+from dpaudit.membership.attacks import ATTACKS, chosen_attacks
 from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import (
     Known,
@@ -42,14 +43,21 @@ from dpaudit.membership.crafted import (
 from dpaudit.membership.data import Data, FloatArray, without_duplicates
 from dpaudit.membership.results import Finding
 from dpaudit.membership.signals import directions_of
-from dpaudit.membership.study import Study, announce, quietly, references_of, too_few
+from dpaudit.membership.study import (
+    Study,
+    announce,
+    error_shares,
+    quietly,
+    references_of,
+    too_few,
+)
 from dpaudit.membership.targets import Released
 from dpaudit.storage.files import write_new
 
 FEW, MANY = 8, 32  # canaries in a model
-FIRST_MODELS, LAST_MODELS = 8, 24  # of several canaries: each choice's, and those of the best
+FIRST_MODELS = 8  # of each choice of several canaries; those that are left get twice as many
 ALONE_MODELS, MOST_ALONE = 32, 128  # of a single canary: a model has one coin
-FINALISTS, ALONE = 3, 6  # choices of several canaries, and of one, that are tried on more models
+FINALISTS, ALONE = 2, 6  # choices of several canaries, and of one, that are tried on more models
 RARE = 4  # choices of one canary that seldom tell, and then all
 CHEAP = 15.0  # seconds of training that a pilot may take although the study would take less
 LONGEST = 20.0  # seconds of training that a study of more models than planned may take
@@ -97,11 +105,12 @@ class Choice:
 
 
 class Tried(NamedTuple):
-    """Models of a choice: their scores by the best attack, how much the most telling tells, in nats
-    a coin, how many scores at an end are of one side alone, and the seconds a model takes alone.
+    """Models of a choice: their scores by the best attack that needs no more references than the
+    key, how much the most telling tells, in nats a coin, how many scores at an end are of one side
+    alone, and the seconds a model takes alone.
     """
 
-    known: Known
+    known: Mapping[int, Known]
     telling: float
     at_ends: int
     seconds: float
@@ -223,16 +232,18 @@ class Pilot:
         if not several:
             none = InvalidParameter("canaries: these records can have none of them; choose others")
             raise refused[0] if refused else none
-        shown = {choice: self._promise(tried, self.models) for choice, tried in several.items()}
-        ordered = sorted(several, key=lambda choice: -shown[choice])[:FINALISTS]
-        sizes = self._sizes(several[ordered[0]].seconds)
-        last = {
-            choice: tried
-            for choice in (*ordered, *(replace(each, count=self._many()) for each in ordered[:2]))
-            if (tried := self._tried(choice, LAST_MODELS, made_from)) is not None
-        }
-        trained = len(several) * FIRST_MODELS + len(last) * LAST_MODELS
-        if self._reach(sizes[-1], 1) > self.terms.target.claimed:
+        last, trained = self._halved(several, made_from)
+        sizes = self._sizes(next(iter(last.values())).seconds)
+        best, likely = self._best(last, sizes)
+        more = self._reach(sizes[-1], 1) > self.terms.target.claimed
+        if more and not likely:
+            few = [choice for choice in last if choice.count == FEW] or list(last)
+            surest = max(few, key=lambda choice: last[choice].telling)
+            if (sure := self._tried(surest, SURE_MODELS, made_from)) is not None:
+                last[surest] = sure
+            trained += SURE_MODELS
+            best, likely = self._best(last, sizes)
+        if more and not likely:
             single = self._all(1, ALONE_MODELS, 0, made_from, refused)
             telling = sorted(single, key=lambda choice: -single[choice].telling)[:ALONE]
             rare = sorted(single, key=lambda choice: -single[choice].at_ends)[:RARE]
@@ -244,8 +255,45 @@ class Pilot:
             }
             trained += len(single) * ALONE_MODELS + len(telling) * MOST_ALONE
             trained += self._climb(last, sizes[-1], made_from)
-        best = self._best(last, sizes)
+            best, _ = self._best(last, sizes)
         return best, self._said(best, len(several), trained, made_from)
+
+    def _rounds(self, choices: int) -> list[tuple[int, int]]:
+        """How many choices are left in each round after the first, and on how many models.
+
+        Each round costs about as much as the first; the last has half of the planned models.
+        """
+        rounds, models = [], FIRST_MODELS
+        while 2 * models <= self.models and (choices > FINALISTS or 4 * models <= self.models):
+            choices, models = max(FINALISTS, choices // 2), 2 * models
+            rounds.append((choices, models))
+        return rounds
+
+    def _halved(
+        self, tried: dict[Choice, Tried], made_from: int
+    ) -> tuple[dict[Choice, Tried], int]:
+        """The choices that are left when the worse half is dropped round by round, and the best
+        with more canaries; and how many models were trained, those of ``tried`` among them.
+
+        Few models say little of a choice, so that none is dropped by them alone while half of all
+        are better.
+        Source: Karnin, Koren and Somekh (2013), sequential halving.
+        """
+        trained, models = len(tried) * FIRST_MODELS, FIRST_MODELS
+
+        def best(count: int) -> list[Choice]:
+            worth = {c: (self._promise(t, self.models), t.telling) for c, t in tried.items()}
+            return sorted(tried, key=lambda choice: worth[choice], reverse=True)[:count]
+
+        def on_models(choices: Sequence[Choice]) -> dict[Choice, Tried]:
+            results = {choice: self._tried(choice, models, made_from) for choice in choices}
+            return {choice: result for choice, result in results.items() if result is not None}
+
+        for count, models in self._rounds(len(tried)):
+            tried = on_models(best(count))
+            trained += len(tried) * models
+        more = on_models([replace(each, count=self._many()) for each in best(FINALISTS)])
+        return tried | more, trained + len(more) * models
 
     def _all(
         self, count: int, models: int, fewest: int, made_from: int, refused: list[InvalidParameter]
@@ -301,11 +349,10 @@ class Pilot:
                     tried[choice] = result
                     trained += MOST_ALONE
         else:
-            several = {c: self._promise(t, models) for c, t in tried.items() if c.count > 1}
-            best += sorted(several, key=lambda choice: -several[choice])[:1]
             sure = {choice: self._tried(choice, SURE_MODELS, made_from) for choice in best}
             trained += SURE_MODELS * len(sure)
-            tried.clear()
+            for choice in [each for each in tried if each.count == 1]:
+                del tried[choice]
             tried |= {choice: result for choice, result in sure.items() if result is not None}
         return trained
 
@@ -324,11 +371,13 @@ class Pilot:
 
     def _announce(self, seconds: float) -> None:
         """Warn of long trainings: the pilot's that are left, and the study's."""
-        firsts = max(self.models, FIRST_MODELS)
+        firsts = max(1, self.models // FIRST_MODELS)
         reach = self._reach(self.models, self._most())
-        lasts = (FINALISTS + 2) * LAST_MODELS
+        rounds = [(firsts, FIRST_MODELS), *self._rounds(firsts)]
+        rounds.append((min(firsts, FINALISTS), rounds[-1][1]))  # with more canaries
+        pilot = sum(choices * models for choices, models in rounds)
         announce(
-            seconds, firsts + lasts + self.models, self.jobs,
+            seconds, pilot + self.models, self.jobs,
             f", to choose canaries and to count; at best they show {self.terms.target.measure} >= "
             f"{reach:.3g}; --set canaries=none leaves out the choice",
         )  # fmt: skip
@@ -353,28 +402,29 @@ class Pilot:
         planned = references_of(self.models, self.references)
         return planned if models <= self.models else max(2 * planned, models // 8)
 
-    def _best(self, tried: Mapping[Choice, Tried], sizes: Sequence[int]) -> Choice:
-        """The choice of the models after the fewest that are likely to decide, or of the most.
+    def _best(self, tried: Mapping[Choice, Tried], sizes: Sequence[int]) -> tuple[Choice, bool]:
+        """The choice, and the number of models, that promise the most, among numbers up to the one
+        after the fewest that are likely to decide; and whether it is likely to decide.
 
-        The fewest are chosen because they promise the most, and so keep less than they promise.
+        The fewest are chosen because they promise the most, and so keep less than they promise; and
+        more may promise less, as each coin in play adds to the price of delta.
         """
-        best: list[Choice] = []
+        best: dict[Choice, tuple[float, float]] = {}
         likely = False
         for size in sizes:
+            # Where nothing promises anything, what could show the most.
             shown = {
-                choice: self._promise(each, size)
+                replace(choice, models=size): (
+                    self._promise(each, size), self._reach(size, choice.count),
+                )
                 for choice, each in tried.items()
                 if size == self.models or size * choice.count <= MOST_COINS
-            }
-            if not shown:
+            }  # fmt: skip
+            best |= shown
+            if likely or not shown:
                 break
-            # Where nothing promises anything, what could show the most.
-            choice = max(shown, key=lambda each: (shown[each], self._reach(size, each.count)))
-            best.append(replace(choice, models=size))
-            if likely:
-                break
-            likely = shown[choice] > _WORTH * self.terms.target.claimed
-        return best[-1]
+            likely = max(shown.values())[0] > _WORTH * self.terms.target.claimed
+        return max(best, key=lambda choice: best[choice]), likely
 
     def _tried(self, choice: Choice, models: int, made_from: int) -> Tried | None:
         """``models`` models of a choice, with coins that are open."""
@@ -382,27 +432,41 @@ class Pilot:
         if study is None:
             return None
         by_attack, seconds = study.open(self.attacks, jobs=self.jobs)
-        revealed = [float(np.sort(telling(scores))[-FEW:].mean()) for scores in by_attack]
-        best = int(np.argmax(revealed))
+        revealed = {
+            name: float(np.sort(telling(scores))[-FEW:].mean())
+            for name, scores in by_attack.items()
+        }
+        worth: Mapping[str, Any] = revealed
         if choice.count == 1 and models >= MOST_ALONE:
             # An attack that seldom tells everything promises more than one that always tells a
             # little.
             largest = self.models * math.prod(GROWTH if self.grows else ())
-            promises = [self._promised(scores, largest) for scores in by_attack]
-            best = max(range(len(revealed)), key=lambda place: (promises[place], revealed[place]))
-        at_ends = max(of_one_side(scores) for scores in by_attack)
-        return Tried(by_attack[best], max(revealed), at_ends, seconds)
+            worth = {
+                name: (self._promised(scores, largest), revealed[name])
+                for name, scores in by_attack.items()
+            }
+        known = {}
+        for fewest in sorted({ATTACKS[name].fewest for name in by_attack}):
+            usable = [name for name in by_attack if ATTACKS[name].fewest <= fewest]
+            known[fewest] = by_attack[max(usable, key=lambda name: worth[name])]
+        at_ends = max(of_one_side(scores) for scores in by_attack.values())
+        return Tried(known, max(revealed.values()), at_ends, seconds)
 
     def _promise(self, tried: Tried, models: int) -> float:
         """The bound that a study of so many models would show."""
+        units = next(iter(tried.known.values())).included.shape[1]
         # A study that could not refute the claim by any outcome promises less than all others.
-        if not self._reach(models, tried.known.included.shape[1]) > self.terms.target.claimed:
+        if not self._reach(models, units) > self.terms.target.claimed:
             return -1.0
-        return self._promised(tried.known, models)
+        enough = [fewest for fewest in tried.known if fewest <= self._opened(models)]
+        return self._promised(tried.known[max(enough)], models) if enough else -1.0
 
     def _promised(self, scores: Known, models: int) -> float:
+        """With the error that the best of several attacks has."""
         targets = models - self._opened(models)
-        return promised(scores, targets, self.terms.target, self.terms.refute_at)
+        alone = len(chosen_attacks(self.attacks) or ()) == 1
+        share = error_shares(dict.fromkeys(("best",) if alone else ("best", "others"), 0.0))["best"]
+        return promised(scores, targets, self.terms.target, self.terms.refute_at * share)
 
     def _reach(self, models: int, units: int) -> float:
         """The largest bound that a study can show."""

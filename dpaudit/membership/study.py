@@ -9,7 +9,6 @@ import os
 import secrets
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from dpaudit.audit.engine import Batch, Progress, generator, run_batches
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter, missing_extra
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.membership import clock
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import (
     Known,
@@ -87,7 +87,7 @@ class Training:
     def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
         model, kind = batch.key
         rng = generator(self.root_seed, (model, max(kind - MAIN - 1, 0)))
-        started = time.perf_counter()
+        started = clock.seconds()
         try:
             arrays = self._trained(rng, model, whole=model == 0)
             failed = ""
@@ -98,7 +98,7 @@ class Training:
                 raise
             arrays, failed = {}, f"{type(error).__name__}{at(line_of_error(error))}"
         arrays["failed"] = np.array([failed])
-        arrays["seconds"] = np.array([time.perf_counter() - started])
+        arrays["seconds"] = np.array([clock.seconds() - started])
         return arrays
 
     def raw(self, stream: int) -> FloatArray:
@@ -537,11 +537,11 @@ class Study:
 
     def open(
         self, attacks: str | Sequence[str] | None = None, *, jobs: int = 1
-    ) -> tuple[list[Known], float]:
+    ) -> tuple[dict[str, Known], float]:
         """Scores by each attack and all coins, of a study that is not counted; seconds a model.
 
-        The seconds are those of the fastest training: others wait while the machine is busy, and
-        how many models are planned should not depend on that.
+        The seconds are those of the fastest training, and waits for a processor are not in them:
+        how many models are planned should not depend on what else the machine does.
 
         Errors: InvalidParameter for models that show nothing; whatever :meth:`train` raises.
         """
@@ -550,8 +550,9 @@ class Study:
         shown = {name for name in trained.signals if not name.startswith("population.")}
         names = applicable(chosen_attacks(attacks), shown, references=self.models, population=0)
         everyone, unit_of = np.arange(self.models), self.audited.unit_of
-        scores = (_by_unit(self._crossed(trained, name, everyone), unit_of) for name in names)
-        return [Known(each, trained.included) for each in scores], float(trained.seconds.min())
+        scores = {name: _by_unit(self._crossed(trained, name, everyone), unit_of) for name in names}
+        by_attack = {name: Known(each, trained.included) for name, each in scores.items()}
+        return by_attack, float(trained.seconds.min())
 
     def _noise(self, trained: Trained, *, jobs: int, claimed: bool) -> list[Finding]:
         first, again, other = trained.raw

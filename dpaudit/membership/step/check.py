@@ -7,7 +7,6 @@ puts both into one number, which private training with noise multiplier z keeps 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,6 +16,7 @@ import numpy as np
 from scipy.stats import chi2, t
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.membership import clock
 from dpaudit.membership.data import Data, FloatArray
 from dpaudit.membership.step.drawn import Drawn, drawn, faults
 from dpaudit.membership.step.lines import Line, named, traced
@@ -196,9 +196,9 @@ class Check:
     # --- noise -----------------------------------------------------------------------------------
 
     def _sampled(self, batches: list[Batch]) -> Noise:
-        started = time.perf_counter()
+        started = clock.seconds()
         self.observed(batches, 2)
-        each = max(time.perf_counter() - started, 1e-6)
+        each = max(clock.seconds() - started, 1e-6)
         repeats = int(np.clip(_SECONDS / each, *_REPEATS))
         samples = np.stack([self.observed(batches, 100 + k) for k in range(repeats)])
         return Noise.of(samples, self.runner.spans)
@@ -667,8 +667,8 @@ class Check:
     def _loaded(self, seed: int) -> Iterator[Any]:
         """Batches of one epoch after the other, until time is over."""
         training = self.runner.fresh(seed)
-        started, given = time.perf_counter(), 0
-        while given < _LOADED and (given < 40 or time.perf_counter() - started < _LOADING):
+        started, given = clock.seconds(), 0
+        while given < _LOADED and (given < 40 or clock.seconds() - started < _LOADING):
             before = given
             for batch in batches_of(training) or ():
                 given += 1

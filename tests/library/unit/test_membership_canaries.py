@@ -201,7 +201,7 @@ def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
     target = (nulls.remembering, nulls.looked_up)
     claim = CanaryTerms.of(ApproxDP("0.1", "1e-5"), 0.95, 1e-4, 0)
     pilot = Pilot(as_target(target, None), nulls.numbered(60), ("spike",), 1.0, 8, 0.5, claim, True)
-    said = r"136 trainings of 60 s each are ahead, 2.3 hours .* at best they show epsilon >= \d"
+    said = r"24 trainings of 60 s each are ahead, 0.4 hours .* at best they show epsilon >= \d"
     with pytest.warns(LongTraining, match=said):
         choice, _ = pilot.run(1)
     assert choice.models == 8  # more are not cheap
@@ -214,7 +214,7 @@ def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pilot of few models: its choice is worse, and a test quicker."""
-    fewer = {"LAST_MODELS": 12, "ALONE_MODELS": 8, "MOST_ALONE": 64, "SURE_MODELS": 64}
+    fewer = {"ALONE_MODELS": 8, "MOST_ALONE": 64, "SURE_MODELS": 64}
     fewer |= {"ROUNDS": 1, "CLIMBED": 1}
     for name, models in fewer.items():
         monkeypatch.setattr(pilot_module, name, models)
