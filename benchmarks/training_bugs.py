@@ -104,28 +104,24 @@ def measured(part: str) -> list[list[Any]]:
     return [[row.verdict, row.bound, round(row.seconds, 1)] for row in rows]
 
 
+# How the bugs of each module came about, and why some hide; what was found is in the table alone.
 WORDS = {
     trainings: (
         "The kinds of canaries were chosen with these bugs in view, so other bugs may be found "
         "less often. Batches of a shuffled order hide behind the noise of a single final model; "
-        "the [check of one step](training.md#check-one-step) names them. The first seed of the "
-        "first nine bugs was run again on 2026-11-30, when single canaries in thousands of models "
-        "had been added, on a machine so busy that studies were small: seven are refuted, with "
-        "bounds from 5.05 to 7.31, and the private vocabulary (0.03) and checkpoint (3.53) are not."
+        "the [check of one step](training.md#check-one-step) names them."
     ),
     more_trainings: (
-        "These bugs were written before the audit was run on any of them. Six of ten were refuted "
-        "then; canaries that are far in every column, records that follow or oppose canaries, and "
-        "single canaries in thousands of models were added for the kinds of the other four (rows "
-        "of at most 13 seconds were measured before that). The "
-        "sums of the first are hidden by noise for two releases, so that what its second moments "
-        "show is little above the claim."
+        "These bugs were written before the audit was run on any of them. Canaries that are far in "
+        "every column, records that follow or oppose canaries, and single canaries in thousands of "
+        "models were added for those that were missed then. The sums of the first are hidden by "
+        "noise for two releases, so that what its second moments show is little above the claim."
     ),
     further_trainings: (
         "These bugs, of other kinds than those above, were written before the audit, or any canary "
-        "added by then, was run on one of them, and nothing was changed for the rows shown. Since "
-        "then bounds by independent coins, forests and shared errors were added, with three of the "
-        "missed ones in view (cut noise, means of eight, the largest norm)."
+        "added by then, was run on one of them, and nothing was changed for the rows shown. Bounds "
+        "by independent coins, forests and shared errors were added with three of them in view "
+        "(cut noise, means of eight, the largest norm)."
     ),
     unseen_trainings: (
         "These bugs, of yet other kinds, were written by someone who had not read how canaries are "

@@ -59,7 +59,7 @@ def audit_training(
     ``background``: records that are always in training; beside canaries, the share of the data
     that trains (1 by default).  ``population``: records in no training, or the share of the data
     that is kept out.  ``models``: how many are trained, references included; by default 64, and
-    beside canaries up to eight times as many where they decide and take seconds.
+    beside canaries more where they decide and take seconds.
 
     Everything else as in :class:`Study` and :meth:`Study.run`.
     Errors: InvalidParameter, as :class:`Study`, :meth:`Study.run` and

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
-from benchmarks import account, evidence, likelihoods, planted, settings, wide
+from benchmarks import account, evidence, likelihoods, planted, settings, training_bugs, wide
 from benchmarks.evidence import SECTIONS, Results, Section
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
 
@@ -26,6 +27,14 @@ pytest.importorskip("sqlalchemy")
 def test_the_committed_page_is_made_of_the_committed_results() -> None:
     assert evidence.PAGE.read_text("utf-8") == evidence.page(Results())
     assert evidence.KEPT.stat().st_size <= LARGEST
+
+
+def test_words_about_trainings_hold_no_result() -> None:
+    """Counts, bounds and days come from the results; a sentence that repeats them grows old."""
+    results = re.compile(r"\d{4}-\d\d|\d\.\d|refuted|\bof (five|nine|ten)\b|seconds", re.IGNORECASE)
+    assert set(training_bugs.WORDS) == set(training_bugs.MODULES)
+    for words in training_bugs.WORDS.values():
+        assert not results.search(words), words
 
 
 @pytest.mark.parametrize(

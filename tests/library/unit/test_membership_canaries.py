@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,17 +20,18 @@ from dpaudit.audit.roc import area
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP, PureDP
-from dpaudit.membership import Data, FunctionTarget, Released, Study, audit_training
+from dpaudit.membership import Data, FunctionTarget, Released, Study, audit_training, clock
 from dpaudit.membership import controlled as controlled_module
 from dpaudit.membership import pilot as pilot_module
 from dpaudit.membership.attacks import ATTACKS, View
 from dpaudit.membership.beside import BESIDE, trained_beside
 from dpaudit.membership.bounds import Known, bound_of, noticed, promised
+from dpaudit.membership.coins import best_number
 from dpaudit.membership.control import Silent, clip_off
 from dpaudit.membership.controlled import controlled
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
-from dpaudit.membership.pilot import Choice, Pilot
+from dpaudit.membership.pilot import Choice, Pilot, Tried
 from dpaudit.membership.signals import directions, signals
 from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
@@ -520,6 +523,93 @@ def test_a_single_canary_that_could_refute_nothing_is_not_chosen() -> None:
     assert single is not None
     assert pilot._promise(single, 64) == -1.0
     assert pilot._promise(single, 1024) > 0
+
+
+def test_waits_for_a_processor_are_no_seconds_of_a_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """How many models are planned does not depend on what else the machine does."""
+    real, queue = time.perf_counter, [0.0]
+    monkeypatch.setattr(clock, "queued", lambda: queue[0])
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: real() + queue[0])
+
+    def fit(records: Data, rng: Any) -> Any:
+        queue[0] += 100.0
+        time.sleep(0.02)  # for a device
+        return nulls.remembering(records, rng)
+
+    study = Study((fit, nulls.looked_up), nulls.numbered(8), 4, seed=1)
+    seconds = study.train(repeated=False).seconds
+    assert seconds.min() > 0.01
+    assert seconds.max() < 50.0
+    monkeypatch.undo()
+    turns = tmp_path / "schedstat"
+    monkeypatch.setattr(clock, "_QUEUED", turns)
+    assert clock.queued() == 0.0  # a system that does not say
+    turns.write_text("4466564 2500000000 7\n")
+    assert clock.queued() == 2.5
+
+
+def _vocabulary(side: int = 0, models: int = 64) -> Pilot:
+    name = "private vocabulary"
+    target = as_target((trainings.BUGS[name][side], trainings.score), None)
+    asked = CanaryTerms.of(CLAIM, 0.95, 1e-4, 0)
+    return Pilot(target, trainings.records(name), ("fresh_value",), 1.0, models, 0.5, asked, True)
+
+
+def test_answers_that_agree_exactly_are_told_from_few_models() -> None:
+    """A word that no record has adds nothing to any answer about it, noise included."""
+    choice = Choice("fresh_value", "quiet", 8)
+    wrong, right = _vocabulary()._tried(choice, 24, 1), _vocabulary(1)._tried(choice, 24, 1)
+    assert wrong is not None
+    assert right is not None
+    assert right.telling < -0.6 < -0.5 < wrong.telling
+
+
+def test_half_of_the_choices_are_dropped_for_twice_the_models() -> None:
+    pilot = _vocabulary()
+    assert pilot._rounds(56) == [(28, 16), (14, 32), (7, 64)]
+    assert pilot._rounds(8) == [(4, 16), (2, 32)]
+    assert _vocabulary(models=8)._rounds(56) == []
+    # A choice that is the worst but one of four on eight models, and the best on more.
+    late, others = Choice("fresh_value", "quiet", 8), ("spike", "blank", "corner")
+    known = Known(np.zeros((8, 8)), np.arange(64).reshape(8, 8) % 2 == 0)
+    shown = {Choice(kind, "quiet", 8): -0.2 for kind in others} | {late: -0.3}
+    shown[Choice("corner", "quiet", 8)] = -0.4
+
+    def tried(choice: Choice, models: int, made_from: int) -> Tried:
+        worth = -0.01 if choice.kind == "fresh_value" else shown.get(choice, -0.6)
+        return Tried({2: known}, worth, 0, 1e-3)
+
+    with mock.patch.object(Pilot, "_tried", side_effect=tried):
+        first = {choice: Tried({2: known}, worth, 0, 1e-3) for choice, worth in shown.items()}
+        first[Choice("mixed", "quiet", 8)] = Tried({2: known}, -0.5, 0, 1e-3)
+        first[Choice("rare_class", "quiet", 8)] = Tried({2: known}, -0.5, 0, 1e-3)
+        last, trained = pilot._halved(first, 1)
+    assert max(last, key=lambda choice: last[choice].telling).kind == "fresh_value"
+    assert trained == 6 * 8 + 3 * 16 + 2 * 32 + 2 * 32
+
+
+def test_what_is_promised_is_what_the_attacks_of_a_study_of_that_size_show() -> None:
+    pilot = _vocabulary()
+    included = np.random.default_rng(1).random((256, 8)) < 0.5
+    noise = np.random.default_rng(2).normal(size=(256, 8))
+    by_many = {2: Known(noise, included), 256: Known(10.0 * included + noise, included)}
+    tried = Tried(by_many, -0.01, 0, 1e-3)
+    assert pilot._opened(256) < 256 <= pilot._opened(4096)
+    assert pilot._promise(tried, 256) < 1 < CLAIM.epsilon < pilot._promise(tried, 4096)
+    # Each coin adds to the price of delta, so that more models may show less: they are not chosen.
+    choice = Choice("fresh_value", "quiet", 32)
+    promises = {64: 3.3, 256: 4.5, 1024: 3.0}
+    with mock.patch.object(Pilot, "_promise", side_effect=lambda _, size: promises[size]):
+        best, likely = pilot._best({choice: tried}, [64, 256, 1024])
+    assert (best.models, likely) == (256, True)
+
+
+def test_guesses_without_a_mistake_promise_no_more_than_so_many_can_tell() -> None:
+    sure = np.full(7_000, 50.0)
+    few, many = (best_number(sure, n, 7_000, 1e-5, 1e-4)[1] for n in (64, 10**6))
+    assert few < np.log(65) < many
 
 
 def test_what_lies_next_to_a_choice_moves_canaries_records_or_their_order() -> None:
