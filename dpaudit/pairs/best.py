@@ -52,7 +52,8 @@ else:
 CELLS, FALL = 40, 50.0
 # Lines above G, at losses up to where d is this part of what matters.
 LINES, FAINT = 16, 1 / 16
-LARGEST_LOSS = 2.0**9  # nats: losses of one run up to which its profile is followed
+# Nats: losses of one run from which, and up to which, its profile is followed.
+SMALLEST_LOSS, LARGEST_LOSS = 2.0**-30, 2.0**9
 BITS = 1200  # precision of the balls: masses down to exp(-LARGEST_LOSS)
 
 
@@ -62,6 +63,7 @@ class _Best(Pair):
     base: Pair
 
     grows: ClassVar[Comparisons] = {"base": dominating}
+    grows_with_inner = True
 
     @property
     def never(self) -> Ball:
@@ -93,17 +95,21 @@ class _Best(Pair):
         if x < 1:
             return 1 - x + x * self.swapped.delta(1 / x, of)
         ask = of or delta_of
-        rows = _own_rows(self, bits()) if of is None else _rows(self, ask)
-        parts = (fall * ask(self.base, x / psi).min(most) for most, fall, psi in rows)
-        return sum(parts, self.never * positive(1 - x)).min(number(1))
+        total, last, inner = self.never * positive(1 - x), None, number(1)
+        for most, fall, psi in _rows(self, ask, bits()):
+            if psi is not last:
+                last, inner = psi, ask(self.base, x / psi)
+            total += fall * inner.min(most)
+        return total.min(number(1))
 
     def _on_grid(self, grid: grids.Grid, side: grids.Side) -> grids.Discrete:
         """Errors: NoLower from below: the theorem is a bound, which no runs need reach.
 
-        Unsupported for a search over searches, one delta of which takes over a thousand.
+        Unsupported for a search over searches, one delta of which takes over a thousand, and over
+        compositions, whose profile is no formula.
         """
-        if self.base.delta_cost > 1:
-            raise Unsupported("a search over searches that is composed with others: use rdp")
+        if self.base.delta_cost > 1 or not self.base.has_delta:
+            raise Unsupported("a search over searches or compositions, composed: use rdp")
         if side is grids.Side.LOWER:
             raise grids.NoLower(f"{type(self).__name__}: only an upper profile is known")
         return super()._on_grid(grid, side)
@@ -188,25 +194,16 @@ Row = tuple[Ball, Ball, Ball]
 Line = tuple[Ball, Ball]
 
 
-@lru_cache(maxsize=64)
-def _own_rows(pair: _Best, bits: int) -> list[Row]:
-    return _rows(pair, delta_of)
-
-
-def _rows(pair: _Best, ask: Delta) -> list[Row]:
+@lru_cache(maxsize=16)
+def _rows(pair: _Best, ask: Delta, bits: int) -> list[Row]:
     """For each cell of r, and for 1: r at most, by how much w falls, psi at least."""
-    places, losses, chosen = _plan(pair)
-    lines = []
-    for loss in losses:
-        y = number(loss).exp()
-        lines.append((y, ask(pair.base.swapped, y)))
+    places, lines = _plan(pair, ask)
     cuts = [number(place) for place in places]
     weights = [*map(pair.weight, cuts), number(0)]
     psi, rows = number(1), []
-    for k, line in enumerate(chosen):
-        psi = psi.max(_moved(pair, cuts[k], lines[line])).max(
-            _moved(pair, cuts[k + 1], lines[line])
-        )
+    for k, line in enumerate(lines):
+        moved = _moved(pair, cuts[k], line).max(_moved(pair, cuts[k + 1], line))
+        psi = psi if moved <= psi else psi.max(moved)
         rows.append((cuts[k + 1], weights[k] - weights[k + 1], psi))
     return [*rows, (cuts[-1], weights[-2], psi)]
 
@@ -217,35 +214,40 @@ def _moved(pair: _Best, p: Ball, line: Line) -> Ball:
     return pair.ratio(p, y * p + d)
 
 
-@lru_cache(maxsize=64)
-def _plan(pair: _Best) -> tuple[list[Fraction], list[Fraction], list[int]]:
-    """Cuts of [0, 1], losses of lines above G, and which line serves which cell; any are sound."""
+@lru_cache(maxsize=16)
+def _plan(pair: _Best, ask: Delta) -> tuple[list[Fraction], list[Line]]:
+    """Cuts of [0, 1], and for each cell a line above G; any are sound."""
     import flint
 
     with flint.ctx.workprec(BITS):
         cuts = [Fraction(0), *(Fraction(pair.fallen(k / CELLS)) for k in range(1, CELLS))]
         cuts = [cut for cut in cuts if cut < 1]
-        back = pair.base.swapped
-        rest = back.delta(number(Fraction(LARGEST_LOSS)).exp())
+
+        def line(loss: float) -> Line:
+            y = number(Fraction(loss)).exp()
+            return y, ask(pair.base.swapped, y)
+
+        rest = line(LARGEST_LOSS)[1]
         # Beyond the lines' losses less of d is left than moves the ranks that matter.
         half = min(pair.fallen(math.log(2) / FALL), 1.0)
-        wanted = FAINT * half * (back.delta(number(1)) - rest).mid()
+        wanted = FAINT * half * (line(0.0)[1] - rest).mid()
 
-        def is_above(at: float) -> bool:
-            return bool(back.delta(number(Fraction(at)).exp()) - rest > wanted)
+        def is_above(loss: float) -> bool:
+            return bool(line(loss)[1] - rest > wanted)
 
-        loss = 2.0**-30
-        while loss < LARGEST_LOSS and is_above(loss):
-            loss *= 2
-        low, high = loss / 2, loss
+        high = 1.0
+        while high < LARGEST_LOSS and is_above(high):
+            high *= 2
+        while high > SMALLEST_LOSS and not is_above(high / 2):
+            high /= 2
+        low = high / 2
         for _ in range(4):
             middle = (low + high) / 2
             low, high = (middle, high) if is_above(middle) else (low, middle)
-        losses = [Fraction(high) * k / LINES for k in range(LINES + 1)]
-        lines = [(number(loss).exp(), back.delta(number(loss).exp())) for loss in losses]
-        chosen = []
-        for low_cut, high_cut in pairwise([*cuts, Fraction(1)]):
-            middle = number((low_cut + high_cut) / 2)
-            sizes = [float((y * middle + d).mid()) for y, d in lines]
-            chosen.append(sizes.index(min(sizes)))
-        return [*cuts, Fraction(1)], losses, chosen
+        lines = [line(high * k / LINES) for k in range(LINES + 1)]
+        middles = (number((low + high) / 2) for low, high in pairwise([*cuts, Fraction(1)]))
+        chosen = [
+            min(lines, key=lambda line: float((line[0] * middle + line[1]).mid()))
+            for middle in middles
+        ]
+        return [*cuts, Fraction(1)], chosen

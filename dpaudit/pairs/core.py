@@ -140,6 +140,8 @@ class Pair:
     is_product: ClassVar[bool] = False
     # Whether all mass is on single outcomes.
     is_discrete: ClassVar[bool] = False
+    # Whether upper bounds of the inner pairs' deltas give one of its own, by :meth:`delta`.
+    grows_with_inner: ClassVar[bool] = False
     # Parameters that may be larger in a pair that dominates; all others have to be equal.
     grows: ClassVar[Comparisons] = {}
 
@@ -328,6 +330,11 @@ class Pair:
         """Whether :meth:`delta` is known, of all pairs that this one is made of, too."""
         own = type(self).delta is not Pair.delta
         return own and all(part.has_delta for part in self.inner)
+
+    @property
+    def is_over_compositions(self) -> bool:
+        """Whether an engine has to give the inner pairs' deltas."""
+        return self.grows_with_inner and not self.has_delta
 
     @property
     def delta_cost(self) -> int:

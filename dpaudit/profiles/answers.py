@@ -28,6 +28,7 @@ from dpaudit.pairs import (
 from dpaudit.pairs.core import Replacement, Sample
 from dpaudit.pairs.crowd import MOST
 from dpaudit.profiles.closed.crowd import crowd_of, delta_crowd, epsilon_crowd
+from dpaudit.profiles.closed.inner import delta_inner, epsilon_inner
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
 from dpaudit.profiles.closed.single import delta_single, epsilon_single
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
@@ -86,7 +87,7 @@ def epsilon_interval(
     delta = 0 is answered by the largest loss, which may be infinite.
     """
     interval = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
-    if _is_narrow(interval, width):
+    if _is_narrow(interval, width) or pair.is_over_compositions:
         return interval
     if width < WIDTH:
         # If the narrow width was not reached, the answer found at the wider one may be better.
@@ -119,6 +120,8 @@ def _epsilon(
     _settled(pair, width)
     if wanted == 0 or pair.has_delta:
         return _pure(pair) if wanted == 0 else epsilon_single(pair, wanted)
+    if pair.is_over_compositions:
+        return epsilon_inner(pair, wanted)
     crowd = epsilon_polled(pair, wanted) or epsilon_crowd(pair, wanted)
     if crowd is not None:
         return _nearest(pair, crowd, NEAR_EPSILON, lambda: composed(pair, wanted, width))
@@ -290,6 +293,8 @@ def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
     _settled(pair, width)
     if pair.has_delta:
         return delta_single(pair, at)
+    if pair.is_over_compositions:
+        return delta_inner(pair, at)
     if len(pair.alternatives) > 1:
         members = [delta_interval(member, at, width) for member in pair.alternatives]
         lower, upper = (
@@ -327,7 +332,7 @@ def delta_curve(
         return [delta_single(pair, point) for point in points]
     if not points:
         return []
-    if crowd_of(pair) is not None:
+    if crowd_of(pair) is not None or pair.is_over_compositions:
         return [delta_interval(pair, point, width) for point in points]
     profile = _profile(pair, float(max(points)), width)
     return [delta_on(profile, point) for point in points]

@@ -38,6 +38,7 @@ from dpaudit.pairs import (
     Pair,
     largest_loss,
 )
+from dpaudit.pairs.balls import Delta
 from dpaudit.pairs.cases import MOST, delta_of_cases, has_closed_cases
 from dpaudit.pairs.core import Binomial, Lattice, Opposition, Tally
 from dpaudit.pairs.enumerated import is_enumerable
@@ -107,13 +108,11 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
     if bounded is not None:
         return bounded
 
-    def inside(base: Pair, at: Ball) -> Ball:
-        return delta_by(base, at, bound)
-
     if pair.is_product:
         return _product(pair, x)
     if pair.draw is not None:
         return _of_a_group(pair, x)
+    inside = _inside(bound)
     numbers: Any
     own: Callable[[Any, Ball], Ball]
     for numbers, own in (
@@ -131,6 +130,16 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
         raise
     except Unsupported:
         raise NotConfirmed(type(pair).__name__) from None
+
+
+@lru_cache(maxsize=8)
+def _inside(bound: Bound | None) -> Delta:
+    """delta of pairs inside, one function for each ``bound``: pairs keep what it has told them."""
+
+    def inside(base: Pair, at: Ball) -> Ball:
+        return delta_by(base, at, bound)
+
+    return inside
 
 
 def _positive(value: Ball) -> Ball:

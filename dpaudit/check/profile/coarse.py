@@ -42,7 +42,9 @@ FEWER_OTHERS = 2**20
 
 def is_computed(pair: Pair) -> bool:
     """Whether the checker computes upper bounds of this pair's own profile."""
-    return has_closed(pair) or all(_is_computed(factor) for factor, _ in pair.factors)
+    if has_closed(pair) or all(_is_computed(factor) for factor, _ in pair.factors):
+        return True
+    return pair.is_over_compositions and all(map(is_computed, pair.inner))
 
 
 def _is_computed(factor: Pair) -> bool:

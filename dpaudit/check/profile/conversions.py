@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
@@ -27,6 +27,7 @@ from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.crowd import crowd_at_least, crowd_at_most
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
+from dpaudit.check.profile.inner import inner_at_most
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.polls import polled_at_most
@@ -67,6 +68,8 @@ SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10  # rounds of one kind: floats hold the number exactly
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 256, 64, 16, 4), Fraction(1, 64)
+# And of formulas of compositions.
+INNER_COARSENINGS = 4, 1
 # And what is tried where the witness's own is finer than is computed with.
 DOUBLED = 2, 4, 8
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
@@ -80,6 +83,7 @@ FIELDS: dict[str, set[str]] = {
     "crowd": {"epsilon"},
     "poll": {"epsilon"},
     "largest loss": set(),
+    "inner": {"epsilon", "step"},
     "game": {
         "side",
         "epsilon",
@@ -175,7 +179,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form in ("closed", "crowd", "poll"):
+    if form in ("closed", "crowd", "poll", "inner"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in (*SUMS, "game"):
@@ -282,15 +286,22 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta == 0 or row.get("form") == "largest loss":
         return largest_loss_at_most(pair, epsilon)
     try:
-        if row.get("form") in OWN_BOUNDS:
-            return OWN_BOUNDS[row["form"]](pair, epsilon, row, 1) <= delta
-        for times in _coarser_steps(pair, row):
-            with suppress(NotConfirmed):
-                if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
-                    return True
-        return _at_its_step(pair, epsilon, delta, row, 1) <= delta
+        return _is_at_most(pair, epsilon, delta, row)
     except NotConfirmed:
         return False
+
+
+def _is_at_most(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
+    """By the witness's form, or by sums on coarser grids and on its own.  Errors: NotConfirmed."""
+    if row.get("form") == "inner":
+        return _confirmed_by_inner(pair, epsilon, row, delta)
+    if row.get("form") in OWN_BOUNDS:
+        return OWN_BOUNDS[row["form"]](pair, epsilon, row, 1) <= delta
+    for times in _coarser_steps(pair, row):
+        with suppress(NotConfirmed):
+            if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
+                return True
+    return _at_its_step(pair, epsilon, delta, row, 1) <= delta
 
 
 def _at_its_step(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
@@ -358,15 +369,29 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
                 if sign * near <= sign * delta:
                     return near
         return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
+    step = _finer(pair, row)
+    return delta_bound(_on_grid(pair, step, delta, sign, tilt), step, tilt, epsilon, sign)
+
+
+def _finer(pair: Pair, row: Row) -> Fraction:
+    """A part of the witness's step.  Errors: NotConfirmed."""
     # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
     finer = 8 if any(f.report is not None and f.report.rest is None for f, _ in pair.factors) else 2
     step = _number(row["step"]) / finer
     if not SMALLEST_STEP < step < LARGEST_STEP:
         raise NotConfirmed(f"step {float(step)}")
+    return step
+
+
+def _on_grid(
+    pair: Pair, step: Fraction, delta: Fraction, sign: int, tilt: float
+) -> list[tuple[Nodes, int]]:
+    """Each factor's masses, and how often it occurs; they leave out little of ``delta``."""
+    counts = [_whole(times) for _, times in pair.factors]
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
-    nodes = [_nodes(factor, grid, sign, tilt) for factor, _ in pair.factors]
-    return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
+    nodes = (_nodes(factor, grid, sign, tilt) for factor, _ in pair.factors)
+    return list(zip(nodes, counts, strict=True))
 
 
 def _by_transforms(pair: Pair, row: Row) -> bool:
@@ -386,6 +411,17 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     shape = Shape(step, nodes, cells, parts, tilt, tail)
     at = max(math.nextafter(float(epsilon), -sign * math.inf), 0.0)
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
+
+
+def _confirmed_by_inner(pair: Pair, epsilon: Fraction, row: Row, delta: Fraction) -> bool:
+    """Whether delta of a formula of compositions is at most ``delta``, by coarse grids first."""
+    for times in INNER_COARSENINGS:
+        step = times * _finer(pair, row)
+        if step < COARSEST:
+            factors_of = cache(lambda inside, h=step: _on_grid(coarser(inside), h, delta, 1, 1.0))
+            if inner_at_most(pair, epsilon, step, factors_of) <= delta:
+                return True
+    return False
 
 
 OWN_BOUNDS = {"game": _played}

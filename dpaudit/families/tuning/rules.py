@@ -20,7 +20,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, enclose, exp, is_infinite, log, tanh, unknowns
 from dpaudit.exact.arb import working_precision
 from dpaudit.exact.wire import encode_number
@@ -33,7 +32,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.pairs import Best, BestOfPoisson, Losses, Pair
+from dpaudit.pairs import Best, BestOfPoisson, Losses
 
 BEST = Source("Papernot, Steinke", 2022, "Theorem 2 (truncated negative binomial)")
 BEST_PURE = Source(
@@ -109,21 +108,11 @@ def _ball_at(curve: Number, place: Fraction) -> Any:
     return enclose(curve, {order(): enclose(place)})
 
 
-def closed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """The pairs themselves, if each has a delta in closed form.
-
-    Errors: Unsupported otherwise: one delta of the best run needs a hundred of a single run.
-    """
-    if not all(pair.has_delta for pair in pairs):
-        raise Unsupported("a search over runs without a closed profile: use rdp")
-    return pairs
-
-
 @PROFILE.rule(Tuned, "best_of_runs_profile", cite=PROFILES)
 def best_of_runs_profile(node: Tuned, base: Losses) -> Losses:
     """The best of the runs that one run's pair dominates, each way; no lower end is known."""
     remove, add = (
-        tuple(Best(pair, node.gamma, node.shape + 1) for pair in closed(side))
+        tuple(Best(pair, node.gamma, node.shape + 1) for pair in side)
         for side in (base.remove, base.add)
     )
     return Losses(remove, add, slack=node.mean * base.slack)
@@ -142,8 +131,7 @@ def best_of_poisson(node: TunedPoisson, epsilon: Number) -> Number:
 def best_of_poisson_profile(node: TunedPoisson, base: Losses) -> Losses:
     """As of other numbers of runs; no run at all is as likely on both data sets."""
     remove, add = (
-        tuple(BestOfPoisson(pair, node.mean) for pair in closed(side))
-        for side in (base.remove, base.add)
+        tuple(BestOfPoisson(pair, node.mean) for pair in side) for side in (base.remove, base.add)
     )
     return Losses(remove, add, slack=node.mean * base.slack)
 

@@ -27,6 +27,8 @@ form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, 
 J + 1; ``error`` is the sum of all errors but the smoothing's gap.
 form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
 form "crowd": windows of counts, :mod:`dpaudit.profiles.closed.crowd`, at ``epsilon``.
+form "inner": a formula of compositions, :mod:`dpaudit.profiles.closed.inner`, at ``epsilon``, on
+grids of the smallest ``step``.
 form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
 ``cells`` of places of so many ``parts`` (0: splices), under a ``tilt``, ``tail`` left out a round.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=

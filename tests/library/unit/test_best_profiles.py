@@ -14,8 +14,13 @@ import pytest
 from numpy.typing import NDArray
 
 import dpaudit as dp
+from dpaudit.check.profile import inner
+from dpaudit.check.profile.conversions import confirm_upper
+from dpaudit.check.profile.nodes import Nodes
 from dpaudit.families.tuning import Tuned, TunedPoisson
-from dpaudit.pairs import Atoms, Best, BestOfPoisson, Normal, Pair, best
+from dpaudit.measures.convert import to_approx
+from dpaudit.pairs import Atoms, Best, BestOfPoisson, Mixed, Normal, Pair, best, product
+from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed.single import epsilon_single
 from tests.library.cli.bench import accept, certified, mechanism
 
@@ -92,9 +97,9 @@ def test_ranks_that_are_taken_as_unmoved_give_too_small_a_delta(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(best, "_moved", lambda pair, p, line: flint.arb(1))
-    best._own_rows.cache_clear()
+    best._rows.cache_clear()
     found = [truth > upper(pair, e) * 1.001 + 1e-9 for pair, e, truth in truths(seed=5, count=25)]
-    best._own_rows.cache_clear()
+    best._rows.cache_clear()
     assert any(found)
 
 
@@ -126,14 +131,57 @@ def test_every_shape_is_accounted(shape: str | int) -> None:
     assert 0.3406 < bound.upper < known[shape]
 
 
-def test_runs_without_a_closed_profile_stay_with_renyi() -> None:
-    run = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 1), "0.01"), 100)
-    bound = dp.account(Tuned(run, "0.1"), SCOPE).epsilon("1e-5")
-    assert bound.upper < 2.3
+def test_a_search_over_rounds_of_sampled_noise_is_below_renyi_s() -> None:
+    """Ten runs of DP-SGD: Renyi divergences give 4.13, and one run has epsilon 1.83."""
+    run = dp.dp_sgd(sigma=1, rate="0.01", steps=1000)
+    account = dp.account(Tuned(run, "0.1"), SCOPE)
+    assert 1.83 < account.epsilon("1e-5").upper < 2.76
+    assert to_approx(account.step("rdp"), F(1, 10**5)).value[0] > 4.1
+
+
+SAMPLED = Mixed(Normal(F(1, 2)), F(1, 2))
+# A release of next to no information beside it: no closed form, and the same numbers.
+COMPOSED = product([(SAMPLED, F(1)), (Mixed(Normal(F(1, 10**6)), F(1, 2)), F(1))])
 
 
 @pytest.mark.parametrize(
-    "node", [Tuned(dp.Gaussian("g", 10), "0.1"), TunedPoisson(dp.Laplace("l", 10), 5)]
+    "of", [lambda run: Best(run, F(1, 10), F(2)), lambda run: BestOfPoisson(run, F(9))]
+)
+def test_composed_runs_are_as_the_one_that_tells_all(of: Callable[[Pair], Pair]) -> None:
+    assert of(COMPOSED).is_over_compositions
+    assert not of(SAMPLED).is_over_compositions
+    for delta in (F(1, 10**5), F(1, 10**9)):
+        closed, composed = (epsilon_interval(of(run), delta).upper for run in (SAMPLED, COMPOSED))
+        assert closed < composed < closed * F(101, 100)
+    for epsilon in (F(0), F(1, 2), F(3)):
+        closed, composed = (delta_interval(of(run), epsilon).upper for run in (SAMPLED, COMPOSED))
+        assert closed <= composed < closed * F(105, 100)
+
+
+def test_a_checker_sums_the_runs_of_a_search_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Best(COMPOSED, F(1, 10), F(2))
+    bound, delta = epsilon_interval(search, F(1, 10**5)), F(1, 10**5)
+    less = bound.upper * F(98, 100)
+    assert confirm_upper(search, bound.upper, delta, bound.upper_witness)
+    assert not confirm_upper(search, less, delta, bound.upper_witness)
+    monkeypatch.setattr(inner, "_at_most", lambda factors, loss, step: F(0))
+    assert confirm_upper(search, less, delta, bound.upper_witness)
+
+
+def test_a_loss_that_is_too_far_for_a_sum_is_bounded_at_a_nearer_one() -> None:
+    step = F(1, 10**6)
+    masses = Nodes(0, np.array([0.5, 0.5]), 0.0, 0.0, 0.0)
+    assert inner._at_most([(masses, 1)], F(512), step) < 1e-6
+    assert inner._at_most([(masses, 1)], F(0), step) <= 1
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Tuned(dp.Gaussian("g", 10), "0.1"),
+        TunedPoisson(dp.Laplace("l", 10), 5),
+        Tuned(dp.Compose(dp.Gaussian("g", 20), dp.Laplace("l", 20), dp.Laplace("k", 30)), "0.1"),
+    ],
 )
 def test_a_search_is_certified_by_its_profile(node: dp.Node) -> None:
     accept(certified(mechanism("case", node, dp.ApproxDP(1, "1e-5"))).certificate)
