@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from dpaudit.exact import decimal_upper, infinity, lower_fraction, upper_fraction
 from dpaudit.pairs import Pair
-from dpaudit.pairs.balls import Ball, fraction
+from dpaudit.pairs.balls import Ball, fraction, number
 from dpaudit.profiles.fourier.engine import epsilon_outline, parts_of
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.interval import Interval, rounded_up
@@ -42,6 +42,8 @@ class Composed:
         if pair.has_delta:
             return pair.delta(x, self)
         loss = lower_fraction(x.log())
+        if loss is None:
+            return number(1)
         if loss >= 0:
             return self._above(pair, float_below(loss))
         if x < 1:
