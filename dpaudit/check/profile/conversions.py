@@ -414,7 +414,12 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
 
 
 def _confirmed_by_inner(pair: Pair, epsilon: Fraction, row: Row, delta: Fraction) -> bool:
-    """Whether delta of a formula of compositions is at most ``delta``, by coarse grids first."""
+    """Whether delta of a formula of compositions is at most ``delta``, by coarse grids first.
+
+    Errors: NotConfirmed for any other pair: formulas need not grow with the deltas inside.
+    """
+    if not pair.is_over_compositions:
+        raise NotConfirmed("no formula of compositions")
     for times in INNER_COARSENINGS:
         step = times * _finer(pair, row)
         if step < COARSEST:
