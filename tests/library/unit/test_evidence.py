@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -99,13 +100,14 @@ def test_a_stand_in_is_kept_for_a_reason() -> None:
         "the two bounds are not both known: it took too long",
         "its own bound is 44%; its pair shows less",
     ]
-    assert "- a: nothing keeps it" in likelihoods.lines(rows, ["a"])
+    assert "- b: its own bound is 50%; few runs" in likelihoods.lines(rows, ["b"])
 
 
 def test_every_stand_in_of_the_catalogue_has_a_reason() -> None:
     rows = evidence.likelihood_rows(Results().of("likelihoods"))
     kept = likelihoods.stand_ins()
     assert [name for name in kept if not likelihoods.why_kept(name, rows)] == []
+    assert sorted(kept) == sorted(itertools.chain(*likelihoods.NOT_FOUND.values()))
 
 
 def test_an_entry_that_takes_its_time_is_left() -> None:
