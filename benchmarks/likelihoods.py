@@ -89,7 +89,7 @@ NOT_FOUND: Mapping[str, Sequence[str]] = {
     "its runs go on for as long as the noise lets them, and its suite cuts them at 60 rounds":
         ("adaptive_noisy_gd_paper_vector",),
     "gradients and their differences exceed both clips only where a gradient turns: the search "
-    "for a loss shows 88% of that": ("kl_spider",),
+    "for a loss shows less than 90% of that": ("kl_spider", "private_spider"),
     "features are scaled, and a logistic slope is below 1: the own gradients leave a part of the "
     "clip": ("user_level_dp_gd",),
     "one user of a linear loss moves all rotated coordinates at once, and a batch may miss it":

@@ -94,7 +94,7 @@ BOUNDED: dict[tuple[str, str, str], tuple[float, str]] = {
 }
 # Differences of two gradients that the program clips before, a thousand times too long as they are:
 # at most twice that clip, which is few times the difference's radius, and four times here.
-TURNED = {("kl_spider", "difference", MEAN)}
+TURNED = {(name, "difference", MEAN) for name in ("kl_spider", "private_spider")}
 
 ONES = {name for (name, *_), (_, reason) in BOUNDED.items() if reason == ONE_HOT}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from audits import kl, kl_adaptive, kl_readings
+from audits import kl, kl_adaptive, kl_baselines, kl_readings
 from dpaudit.cli.main import main
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
@@ -48,7 +48,7 @@ MECHANISMS = {
     for m in vars(module).values()
     if isinstance(m, Mechanism)
 }
-SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites]
+SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites, *kl_baselines.suites]
 # Entries that the default attack bounds as far as a stand-in would, or a search for a loss does.
 BY_DEFAULT = {
     "noisy_gd_pl",
@@ -66,7 +66,6 @@ BY_DEFAULT = {
     "adaptive_noisy_gd_paper_from_the_noise",
     "adaptive_noisy_gd_paper_zero_out",
     "private_gradient_norm",
-    "private_spider",
     "spider_estimator",
 }
 
