@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ import numpy as np
 from dpaudit.audit.examine.walks import own_copy
 from dpaudit.curator.curator import Event
 from dpaudit.curator.guarded import Withheld
-from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.mechanism import Mechanism, Metric
-from dpaudit.curator.outputs import enclosed
+from dpaudit.curator.reached import reached
 from dpaudit.kernels.query import Records
 
 # Source and compiled code may be read: a function may import.
@@ -34,7 +32,6 @@ BARRED = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "pty.spawn",
     "shutil.copyfile", "winreg.", "gc.get_objects", "gc.get_referrers", "gc.get_referents",
 )  # fmt: skip
-MOST_OBJECTS, MOST_ITEMS = 20_000, 500  # objects that are searched; items of each
 BY_AUTHOR, ANOTHER = "its author says so", "it is another number without the records"
 _shut: ContextVar[bool] = ContextVar("shut", default=False)
 
@@ -82,7 +79,7 @@ class Before:
 def _state(owner: Any) -> list[str]:
     """Every number and text that a program, its classes and its functions refer to."""
     texts = []
-    for value in _reached(owner):
+    for value in reached(owner):
         if isinstance(value, np.ndarray):
             texts.append(sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
         elif isinstance(value, int | float | complex | str | bytes | np.generic):
@@ -110,7 +107,7 @@ class Again:
             self._of_output = "the program kept something of its run on the data"
             return
         evaluate = mechanism.evaluate
-        for value in (*_reached(evaluate), *_reached(before.program)):
+        for value in (*reached(evaluate), *reached(before.program)):
             if isinstance(value, functools._lru_cache_wrapper):  # it would answer from what it read
                 value.cache_clear()
         try:
@@ -162,7 +159,7 @@ def _compared(metric: Metric, again: Sequence[Metric], number: int) -> str:
 
 def _beside(function: Any) -> Iterator[str]:
     """Data that a function reaches beside its argument, in words."""
-    for value in _reached(function):
+    for value in reached(function):
         if isinstance(value, Records):
             yield "what computes it reaches records"
         elif isinstance(value, np.ndarray | bytes | bytearray) and np.size(value) > 1:
@@ -176,65 +173,3 @@ def _beside(function: Any) -> Iterator[str]:
 def _holds_numbers(value: Any) -> bool:
     inside = value.values() if isinstance(value, dict) else value
     return any(isinstance(item, int | float | np.number) for item in inside)
-
-
-def _reached(value: Any) -> Iterator[Any]:
-    """Objects that a project's code refers to, by name, field, closure or default."""
-    seen_by_id: dict[int, Any] = {}
-    waiting = [value]
-    while waiting and len(seen_by_id) < MOST_OBJECTS:
-        item = waiting.pop()
-        if id(item) in seen_by_id:
-            continue
-        seen_by_id[id(item)] = item  # kept, so that no other object gets its id
-        yield item
-        waiting += _inside(item)
-
-
-def _inside(value: Any) -> list[Any]:
-    for kinds, inside in _INSIDE:
-        if isinstance(value, kinds):
-            return list(inside(value))[:MOST_ITEMS]
-    if isinstance(value, functools._lru_cache_wrapper):
-        return [value.__wrapped__]
-    if isinstance(value, ModuleType) or not _is_own(type(value)):
-        return []
-    return [*getattr(value, "__dict__", {}).values(), type(value)]
-
-
-# Containers, and how their contents are reached.
-_INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    (FunctionType, lambda f: _of_function(f) if _is_own(f) else ()),
-    (MethodType, lambda m: (m.__self__, m.__func__)),
-    (functools.partial, lambda p: (p.func, *p.args, *p.keywords.values())),
-    ((list, tuple, set, frozenset), iter),
-    (dict, lambda d: d.values()),
-    (type, lambda t: vars(t).values() if _is_own(t) else ()),
-    (property, lambda p: (p.fget,)),
-    ((classmethod, staticmethod), lambda m: (m.__func__,)),
-)
-
-
-def _of_function(function: FunctionType) -> list[Any]:
-    names = _names(function.__code__)
-    named = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [item for item in named if isinstance(item, ModuleType) and _is_own(item)]
-    inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
-    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    return [*named, *inside, *enclosed(function), *given, *vars(function).values()]
-
-
-def _names(code: Any) -> list[str]:
-    inner = [
-        name
-        for constant in code.co_consts
-        if hasattr(constant, "co_names")
-        for name in _names(constant)
-    ]
-    return [*code.co_names, *inner]
-
-
-def _is_own(value: Any) -> bool:
-    """Whether it is of a project, and no library's."""
-    name = value.__name__ if isinstance(value, ModuleType) else value.__module__ or ""
-    return name.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names

@@ -189,9 +189,6 @@ def evidence_caveats(
         )
     if examination.ran is not None and examination.ran.missed:
         caveats.append(_never_run(examination.ran))
-    if examination.unmet:
-        places = ", ".join(examination.unmet[:SHOWN])
-        caveats.append(f"conditions that no generated record met: {places}")
     return [*caveats, *_reached(examination)]
 
 
@@ -480,6 +477,7 @@ def examination_row(examination: Examination) -> Json:
             "missed": list(examination.ran.missed),
         },
         **_tried(examination),
+        **({"unmet": [asdict(one) for one in examination.unmet]} if examination.unmet else {}),
         "reached": [
             {
                 "label": release.label,

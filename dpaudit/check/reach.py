@@ -38,7 +38,17 @@ def gaps(examination: Json, root: Node) -> list[str]:
             f"the program ran on {count} generated records, where {FEWEST_RECORDS} are the fewest; "
             "a records_like hook that makes more would help"
         )
-    return [*texts, *(_gap(row) for row in examination["reached"] if falls_short(row))]
+    texts += [_gap(row) for row in examination["reached"] if falls_short(row)]
+    return [*texts, *map(_unmet, examination.get("unmet", ()))]
+
+
+def _unmet(row: Json) -> str:
+    """A condition that no record met: what the program does where one does was not seen."""
+    return (
+        f"release {row['label']!r}: the condition {row['text']!r} ({row['place']}) was never true "
+        "for any record that was tried; a records_like hook that makes records of which it is "
+        "would help, and so would Mechanism(reaches=...) that says why it is true of none"
+    )
 
 
 def falls_short(row: Json) -> bool:

@@ -45,12 +45,12 @@ def line_of_code(code: CodeType, module: str, line: int | None = None) -> str:
 def own_functions(query: object) -> list[str]:
     """Where a program's own functions begin that a query holds, or is: ``rows, own.py:12``."""
     functions = [getattr(value, "func", value) for value in vars(query).values() if callable(value)]
-    if _is_programs(type(query).__module__):
+    if is_own(type(query).__module__):
         functions.append(getattr(type(query), "value", None))
     return [
         f"{code.co_qualname}, {line_of_code(code, function.__module__)}"
         for function in functions
-        if (code := getattr(function, "__code__", None)) and _is_programs(function.__module__)
+        if (code := getattr(function, "__code__", None)) and is_own(function.__module__)
     ]
 
 
@@ -67,7 +67,7 @@ def place_in(message: str) -> str:
 
 def is_program(frame: FrameType) -> bool:
     """Whether a frame runs code of a user's project, by the name of its module."""
-    return _is_programs(str(frame.f_globals.get("__name__", "")))
+    return is_own(str(frame.f_globals.get("__name__", "")))
 
 
 def private_read(name: str, caller: FrameType) -> str | None:
@@ -80,7 +80,8 @@ def private_read(name: str, caller: FrameType) -> str | None:
 
 
 @cache
-def _is_programs(module: str) -> bool:
+def is_own(module: str) -> bool:
+    """Whether a module is of a user's project, by its name: neither dpaudit's nor a library's."""
     top = module.partition(".")[0]
     return top not in LIBRARIES and top not in sys.stdlib_module_names
 

@@ -4,13 +4,13 @@ An examination tries, in this order, until the seconds are over:
 
 1. Records are made.  Their shape comes from the mechanism's hook, from the data, or from what the
    program's fields, its queries and its refusals say (``shapes``).  Rows are extreme, opposite,
-   empty, of numbers that the code names, and such as meet its conditions, which tracing finds:
-   ``==``, ``<``, ``isin``, also of pandas (``made``, ``conditions``, ``lines``).
+   empty, of numbers that the code names, and such as meet the conditions of its queries, which are
+   watched and searched for (``made``, ``outcomes``, ``aims``).
 2. The program runs on several data sets, and at every release its query is asked again on
    neighbouring ones (``study``): those of the hook, few rows at equal distances, numbers of equal
    or of different rows, then steps from the best.  All of them are one search, which maximises how
    far the query moves over what it states (``search``, ``displacement``).
-3. A column is swept for lines that no row ran, such as those of a leap day.
+3. Conditions of its queries that were true of no record are listed: the certificate is unconfirmed.
 4. The same again after answers of far more noise and of hardly any, since any answer has some
    probability.  Threshold tests that are declared monotone have a rule of their own (``one_way``).
 5. Whole runs walk along the transcript of another data set (``walks``): nothing but values may

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.outcomes import Watch
 from dpaudit.audit.examine.search import Point, sets
 from dpaudit.curator.replayer import RELATIVE_TOLERANCE, ROUNDING
 from dpaudit.errors import Unsupported
@@ -39,7 +41,8 @@ class Asking:
 
     ``members``: how many rows its secret batch can hold (0 for any number); None on no batch.
     ``batched``: whether it is on one.  ``far``: after answers with more noise than is declared;
-    ``unlikely``: and nothing is promised after answers that are seldom enough.
+    ``unlikely``: and nothing is promised after answers that are seldom enough.  ``watch``: of the
+    conditions of its own code, if any.
     """
 
     label: str
@@ -54,6 +57,7 @@ class Asking:
     far: bool = False
     unlikely: bool = False
     meter: Meter = field(default_factory=lambda: Meter(np.inf))
+    watch: Watch | None = None
 
     def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
         """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
@@ -75,7 +79,8 @@ class Asking:
     def _on(self, records: Records, chosen: NDArray[np.bool_] | None) -> Array:
         trials = len(self.on)
         self.meter.add(self.query, records, trials)
-        with np.errstate(all="ignore"):
+        watched = self.watch and self.watch.asking(self.label, records)
+        with np.errstate(all="ignore"), watched or nullcontext():
             values = np.asarray(self.query.value(records, chosen), dtype=np.float64)
         if values.shape != (shape := (trials, values.shape[-1])):
             values = np.broadcast_to(values, shape)

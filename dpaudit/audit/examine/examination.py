@@ -21,7 +21,7 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
-from dpaudit.audit.examine.conditions import Log, frames_traced, rows_that_meet, traced
+from dpaudit.audit.examine.aims import aimed
 from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
 from dpaudit.audit.examine.held import KEPT, held_by
 from dpaudit.audit.examine.lines import (
@@ -33,16 +33,26 @@ from dpaudit.audit.examine.lines import (
     takes_apart,
 )
 from dpaudit.audit.examine.losses import Loss, search_pair
-from dpaudit.audit.examine.made import HUGE, World, rows_of, worlds_of
+from dpaudit.audit.examine.made import NAMED, World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import OWN, Meter
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
-from dpaudit.audit.examine.running import TooLong, ending_after, run
+from dpaudit.audit.examine.outcomes import Watch, listed_in
+from dpaudit.audit.examine.running import Exited, TooLong, contained, ending_after, run
 from dpaudit.audit.examine.said import heard
 from dpaudit.audit.examine.search import point_of
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
-from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
+from dpaudit.audit.examine.study import (
+    WALKED,
+    Enough,
+    Louder,
+    Studied,
+    asking_of,
+    bounded_by_library,
+    wholes,
+)
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
+from dpaudit.audit.graybox.watch import Asked
 from dpaudit.audit.likelihood import MU_DELTA, Wanted
 from dpaudit.audit.neighbours import Neighbours, alone, differing, digest_of, extra_last
 from dpaudit.audit.residuals import Finding
@@ -82,12 +92,11 @@ TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000  # numbers that walks may read
 PARTS = 6  # parts of a program that are walked
-# Rows that conditions are solved for, runs for that, their releases and the numbers they may read.
+# Rows that are changed to meet conditions, rounds of that, a run's releases whose conditions are
+# looked at, and the numbers that its records may have.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
-LEARNED, ASKED, TRACED = 6, 12, 400_000
-# Rows whose columns are swept, how far at least, in how many numbers, and of how many columns.
-SWEPT_FROM = ("a thousand times a row labelled 1", "all a million")
-SWEPT, MOST_SWEPT, COLUMNS = 400.0, 9_000, 6
+LEARNED, ASKED, LARGEST = 6, 12, 400_000
+AIMED, AIM = 4, 0.05  # worlds that conditions are seen on first; the share of the work of one aim
 FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a pair
 WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
@@ -129,6 +138,15 @@ class Reached:
 
 
 @dataclass(frozen=True)
+class Unmet:
+    """A condition that was true of no record that was tried; ``label``: of a release it decides."""
+
+    place: str
+    text: str
+    label: str
+
+
+@dataclass(frozen=True)
 class Tried:
     """How much an examination tried: data sets on which queries were asked, and their rows.
 
@@ -150,7 +168,7 @@ class Examination:
     how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
     on other records, 0 for all; ``ran``: which lines ran, None where another tracer
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
-    ``unmet``: lines of conditions on records that were true of none.  ``reach``: how far the pair
+    ``unmet``: conditions on records that were true of none.  ``reach``: how far the pair
     that a search found moves all releases together, as a share of what is declared, and of how many
     pairs it is the best; (1, 0) where that is not known.  ``full``: whether every declared release
     moves by its sensitivity there.  ``tried``: how much was.
@@ -167,7 +185,7 @@ class Examination:
     stopped: bool = False
     ran: Ran | None = None
     opened: frozenset[str] = frozenset()
-    unmet: tuple[str, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
     reach: tuple[float, int] = (1.0, 0)
     full: bool = False
     tried: Tried | None = None
@@ -225,15 +243,16 @@ def examine(
             return Examination(not_examined=why, stopped=True)
         more: tuple[Finding, ...] = ()
         # The stage that is under way when the time is over is left.
-        with contextlib.suppress(TooLong):
-            examiner.run(first=first)
-            found_nothing = not (first and examiner.found)
-            if found_nothing and likely is None and mechanism.records_like is None:
-                if shape is None:
-                    more = _of_another_rank(mechanism, seed, examiner)
-                if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
-                    more = (*more, *_of_more_rows(mechanism, seed, examiner))
-    examination = examiner.examination(time.process_time() - started)
+        with examiner.watch:
+            with contextlib.suppress(TooLong):
+                examiner.run(first=first)
+                found_nothing = not (first and examiner.found)
+                if found_nothing and likely is None and mechanism.records_like is None:
+                    if shape is None:
+                        more = _of_another_rank(mechanism, seed, examiner)
+                    if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
+                        more = (*more, *_of_more_rows(mechanism, seed, examiner))
+            examination = examiner.examination(time.process_time() - started)
     examination = replace(examination, findings=(*examination.findings, *more))
     return replace(examination, opened=frozenset(read))
 
@@ -326,6 +345,8 @@ class _Examiner:
         self.unfinished = 0  # runs that took all the time there is
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
+        self.watch = Watch(self.program)
+        self.listed = listed_in(self.program)
         self.work = 0
         self.reach, self.full = (1.0, 0), False
         # A value that a program makes once, from its first records, has to be made again to show.
@@ -337,7 +358,6 @@ class _Examiner:
         values = None if like is None else like.values
         rows = rows_of(self.shape, rng, constants_of(self.program), values)
         self.rows: dict[str, Array] = dict(rows)
-        self.log = Log()
         self.worlds = worlds_of(self.shape, rng)
         # An assumption about the data holds for those that the hook makes, and for no others.
         nodes = [*postorder(self.declaration)]
@@ -381,12 +401,10 @@ class _Examiner:
         self._learn()
         short = (partial(self._study, STUDIED[0]), self._walks)
         for stage in short if walked else self._stages():
-            traces = stage in (self._draws, self._sweep)
-            with contextlib.nullcontext() if traces else self.lines:
+            with contextlib.nullcontext() if stage == self._draws else self.lines:
                 stage()
             if first and self.found:
                 return
-        self._look_again()
 
     @property
     def found(self) -> bool:
@@ -397,7 +415,6 @@ class _Examiner:
 
     def _stages(self) -> Iterator[Callable[[], None]]:
         yield partial(self._study, STUDIED[0])
-        yield self._sweep
         # The first question comes before any answer: more noise changes it in nothing.
         once = len(self.studied[0].asked) < 2
         for number, far in () if once else FAR:
@@ -409,71 +426,48 @@ class _Examiner:
         yield from (self._walks, self._draws, self._trials, self._keeps, self._pair)
 
     def _learn(self) -> None:
-        """Rows that meet the program's conditions, which rows made by chance seldom do."""
-        bases = {name: self.rows[name] for name in BASES}
+        """Rows that meet the conditions of a short run's queries, which others seldom do."""
+        if self.shape.numbers > LARGEST or self.late():
+            return
+        sampler = self._shortly(self.worlds[0].records())
+        with contextlib.suppress(Exited), contained():
+            self._meet(sampler.asked)
+        walks.restore(self.shared)
+
+    def _meet(self, releases: Sequence[Asked]) -> None:
+        """Rows that meet the conditions of the queries of some releases."""
+        lines = {(one.label, one.place): one for one in releases if not one.batched}
+        asked = [
+            (asking_of(one, self.scope.adjacency, self.meter, watch=self.watch), len(one.records))
+            for one in lines.values()
+            if not bounded_by_library(one.query)
+        ]
+        names = (*BASES, *(name for name in self.rows if name.startswith(NAMED)))
+        bases = {name: self.rows[name] for name in names}
+        base = bases[BASES[0]]
+        finite = [row for row in self.rows.values() if np.isfinite(row).all()]
+        sets = [np.array(finite), *(world.values for world in self.worlds[:AIMED])]
         for _ in range(LEARNED):
-            conditions_before = len(self.log.conditions)
-            self._trace(self.rows.values())
-            self.rows |= rows_that_meet(list(self.log.conditions), bases)
-            if len(self.log.conditions) == conditions_before:
+            for (asking, size), values in itertools.product(asked, sets):
+                with contextlib.suppress(Exception):
+                    asking.value(Records(np.resize(values, (size, *self.shape.row))), 0)
+            found = aimed(asked, self.watch, bases, self.meter.used + AIM * self.meter.limit)
+            self.rows |= found
+            bases = found | bases
+            # A condition inside another is asked only on rows that meet the outer one.
+            worlds = [world.values for world in self.worlds[:AIMED]]
+            sets = [np.where(row != base, row, w) for row in found.values() for w in worlds]
+            if not found:
                 return
 
-    def _look_again(self) -> None:
-        """Which conditions none of the rows that were made meets."""
-        if self.log.conditions:
-            self._trace(self.rows.values())
-
-    def _trace(self, rows: Iterable[Array]) -> None:
-        """One short run of a copy of the program on records whose numbers are traced."""
-        finite = [row for row in rows if np.isfinite(row).all()][::-1]
-        if self.shape.numbers > TRACED or self.late():
-            return
-        values = self.worlds[0].values.copy()
-        count = min(len(values), len(finite))
-        values[:count] = finite[:count]
-        with frames_traced(values, self.log):
-            self._shortly(traced(values, self.log))
-
-    def _shortly(self, records: Records) -> None:
+    def _shortly(self, records: Records) -> Louder:
         """A run of a copy of the program that is not examined."""
         sampler = self._louder(records, 1.0, 400, ASKED)
         # A failure here occurs on records without traces too, or is no finding.
         with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
             run(walks.own_copy(self.program), sampler)
         walks.restore(self.shared)
-
-    def _sweep(self) -> None:
-        """Rows of whole numbers in one column that run lines which no row ran so far.
-
-        A leap day, or an hour that there is twice, is solved for by no comparison of one number.
-        Numbers are as large as those of the hook, or those that the program names.
-        """
-        bases = [np.abs(self.rows[name]) for name in SWEPT_FROM]
-        named = [n for row in self.rows.values() if np.ptp(row) == 0 and (n := row.flat[0]) < HUGE]
-        columns = range(min(bases[0].size, COLUMNS) if self.shape.numbers <= TRACED else 0)
-        for column, base in itertools.product(columns, bases):
-            entries = self.worlds[0].values.reshape(self.shape.rows, -1)[:, column]
-            top = max(SWEPT, float(np.nan_to_num(entries).max()) if self.hooked else 0, *named)
-            numbers = np.arange(0.0, top, max(1.0, top // MOST_SWEPT))
-            for block in np.split(numbers, range(self.shape.rows, len(numbers), self.shape.rows)):
-                if not self.lines.unseen or self.meter.after(STUDY) or self.late():
-                    return
-                news = self.lines.news(partial(self._swept, base, column, block))
-                while news and len(block) > 1:
-                    self.lines.forget(news)
-                    half = block[: len(block) // 2]
-                    first = self.lines.news(partial(self._swept, base, column, half))
-                    block = half if first else block[len(half) :]
-                if news:
-                    self.lines.news(partial(self._swept, base, column, block))
-                    name = f"a row that runs a line by {block[0]:.0f} in column {column}"
-                    self.rows[name] = np.array(base)
-                    self.rows[name].flat[column] = block[0]
-
-    def _swept(self, base: Array, column: int, numbers: Array) -> None:
-        values = np.broadcast_to(base, (self.shape.rows, *base.shape)).copy()
-        values.reshape(len(values), -1)[: len(numbers), column] = numbers
-        self._shortly(Records(values))
+        return sampler
 
     def _draws(self) -> None:
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
@@ -526,6 +520,8 @@ class _Examiner:
             # Far away the first releases are as before, and the last differ most.
             spread=1 if far == 1 else wholes(self.studied[0].asked),
             first=self.first,
+            watch=self.watch,
+            listed=self.listed,
             world=world.name + suffix,
             most=BRIEF if late else np.inf,
         )
@@ -1133,10 +1129,19 @@ class _Examiner:
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,
-            unmet=tuple(sorted(place for place, ever in self.log.ever.items() if not ever)),
+            unmet=self._unmet(),
             reach=self.reach,
             full=self.full,
             tried=self._tried(),
+        )
+
+    def _unmet(self) -> tuple[Unmet, ...]:
+        """Conditions that were true of no record; those of a release that says why are left out."""
+        return tuple(
+            Unmet(site.place, site.text, label)
+            for site in self.watch.never
+            for label in [*site.labels][:1]
+            if label not in self.mechanism.reaches
         )
 
     def _tried(self) -> Tried:

@@ -13,7 +13,7 @@ import inspect
 import linecache
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -88,23 +88,6 @@ class Lines:
         if self._before is None:
             sys.settrace(None)
             self._most = LATER
-
-    @property
-    def unseen(self) -> bool:
-        """Whether lines of functions that ran are left that did not."""
-        return self._traced and any(self.left[code] for code in self.entered)
-
-    def news(self, work: Callable[[], Any]) -> dict[CodeType, set[int]]:
-        """Do some work; returns the lines that it is the first to run, in functions that ran."""
-        before = {code: set(self.left[code]) for code in self.entered}
-        with self:
-            work()
-        return {code: new for code, unrun in before.items() if (new := unrun - self.left[code])}
-
-    def forget(self, lines: Mapping[CodeType, set[int]]) -> None:
-        """These lines count as lines that did not run."""
-        for code, new_lines in lines.items():
-            self.left[code] |= new_lines
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code

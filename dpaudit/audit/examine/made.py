@@ -16,6 +16,7 @@ from dpaudit.kernels.query import Array, Records
 KINDS = 6  # distinct random rows of a made-up data set
 HUGE = 1e6  # multiple of a random row, beyond every clip
 NAMED = "all of the number "  # how the names of rows of a number that code names begin
+MEETS = " that meets "  # in the names of rows made for a condition
 OTHERS = 4  # more random rows, ten and a hundred times as long
 LARGE, BEYOND = 100.0, 10.0  # a constant from LARGE on is tried BEYOND times as large, too
 

@@ -66,10 +66,20 @@ def ending_after(seconds: float) -> Iterator[None]:
 
 
 def run(program: Program, curator: Any) -> Any:
-    """The value that a program returns, run with a curator.
+    """The value that a program returns, run with a curator, in a world that is put back.
+
+    Errors: Exited; TooLong; whatever it raises.
+    """
+    with contained():
+        return program.run(curator)
+
+
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """In this block code of a program runs, and the world is put back after it.
 
     Its folder, environment and global random generators are put back, and a process that it forked
-    ends here.  Errors: Exited; TooLong; whatever it raises.
+    ends here.  Errors: Exited where the code ends its process.
     """
     global _inside
     process, folder, around, leave = os.getpid(), Path.cwd(), dict(os.environ), os._exit
@@ -83,7 +93,7 @@ def run(program: Program, curator: Any) -> Any:
 
     os._exit = stays
     try:
-        return program.run(curator)
+        yield
     except SystemExit:
         raise Exited from None
     finally:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.examine.conditions import MEETS
 from dpaudit.audit.examine.displacement import (
     UNSOUND,
     Asking,
@@ -22,9 +22,10 @@ from dpaudit.audit.examine.displacement import (
     neighbours_at,
     try_rows,
 )
-from dpaudit.audit.examine.made import FEW, across
+from dpaudit.audit.examine.made import FEW, MEETS, NAMED, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
+from dpaudit.audit.examine.outcomes import Watch
 from dpaudit.audit.examine.search import LENGTH, Point, Search, point_of, sets, shrunk
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
@@ -46,6 +47,10 @@ WHOLE_SETS = 0.6  # of the work that is left, for a search over whole data sets
 COUNTED = ("all one", "all a million", "a unit row", "a thousand times a row labelled 1", "zero")
 DRAWN = 0.3  # of the work that is left, for data sets of the hook
 FEW_ROWS = 0.3  # of the work that is left, for few rows of numbers that the code names
+# Numbers of tables, as entries of so many columns of a row, and of so many that meet conditions: so
+# many at once, in a share of the work that is left.
+ROW, COLUMNS, LEARNT, AT_ONCE, LISTED = "a random row labelled 1", 8, 3, 60, 0.2
+POWERS = 10  # of ten, by which the entries of a row that meets a condition change
 ALIKE = 12  # rows of the hook for a query that it is late for
 BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
@@ -86,7 +91,14 @@ def wholes(asked: Sequence[Asked]) -> int:
     return max(1, sum(sum(number <= count for number in WHOLE) for count in counts.values()))
 
 
-def asking_of(asked: Asked, adjacency: Adjacency, meter: Meter, *, far: bool = False) -> Asking:
+def asking_of(
+    asked: Asked,
+    adjacency: Adjacency,
+    meter: Meter,
+    *,
+    far: bool = False,
+    watch: Watch | None = None,
+) -> Asking:
     """A release as it was asked for, to be asked again; ``far``: after answers far away."""
     return Asking(
         label=asked.label,
@@ -100,6 +112,8 @@ def asking_of(asked: Asked, adjacency: Adjacency, meter: Meter, *, far: bool = F
         members=asked.members,
         far=far,
         meter=meter,
+        # What the library bounds may depend on any condition.
+        watch=None if bounded_by_library(asked.query) else watch,
     )
 
 
@@ -187,9 +201,13 @@ class Studied(Louder):
         eventful: bool = False,
         first: bool = False,
         draw: Callable[..., Records] | None = None,
+        watch: Watch | None = None,
+        listed: Sequence[tuple[float, ...]] = (),
         **options: Any,
     ) -> None:
         self.first = first
+        self.listed = listed
+        self.watch = watch
         self.draw = draw
         self.made = rows
         self.moved = found
@@ -241,7 +259,9 @@ class Studied(Louder):
         block = self._asked_rows
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
-        asking = asking_of(request_noted, self.scope.adjacency, self.meter, far=self.far != 1)
+        asking = asking_of(
+            request_noted, self.scope.adjacency, self.meter, far=self.far != 1, watch=self.watch
+        )
         asking = replace(asking, unlikely=asking.far and self.eventful)
         self._note(request, before)
         if number in WHOLE:
@@ -349,6 +369,7 @@ class Studied(Louder):
         kinds = request.records.knows_kinds and not any(other.tried for other in same_line)
         # Before rows are tried, which can take all the time that there is.
         least = self._row(asking, world, part)
+        self._met(asking, moved, request.records, part, least[0])
         self._whole_sets(asking, moved, request.records, least[0])
         seconds_left = self.meter.limit - self.meter.used
         if self.meter.beyond(self.until):
@@ -401,6 +422,49 @@ class Studied(Louder):
             try_rows(asking, moved, pairing, self.world)
         else:
             self.untried += 1
+
+    def _met(
+        self, asking: Asking, moved: Moved, records: Records, part: int | None, row: int
+    ) -> None:
+        """Rows that meet the program's conditions, and a few others, before all else.
+
+        Then numbers of the tables that it reaches, as entries of these rows.
+        """
+        if moved.tried:
+            return
+        met = {name: made for name, made in self.made.items() if MEETS in name}
+        few = dict(list(self.made.items())[:FEW])
+        if met:
+            pairing = self._pairing(records, part, row, {**few, **met})
+            try_rows(asking, moved, pairing, self.world, self.until)
+        until = self.meter.used + LISTED * (self.until - self.meter.used)
+        bases = {ROW: self.made[ROW], **dict(list(met.items())[:LEARNT])}
+        for name, base in bases.items() if asking.watch is not None else ():
+            entries = [*self._entries(base, far=name != ROW)]
+            for begin in range(0, len(entries), AT_ONCE):
+                if moved.factor > 1 or self.meter.beyond(until):
+                    return
+                rows = {name: base}
+                for columns, numbers in entries[begin : begin + AT_ONCE]:
+                    entry = (
+                        f"{', '.join(f'{n:.9g}' for n in numbers)} in column {columns} of {name}"
+                    )
+                    rows[entry] = np.array(base, dtype=np.float64)
+                    rows[entry].reshape(-1)[[*columns]] = numbers
+                pairing = neighbours_at(records, row, rows, self.scope.adjacency)
+                try_rows(asking, moved, pairing, self.world, until)
+
+    def _entries(
+        self, base: Array, *, far: bool
+    ) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Columns and numbers to try in them: of tables; ``far``: and some that are far off."""
+        every = range(min(base.size, COLUMNS))
+        for column, power in itertools.product(every, range(POWERS) if far else ()):
+            for sign in (1, -1):
+                yield (column,), (float(base.flat[column]) + sign * 10.0**power,)
+        for length in sorted({len(key) for key in self.listed}):
+            keys = [key for key in self.listed if len(key) == length]
+            yield from itertools.product(itertools.permutations(every, length), keys)
 
     def _shrink(self, asking: Asking, moved: Moved, records: Records) -> None:
         """Make a pair that moves a query too far small, once, and write down its rows."""
@@ -501,10 +565,11 @@ class Studied(Louder):
         search.try_all(search.few_rows())
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         met = {name: row for name, row in finite.items() if MEETS in name}
+        told = [name for name in finite if MEETS in name or name.startswith(NAMED)]
         # Sums of the rows with the largest and the smallest entry are the first to overflow.
         ends = [
-            *sorted(met, key=lambda n: met[n].max())[-1:],
-            *sorted(met, key=lambda n: met[n].min())[:1],
+            *sorted(told, key=lambda n: finite[n].max())[-1:],
+            *sorted(told, key=lambda n: finite[n].min())[:1],
         ]
         kinds = {name: finite[name] for name in (*COUNTED, *ends) if name in finite}
         objective.until = self.meter.used + WHOLE_SETS * seconds_left

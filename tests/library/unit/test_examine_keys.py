@@ -82,7 +82,7 @@ def test_a_record_with_two_keys_of_its_own_is_met(
 
     monkeypatch.setattr(examination, "rows_of", without)
     # Rows that meet what keys are compared with do too, and data sets that the hook draws afresh.
-    monkeypatch.setattr(examination, "rows_that_meet", lambda conditions, bases: {})
+    monkeypatch.setattr(examination, "aimed", lambda *given: {})
     monkeypatch.setattr(search, "DRAWN_SETS", 0)
     monkeypatch.setattr(search.Search, "run", lambda *given: None)
     assert not broken(1, kind, keys)

@@ -1,0 +1,74 @@
+"""The objects that a function or a program refers to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from dpaudit.curator.locations import is_own
+from dpaudit.curator.outputs import enclosed
+
+MOST_OBJECTS, MOST_ITEMS = 20_000, 500  # objects that are looked through, and items of each
+
+
+def reached(value: Any) -> Iterator[Any]:
+    """Objects that a project's code refers to, by name, field, closure or default."""
+    seen_by_id: dict[int, Any] = {}
+    waiting = [value]
+    while waiting and len(seen_by_id) < MOST_OBJECTS:
+        item = waiting.pop()
+        if id(item) in seen_by_id:
+            continue
+        seen_by_id[id(item)] = item  # kept, so that no other object gets its id
+        yield item
+        waiting += _inside(item)
+
+
+def _inside(value: Any) -> list[Any]:
+    for kinds, inside in _INSIDE:
+        if isinstance(value, kinds):
+            return list(inside(value))[:MOST_ITEMS]
+    if isinstance(value, functools._lru_cache_wrapper):
+        return [value.__wrapped__]
+    if isinstance(value, ModuleType) or not _is_own(type(value)):
+        return []
+    return [*getattr(value, "__dict__", {}).values(), type(value)]
+
+
+# Containers, and how their contents are reached.
+_INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    (FunctionType, lambda f: _of_function(f) if _is_own(f) else ()),
+    (MethodType, lambda m: (m.__self__, m.__func__)),
+    (functools.partial, lambda p: (p.func, *p.args, *p.keywords.values())),
+    ((list, tuple, set, frozenset), iter),
+    (dict, lambda d: d.values()),
+    (type, lambda t: (*vars(t).values(), *t.__bases__) if _is_own(t) else ()),
+    (property, lambda p: (p.fget,)),
+    ((classmethod, staticmethod), lambda m: (m.__func__,)),
+)
+
+
+def _of_function(function: FunctionType) -> list[Any]:
+    names = _names(function.__code__)
+    named = [function.__globals__[name] for name in names if name in function.__globals__]
+    modules = [item for item in named if isinstance(item, ModuleType) and _is_own(item)]
+    inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
+    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*named, *inside, *enclosed(function), *given, *vars(function).values()]
+
+
+def _names(code: Any) -> list[str]:
+    inner = [
+        name
+        for constant in code.co_consts
+        if hasattr(constant, "co_names")
+        for name in _names(constant)
+    ]
+    return [*code.co_names, *inner]
+
+
+def _is_own(value: Any) -> bool:
+    """Whether it is of a project, and no library's."""
+    return is_own(value.__name__ if isinstance(value, ModuleType) else value.__module__ or "")
