@@ -129,7 +129,8 @@ class Aim:
             values.reshape(self.size, -1)[:, column] = part
             self.watch.distances = {site: [] for site in {self.site, *self.site.leaves}}
             with contextlib.suppress(Exception):
-                self.asking.value(Records(values), 0)
+                if not self.asking.meter.beyond(self.until):
+                    self.asking.value(Records(values), 0)
             measured, self.watch.distances = self.watch.distances, None
             distances.append([_by_row(measured[leaf], self.size) for leaf in self.site.leaves])
             truths.append(_by_row(measured[self.site], self.size) == 0)

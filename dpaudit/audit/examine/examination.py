@@ -96,7 +96,10 @@ PARTS = 6  # parts of a program that are walked
 # looked at, and the numbers that its records may have.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
 LEARNED, ASKED, LARGEST = 6, 12, 400_000
-AIMED, AIM = 4, 0.05  # worlds that conditions are seen on first; the share of the work of one aim
+# Worlds that conditions are seen on first; the share of the work of one round of aims, and of all
+# that are left of it.
+AIMED, AIM, LEARN = 4, 0.05, 0.2
+SLOW = 0.01  # of the seconds: no conditions are searched for where a short run takes longer
 FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a pair
 WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
@@ -429,7 +432,10 @@ class _Examiner:
         """Rows that meet the conditions of a short run's queries, which others seldom do."""
         if self.shape.numbers > LARGEST or self.late():
             return
+        started = time.process_time()
         sampler = self._shortly(self.worlds[0].records())
+        if time.process_time() - started > SLOW * self.meter.seconds:
+            return
         with contextlib.suppress(Exited), contained():
             self._meet(sampler.asked)
         walks.restore(self.shared)
@@ -447,11 +453,15 @@ class _Examiner:
         base = bases[BASES[0]]
         finite = [row for row in self.rows.values() if np.isfinite(row).all()]
         sets = [np.array(finite), *(world.values for world in self.worlds[:AIMED])]
+        until = self.meter.used + LEARN * (self.meter.limit - self.meter.used)
         for _ in range(LEARNED):
             for (asking, size), values in itertools.product(asked, sets):
+                if self.meter.beyond(until):
+                    return
                 with contextlib.suppress(Exception):
                     asking.value(Records(np.resize(values, (size, *self.shape.row))), 0)
-            found = aimed(asked, self.watch, bases, self.meter.used + AIM * self.meter.limit)
+            most = min(until, self.meter.used + AIM * self.meter.limit)
+            found = aimed(asked, self.watch, bases, most)
             self.rows |= found
             bases = found | bases
             # A condition inside another is asked only on rows that meet the outer one.

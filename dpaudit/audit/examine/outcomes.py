@@ -264,7 +264,7 @@ def listed_in(program: Any) -> list[tuple[float, ...]]:
         items: list[Any] = []
         if isinstance(value, dict | list | tuple | set | frozenset):
             items = list(value)[:MANY]
-        elif isinstance(value, np.ndarray) or hasattr(value, "to_numpy"):
+        elif isinstance(value, np.ndarray) or hasattr(type(value), "to_numpy"):
             for part in (value, getattr(value, "index", ())):
                 items += np.asarray(part).reshape(-1)[:MANY].tolist()
         for item in items:
