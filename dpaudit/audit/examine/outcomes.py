@@ -29,7 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.examine.distances import LOOKUPS, MANY, OPERATORS, apart, first_of
+from dpaudit.audit.examine.distances import (
+    INSIDE,
+    LOOKUPS,
+    MANY,
+    OPERATORS,
+    apart,
+    first_of,
+)
 from dpaudit.audit.examine.lines import LARGEST
 from dpaudit.curator.locations import INSTALLED, is_own, line_of_code
 from dpaudit.curator.reached import reached
@@ -133,10 +140,13 @@ class Site:
         """
         if self.function is first_of:
             return result is True  # in the body of the case
+        if self.function in INSIDE and not len(operands[1]):
+            return None  # no value is in an empty list
         if self.function is None and getattr(operands[0], "__name__", "") in LOOKUPS:
             table = operands[1] if operands[0].__name__ == "map" else operands[0].__self__
             if operands[0].__name__ == "get":
-                return operands[1] in table if isinstance(table, Mapping) else None
+                known = isinstance(table, Mapping) and len(table)
+                return operands[1] in table if known else None
             # A function that is mapped misses nothing.
             return None if callable(table) else result == result
         if isinstance(result, bool | np.bool_ | re.Match) or result is None:

@@ -446,9 +446,8 @@ class Studied(Louder):
                     return
                 rows = {name: base}
                 for columns, numbers in entries[begin : begin + AT_ONCE]:
-                    entry = (
-                        f"{', '.join(f'{n:.9g}' for n in numbers)} in column {columns} of {name}"
-                    )
+                    text = ", ".join(f"{number:.9g}" for number in numbers)
+                    entry = f"{text} in column {', '.join(map(str, columns))} of {name}"
                     rows[entry] = np.array(base, dtype=np.float64)
                     rows[entry].reshape(-1)[[*columns]] = numbers
                 pairing = neighbours_at(records, row, rows, self.scope.adjacency)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.audit.examine import examine, lines, search, walks
+from dpaudit.audit.examine import examination, examine, lines, search, walks
 from dpaudit.certificate.evidence import examination_row
 from dpaudit.check.reach import gaps
 from tests.support import blind_programs as blind
@@ -79,18 +79,29 @@ def nothing(*arguments: Any) -> None:
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("name", "place", "stage", "instead"),
+    ("name", "stages", "then"),
     [
-        ("filled_by_the_largest", search.Search, "run", nothing),
-        ("looked_up", lines, "_numbers_of", lambda value: []),
+        ("filled_by_the_largest", [(search.Search, "run", nothing)], "certified"),
+        (
+            "looked_up",
+            # Keys of a table are tried, as numbers of the code are, and aimed at.
+            [
+                (examination, "listed_in", lambda program: []),
+                (lines, "_numbers_of", lambda value: []),
+                (examination, "aimed", lambda *given: {}),
+            ],
+            "unconfirmed",
+        ),
     ],
+    ids=["filled_by_the_largest", "looked_up"],
 )
-def test_a_bug_of_one_class_is_caught_by_one_stage(
-    name: str, place: Any, stage: str, instead: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_bug_of_one_class_is_caught_by_these_stages(
+    name: str, stages: Sequence[Any], then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert outcome(name, wrong=True) == "caught"
-    monkeypatch.setattr(place, stage, instead)
-    assert outcome(name, wrong=True) == "certified"
+    for place, stage, instead in stages:
+        monkeypatch.setattr(place, stage, instead)
+    assert outcome(name, wrong=True) == then
 
 
 @pytest.mark.quality
