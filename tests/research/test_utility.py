@@ -38,7 +38,6 @@ from experiments.kl.alone import kl_reading
 from experiments.kl.contest import kl_contest
 from experiments.kl.loop import kl_loop
 from experiments.kl.proximal import kl_proximal
-from experiments.kl.settings import kl_settings
 from experiments.kl.spider import kl_spider
 from experiments.kl.stationary import kl_stationary
 from experiments.lab.found import load
@@ -77,8 +76,7 @@ from tests.support.learning import assert_beside_start
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_clients, diff2_contest, diff2_costs, diff2_dimensions,
     diff2_identity, diff2_local, diff2_slopes,
-    kl_adaptive, kl_contest, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
-    kl_stationary,
+    kl_adaptive, kl_contest, kl_loop, kl_proximal, kl_reading, kl_spider, kl_stationary,
     srgd_acceleration, srgd_contest, srgd_costs, srgd_digits, srgd_dimensions,
     srgd_estimator, srgd_risk,
     srgd_variance,
@@ -96,7 +94,6 @@ OTHERWISE = {
     "diff2_dimensions": Status.INCONCLUSIVE,  # DP-GD's slope in epsilon, near the end of its band
     "diff2_local": Status.MISSED,  # BVR-L-SGD at 1,024 records, DIFF2-GD's slope; one pass ahead
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
-    "kl_settings": Status.MISSED,  # above the start, behind a baseline
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
     "srgd_costs": Status.MISSED,  # ZTOH22 by descent over all rows takes more than ~n gradients
     "srgd_risk": Status.MISSED,  # at n = 1,024 noise is above its start; Theorem 5.12 as printed
@@ -137,7 +134,7 @@ MOST = {
     "kl_adaptive": 7.0, "user_level_costs": 6.0, "diff2_blocks": 8.0,
     "diff2_dimensions": 7.0, "diff2_costs": 6.0, "kl_loop": 6.0,
     "stable_sensitivity": 5.0, "stable_data": 6.0, "stable_wider": 5.0, "user_level_data": 5.0,
-    "kl_settings": 5.0, "kl_contest": 9.0, "kl_spider": 4.0,
+    "kl_contest": 9.0, "kl_spider": 4.0,
     "user_level_phased": 4.0,
 }  # fmt: skip
 OTHERS = 2.0  # of any other
@@ -153,7 +150,6 @@ def assert_held(experiment: Experiment, found: Findings) -> None:
     known = (
         BAND,
         "its proof has a gap",
-        "is ahead; stated after",
         "as printed: f_r",
         "counted in runs",
         "ours, no worse; set before the run",
