@@ -18,6 +18,7 @@ from dpaudit.audit.examine import (
     read_by_others,
     shape_like,
 )
+from dpaudit.audit.examine.shapes import ROWS
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate.certificate import Json
@@ -78,12 +79,15 @@ def shaped_as_data(mechanism: Mechanism, examination: Examination, seed: int) ->
 
 
 def without_guessed_shape(mechanism: Mechanism, examination: Examination, seed: int) -> Examination:
-    """The examination in the data's shape, where one in a guessed shape found something broken.
+    """The examination in the data's shape, where guessed ones broke something, or none fitted.
 
     A program for rows of one column need not bear rows of five: what is wrong with it there is no
     finding, and its records() say what its rows are.  Data that cannot be loaded leave it as it is.
     """
-    if not examination.broken or mechanism.records is None or mechanism.records_like is not None:
+    unfit = bool(examination.not_examined) and not examination.stopped
+    if not (examination.broken or unfit):
+        return examination
+    if mechanism.records is None or mechanism.records_like is not None:
         return examination
     try:
         data = mechanism.load()
@@ -98,9 +102,10 @@ def without_guessed_shape(mechanism: Mechanism, examination: Examination, seed: 
 def _public_shape(mechanism: Mechanism, data: Records, examination: Examination) -> Shape:
     """The shape of the data's rows, and their number where neighbours share it."""
     shape = shape_like(data)
-    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
-        # How many records there are is private: as many as were made up before.
-        return Shape(examination.shape.rows, shape.row)
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
+        # How many records there are is private: as many as were made up before, or would be.
+        rows = ROWS if examination.shape is None else examination.shape.rows
+        return Shape(rows, shape.row)
     return shape
 
 

@@ -246,7 +246,7 @@ def examine(
             return Examination(not_examined=why, stopped=True)
         more: tuple[Finding, ...] = ()
         # The stage that is under way when the time is over is left.
-        with examiner.watch:
+        with examiner.watch, examiner.left_as_found():
             with contextlib.suppress(TooLong):
                 examiner.run(first=first)
                 found_nothing = not (first and examiner.found)
@@ -408,6 +408,14 @@ class _Examiner:
                 stage()
             if first and self.found:
                 return
+
+    @contextlib.contextmanager
+    def left_as_found(self) -> Iterator[None]:
+        """What the program's modules hold is put back: an examination shows nothing to the next."""
+        try:
+            yield
+        finally:
+            walks.restore(self.shared)
 
     @property
     def found(self) -> bool:

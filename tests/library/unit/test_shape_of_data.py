@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import Examination, Shape
+from dpaudit.audit.examine import Examination, Shape, examine
 from dpaudit.audit.residuals import Finding
 from dpaudit.certificate import certify as certifying
 from dpaudit.certificate import on_data, replay
@@ -18,6 +18,7 @@ from dpaudit.certificate.certify import certify
 from dpaudit.certificate.on_data import without_guessed_shape
 from dpaudit.certificate.order import Options, Order
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Array
 
 
 class Shares:
@@ -64,6 +65,43 @@ def test_the_number_of_rows_is_the_datas_where_neighbours_share_it(
         assert without_guessed_shape(mechanism, replace(guessed, findings=()), 1).shape
     assert again is asked.return_value
     assert [call.kwargs["shape"] for call in asked.call_args_list] == [Shape(rows, (1,))]
+
+
+def test_the_datas_columns_are_tried_where_no_others_fit() -> None:
+    """How many records the data have stays private."""
+    unfit = Examination(not_examined="no shape fits")
+    mechanism = _order(Shares(), dp.central("add_remove"), lambda: _numbers(4)).mechanism
+    with mock.patch.object(on_data, "examine") as asked:
+        assert without_guessed_shape(mechanism, unfit, 1) is asked.return_value
+        assert without_guessed_shape(mechanism, replace(unfit, stopped=True), 1).stopped
+    assert [call.kwargs["shape"] for call in asked.call_args_list] == [Shape(40, (4,))]
+
+
+SCALES: dict[str, float] = {}
+
+
+class Kept:
+    """Divides by the largest number of the first data that its module met."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Laplace("shares", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("shares", dp.Statistic(share_of_largest, 1, "l1"))
+
+
+def share_of_largest(rows: Array) -> float:
+    largest = SCALES.setdefault("largest", float(np.max(np.abs(rows), initial=0.0)) or 1.0)
+    return float(np.clip(rows[:, 0] / largest, 0, 1).sum())
+
+
+def test_an_examination_leaves_what_modules_hold_as_it_was() -> None:
+    """So the next one finds again what depends on the first data that a module meets."""
+    mechanism = _order(Kept(), dp.central("add_remove"), lambda: _numbers(3)).mechanism
+    for seed in (1, 2):
+        examination = examine(mechanism, seed=seed, shape=Shape(40, (3,)), seconds=4)
+        assert any("SCALES" in finding.detail for finding in examination.broken)
+        assert not SCALES
 
 
 @pytest.mark.quality
