@@ -87,7 +87,7 @@ def apart(
 
 
 def _of_call(name: str, function: Any, *given: Any) -> tuple[Any, ...]:
-    """What a call compares: the number or text first, then the list, table or pattern."""
+    """The operands that a call compares: the number or text first, then list, table or pattern."""
     bound = getattr(function, "__self__", None)
     compared = given if bound is None or isinstance(bound, ModuleType) else (bound, *given)
     if name == "map":

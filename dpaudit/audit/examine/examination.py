@@ -411,7 +411,7 @@ class _Examiner:
 
     @contextlib.contextmanager
     def left_as_found(self) -> Iterator[None]:
-        """What the program's modules hold is put back: an examination shows nothing to the next."""
+        """Put back what the program's modules hold: the next examination begins as this one."""
         try:
             yield
         finally:

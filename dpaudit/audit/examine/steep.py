@@ -4,7 +4,7 @@ Where the library clips every row before it is summed, a guarantee is of the cli
 whatever function of a row is clipped.  A loss whose own gradients cannot reach the clip (a
 logistic one, four times as short as its clip) then says little of how tight the account is.  So a
 second search for a pair of data sets also chooses the loss, among quadratics of the records' own
-shape.  What it finds is the audit of a stand-in, and no bound of the named program.
+shape.  The pair that it finds is audited as a stand-in; it bounds nothing of the named program.
 Source: ours; of linear losses Nasr et al. 2023 (gradient canaries), of quadratic ones Murata and
 Suzuki 2023, Lemma C.1, which bounds differences of gradients.
 """

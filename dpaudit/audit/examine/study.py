@@ -112,7 +112,7 @@ def asking_of(
         members=asked.members,
         far=far,
         meter=meter,
-        # What the library bounds may depend on any condition.
+        # A query that the library bounds may depend on any condition.
         watch=None if bounded_by_library(asked.query) else watch,
     )
 

@@ -146,7 +146,7 @@ class _ThresholdedKernel(DiscreteKernel):
 @exact_kernel(ThresholdedDiscreteLaplace)
 @kernel(ThresholdedDiscreteLaplace)
 class ThresholdedDiscreteLaplaceKernel(_ThresholdedKernel, DiscreteLaplaceKernel):
-    """Of discrete Laplace noise, between counts that move in l1-norm."""
+    """Counts under discrete Laplace noise, which records move in l1-norm."""
 
     order: ClassVar[float] = 1
 
@@ -154,7 +154,7 @@ class ThresholdedDiscreteLaplaceKernel(_ThresholdedKernel, DiscreteLaplaceKernel
 @exact_kernel(ThresholdedDiscreteGaussian)
 @kernel(ThresholdedDiscreteGaussian)
 class ThresholdedDiscreteGaussianKernel(_ThresholdedKernel, DiscreteGaussianVectorKernel):
-    """Of discrete Gaussian noise, between counts that move in l2-norm."""
+    """Counts under discrete Gaussian noise, which records move in l2-norm."""
 
     order: ClassVar[float] = 2
 

@@ -103,7 +103,7 @@ def test_frames_with_a_name_twice_are_refused() -> None:
     frames = pd.DataFrame([[1, 1, 0]], columns=names), pa.table([[1], [1], [0]], names=names)
     for frame in frames:
         for read in (units, frame_columns):
-            with pytest.raises(InvalidParameter, match="two columns have the same name"):
+            with pytest.raises(InvalidParameter, match=r"columns .*have the same name"):
                 read(frame)
 
 
