@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
@@ -16,7 +14,7 @@ from dpaudit.check.pairs import concluded
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
 from dpaudit.check.sizes import require_one_data_set
-from dpaudit.check.theorem import RENYI_SYMBOL, added, attained, bound, rule_name
+from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     decimal_upper,
@@ -31,7 +29,6 @@ from dpaudit.nodes.tables import Stranger
 from dpaudit.pairs import Losses
 
 LARGEST_ORDER = 1024  # of a Renyi curve that an assumption states by points
-_KEPT_DERIVATIONS = 8  # that were confirmed; a release checks one before it is drawn, and after
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,6 @@ def rederive(predicate: Json, root: Node) -> list[Value]:
     could have.
     """
     steps, adjacency = predicate["derivation"]["steps"], predicate["scope"]["adjacency"]
-    theorems = tuple(added().items())
-    return [*_rederived(json.dumps(steps), adjacency, root, theorems)]
-
-
-@lru_cache(_KEPT_DERIVATIONS)
-def _rederived(written: str, adjacency: str, root: Node, _theorems: Any) -> tuple[Value, ...]:
-    """The values of steps as JSON; ``_theorems``: those that were added to this process."""
-    steps = json.loads(written)
     require_one_data_set(root)
     _require_stated(root, adjacency)
     nodes = {node.digest: node for node in postorder(root)}
@@ -97,7 +86,7 @@ def _rederived(written: str, adjacency: str, root: Node, _theorems: Any) -> tupl
         premises = [values[p] for p in row["premises"]]
         values.append(_step(row, nodes[row["node"]], premises, place, adjacency))
     require_possible(steps, values, root)
-    return tuple(values)
+    return values
 
 
 def _require_stated(root: Node, adjacency: str) -> None:

@@ -19,7 +19,7 @@ from dpaudit.exact import lower_fraction
 from dpaudit.pairs import Pair
 
 Factors = Sequence[tuple[Nodes, int]]
-BITS = 200  # precision of the formula
+FORMULA_BITS = 200  # precision of the formula
 # Logs of the least and the largest tilt; comparisons that choose one between them.
 TILTS, COMPARISONS = (-6.0, 6.0), 16
 ATTEMPTS = 10  # losses, each half the last, that are tried where a sum at one is too long
@@ -46,7 +46,7 @@ def inner_at_most(
         own = _at_most(factors_of(inside), max(loss, Fraction(0)), step)
         return ball(own) + (1 - x).max(ball(0))
 
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(FORMULA_BITS):
         delta = delta_by(pair, ball(epsilon).exp(), bound)
         return Fraction(float(delta.upper()) * (1 + 1e-15))
 

@@ -48,8 +48,8 @@ CASES: dict[str, tuple[Node, tuple[str, str], Any]] = {
     ),
     "search by divergences": (
         Tuned(ZCDP(Fraction(1, 50), source="one run"), Fraction(1, 10)),
-        ("rdp", "Tuned"),
-        lambda node, witness, curve: lambda a: curve(a) * 9,
+        ("profile", "Tuned"),
+        lambda node, base: base,
     ),
 }
 

@@ -20,16 +20,13 @@ from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.certificate.attempts import attempts_of
 from dpaudit.certificate.order import Options, plan
-from dpaudit.check import check, derivation
 from dpaudit.check.assumptions import GATHERED
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.kernels.query import Records
-from dpaudit.nodes.tables import from_table
 from dpaudit.releases import program
 from dpaudit.releases.attacked import order_of
 from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.plan import Release
-from dpaudit.releases.publish import certified
 from dpaudit.tabular import Category, Number, Schema
 
 pytest.importorskip("duckdb")
@@ -158,21 +155,3 @@ def test_worlds_are_few_where_every_query_settled(monkeypatch: pytest.MonkeyPatc
     assert studied(lambda: examined(seconds=60.0)) == 2
     monkeypatch.setattr(displacement, "SETTLED", 10**9)
     assert studied(lambda: examined(seconds=60.0)) > 2
-
-
-def test_a_derivation_is_confirmed_once_and_another_one_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    certificate = certified(RELEASE.plan(), trials=200).certificate
-    check(certificate)
-    predicate = certificate["predicate"]
-    root = from_table(predicate["mechanism"]["declaration"])
-    steps: list[str] = []
-    monkeypatch.setattr(derivation, "_step", lambda *a: steps.append(a[3]) or a[1])
-    monkeypatch.setattr(derivation, "require_possible", lambda *a: None)
-    derivation.rederive(predicate, root)
-    assert not steps
-    altered = {**predicate, "scope": {**predicate["scope"], "adjacency": "zero_out"}}
-    derivation.rederive(altered, root)
-    assert len(steps) == len(predicate["derivation"]["steps"])
-    derivation._rederived.cache_clear()

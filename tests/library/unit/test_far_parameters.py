@@ -64,7 +64,7 @@ def test_the_largest_of_numbers_beyond_comparison_is_no_less_than_either() -> No
     ids=["discrete", "concentrated"],
 )
 def test_a_curve_whose_ball_has_no_finite_end_is_infinite(node: Node) -> None:
-    assert is_infinite(Account(node, central("zero_out")).epsilon("0.01").upper)
+    assert is_infinite(Account(node, central("zero_out")).epsilon("0.0001").upper)
 
 
 @pytest.mark.parametrize("order", [1 + TINY, 1 + F(1, 10**17), 1 + F(1, 10**9)])
