@@ -62,10 +62,8 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
         )
         prefix = FOUND if any(not a.prefix for a in attempts) else ""
         attempts.append(_attempt(run, index, own, prefix, (), apart=FOUND_PAIRS))
-    if order.suite is None and trials:
-        made = steeper(order.mechanism, examination, run.seed)
-    else:
-        made = None
+    needed = order.suite is None and trials
+    made = steeper(order.mechanism, examination, run.seed) if needed else None
     if made is not None:
         other = Suite(order.mechanism.name, made.program, made.neighbours, trials=trials)
         differs = stand_in(order.mechanism, other)

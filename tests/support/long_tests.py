@@ -18,7 +18,7 @@ PROPERTY = "processor seconds of an unnamed long test"
 
 
 def processor_seconds() -> float:
-    """What this process and those that it waited for have used, in seconds."""
+    """Processor seconds that this process and the processes that it waited for have used."""
     return sum(os.times()[:4])
 
 

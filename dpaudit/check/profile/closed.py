@@ -134,7 +134,7 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
 
 @lru_cache(maxsize=8)
 def _inside(bound: Bound | None) -> Delta:
-    """delta of pairs inside, one function for each ``bound``: pairs keep what it has told them."""
+    """delta of pairs inside: one function for each ``bound``, whose answers pairs keep."""
 
     def inside(base: Pair, at: Ball) -> Ball:
         return delta_by(base, at, bound)

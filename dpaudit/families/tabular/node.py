@@ -87,7 +87,7 @@ class ThresholdedDiscreteLaplace(LabelledLeaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThresholdedDiscreteGaussian(LabelledLeaf):
-    """As :class:`ThresholdedDiscreteLaplace`, of Gaussian noise: counts move by a sum of squares.
+    """As :class:`ThresholdedDiscreteLaplace`, with discrete Gaussian noise in the place of Laplace.
 
     The noise is k with probability proportional to exp(-k^2 / (2 variance)); the squares of the
     moves of all counts add up to at most the whole number ``squared``.

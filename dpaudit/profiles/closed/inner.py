@@ -1,8 +1,8 @@
 """Answers of a pair whose delta is a formula of deltas that have to be composed first.
 
-The best of several runs of DP-SGD: :meth:`Pair.delta` asks the profile of one run at a hundred
-losses.  Upper bounds of these give one of the pair (:attr:`Pair.grows_with_inner`); one composition
-of each inner pair answers all of them.  Nothing is known from below.
+An example is the best of several runs of DP-SGD: :meth:`Pair.delta` asks the profile of one run at
+a hundred losses.  Upper bounds of these give one of the pair (:attr:`Pair.grows_with_inner`); one
+composition of each inner pair answers all of them.  Nothing is known from below.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dpaudit.profiles.interval import Interval, rounded_up
 
 BITS = 200  # precision of the formula, whose inner deltas are floats
 LARGEST = 2.0**10  # an epsilon above it, in nats, counts as infinite
+METHOD = "a formula of composed profiles"
 SMALLEST = 2.0**-40  # an epsilon below it is not searched for
 # Relative widths: of an inner delta from one grid, and of the epsilon that is found.
 INNER_WIDTH, WIDTH = 4e-3, 1e-5
@@ -84,7 +85,9 @@ def delta_inner(pair: Pair, epsilon: Fraction) -> Interval:
         first = _bound(pair, epsilon, Composed(Fraction(1, 10**12)))
         inner = Composed(min(max(Fraction(first), Fraction(1, 10**200)), Fraction(1, 2)))
         upper = min(first, _bound(pair, epsilon, inner))
-    return Interval(Fraction(0), min(rounded_up(Fraction(upper)), Fraction(1)), method=METHOD)
+    shown = {"form": "inner", "epsilon": str(epsilon), "step": str(inner.step)}
+    highest = min(rounded_up(Fraction(upper)), Fraction(1))
+    return Interval(Fraction(0), highest, {}, shown, METHOD)
 
 
 def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
@@ -97,7 +100,7 @@ def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
         def excess(epsilon: float) -> float:
             return math.log(max(_bound(pair, Fraction(epsilon), inner), 1e-300) / wanted)
 
-        high = 1.0
+        high = 1.0 if excess(0.0) > 0 else 0.0
         while excess(high) > 0:
             high *= 2
             if high > LARGEST:
@@ -112,9 +115,6 @@ def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
     upper = Fraction(decimal_upper(Fraction(high)))
     shown = {"form": "inner", "epsilon": str(upper), "step": str(inner.step)}
     return Interval(Fraction(0), upper, {}, shown, METHOD)
-
-
-METHOD = "a formula of composed profiles"
 
 
 def _bound(pair: Pair, epsilon: Fraction, inner: Composed) -> float:

@@ -158,6 +158,43 @@ def test_composed_runs_are_as_the_one_that_tells_all(of: Callable[[Pair], Pair])
         assert closed <= composed < closed * F(105, 100)
 
 
+def test_no_ranking_by_loss_of_composed_runs_is_above_their_bound() -> None:
+    """Two sampled releases ranked by their joint loss: masses of a grid of outcomes, no pair."""
+    gamma, (mu, rate) = 0.1, (0.5, 0.5)
+    run = product([(SAMPLED, F(1)), (Mixed(Normal(F(1, 2)), F(499, 1000)), F(1))])
+    at = np.linspace(-8, 9, 1201)
+    base = np.exp(-(at**2) / 2)
+    moved = [(1 - q) * base + q * np.exp(-((at - mu) ** 2) / 2) for q in (rate, 0.499)]
+    p, q = (np.outer(*laws).ravel() / np.outer(base, base).sum() for laws in (moved, (base, base)))
+
+    def best(masses: Floats, order: NDArray[np.int64]) -> Floats:
+        """The law of the best of a geometric number of runs; ranks from the last to the first."""
+        ranks = np.cumsum(masses[order])
+        below = np.append(0.0, ranks / ranks[-1])
+        shares = np.empty_like(masses)
+        shares[order] = np.diff(gamma * below / (1 - (1 - gamma) * below))
+        return shares
+
+    nearest = 0.0
+    for direction in (1, -1):
+        order = np.argsort(direction * np.log(p / q))
+        one, other = best(p, order), best(q, order)
+        search = Best(run, F(1, 10), F(2))
+        for first, second, pair in ((one, other, search), (other, one, search.swapped)):
+            for epsilon in (F(1, 2), F(3, 2), F(5, 2)):
+                truth = np.maximum(first - math.exp(epsilon) * second, 0).sum()
+                bound = float(delta_interval(pair, epsilon).upper)
+                assert truth <= bound * (1 + 1e-9) + 1e-9
+                nearest = max(nearest, truth / bound)
+    assert nearest > 0.3
+
+
+def test_a_search_that_is_seldom_made_has_epsilon_zero() -> None:
+    """With probability .999 there is no run, and delta is larger than the rest."""
+    pair = BestOfPoisson(COMPOSED, F(1, 1000))
+    assert epsilon_interval(pair, F(1, 100)).upper == 0
+
+
 def test_a_checker_sums_the_runs_of_a_search_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     search = Best(COMPOSED, F(1, 10), F(2))
     bound, delta = epsilon_interval(search, F(1, 10**5)), F(1, 10**5)

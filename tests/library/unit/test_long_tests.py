@@ -11,7 +11,7 @@ from tests.support.long_tests import MOST_SECONDS, lines, noted
 
 
 class Ran:
-    """What is read of a test: its marker, if any, and its properties."""
+    """The marker of a test, if it has one, and its properties: all that the plugin reads of it."""
 
     def __init__(self, marker: str = "") -> None:
         self.marker, self.user_properties = marker, list[Any]()

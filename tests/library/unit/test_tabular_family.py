@@ -213,7 +213,7 @@ def test_thresholded_gaussian_counts_stay_within_their_profile(
 
 
 def test_the_planner_shows_87_of_200_keys_where_laplace_noise_shows_36() -> None:
-    """Of units in 11 groups; its threshold keeps its part of delta, and two below does not."""
+    """Units are in 11 groups.  The threshold keeps its part of delta; two less would not."""
     schema = Schema("t", {"town": Text()}, unit="p", entity="p", rows=11)
     limits: dict[str, Any] = {"groups": 11, "per_group": 1, "delta": "1e-7"}
 
