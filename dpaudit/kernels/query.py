@@ -244,6 +244,7 @@ def surely_within(rows: Array, radius: Array) -> bool:
 
     rows: (..., n, d); radius: (...).  It takes one pass, where :func:`clip_rows` takes ten.
     """
+    radius = np.asarray(radius, dtype=np.float64)
     least, most = radius.min(initial=math.inf), radius.max(initial=0.0)
     if not (least > SMALLEST_LENGTH and most < LARGEST_LENGTH):
         return False

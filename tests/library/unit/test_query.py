@@ -82,6 +82,12 @@ def test_a_close_call_or_what_is_no_number_is_not_surely_within(entry: float, su
     assert surely_within(np.array([[[entry, 0.0], [0.1, 0.1]]]), np.ones(1)) is sure
 
 
+def test_a_radius_may_be_a_whole_number_and_trials_none() -> None:
+    rows = np.array([[3.0, 4.0], [0.3, 0.4]])
+    assert np.allclose(clip_rows(rows, np.array(1)), [[0.6, 0.8], [0.3, 0.4]])
+    assert clip_rows(np.empty((0, 2, 2)), np.empty(0)).shape == (0, 2, 2)
+
+
 def test_each_trials_rows_are_within_their_own_radius() -> None:
     found = np.array([[[0.9, 0.0]], [[0.0, 1.9]]])
     assert surely_within(found, np.array([1.0, 2.0]))
