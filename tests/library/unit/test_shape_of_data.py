@@ -100,7 +100,7 @@ def test_an_examination_leaves_what_modules_hold_as_it_was() -> None:
     """So the next one finds again what depends on the first data that a module meets."""
     mechanism = _order(Kept(), dp.central("add_remove"), lambda: _numbers(3)).mechanism
     for seed in (1, 2):
-        examination = examine(mechanism, seed=seed, shape=Shape(40, (3,)), seconds=4)
+        examination = examine(mechanism, seed=seed, shape=Shape(40, (3,)), seconds=1000)
         assert any("SCALES" in finding.detail for finding in examination.broken)
         assert not SCALES
 
