@@ -160,11 +160,15 @@ class _Case:
     points: Sequence[Point]
     words: Json | None
 
-    def stated(self, examination: Examination, entropy: str = "") -> _Stated:
-        """The predicate without a run; ``entropy``: the source of the bits of a run to come."""
+    def stated(self, examination: Examination, entropy: str = "", ready_made: str = "") -> _Stated:
+        """The predicate without a run; ``entropy``: the source of the bits of a run to come.
+
+        ``ready_made``: what the rows of that run come in, as :class:`Order` has it.
+        """
         mechanism, account, budget = self.order.mechanism, self.account, self.run.budget
         conformance = conformance_rows(mechanism.declaration, examination, self.attempts)
-        stands = standing(conformance, account.node, entropy, mechanism.scope.unit)
+        unit = mechanism.scope.unit
+        stands = standing(conformance, account.node, entropy, unit, ready_made)
         likely = resting(self.likely, examination)
         missing = unexamined(mechanism.declaration, examination)
         findings = [
@@ -250,7 +254,7 @@ def _with_run(case: _Case, examination: Examination) -> tuple[_Stated, Json]:
         return stated, certificate
     if order.draw is not None:
         check_own(certificate, options.store)
-        stated = case.stated(examination, SYSTEM)
+        stated = case.stated(examination, SYSTEM, order.ready_made)
         return stated, _validated({**stated.predicate, "run": order.draw()})
     stated = case.stated(examination, options.entropy)
     try:

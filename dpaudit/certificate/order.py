@@ -27,6 +27,7 @@ class Order:
     ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
     define it, where known.  ``draw``: runs it on data of its own, from the operating system's
     entropy, and gives the run's row: a release, whose records no program is handed.
+    ``ready_made``: the types of the objects that hold its rows; "" where they are read from files.
     ``suite_file``: the file of the implementation that defines the suite; empty where none does.
     """
 
@@ -38,6 +39,7 @@ class Order:
     place: tuple[str, int] | None = None
     draw: Callable[[], Json] | None = None
     suite_file: str = ""
+    ready_made: str = ""
 
     def source_of(self, suite: Suite) -> Json:
         """The file of a suite of this order, with its digest, and the trials it asks for."""

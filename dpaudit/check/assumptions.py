@@ -72,6 +72,11 @@ GATHERED_UNITS = replace(
     status=Status.ENFORCED,
     evidence="The engine of the library's tables gathers the rows of each unit by a column.",
 )
+# The evidence of both where the rows of a release came in a frame or relation, not in files.
+READY_MADE = (
+    "The engine bounds the rows that it is given. These came ready-made, from a query or program: "
+    "each row depends on one unit and public tables, for which whoever made them answers."
+)
 # The check that draws an examined program's kernels without the program.
 DRAWN = "noise drawn alone"
 # The conformance check that holds only where the library's own code clips every row.
@@ -85,6 +90,7 @@ def standing(
     root: Node | None = None,
     entropy: str = "",
     unit: str = Unit.RECORD,
+    ready_made: str = "",
 ) -> list[Assumption]:
     """The standing assumptions of a declaration, with what the conformance rows say of them.
 
@@ -92,7 +98,8 @@ def standing(
     query, or draws all noise of a run exactly, *tested* where a check of the program itself held,
     else *declared*: no status is a constant.
     ``entropy``: of the run on the data; empty where there was none.  ``unit``: of privacy; where it
-    is more than a record, a row has to hold all of one.
+    is more than a record, a row has to hold all of one.  ``ready_made``: what the run's rows came
+    in, where a query or program made them that nobody saw: then what is said of rows is *declared*.
     """
     bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
     real = REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance)
@@ -100,13 +107,20 @@ def standing(
     exact = {real.status, bits.status} == {Status.ENFORCED} and not _draws_batches(root)
     if noise is Status.TESTED and exact:
         noise = Status.ENFORCED
-    return [
+    of_rows = [
         Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
-        Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
-        real,
-        bits,
         *([] if unit == Unit.RECORD else [_whole_units(conformance)]),
     ]
+    if ready_made:
+        of_rows = [
+            one
+            if one.status is Status.VIOLATED
+            else replace(one, status=Status.DECLARED, evidence=READY_MADE)
+            for one in of_rows
+        ]
+    queries, *units = of_rows
+    noises = Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise])
+    return [queries, noises, real, bits, *units]
 
 
 def _whole_units(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
@@ -175,9 +189,15 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
 
     Errors: CertificateRejected for an assumption that is missing, changed, or of no step.
     """
-    entropy = "" if predicate["run"] is None else str(predicate["run"]["entropy"])
+    run = predicate["run"] or {}
     unit = predicate["scope"]["unit"]["kind"]
-    fixed = standing(predicate["conformance"], root, entropy, unit)
+    fixed = standing(
+        predicate["conformance"],
+        root,
+        str(run.get("entropy", "")),
+        unit,
+        str(run.get("ready_made", "")),
+    )
     expected = {assumption.id: assumption.row() for assumption in fixed}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]

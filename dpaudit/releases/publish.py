@@ -354,7 +354,7 @@ def publish(
         if not trials:
             once.row()
             return _corrected(once.done, plan, book, opened)
-        certificate = certified(plan, trials, progress, once.row, file)
+        certificate = certified(plan, trials, progress, once.row, file, once.ready_made)
         done = with_certificate(once.done, certificate, out, release, book, opened)
         return _corrected(done, plan, book, opened)
 
@@ -545,6 +545,13 @@ class _Once:
     before: _Before | None
     done: Published = field(init=False)
 
+    @property
+    def ready_made(self) -> str:
+        """What the rows came in, of this run or of the earlier one that is finished."""
+        if self.before is not None:
+            return str(strict_json(self.before.content).get("ready_made", ""))
+        return "" if self.table is None else self.table.ready_made
+
     def row(self) -> dict[str, Any]:
         """Run, and what a certificate says of it; errors: as :func:`publish`."""
         rows = self._draw() if self.before is None else ()
@@ -582,7 +589,8 @@ class _Once:
             values = exact_values(release, self.table)
             drawn = draw(plan, values, partial(records_of, self.table))
             rows = published_rows(plan, drawn)
-            content = contents_of(plan, drawn, rows, self.targets)[written]
+            contents = contents_of(plan, drawn, rows, self.targets, self.ready_made)
+            content = contents[written]
             write_atomically(written, content)
         except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
             spent = (
@@ -623,9 +631,12 @@ def run_row(
     written: Path, content: bytes, notes: list[str], account: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The part of a certificate on a run that wrote this JSON."""
+    body = strict_json(content)
+    made = body.get("ready_made")
     return {
         **account,
-        "published": shown_of(strict_json(content)["values"]),
+        **({"ready_made": made} if made else {}),
+        "published": shown_of(body["values"]),
         "records": None,
         "entropy": SYSTEM,
         "metrics": [],
@@ -669,14 +680,15 @@ def certified(
     progress: Progress | None = None,
     draw: Callable[[], dict[str, Any]] | None = None,
     file: str = PLAN,
+    ready_made: str = "",
 ) -> Certified:
     """The plan's certificate; the checker confirms what is written, and before a release is drawn.
 
     ``draw``: runs the release once nothing is left that could refuse it, and says of it what the
-    certificate holds; without it no private data are needed.
+    certificate holds; without it no private data are needed.  ``ready_made``: as of an order.
     Errors: Disagreement where an attack or a check broke the plan; nothing was drawn then.
     """
-    order = replace(order_of(plan), draw=draw)
+    order = replace(order_of(plan), draw=draw, ready_made=ready_made)
     options = Options(trials=trials, targets=(file,), progress=progress)
     (certificate,) = certify([order], options)
     if certificate.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
@@ -742,11 +754,15 @@ def _mark(marker: Path, release: Release) -> None:
 
 
 def contents_of(
-    plan: Plan, drawn: Mapping[str, Any], rows: list[Row], targets: Mapping[str, Path]
+    plan: Plan,
+    drawn: Mapping[str, Any],
+    rows: list[Row],
+    targets: Mapping[str, Path],
+    ready_made: str = "",
 ) -> dict[Path, bytes]:
     """JSON, CSV and Parquet of the published rows; the JSON also has the noisy numbers.
 
-    Only the rounded numbers of rounded items are published.
+    Only the rounded numbers of rounded items are published.  ``ready_made``: what the rows came in.
     """
     table = [_row(row) for row in rows]
     release = plan.release
@@ -767,6 +783,7 @@ def contents_of(
         "adjacency": str(release.adjacency),
         "budget": plan.claim.text,
         **({"corrects": release.corrects} if release.corrects else {}),
+        **({"ready_made": ready_made} if ready_made else {}),
         "not_private": list(release.schema.read_off_data),
         "rules": rules_of(plan),
         "values": [{**row, "keys": dict(row["keys"])} for row in table],

@@ -270,7 +270,8 @@ class Session(AbstractContextManager["Session"]):
         plan = self.plan()
         rows = publishing.published_rows(plan, self._drawn)
         targets = publishing.targets_of(self.out, "release")
-        contents = publishing.contents_of(plan, self._drawn, rows, targets)
+        made = self._table.ready_made
+        contents = publishing.contents_of(plan, self._drawn, rows, targets, made)
         _refuse_published(self.out)
         write_together(contents)
         head = None
@@ -286,7 +287,7 @@ class Session(AbstractContextManager["Session"]):
         done = publishing.Published(tuple(contents), tuple(rows), head)
         if not self.trials:
             return done
-        certificate = publishing.certified(plan, self.trials, draw=lambda: run)
+        certificate = publishing.certified(plan, self.trials, draw=lambda: run, ready_made=made)
         return publishing.with_certificate(done, certificate, self.out, self.release, self.ledger)
 
     def plan(self) -> Plan:

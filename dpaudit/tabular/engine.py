@@ -49,7 +49,7 @@ from dpaudit.tabular.schema import (
     Text,
     Within,
 )
-from dpaudit.tabular.source import Source, cell, open_source, readable
+from dpaudit.tabular.source import Source, cell, open_source, readable, ready_made
 
 LARGEST_TERM = 2**62  # totals that fit 64 bits with a sign
 MOST_CELLS = 50_000  # groups of one total, each of which is a number that is published
@@ -178,14 +178,17 @@ class Table:
         Errors: InvalidParameter where a column is missing or of a type that does not fit.
         """
         source = with_joins(open_source(self.data, self.schema), self.schema)
-        return OpenTable(self.schema, source, key)
+        return OpenTable(self.schema, source, key, ready_made(self.data, self.schema))
 
 
 class OpenTable:
-    """A table whose columns fit its schema."""
+    """A table whose columns fit its schema.
 
-    def __init__(self, schema: Schema, source: Source, key: str) -> None:
-        self.schema = schema
+    ``ready_made``: the types of the objects that hold rows; "" for files alone.
+    """
+
+    def __init__(self, schema: Schema, source: Source, key: str, ready_made: str = "") -> None:
+        self.schema, self.ready_made = schema, ready_made
         self._source = source
         with readable(schema.name):
             types = source.first(partial(_types, schema))

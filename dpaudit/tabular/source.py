@@ -92,6 +92,16 @@ def open_source(data: Any, schema: Schema) -> Source:
     return _frame(data, schema)
 
 
+def ready_made(data: Any, schema: Schema) -> str:
+    """The types of the objects that hold a table's rows, or those of a joined one; "" for files.
+
+    A query or program may have made them of several units, which the engine cannot see.
+    """
+    held = [data, *(join.data for join in schema.joins.values())]
+    kinds = [type(one).__name__[:60] for one in held if not isinstance(one, str | Path)]
+    return ", ".join(dict.fromkeys(kinds))
+
+
 def cell(place: int) -> str:
     """The name of a column, in ``VIEW`` by its place in ``Schema.own``."""
     return f"dpaudit_cell{place}"

@@ -107,6 +107,7 @@ def test_format_1_is_refused_with_the_way_out(tmp_path: Path) -> None:
 
 def test_the_page_has_the_words_of_the_standing_assumptions() -> None:
     words = {assumptions.BOUNDED, assumptions.IMPLEMENTED, assumptions.UNPREDICTED}
+    words.add(assumptions.READY_MADE)
     for texts in (
         assumptions.BOUNDED_EVIDENCE,
         assumptions.NOISE_EVIDENCE,

@@ -441,12 +441,15 @@ def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     tmp_path: Path, counted: Plan
 ) -> None:
     """Delete the entropy of the run, or the row that noise was drawn exactly, and it does not."""
-    done = publish(counted, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
+    frame().write_parquet(tmp_path / "people.parquet")
+    done = publish(
+        counted, tmp_path / "people.parquet", tmp_path / "out", ledger=NO_LEDGER, trials=200
+    )
     assert done.verdict == "certified"
-    written = json.loads((tmp_path / "certificate" / "t.json").read_text())
+    written = json.loads((tmp_path / "out" / "certificate" / "t.json").read_text())
     predicate = written["predicate"]
     assert {row["status"] for row in predicate["assumptions"]} == {"enforced"}
-    content = (tmp_path / "release.json").read_bytes()
+    content = (tmp_path / "out" / "release.json").read_bytes()
     assert predicate["run"]["output"]["digest"]["sha256"] == sha256(content).hexdigest()
     rows, root = predicate["conformance"], counted.declaration
     for changed, entropy in ((rows, ""), (rows, "seed 1"), ([], "operating system")):
@@ -464,10 +467,13 @@ def test_choices_by_ranks_and_counts_read_certified(tmp_path: Path) -> None:
     plan = release(
         Quantiles(name="age", column="age", at=("1/4", "1/2")), Top(name="sex", column="sex")
     ).plan()
-    done = publish(plan, frame(), tmp_path, ledger=NO_LEDGER, trials=200)
+    frame().write_parquet(tmp_path / "people.parquet")
+    done = publish(
+        plan, tmp_path / "people.parquet", tmp_path / "out", ledger=NO_LEDGER, trials=200
+    )
     assert done.verdict == "certified"
     assert [row.statistic for row in done.rows][2:] == ["rank"]
-    written = json.loads((tmp_path / "certificate" / "t.json").read_text())
+    written = json.loads((tmp_path / "out" / "certificate" / "t.json").read_text())
     assert {row["status"] for row in written["predicate"]["assumptions"]} == {"enforced"}
 
 
@@ -679,7 +685,7 @@ def test_one_of_many_candidates_is_chosen_without_a_square_matrix() -> None:
 def test_two_draws_differ_and_nothing_seeds_them(counted: Plan) -> None:
     np.random.seed(1)  # noqa: NPY002  (on purpose: it must not matter)
     values = {"count": (1000,) * 1}
-    draws = {draw(counted, values)["count"][0] for _ in range(20)}
+    draws = {draw(counted, values)["count"][0] for _ in range(200)}
     assert len(draws) > 5
     spread = np.std([draw(counted, values)["count"][0] for _ in range(400)])
     # Within six standard errors of the declared deviation: false alarm 2e-9.

@@ -265,6 +265,16 @@ def test_a_row_has_to_hold_all_of_a_unit_that_is_more_than_a_record(
         assert {a.id: a.status for a in standing(rows, unit=unit)}["whole_units"] == status
 
 
+@pytest.mark.parametrize(("held", "status"), [("held", "declared"), ("broken", "violated")])
+def test_nothing_is_enforced_of_rows_that_came_ready_made(held: str, status: str) -> None:
+    """Whoever made them answers for them; a query that was caught stays violated."""
+    rows = [row(**BOUND, check=check, status=held) for check in (CLIPPED, GATHERED)]
+    found = {a.id: a for a in standing(rows, unit="user", ready_made="DataFrame")}
+    assert found["bounded_queries"].status == status
+    assert found["whole_units"].status == "declared"
+    assert "each row depends on one unit and public tables" in found["whole_units"].evidence
+
+
 @pytest.mark.parametrize(
     ("node", "entropy", "arithmetic", "bits"),
     [
