@@ -36,12 +36,20 @@ def finished(
     """Each item with its result, in any order; what a dying worker took along is called again.
 
     ``jobs`` = 1 calls here, one after the other; more use joblib's active backend.
-    Errors: WorkersLost after three deaths in a row; whatever a call raises.
+    Errors: WorkersLost after three deaths in a row, and for a cluster that has no workers left;
+    whatever a call raises.
     """
     if jobs == 1 or len(items) <= 1:
         yield from ((item, call(item)) for item in items)
         return
     missing, losses = dict.fromkeys(items), 0
+
+    def lost(why: str) -> WorkersLost:
+        return WorkersLost(
+            f"workers: {why}; {len(items) - len(missing)} of {len(items)} batches are done, and "
+            "with a store another run resumes"
+        )
+
     while missing:
         try:
             for item, result in _attempt(_Paired(call), list(missing), jobs):
@@ -51,11 +59,12 @@ def finished(
         except _deaths():
             losses += 1
             if losses == LOSSES:
-                raise WorkersLost(
-                    f"workers: killed or out of memory {LOSSES} times in a row, "
-                    f"{len(items) - len(missing)} of {len(items)} batches done; use fewer jobs or "
-                    "smaller batches; with a store, another run resumes"
+                raise lost(
+                    f"killed or out of memory {LOSSES} times in a row; use fewer jobs or smaller "
+                    "batches"
                 ) from None
+        except _NoWorkers:
+            raise lost("the cluster has none left, or its scheduler has ended") from None
 
 
 class Kept(Protocol[Named, Kind]):
@@ -126,6 +135,10 @@ class _Paired:
         return item, self.call(item)
 
 
+class _NoWorkers(Exception):
+    """A cluster without workers, or without its scheduler."""
+
+
 Pairs = Generator[tuple[Any, Any], None, None]
 
 
@@ -133,10 +146,10 @@ def _attempt(call: _Paired, items: list[Any], jobs: int) -> Pairs:
     import joblib
 
     backend, _ = joblib.parallel.get_active_backend()
-    workers = joblib.effective_n_jobs(jobs)
     if type(backend).__name__ == "DaskDistributedBackend":
-        yield from _dask(backend.client, call, items, QUEUED_PER_WORKER * workers)
+        yield from _dask(backend, call, items)
         return
+    workers = joblib.effective_n_jobs(jobs)
     calls = (joblib.delayed(call)(item) for item in items)
     if backend.supports_return_generator:
         # An orphan of loky would wait for minutes, holding the data.
@@ -162,15 +175,39 @@ def _streamed(results: Pairs) -> Pairs:
             results.close()
 
 
-def _dask(client: Any, call: _Paired, items: list[Any], queued: int) -> Pairs:
-    """By the client of joblib's Dask backend; joblib itself waits for ever on a killed worker."""
+def _dask(backend: Any, call: _Paired, items: list[Any]) -> Pairs:
+    """By the client of joblib's Dask backend; joblib itself waits for ever on a killed worker.
+
+    Errors: _NoWorkers where there is no worker for the backend's ``wait_for_workers_timeout``.
+    """
     distributed: Any = import_module("distributed")
+    client, patience = backend.client, backend.wait_for_workers_timeout or None
+    try:
+        workers = backend.effective_n_jobs(-1)
+    except distributed.TimeoutError:
+        raise _NoWorkers from None
     waiting = iter(items)
     submit = (client.submit(call, item, pure=False) for item in waiting)
-    running = set(islice(submit, queued))
-    results = distributed.as_completed(running, with_results=True)
+    running = set(islice(submit, QUEUED_PER_WORKER * workers))
+
+    def completed() -> Any:
+        return distributed.as_completed(
+            running, client.loop, with_results=True, raise_errors=False, timeout=patience
+        )
+
+    results = completed()
     try:
-        for future, result in results:
+        while running:
+            try:
+                future, result = next(results)
+            except distributed.TimeoutError:  # of the wait, which says nothing of the calls
+                _wait_for_worker(client, patience)
+                results = completed()
+                continue
+            if future.cancelled():
+                raise _NoWorkers
+            if future.status == "error":
+                raise result[1].with_traceback(result[2])
             running.discard(future)
             for another in islice(submit, 1):
                 running.add(another)
@@ -179,6 +216,15 @@ def _dask(client: Any, call: _Paired, items: list[Any], queued: int) -> Pairs:
     finally:
         with suppress(Exception):  # the cluster may be gone
             client.cancel(list(running))
+
+
+def _wait_for_worker(client: Any, patience: float | None) -> None:
+    """Return as soon as there is a worker.  Errors: _NoWorkers after ``patience`` seconds."""
+    distributed: Any = import_module("distributed")
+    try:
+        client.wait_for_workers(1, timeout=patience)
+    except distributed.TimeoutError:
+        raise _NoWorkers from None
 
 
 def _watch(parent: int) -> None:

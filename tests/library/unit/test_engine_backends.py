@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import joblib
@@ -47,6 +51,44 @@ def cluster() -> Iterator[Any]:
         distributed.Client(workers) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def unguarded() -> Iterator[None]:
+    """A cluster of two worker processes on this machine that nothing starts again."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=0, protocol="tcp://", dashboard_address=None, silence_logs=50
+        ) as scheduler,
+        distributed.Client(scheduler) as client,
+    ):
+        start = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler.scheduler_address]
+        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        workers = [
+            subprocess.Popen([*start, *options], stderr=subprocess.DEVNULL) for _ in range(2)
+        ]
+        try:
+            client.wait_for_workers(2, timeout=60)
+            yield
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of a call, or TimeoutError for one that hangs."""
+    answer: Future[Any] = Future()
+
+    def answered() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 (raised again below)
+            answer.set_exception(error)
+
+    Thread(target=answered, daemon=True).start()
+    return answer.result(timeout=seconds)
 
 
 @pytest.fixture(params=["loky", "dask"])
@@ -201,3 +243,45 @@ def test_a_study_of_training_outlives_a_worker_that_is_killed(backend: str, tmp_
     )
     assert died.exists()
     assert killed.bounds == calm.bounds
+
+
+@pytest.mark.long("workers of a cluster are processes, which import the library")
+@pytest.mark.first_case
+@pytest.mark.parametrize("deaths", [2, 1])
+@pytest.mark.usefixtures("unguarded")
+def test_an_audit_whose_cluster_loses_workers_goes_on_or_says_so_and_resumes(
+    deaths: int, tmp_path: Path
+) -> None:
+    """Nothing starts a killed worker again: one is left to finish, or none and nobody waits."""
+    parent, models, finished = os.getpid(), 8, 3
+    runs, log = tmp_path / "study" / "runs", tmp_path / "log"
+
+    def fit(records: Data, rng: np.random.Generator) -> Any:
+        died = list(tmp_path.glob("death-*"))
+        done = len(list(runs.glob("*/*.npz")))
+        if os.getpid() != parent and len(died) < deaths and done >= finished:
+            (tmp_path / f"death-{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        with log.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return remembering(records, rng)
+
+    def audit(folder: str, jobs: int) -> Any:
+        study = Study((fit, looked_up), numbered(20), models, seed=3, folder=tmp_path / folder)
+        with joblib.parallel_config(backend="dask", wait_for_workers_timeout=3):
+            return study.run(attacks="loss", jobs=jobs).bounds
+
+    calm = audit("calm", 1)
+    log.unlink()
+    if deaths == 1:
+        assert within(300, lambda: audit("study", 2)) == calm
+    else:
+        with pytest.raises(WorkersLost, match=r"the cluster has none left.*another run resumes"):
+            within(300, lambda: audit("study", 2))
+        assert finished <= len(list(runs.glob("*/*.npz"))) < models
+        kept = len(log.read_text().splitlines())
+        assert audit("study", 1) == calm
+        trainings = models + 2  # the first is repeated, with its generator and with another
+        assert len(log.read_text().splitlines()) <= trainings + 2 * deaths
+        assert kept < trainings
+    assert len(list(tmp_path.glob("death-*"))) == deaths
