@@ -59,6 +59,10 @@ REACHED = 0.95  # of what releases declare together, from which nothing is said
 # Trials of the audit of the program itself, and how many numbers they may read together.
 FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 60_000_000
 SLOWEST = 7  # times as many numbers may be read for the fewest runs of a likelihood audit
+KEEPS = (
+    "the program keeps what depends on the records of a run, which changed no answer of the next"
+)
+WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
 SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
 
 
@@ -187,6 +191,10 @@ def evidence_caveats(
         caveats.append(
             f"runs on other records were compared over the first {examination.walked} releases"
         )
+    if examination.kept and not examination.broken:
+        caveats.append(f"{KEEPS}: {', '.join(examination.kept)}")
+    if examination.warned:
+        caveats.append(f"{WARNS}: {'; '.join(examination.warned)}")
     if examination.ran is not None and examination.ran.missed:
         caveats.append(_never_run(examination.ran))
     return [*caveats, *_reached(examination)]

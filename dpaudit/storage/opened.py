@@ -35,15 +35,15 @@ def opened() -> Iterator[set[str]]:
 
 
 @contextmanager
-def written() -> Iterator[list[bytes]]:
+def written() -> Iterator[dict[str, bytes]]:
     """Put files that are opened for writing in this block back as they were before it.
 
-    Collects what they hold at its end, or what was appended, in the order in which they were opened
-    first.  Code files and files above 64 MB stay as they are.
+    Collects by name what they hold at its end, or what was appended, in the order in which they
+    were opened first.  Code files and files above 64 MB stay as they are.
     """
     _hook()
     before: dict[Path, bytes | None] = {}
-    contents: list[bytes] = []
+    contents: dict[str, bytes] = {}
     _writing.append(before)
     try:
         yield contents
@@ -51,7 +51,8 @@ def written() -> Iterator[list[bytes]]:
         _writing[:] = [held for held in _writing if held is not before]
         for path, held in before.items():
             now = path.read_bytes() if path.is_file() else None
-            contents += [] if now is None else [now.removeprefix(held or b"")]
+            if now is not None:
+                contents[path.name] = contents.get(path.name, b"") + now.removeprefix(held or b"")
             if held is None:
                 path.unlink(missing_ok=True)
             elif held != now:

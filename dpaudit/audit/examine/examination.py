@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -39,7 +39,7 @@ from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.outcomes import Watch, listed_in
 from dpaudit.audit.examine.running import Exited, TooLong, contained, ending_after, run
-from dpaudit.audit.examine.said import heard
+from dpaudit.audit.examine.said import SAYS, heard
 from dpaudit.audit.examine.search import point_of
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import (
@@ -87,6 +87,8 @@ QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide wh
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 LOUD = 30.0  # multiples of the noise, for answers that no ordinary run would see
 CLIPPED_WORLDS = 2  # of them, where the library's own clip or engine bounds every query
+# The share of the work for walks after other data sets, and how many names of what is kept are told
+KEEPING, SHOWN = 0.05, 4
 FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
 TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
@@ -171,9 +173,11 @@ class Examination:
     how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
     on other records, 0 for all; ``ran``: which lines ran, None where another tracer
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
-    ``unmet``: conditions on records that were true of none.  ``reach``: how far the pair
-    that a search found moves all releases together, as a share of what is declared, and of how many
-    pairs it is the best; (1, 0) where that is not known.  ``full``: whether every declared release
+    ``unmet``: conditions on records that were true of none.  ``kept``: the names by which the
+    program keeps what depends on records, where that changed no answer.  ``warned``: texts by which
+    a library warned of some data sets.  ``reach``: how far the pair that a search found moves all
+    releases together, as a share of what is declared, and of how many pairs it is the best; (1, 0)
+    where that is not known.  ``full``: whether every declared release
     moves by its sensitivity there.  ``tried``: how much was.
     """
 
@@ -189,6 +193,8 @@ class Examination:
     ran: Ran | None = None
     opened: frozenset[str] = frozenset()
     unmet: tuple[Unmet, ...] = ()
+    kept: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
     reach: tuple[float, int] = (1.0, 0)
     full: bool = False
     tried: Tried | None = None
@@ -344,6 +350,8 @@ class _Examiner:
         self.first = False
         self.longest = 0.0  # seconds of a whole run, or of a walk once there was one
         self.walked = False
+        self.warned: dict[str, None] = {}  # constant texts by which libraries warned of some data
+        self.kept: list[str] = []  # what the program keeps that differs after two data sets
         self.unsteady: frozenset[str] = frozenset()  # ways out that differ on the same records
         self.unfinished = 0  # runs that took all the time there is
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
@@ -426,6 +434,7 @@ class _Examiner:
 
     def _stages(self) -> Iterator[Callable[[], None]]:
         yield partial(self._study, STUDIED[0])
+        yield self._keeps
         # The first question comes before any answer: more noise changes it in nothing.
         once = len(self.studied[0].asked) < 2
         for number, far in () if once else FAR:
@@ -434,7 +443,7 @@ class _Examiner:
             yield partial(self._study, number)
         if one_way(self.declaration):
             yield self._one_way
-        yield from (self._walks, self._draws, self._trials, self._keeps, self._pair)
+        yield from (self._walks, self._draws, self._trials, self._pair)
 
     def _learn(self) -> None:
         """Rows that meet the conditions of a short run's queries, which others seldom do."""
@@ -653,14 +662,14 @@ class _Examiner:
 
         A time of day, or a duration, reveals nothing about records.
         """
-        if not first.said.digests:
+        if not first.said.texts:
             return walker
         same = self._walked(
             walker, self.worlds[0].records(), transcript, "the same records at once"
         )
         self.unsteady = frozenset([] if same is None else first.said.differs(same[0].said))
         for way in self.unsteady:
-            first.said.digests.pop(way, None)
+            first.said.texts.pop(way, None)
         return self._walker()
 
     def _tied(self, walker: Walker) -> None:
@@ -782,13 +791,11 @@ class _Examiner:
             self.notes.wrong(CONTROL, f"{stopped_at(refusal)}, on {place_text}")
             return
         self.notes.count(CONTROL)
-        for text in walks.told(first, walked):
-            self.notes.wrong(CONTROL, text)
+        self._tell(CONTROL, first, walked)
 
     def _alike_but_values(self, first: tuple[PartWalk, Any], walked: tuple[PartWalk, Any]) -> None:
         """Walks of other records along one transcript must ask for the same and give the same."""
-        for text in walks.told(first, walked):
-            self.notes.wrong(CONTROL, text)
+        self._tell(CONTROL, first, walked)
         for visit in walks.otherwise_asked(first[0], walked[0]):
             self.notes.wrong(
                 CONTROL,
@@ -816,8 +823,19 @@ class _Examiner:
                     f"release {visit.label!r}: {name}, which is not among its rows, moves it"
                     f"{at(visit.place)}",
                 )
-        for text in walks.told(first, other):
-            self.notes.wrong(CONTROL, text)
+        self._tell(CONTROL, first, other)
+
+    def _tell(
+        self, check: str, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], by: str = ""
+    ) -> bool:
+        """Note other ways in which two walks tell their records apart, each way once."""
+        texts = walks.told(first, other)
+        for text in texts:
+            way = f"{by}{text.partition(SAYS)[0]}"
+            if not any(known.startswith(way) for known in self.notes.problems.get(check, ())):
+                self.notes.wrong(check, f"{by}{text}")
+        self.warned |= dict.fromkeys(first[0].said.take(other[0].said))
+        return bool(texts)
 
     def _neighbours(
         self, world: World, parts: Sequence[tuple[int, int]], releases: int
@@ -933,32 +951,77 @@ class _Examiner:
     # --- what the program keeps -----------------------------------------------------------------
 
     def _keeps(self) -> None:
-        """Check that neither the program nor its modules keep records of an earlier run."""
+        """Check that no answer depends on the records that the program met before.
+
+        Each data set is walked by a program that met nothing, and by one that met another.  Once,
+        where nothing that it keeps differs after two data sets.
+        """
         for finding in held_by(self.mechanism, self.data):
             self.notes.wrong(KEPT, finding.detail)
         self.notes.count(KEPT)
-        if self.late():
+        if self.over() or 0 not in self.sampled:
             return
-        world = self.worlds[0]
-        if 0 not in self.sampled:
-            return
-        states, now = [], walks.shared(self.program)
-        for records in (world.records(), self.worlds[3].records()):
-            program = walks.own_copy(self.unused)
-            walker = Walker(program, self.declaration, self.scope, self.seed, self.meter)
-            walks.restore(self.shared)
-            try:
-                walked = self._walked(walker, records, self.sampled[0][0], "other records")
-                states.append(walks.state(program))
-            finally:
-                walks.restore(now)
+        alone, last = {}, dict[str, str]()
+        for number in (0, min(3, len(self.worlds) - 1)):
+            records = self.worlds[number].records()
+            walked, now = self._after(None, records)
             if walked is None:
                 return
-        self.notes.count(KEPT)
-        before, two = states
-        for path in sorted(set(before) | set(two)):
-            if before.get(path) != two.get(path):
-                self.notes.wrong(KEPT, f"the program changes with the records it is run on: {path}")
+            alone[number] = records, walked
+            self.kept = [path for path in {**last, **now} if last.get(path) != now.get(path)]
+            last = now
+        until, tried = self.meter.used + KEEPING * self.meter.limit, 0
+        for (records, walked), before in self._before(alone):
+            if tried and (not self.kept or self.over() or self.meter.beyond(until)):
+                break
+            tried += 1
+            again, _ = self._after(before, records)
+            if again is not None and self._otherwise(walked, again):
+                break
+        self.notes.count(KEPT, tried)
+
+    def _before(self, alone: Mapping[int, Any]) -> Iterator[tuple[Any, Records]]:
+        """Data sets that were walked, each with one to meet before it: others, and neighbours."""
+        size = self.shape.rows
+        rows = [] if self.assumed else [r for r in self.rows.values() if np.isfinite(r).all()]
+        others = [(number, world.records()) for number, world in enumerate(self.worlds)]
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            others += [
+                (-1, Records(np.resize(self.worlds[0].values, (count, *self.shape.row))))
+                for count in (1, size - 1, size + 1, 2 * size)
+            ]
+        for number, other in others:
+            yield from ((each, other) for own, each in alone.items() if own != number)
+        for row, (number, each) in itertools.product(rows, alone.items()):
+            yield each, self.worlds[number].with_row(size - 1, row)
+
+    def _after(
+        self, before: Records | None, records: Records
+    ) -> tuple[tuple[PartWalk, Any] | None, dict[str, str]]:
+        """A walk of a program that met another data set before or none, and what it keeps then."""
+        now, program = walks.shared(self.program), walks.own_copy(self.unused)
+        given = (program, self.declaration, self.scope, self.seed, self.meter, self.unsteady)
+        walker, transcript = Walker(*given), self.sampled[0][0]
+        walks.restore(self.shared)
+        try:
+            if before is not None:
+                # A data set that it fails on may leave something, too.
+                with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                    walker.walk(before, transcript)
+            return self._walked(walker, records, transcript, "other records"), walks.state(program)
+        finally:
+            walks.restore(now)
+
+    def _otherwise(self, alone: tuple[PartWalk, Any], after: tuple[PartWalk, Any]) -> bool:
+        """Whether the program says something else of a data set after it met another."""
+        visits = walks.differing(alone[0].visits, after[0].visits)
+        kept = ", ".join(self.kept[:SHOWN])
+        by = f"what the program keeps changes with the records it met ({kept}): "
+        said = "has another value for the same records"
+        texts = [f"{by}release {v.label!r} {said}{at(v.place)}" for v in visits]
+        for text in texts:
+            self.notes.wrong(KEPT, text)
+        return self._tell(KEPT, alone, after, by) or bool(texts)
 
     # --- the pair to attack -----------------------------------------------------------------------
 
@@ -1129,7 +1192,7 @@ class _Examiner:
             ),
             *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
             *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
-            *self._found(KEPT, "no field, closure or global changes with the records"),
+            *self._found(KEPT, "no answer changes with the records that the program met before"),
             self.drawn,
             self._clips(),
             self._gathers(),
@@ -1148,6 +1211,8 @@ class _Examiner:
             stopped=self.meter.timed,
             ran=self.lines.found,
             unmet=self._unmet(),
+            kept=tuple(self.kept[:SHOWN]),
+            warned=tuple(self.warned)[:SHOWN],
             reach=self.reach,
             full=self.full,
             tried=self._tried(),

@@ -38,6 +38,10 @@ LENGTH = 1e3  # of every entry of a row whose signs are chosen
 LARGEST = 1e9  # an entry, beyond which rounding hides what moves
 NUMBERS = 400_000  # of a data set with more rows than there were
 RUNGS, UNITS, COLUMNS = 33, 6, 6  # rows at equal distances; distances and columns that are tried
+GROUPS, MEMBERS = (
+    10,
+    6,
+)  # of rows at equal distances: more than are chosen at once, and rows of each
 FIRST, COUNTED, DOUBLED = (
     9,
     48,
@@ -292,14 +296,19 @@ class Search:
     def few_rows(self) -> Iterator[Point]:
         """Rows of numbers that the code names: at such distances, or alike but for one of them.
 
-        All else is one, or the largest number that is made up.  One of either kind in turn.
+        All else is one, or the largest number that is made up.  One of each kind in turn.
         """
         # Those that code names lie between one and the largest that is made up.
         smallest, *others = sorted(unit for unit in self.filled if unit > 0)
         rows = [self.filled[base] for base in dict.fromkeys((smallest, *others[-1:]))]
         units = [smallest, *others[:-1]][:UNITS]
-        for both in itertools.zip_longest(self._ladders(rows, units), self._apart(rows, units)):
-            yield from (point for point in both if point is not None)
+        series = [
+            self._ladders(rows, units),
+            self._groups_of(rows, units),
+            self._apart(rows, units),
+        ]
+        for together in itertools.zip_longest(*series):
+            yield from (point for point in together if point is not None)
 
     def _ladders(self, rows: Sequence[Array], units: Sequence[float]) -> Iterator[Point]:
         """A row half way between rows at equal distances, in a hole, and before them.
@@ -312,20 +321,49 @@ class Search:
             yield ladder((row, row), column, 1.5 * unit, rungs, rungs // 2, 0.5)
             yield ladder((row, row), column, unit, rungs, rungs // 2, 0.0)
         for unit, column, row in ways:
-            for other in {*self._columns_tried} - {column}:
-                turns = np.array(row)
-                turns.flat[other] = 0.0
+            for turns in self._without(row, column):
                 yield ladder((turns, row), column, 0.6 * unit, rungs, 0, 1.0)
 
+    def _groups_of(self, rows: Sequence[Array], units: Sequence[float]) -> Iterator[Point]:
+        """Groups of as many rows at equal distances, and all but one of them without an entry.
+
+        A row leaves that group, or goes to another one: a choice between groups changes.
+        """
+        for unit, column, row, last in itertools.product(
+            units, self._columns_tried, rows, (False, True)
+        ):
+            for without in self._without(row, column):
+                size = GROUPS * MEMBERS if self.more else len(self.world)
+                group = np.arange(size) * GROUPS // size
+                own = group == (GROUPS - 1 if last else 0)
+                others = np.where(own.reshape(-1, *[1] * row.ndim), row, without)
+                others.reshape(size, -1)[:, column] = unit * (1 + group)
+                place, other = int(np.flatnonzero(own)[0]), others[0 if last else -1]
+                text = f"groups of equal rows {unit:.6g} apart in column {column}"
+                yield Point(_bounded(others), _bounded(others[place]), _bounded(other), place, text)
+
     def _apart(self, rows: Sequence[Array], units: Sequence[float]) -> Iterator[Point]:
-        """Others alike, and a row that has another named number in one column."""
+        """Others alike in a column, and a row that has another named number in it.
+
+        All else is alike, or takes turns, with the row before all others.
+        """
         rungs, pairs = RUNGS if self.more else len(self.world), itertools.permutations(units, 2)
         for (like, unlike), column, row in itertools.product(pairs, self._columns_tried, rows):
-            same, differing = np.array(row), np.array(row)
-            same.flat[column], differing.flat[column] = like, unlike
-            text = f"rows that differ in column {column}, {unlike:.6g} for {like:.6g}"
-            alike = np.array(np.broadcast_to(same, (rungs, *row.shape)))
-            yield Point(alike, differing, same, rungs // 2, text)
+            for turns in (row, *self._without(row, column)):
+                others = np.stack((turns, row))[np.arange(rungs) % 2]
+                others.reshape(rungs, -1)[:, column] = like
+                place = rungs // 2 if turns is row else 0
+                differing = np.array(others[place])
+                differing.flat[column] = unlike
+                text = f"rows that differ in column {column}, {unlike:.6g} for {like:.6g}"
+                yield Point(others, differing, others[place], place, text)
+
+    def _without(self, row: Array, column: int) -> Iterator[Array]:
+        """A row with zero in another column, each in turn."""
+        for other in {*self._columns_tried} - {column}:
+            changed = np.array(row)
+            changed.flat[other] = 0.0
+            yield changed
 
     @property
     def _columns_tried(self) -> range:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
-from types import FunctionType, ModuleType
+from pathlib import PurePath
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +23,9 @@ from dpaudit.audit.examine.said import Said, heard
 from dpaudit.audit.examine.study import WALKED, Enough
 from dpaudit.curator.curator import Event, OneRun, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
-from dpaudit.curator.locations import LIBRARIES
+from dpaudit.curator.locations import INSTALLED, is_own
 from dpaudit.curator.outputs import enclosed
+from dpaudit.curator.reached import reached
 from dpaudit.curator.replayer import (
     RELATIVE_TOLERANCE,
     ROUNDING,
@@ -35,6 +39,10 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 MOST_OBJECTS = 20_000  # objects of a program whose state is compared
+# What a program can keep: containers, values, and functions that keep what they gave.
+CONTAINERS = (list, dict, set)
+PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
+CACHED = functools._lru_cache_wrapper
 
 
 class PartWalk(Walk):
@@ -202,7 +210,7 @@ class Walker:
             output = run(self.program, walk)
             ended = True
         for way in self.unsteady:
-            walk.said.digests.pop(way, None)
+            walk.said.texts.pop(way, None)
         if ended:
             walk.finish()
         return walk, output
@@ -290,8 +298,9 @@ def _same(a: Array, b: Array, on: Any) -> bool:
 
 def told(first: tuple[PartWalk, Any], second: tuple[PartWalk, Any]) -> tuple[str, ...]:
     """Ways in which walks of one transcript reveal their records other than by released values."""
-    ways = first[0].said.differs(second[0].said)
-    spoken = (f"what the program {way} depends on the private records" for way in ways)
+    spoken = (
+        first[0].said.shown(way, second[0].said) for way in first[0].said.differs(second[0].said)
+    )
     return (*disclosures(first, second), *spoken)
 
 
@@ -312,7 +321,9 @@ def state(program: Program) -> dict[str, str]:
     for path, value in reachable(program):
         if isinstance(value, np.ndarray):
             digests[path] = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        elif isinstance(value, (int, float, complex, str, bytes, bool, type(None), np.generic)):
+        elif isinstance(value, CACHED):
+            digests[path] = str(value.cache_info().currsize)
+        elif isinstance(value, PLAIN):
             digests[path] = repr(value)
     return digests
 
@@ -321,26 +332,57 @@ Shared = list[tuple[Any, Any]]
 
 
 def shared(program: Program) -> Shared:
-    """The containers of a program, its modules and classes that can change, and their contents."""
-    kinds = [kind for kind in type(program).__mro__ if _own(kind.__module__)]
-    containers = [value for item in (*_modules(program), *kinds) for value in vars(item).values()]
+    """What can change of a program, of its modules, their classes and objects; and its contents.
+
+    Caches of functions come with none: they are emptied.
+    """
     # A copy of a program shares the closures of its functions.
-    containers += [value for _, value in reachable(program)]
-    return [(item, copy.copy(item)) for item in containers if isinstance(item, (list, dict, set))]
+    items = [*reached(program), *(value for _, value in reachable(program)), *_modules(program)]
+    distinct = {id(item): item for item in items}.values()
+    return [
+        (item, copy.copy(item) if isinstance(item, CONTAINERS) else dict(_names(item)))
+        for item in distinct
+        if isinstance(item, (*CONTAINERS, CACHED)) or _names(item)
+    ]
+
+
+def _names(item: Any) -> Mapping[str, Any]:
+    """The names of a module, a class or an object of a project, and their values."""
+    kind = item if isinstance(item, type) else type(item)
+    if isinstance(item, FunctionType) or not (
+        isinstance(item, ModuleType | SimpleNamespace) or _own(kind.__module__)
+    ):
+        return {}
+    return getattr(item, "__dict__", {})
 
 
 def restore(before: Shared) -> None:
     """Put what was held then in the place of what is held now."""
-    for container, content in before:
-        if isinstance(container, list):
-            container[:] = content
+    for item, content in before:
+        if isinstance(item, list):
+            item[:] = content
+        elif isinstance(item, dict | set):
+            item.clear()
+            item.update(content)
+        elif isinstance(item, CACHED):
+            item.cache_clear()
         else:
-            container.clear()
-            container.update(content)
+            put: Any = type if isinstance(item, type) else object
+            now = _names(item)
+            # A module that was imported meanwhile stays.
+            new = [name for name in now if name not in content]
+            for name in [name for name in new if not isinstance(now[name], ModuleType)]:
+                put.__delattr__(item, name)
+            for name, value in content.items():
+                if name not in now or now[name] is not value:
+                    put.__setattr__(item, name, value)
 
 
+@cache
 def _own(module: str) -> bool:
-    return module.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names
+    """Whether a module is of the user's project: of no library, and not installed."""
+    place = str(getattr(sys.modules.get(module), "__file__", ""))
+    return is_own(module) and not INSTALLED & set(PurePath(place).parts)
 
 
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
@@ -351,7 +393,8 @@ def reachable(program: Any) -> Iterator[tuple[str, Any]]:
         level += [
             (f"{module.__name__}.{name}", value)
             for name, value in vars(module).items()
-            if isinstance(value, (list, dict, set, np.ndarray)) and not name.startswith("__")
+            if isinstance(value, (*CONTAINERS, *PLAIN, CACHED, np.ndarray)) or _names(value)
+            if not (name.startswith("__") or isinstance(value, type | ModuleType))
         ]
     count = 0
     while level and count < MOST_OBJECTS:
@@ -388,7 +431,7 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
         children += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
     # Attributes of a class itself, such as a list that all instances share.
     for kind in type(value).__mro__:
-        if kind.__module__.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names:
+        if _own(kind.__module__):
             children += [
                 (n, v)
                 for n, v in vars(kind).items()
@@ -398,12 +441,18 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _short(key: Any) -> str:
-    return repr(key)[:40] if isinstance(key, (str, int, float, bool)) else type(key).__name__
+    if not isinstance(key, (*PLAIN, tuple)):
+        return type(key).__name__
+    text = repr(key)
+    # Long keys that begin alike are told apart.
+    return text if len(text) <= 40 else f"{text[:24]}... {sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _modules(program: Any) -> list[ModuleType]:
-    """The modules of the program's own project that define it, and that these import by name."""
-    first = sys.modules.get(type(program).__module__)
-    if first is None or first.__name__.partition(".")[0] in LIBRARIES | sys.stdlib_module_names:
-        return []
-    return [first]
+    """The modules of the project that define the program and the functions it reaches by name."""
+    names = {
+        item.__module__: None
+        for item in (type(program), *reached(program))
+        if isinstance(item, FunctionType | type) and _own(str(item.__module__))
+    }
+    return [sys.modules[name] for name in names if name in sys.modules]
