@@ -8,7 +8,6 @@ after its output was written, it goes on to write the certificate of that output
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,8 +15,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
@@ -33,10 +30,10 @@ from dpaudit.certificate.publish import (
     rescued,
     write_one,
 )
-from dpaudit.curator.curator import Request, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.parameters import in_words, shown
+from dpaudit.curator.rehearsal import in_shape, rehearse
 from dpaudit.errors import (
     Disagreement,
     DpauditError,
@@ -46,7 +43,7 @@ from dpaudit.errors import (
     Undeclared,
 )
 from dpaudit.exact.wire import digest
-from dpaudit.kernels.query import Array, Records
+from dpaudit.kernels.query import Records
 from dpaudit.ledger import Costs, Ledger
 from dpaudit.scope import NOT_STATED, Adjacency, name_key
 from dpaudit.storage.files import write_atomically
@@ -177,7 +174,8 @@ def train(
     """Run an order's mechanism once on these records; ``out`` is the .npz file of its output.
 
     ``values``: of the mechanism's free parameters; the others are as they ship.  ``warn`` is told,
-    before anything is charged, where the noise exceeds what the records can contribute.
+    before anything is charged, where the noise exceeds what the records can contribute, or the set
+    that models stay in.
 
     ``options`` must have no seed: the noise is the operating system's.  The audits' seed is drawn
     once, and kept beside ``out`` until all is written.
@@ -191,13 +189,8 @@ def train(
         raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
     values = values or {}
     shaped = for_records(order, records, out.stem, values)
-    share = rehearse(shaped.mechanism, records)
-    if share > 1:
-        warn(
-            f"{shaped.mechanism.name}: noise exceeds the signal: over the whole run it is about "
-            f"{share:.3g} times the most that {_number_of(shaped.mechanism, records)} can "
-            "contribute; use more records, a larger epsilon or fewer rounds"
-        )
+    for sentence in rehearsed(shaped.mechanism, records):
+        warn(f"{shaped.mechanism.name}: {sentence}")
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
     if order.mechanism.for_shape is not None:
@@ -226,54 +219,13 @@ def train(
     return Written(out, run.files, certificate, head)
 
 
-REHEARSED = 100  # made-up records of a rehearsal where their number is private
+def rehearsed(mechanism: Mechanism, records: Records) -> list[str]:
+    """What to say of a mechanism's noise; what does not fit the records is refused before a draw.
 
-
-class _Weighed(Sampler):
-    """Adds up the noise of additive l2 releases, and the most that records can contribute.
-
-    The sum of the values of n records moves by n sensitivities at most; noises are independent.
+    Errors: InvalidParameter where the mechanism refuses their shape, or fails on zeros.
     """
-
-    signal = 0.0
-    variance = 0.0
-
-    def _answer(self, request: Request) -> Array:
-        on = bool(request.mask[0])
-        if on and request.query.norm == "l2":
-            chosen = request.first_draw
-            count = len(request.records) if chosen is None else int(chosen[0].sum())
-            released = self._dimensions[request.label]
-            self.signal += count * float(request.sensitivity[0])
-            self.variance += released * float(request.scale[0]) ** 2
-        return super()._answer(request)
-
-
-def _number_of(mechanism: Mechanism, records: Records) -> str:
-    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
-        return f"{REHEARSED} records"
-    return f"{len(records):,} record{'s' if len(records) != 1 else ''}"
-
-
-def rehearse(mechanism: Mechanism, records: Records) -> float:
-    """One run on zeros in the shape of the records: what does not fit is refused before a draw.
-
-    Where the number of records is private there are ``REHEARSED`` of them.  Returns the standard
-    deviation of the sum of all noise over the most that the records can contribute to that sum: 0
-    for a program whose noise is not added in l2.
-    Errors: InvalidParameter where the mechanism refuses that shape, or fails on zeros.
-    """
-    private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
-    shape = (REHEARSED if private else len(records), *records.values.shape[1:])
-    sampler = _Weighed(
-        mechanism.declaration,
-        mechanism.scope,
-        Records(np.zeros(shape)),
-        rng=np.random.default_rng(0),
-    )
     try:
-        mechanism.program.run(sampler)
-        return math.sqrt(sampler.variance) / sampler.signal if sampler.signal > 0 else 0.0
+        return rehearse(mechanism, records)
     except InvalidParameter as error:
         cause = str(error)
     except DpauditError:
@@ -281,8 +233,8 @@ def rehearse(mechanism: Mechanism, records: Records) -> float:
     except Exception as error:  # noqa: BLE001  (on zeros, whatever it is the draw would meet it)
         cause = f"{type(error).__name__}{at(line_of_error(error))}"
     raise InvalidParameter(
-        f"{mechanism.name}: it does not run on records of shape {shape}: {cause}; no data were "
-        f"touched, and nothing was charged{_runs_on(mechanism)}"
+        f"{mechanism.name}: it does not run on records of shape {in_shape(mechanism, records)}: "
+        f"{cause}; no data were touched, and nothing was charged{_runs_on(mechanism)}"
     )
 
 

@@ -134,6 +134,15 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+class Warnings(list[str]):
+    """Sentences that were said on standard error, in order: JSON holds them too."""
+
+    def __call__(self, text: str) -> None:
+        """Say one."""
+        self.append(text)
+        click.echo(text, err=True)
+
+
 def quiet() -> contextlib.AbstractContextManager[Any]:
     """Redirect output of a project's modules to standard error."""
     return contextlib.redirect_stdout(sys.stderr)

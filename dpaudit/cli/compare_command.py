@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.cli.commands import Warnings, as_json_option, echo_json, quiet
 from dpaudit.cli.settings import Command
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -68,7 +68,7 @@ def compare_command(
         paper_found = find(paper, Path.cwd())
     paper_found.comparison.values(values)  # refused before a file is read
     out = out or Path("reports") / paper_found.comparison.name
-    warn = partial(click.echo, err=True)
+    warn = Warnings()
     read = partial(read_records, label=label_column, unit=unit_column, rows=rows, warn=warn)
     records = read(data)
     others = None if public is None else (public.name, read(public))
@@ -86,7 +86,7 @@ def compare_command(
     files = [str(page), str(plot)]
     files += [str(result.files.certificate) for result in results if not isinstance(result, Failed)]
     if as_json:
-        echo_json({**written.table(outcome), "files": files})
+        echo_json({**written.table(outcome), "warnings": warn, "files": files})
     else:
         terminal.comparison(written.COLUMNS, list(written.cells(outcome)), written.notes(outcome))
         click.echo("\n".join(files))

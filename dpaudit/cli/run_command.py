@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json, field_option, free_values, quiet
+from dpaudit.cli.commands import (
+    Warnings,
+    as_json_option,
+    echo_json,
+    field_option,
+    free_values,
+    quiet,
+)
 from dpaudit.cli.settings import Command, on_line, option
 from dpaudit.errors import InvalidParameter
 
@@ -63,7 +69,7 @@ def run(
     order = order_of(target, fields_given(stated), own_data=True)
     mechanism = order.mechanism
     set_to = free_values(mechanism, values)
-    warn = partial(click.echo, err=True)
+    warn = Warnings()
     label, unit = given["label_column"], given["unit_column"]
     records = read_records(data, label=label, unit=unit, rows=given["rows"], warn=warn)
     with progress() as report, quiet():
@@ -78,7 +84,8 @@ def run(
     files = [str(path) for path in (written.output, written.files.certificate, written.files.page)]
     verdict = written.certificate["predicate"]["verdict"]
     if as_json:
-        echo_json({"files": files, "verdict": verdict["status"], "head": written.head})
+        said = {"verdict": verdict["status"], "head": written.head, "warnings": warn}
+        echo_json({"files": files, **said})
         return
     verdicts([written.certificate])
     click.echo("\n".join(files))

@@ -22,6 +22,7 @@ from dpaudit.compare.search import Protocol as Searched
 from dpaudit.curator.curator import Request, Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.parameters import Cost, Parameter, parameters, read_values, shown
+from dpaudit.curator.rehearsal import rehearse, released
 from dpaudit.errors import Dependent, InvalidParameter, Unsupported
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency, Scope
@@ -52,17 +53,12 @@ class Objective(Protocol):
         """Sentences about records that the programs scale, clip or cut."""
 
 
-def released(output: Any) -> Array:
-    """The model in a program's output, (trials, d): its ``output``, or the output itself."""
-    return np.asarray(getattr(output, "output", output))
-
-
 @dataclass(frozen=True)
 class Method:
     """One row of a comparison: a mechanism of a ``for_shape``, and the model in its output.
 
-    ``model``: :func:`released` by default.  ``fixed(count, features)``: values of parameters that
-    are not searched, such as a public guess of the number of records.
+    ``model``: its ``output``, or the output itself, by default.  ``fixed(count, features)``: values
+    of parameters that are not searched, such as a public guess of the number of records.
     """
 
     name: str
@@ -138,7 +134,7 @@ class Row:
     ``judged``: its mean loss on the judging rows, one number a seed.  ``chosen``: the values of
     its searched parameters, and of those that were set.  ``ends``: parameters at the end of their
     grids.  ``refused``: why it did not run.  ``counted``: parameters that were set from the number
-    of records where that is private.
+    of records where that is private.  ``warnings``: of its noise at the chosen setting.
     """
 
     name: str
@@ -150,6 +146,7 @@ class Row:
     scope: Scope | None = None
     method: Method | None = None
     counted: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -274,7 +271,7 @@ def compare(
         tuple(rows),
         (count, *records.values.shape[1:]),
         public[0] if public else "",
-        tuple(objective.warnings(records)),
+        (*objective.warnings(records), *(text for row in rows for text in row.warnings)),
     )
 
 
@@ -363,14 +360,23 @@ def _row(
         result = search(axes, loss, protocol.budget)
         chosen = read(result.best)
         judged = losses(chosen, judging=True)
+        said = rehearse(_made(method, parts.train, chosen), parts.train, method.model)
     except (InvalidParameter, Unsupported) as error:
         return Row(method.name, refused=str(error), method=method)
     within = Search(
         result.free, {at: mean for at, mean in result.tried.items() if at not in beyond}
     )
     ends = tuple(axis.name for index, axis in enumerate(axes) if within.at_end(index))
-    scope = method.mechanism.scope
-    return Row(method.name, tuple(judged), len(result.tried), chosen, ends, "", scope, method)
+    return Row(
+        method.name,
+        tuple(judged),
+        len(result.tried),
+        chosen,
+        ends,
+        scope=method.mechanism.scope,
+        method=method,
+        warnings=tuple(f"{method.name}: {sentence}" for sentence in said),
+    )
 
 
 def _count(mechanism: Mechanism, records: Records) -> int | None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpaudit.compare import Comparison, Method
-from dpaudit.compare.comparison import released
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.rehearsal import released
 from dpaudit.kernels.query import Array
 from mechanisms.papers.common.compared import FULL_BATCH, ONE_PASS
 from mechanisms.papers.common.objectives import logistic

@@ -134,6 +134,16 @@ def test_a_setting_that_is_the_private_number_of_records_is_said() -> None:
     assert {by_guess.said(row) for row in by_guess.rows} == {by_guess.choice}
 
 
+def test_noise_above_the_signal_is_said_of_each_method_below_the_table() -> None:
+    """At epsilon 1/100 on 24 rows: of every method but of doing nothing and of the optimum."""
+    quick = Protocol(budget=1, choosing=1, judging=2)
+    made = compare(few(srgd.COMPARISON), people(40), ("epsilon=0.01", *BUDGET[1:]), protocol=quick)
+    for row in made.rows:
+        own = [text for text in made.warnings if text.startswith(f"{row.name}: noise exceeds")]
+        assert bool(own) == (row.method is not None)
+        assert set(own) <= set(notes(made))
+
+
 def test_two_means_within_two_standard_errors_do_not_differ(outcome: Outcome) -> None:
     one = Row("one", (1.0, 1.2, 0.8))
     assert outcome.verdict(one, Row("other", (1.05, 1.25, 0.85))) == "no difference"

@@ -42,6 +42,23 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     ]
 
 
+def test_noise_above_signal_and_ball_is_said_on_standard_error_and_in_json(
+    dpaudit: Invoke, project: Path
+) -> None:
+    """A step of 10,000 leaves the ball of radius 2 at once."""
+    (project / "rows.csv").write_text(
+        "label,a,b\n" + "".join(f"{i % 2},{i / 10},1\n" for i in range(8))
+    )
+    of_catalogue = ("run", "catalogue:dp_gd_projected", "--data", "rows.csv", "--out", "m.npz")
+    words = ("label_column=label", "epsilon=0.01", "rounds=1", "step_size=1e4")
+    made = dpaudit(*of_catalogue, "--set", *words, "--trials", 100, "--json")
+    signal, ball = json.loads(made.stdout)["warnings"]
+    assert "noise exceeds the signal" in signal
+    assert "noise exceeds the ball" in ball
+    assert "the set that models stay in is 4 across" in ball
+    assert made.stderr.index(signal) < made.stderr.index(ball)
+
+
 @pytest.mark.quality
 def test_dp_sgd_saves_a_model_and_its_certificate_beside_it(dpaudit: Invoke, project: Path) -> None:
     """On a file of one's own with ten features and a label: the weights of every trial, one."""

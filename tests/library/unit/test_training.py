@@ -77,7 +77,7 @@ def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
     with pytest.raises(InvalidParameter, match=said):
         train(order(fixed), ROWS, out, OPTIONS)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(training, "rehearse", lambda *_: 0.0)
+    monkeypatch.setattr(training, "rehearse", lambda *_: [])
     with pytest.raises(ReleaseInterrupted, match="budget as spent"):
         train(order(fixed), ROWS, out, OPTIONS)
 
