@@ -244,6 +244,7 @@ def _number(value: Any) -> Any:
 def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[Check]]:
     """What was found of a statement, and the checks that say it.
 
+    A check that is not judged leaves a statement open unless another was missed: all must hold.
     Errors: InvalidParameter for a check that the experiment does not make.
     """
     if read is None or read.findings is None:
@@ -251,17 +252,16 @@ def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[
     found = _named(statement, statement.checks, read.findings)
     bounds = _named(statement, statement.vacuous, read.findings)
     statuses = {check.status for check in found}
-    if Status.WITHHELD in statuses:
+    defeated = Status.MISSED in statuses and statement.held is Agreement.AGREES
+    if Status.WITHHELD in statuses and not defeated:
         return Agreement.UNFAIR, found
     if statement.ours:
         return Agreement.NOT_ABOUT, found
     if any(check.status is Status.MISSED for check in bounds):
         return Agreement.VACUOUS, [*bounds, *found]
-    if statuses == {Status.HELD}:
-        return statement.held, found
-    if Status.MISSED not in statuses or statement.held is not Agreement.AGREES:
-        return Agreement.INCONCLUSIVE, found
-    return Agreement.DOES_NOT, found
+    if defeated:
+        return Agreement.DOES_NOT, found
+    return statement.held if statuses == {Status.HELD} else Agreement.INCONCLUSIVE, found
 
 
 def _named(statement: Statement, prefixes: Sequence[str], findings: Findings) -> list[Check]:
@@ -308,7 +308,7 @@ def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) 
     for statement in paper.statements:
         kind, checks = agreement(statement, reads.get(statement.experiment))
         counts[kind] += 1
-        if _predates(checks):
+        if kind is Agreement.UNFAIR and _predates(checks):
             unfair.append(statement)
         else:
             rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))

@@ -63,7 +63,7 @@ def _row(one: Mapping[str, Any], paper: Paper, reads: Mapping[str, Read]) -> str
 
 def _now(statement: Statement, kind: Agreement, checks: Sequence[Check]) -> str:
     """The present outcome with its reason: withheld, vacuous, ours, or the values themselves."""
-    if any(check.withheld == PREDATES for check in checks):
+    if kind is Agreement.UNFAIR and any(check.withheld == PREDATES for check in checks):
         return f"{kind}: {PREDATES}"
     if kind is Agreement.NOT_ABOUT:
         return f"{kind}: {escaped(statement.ours)}"

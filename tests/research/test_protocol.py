@@ -233,6 +233,31 @@ def test_a_bound_above_doing_nothing_is_vacuous_and_no_disagreement() -> None:
     assert agreement(vacuous, below)[0] is Agreement.DOES_NOT
 
 
+def test_a_fair_defeat_is_not_hidden_by_a_check_that_is_not_judged() -> None:
+    """The row says how many are not judged, and why; a check that is near leaves it open."""
+    marked = replace(SLOPE, name="slope in d", withheld="A: steps at the end")
+    statement = Statement("Theorem 1", "a rate", "one_slope", ("slope",))
+
+    def read(value: float, other: Check = marked, margin: float = 0.0) -> Read:
+        own = replace(SLOPE, value=value, margin=margin)
+        return Read("one_slope", Findings((), (own, other)))
+
+    for other in (marked, replace(marked, withheld=PREDATES)):
+        defeated = read(0.0, other)
+        assert agreement(statement, defeated)[0] is Agreement.DOES_NOT
+        table, _, _ = page(
+            Paper("one", "A paper", (statement,)), {"one_slope": defeated}
+        ).partition(pages.UNFAIR)
+        assert "does not agree<br>1 missed, 1 not judged |" in table
+        assert pages.verdict(other) in table
+    assert agreement(statement, read(SLOPE.value))[0] is Agreement.UNFAIR
+    assert agreement(statement, read(SLOPE.value, margin=9.0))[0] is Agreement.UNFAIR
+    refuted = replace(statement, held=Agreement.DOES_NOT)  # a band of a refutation, missed
+    assert agreement(refuted, read(0.0))[0] is Agreement.UNFAIR
+    ours = replace(statement, ours="the solver is ours")
+    assert agreement(ours, read(0.0))[0] is Agreement.NOT_ABOUT
+
+
 def test_a_reconstruction_of_ours_says_nothing_of_the_paper() -> None:
     read = Read("one", Findings((), (replace(SLOPE, value=0.0),)))
     statement = Statement("Table 1", "n gradients", "one", ("slope",), ours="the solver is ours")
