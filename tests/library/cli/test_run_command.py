@@ -28,6 +28,7 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     charged = ("--set", "ledger=ledger.sqlite", "dataset=rows", "entity=row")
     made = json.loads(dpaudit(*given, "--out", "out/model.npz", *charged, "--json").stdout)
     assert [Path(name).name for name in made["files"]] == ["model.npz", "model.json", "model.html"]
+    assert made["warnings"] == []
     with np.load(project / "out" / "model.npz") as arrays:
         assert arrays["output"].shape == (1, 2)
     (row,) = json.loads(dpaudit("ledger", "show", *ledger, "--json").stdout)
@@ -42,6 +43,7 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
     ]
 
 
+@pytest.mark.quality
 def test_noise_above_signal_and_ball_is_said_on_standard_error_and_in_json(
     dpaudit: Invoke, project: Path
 ) -> None:
