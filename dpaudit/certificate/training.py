@@ -220,7 +220,7 @@ def train(
 
 
 def rehearsed(mechanism: Mechanism, records: Records) -> list[str]:
-    """What to say of a mechanism's noise; what does not fit the records is refused before a draw.
+    """Sentences about a mechanism's noise; records that do not fit are refused before a draw.
 
     Errors: InvalidParameter where the mechanism refuses their shape, or fails on zeros.
     """
