@@ -350,7 +350,7 @@ def _names(item: Any) -> Mapping[str, Any]:
     """The names of a module, a class or an object of a project, and their values."""
     kind = item if isinstance(item, type) else type(item)
     if isinstance(item, FunctionType) or not (
-        isinstance(item, ModuleType | SimpleNamespace) or _own(kind.__module__)
+        isinstance(item, ModuleType | SimpleNamespace) or _own(str(kind.__module__))
     ):
         return {}
     return getattr(item, "__dict__", {})
@@ -382,7 +382,8 @@ def restore(before: Shared) -> None:
 def _own(module: str) -> bool:
     """Whether a module is of the user's project: of no library, and not installed."""
     place = str(getattr(sys.modules.get(module), "__file__", ""))
-    return is_own(module) and not INSTALLED & set(PurePath(place).parts)
+    known = module in sys.modules and is_own(module)
+    return known and not INSTALLED & set(PurePath(place).parts)
 
 
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
@@ -431,7 +432,7 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
         children += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
     # Attributes of a class itself, such as a list that all instances share.
     for kind in type(value).__mro__:
-        if _own(kind.__module__):
+        if _own(str(kind.__module__)):
             children += [
                 (n, v)
                 for n, v in vars(kind).items()

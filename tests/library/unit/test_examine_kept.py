@@ -184,3 +184,18 @@ def test_what_is_kept_is_wrong_where_it_changes_an_answer(
     monkeypatch.setattr(walks, "differing", lambda first, second: ())
     again = examine(case, seed=1).broken
     assert not any("what the program keeps changes" in finding.detail for finding in again)
+
+
+class Odd:
+    """Its module is no text, as some of compiled libraries are."""
+
+    __module__ = property(lambda self: "own")  # type: ignore[assignment]
+
+
+ODD = Odd()
+
+
+def test_an_object_of_an_odd_class_is_no_obstacle() -> None:
+    program = Once(dp.Statistic(lambda values: float(ODD is not None), sensitivity=1))
+    assert walks.state(program)
+    walks.restore(walks.shared(program))
