@@ -29,7 +29,7 @@ from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.report import render_html
 from tests.support.kernels import Written
-from tests.support.likelihood import PAIR, PROGRAMS, SCOPE, mean
+from tests.support.likelihood import PAIR, PROGRAMS, ROUNDS, SCOPE, mean
 
 NEIGHBOURS = dp.Neighbours(*PAIR, dp.Adjacency("zero_out"), "a record of 1, or none")
 
@@ -212,6 +212,28 @@ def test_long_programs_have_fifty_runs_and_the_longest_none() -> None:
     """So many numbers does one run read, and so many runs are counted."""
     runs = [likelihood_runs(Examination(work=work)) for work in (1, 600_000, 7_500_000, 10**7)]
     assert runs == [1_000, 100, 50, 0]
+
+
+@pytest.mark.parametrize("runs", [50, 1000])
+def test_a_run_that_is_drawn_costs_at_most_three_plain_runs(runs: int) -> None:
+    """A plain run asks one data set once a round; pilots and compared runs are counted here."""
+    asked = 0
+
+    def body(curator: Any) -> None:
+        seen = np.zeros((curator.trials, 1))
+
+        def rows(values: Any) -> Any:
+            nonlocal asked
+            asked += len(seen)
+            return values[None] * np.where(seen > 0, 1.0, -1.0)[:, None, :]
+
+        for _ in range(ROUNDS):
+            seen = curator.release("a", ClippedMean(rows, 1.0, divisor=1.0))
+
+    found = audited(Written(dp.Repeat(dp.Gaussian("a", 4), ROUNDS), body), CLAIMS[:1], runs=runs)
+    assert found.counted is not None
+    assert len(found.counted) == runs
+    assert 2 * ROUNDS * runs < asked <= 3 * ROUNDS * (runs + found.pilots)
 
 
 def test_measures_without_a_bound_are_named() -> None:
