@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,13 @@ from dpaudit.audit.examine.made import World, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.running import TooLong, run
 from dpaudit.audit.examine.search import Point, Search, others_than, sets
+from dpaudit.audit.examine.study import clips_itself
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator.curator import Batch, Program, Request
 from dpaudit.curator.proposal import Proposal, Proposer
 from dpaudit.curator.uses import grouped
 from dpaudit.kernels.batches import batches_of, draws_batches
-from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency, Scope
 
@@ -59,14 +60,48 @@ ROUNDS = 3  # searches, each leaning by the best so far
 FURTHER = 24
 
 
+class _Given:
+    """A clipped mean whose value is known: it reads no record."""
+
+    def __init__(self, mean: Query, value: Array) -> None:
+        self._mean, self._known = mean, value
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return self._known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mean, name)
+
+
+def of_means_alone(query: Any, records: Records) -> bool:
+    """Whether a query is a clipped mean, or answers from the clipped means that its fields hold.
+
+    Given the values of these means on the records, such a query says the same of other records.
+    Errors: what the program raises.
+    """
+    if clips_itself(query):
+        return True
+    if not is_dataclass(query) or isinstance(query, type):
+        return False
+    held: dict[str, Any] = {f.name: getattr(query, f.name) for f in fields(query) if f.init}
+    given = {
+        name: _Given(mean, mean.value(records)) for name, mean in held.items() if clips_itself(mean)
+    }
+    if not given:
+        return False
+    alone: Any = replace(query, **given)
+    return np.array_equal(alone.value(records.placeholder()), query.value(records))
+
+
 class Run(Proposer):
     """A proposal's runs that also note how far each release moves.
 
     ``moved``, ``allowed``: squared distances over the noise, that of the two data sets and that
     which is declared, by part (None: on all records).  ``pool``: rows in ``place``; ``promised``:
     the squared distances of each two of them, the last of which is no row; None where a release is
-    no sum.  ``chosen``: what each choice would be without noise, in one trial; ``beyond``: whether
-    one of their queries moves by more than it states.
+    no sum.  ``clipped``: whether the library clips every row that a release reads.  ``chosen``:
+    what each choice would be without noise, in one trial; ``beyond``: whether one of their queries
+    moves by more than it states.
     """
 
     def __init__(self, *arguments: Any, pool: Array, place: int, meter: Meter, **options: Any):
@@ -76,6 +111,7 @@ class Run(Proposer):
         self.allowed: dict[int | None, float] = {}
         self.promised: Array | None = np.zeros((len(pool) + 1,) * 2)
         self.continuous, self.remembers, self.releases = True, False, 0
+        self.clipped = True
         self.noise, self.chosen, self.beyond = np.zeros(self.trials), list[float](), False
         self._values_of: list[list[Array]] = []
         self._asked_block: Any = None
@@ -144,6 +180,10 @@ class Run(Proposer):
                 square = float(np.nan_to_num(np.square(unit * far)).mean())
                 sums[part] = sums.get(part, 0.0) + square
         query: Any = request.query
+        # The program may fail on records that it is given alone.
+        with contextlib.suppress(Exception):
+            clipped, self.clipped = self.clipped, False
+            self.clipped = clipped and of_means_alone(query, request.records)
         is_here = block is None or block.start <= self.place < block.stop
         if self.promised is None or not isinstance(query, ClippedMean):
             self.promised = None

@@ -135,6 +135,6 @@ def steeper(mechanism: Mechanism, examination: Examination, seed: int) -> Steepe
             Point(world.values, one, two, 0, f"one row, {world.name}") for world in worlds[:2]
         ]
         search_pair(loss, starts, rows, worlds)
-        if loss.best is not None and loss.best[2].promised is not None:
+        if loss.best is not None and loss.best[2].clipped:
             return Steeper(program, loss.pair(), loss.best[2].reach)
     return None

@@ -44,6 +44,22 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Longer:
+    """A clipped mean, times a number of the records unless it is the mean ``alone``."""
+
+    mean: dp.ClippedMean
+    alone: bool
+    norm: str = "l2"
+
+    def sensitivity(self, adjacency: Any, size: int) -> Array:
+        return self.mean.sensitivity(adjacency, size)
+
+    def value(self, records: dp.Records, chosen: Any = None) -> Array:
+        share = 1.0 if self.alone else np.tanh(records.values.sum())
+        return np.asarray(share * self.mean.value(records, chosen))
+
+
+@dataclass(frozen=True)
 class Descent:
     """Three steps of descent; ``kind``: whose code clips, or what the declaration says."""
 
@@ -67,6 +83,8 @@ class Descent:
             query: Any = dp.ClippedMean(gradients, CLIP, divisor=SIZE)
             if self.kind == "own clip":
                 query = OwnMean(lambda records, _, query=query: query.value(records), CLIP)
+            if self.kind in ("of the mean", "of the mean and the records"):
+                query = Longer(query, self.kind == "of the mean")
             at = at - curator.release("step", query)
         return at
 
@@ -96,7 +114,15 @@ def test_it_reaches_the_clip_that_the_own_loss_does_not() -> None:
     assert made.program == Descent(Quadratic())
 
 
-@pytest.mark.parametrize("kind", ["own clip", "of this loss", "assuming"])
+def test_a_function_of_clipped_means_has_one() -> None:
+    made = steeper(case(Descent(kind="of the mean")), FOUND, 1)
+    assert made is not None
+    assert made.reach == pytest.approx(1.0, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "kind", ["own clip", "of this loss", "assuming", "of the mean and the records"]
+)
 def test_a_guarantee_that_may_be_of_some_losses_alone_has_none(kind: str) -> None:
     assert steeper(case(Descent()), FOUND, 1) is not None
     assert steeper(case(Descent(kind=kind)), FOUND, 1) is None
