@@ -11,14 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from audits.kl import REPLACED
-from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator.curator import Program
 from dpaudit.kernels.query import Array
 from mechanisms.papers.kl import adaptive_catalogue as catalogue
 from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
 from mechanisms.papers.kl.problem import KLProblem
-from mechanisms.papers.kl.select import SelectStationaryIterate
 
 TRIALS = 2_000
 
@@ -69,24 +66,11 @@ def steady(program: AdaptiveNoisyGD) -> AdaptiveNoisyGD:
     return replace(program, problem=pulled(program.problem, 20, 0.015, EXCESS))
 
 
-def _suite(name: str, program: Program, pair: Neighbours = REPLACED, trials: int = TRIALS) -> Suite:
-    return Suite(name, program, pair, trials)
+def suite(name: str, program: AdaptiveNoisyGD) -> Suite:
+    """The worst case of an entry, some twenty rounds of it."""
+    return Suite(name, steady(program), REPLACED, TRIALS)
 
 
-adaptive_noisy_gd = _suite("adaptive_noisy_gd", steady(catalogue.CORRECTED))
-adaptive_noisy_gd_filter = _suite("adaptive_noisy_gd_filter", steady(catalogue.FILTERED))
-adaptive_noisy_gd_proof = _suite("adaptive_noisy_gd_proof", steady(catalogue.PROVED))
-select_stationary_iterate = _suite(
-    "select_stationary_iterate", SelectStationaryIterate(steady(catalogue.CORRECTED))
-)
-select_noisy_argmin = _suite(
-    "select_noisy_argmin", SelectStationaryIterate(steady(catalogue.CORRECTED), "noisy_argmin")
-)
+adaptive_noisy_gd_proof = suite("adaptive_noisy_gd_proof", catalogue.PROVED)
 
-suites = [
-    adaptive_noisy_gd,
-    adaptive_noisy_gd_filter,
-    adaptive_noisy_gd_proof,
-    select_stationary_iterate,
-    select_noisy_argmin,
-]
+suites = [adaptive_noisy_gd_proof]

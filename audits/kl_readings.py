@@ -47,14 +47,12 @@ adaptive_noisy_gd_paper = _suite("", silent(catalogue.SIGNED), trials=MANY)
 adaptive_noisy_gd_paper_signed_zero_out = replace(
     _suite("_signed_zero_out", silent(catalogue.SIGNED), ZEROED, SOME), threshold=4.0
 )
-adaptive_noisy_gd_paper_absolute = _suite("_absolute", silent(catalogue.ABSOLUTE))
 adaptive_noisy_gd_paper_vector = _suite("_vector", silent(catalogue.VECTOR))
 adaptive_noisy_gd_paper_iterates = _suite("_iterates", aligned(catalogue.ITERATES), trials=600)
 
 suites = [
     adaptive_noisy_gd_paper,
     adaptive_noisy_gd_paper_signed_zero_out,
-    adaptive_noisy_gd_paper_absolute,
     adaptive_noisy_gd_paper_vector,
     adaptive_noisy_gd_paper_iterates,
 ]

@@ -56,7 +56,7 @@ NEARLY = 0.9  # of a stand-in's bound, from which the program's own bound says a
 FULL_CLIP = 0.95  # of what is declared, below which the program's own queries limit an attack
 # Why a program's suite attacks a stand-in that no search for a pair, or a loss, replaces.
 PHASES = "a suite attacks a record of every phase, and a search finds one pair"
-NORMS = "it releases the norm of a clipped mean, which is no sum of rows: no other loss is searched"
+STOPPED = "its rounds stop by what was released: the search for a loss shows less than 90% of that"
 LIPSCHITZ = (
     "nothing is clipped: its guarantee is of Lipschitz losses, and no other loss is searched"
 )
@@ -67,10 +67,8 @@ HUB = "who is near to whom decides: users around the radius of the test are poin
 NOT_FOUND: Mapping[str, Sequence[str]] = {
     PHASES: ("localized_accelerated_dp_sgd", "item_phased_erm", "user_level_phased_sgd_baseline",
              "user_level_phased_sgd_plain"),
-    NORMS: ("adaptive_noisy_gd", "adaptive_noisy_gd_filter", "adaptive_noisy_gd_proof",
-            "adaptive_noisy_gd_paper", "adaptive_noisy_gd_paper_absolute",
-            "adaptive_noisy_gd_paper_iterates", "adaptive_noisy_gd_paper_signed_zero_out",
-            "select_noisy_argmin", "select_stationary_iterate"),
+    STOPPED: ("adaptive_noisy_gd_proof", "adaptive_noisy_gd_paper",
+              "adaptive_noisy_gd_paper_iterates", "adaptive_noisy_gd_paper_signed_zero_out"),
     LIPSCHITZ: ("accelerated_dp_srgd_unclipped", "accelerated_dp_srgd_theorem_5_12_unclipped",
                 "phased_erm", "phased_erm_in_batches", "phased_sgd"),
     OPPOSED: ("diff2_bvr_local_sgd_tight", "dp_sgd", "dp_srm"),

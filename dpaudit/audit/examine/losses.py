@@ -90,7 +90,8 @@ def of_means_alone(query: Any, records: Records) -> bool:
     if not given:
         return False
     alone: Any = replace(query, **given)
-    return np.array_equal(alone.value(records.placeholder()), query.value(records))
+    same: Any = replace(query)
+    return np.array_equal(alone.value(records.placeholder()), same.value(records))
 
 
 class Run(Proposer):

@@ -241,7 +241,7 @@ DIFF2_GD = diff2.suite(PROJECT.mechanisms["diff2_gd"])
 CLIENTS = diff2.suite(PROJECT.mechanisms["diff2_gd_client"])
 SRGD = srgd.suite(PROJECT.mechanisms["accelerated_dp_srgd"])
 NOISY = stable_erm_baselines.user_level_dp_gd
-PULLED = kl_adaptive.adaptive_noisy_gd
+PULLED = kl_adaptive.adaptive_noisy_gd_proof
 PUT_BACK: dict[str, Suite] = {
     "paper 1": shorter(user_baselines.user_level_phased_sgd_baseline),
     "paper 1, the hub": shorter(user_level.user_level_accelerated_sgd),

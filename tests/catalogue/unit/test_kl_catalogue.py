@@ -51,6 +51,11 @@ MECHANISMS = {
 SUITES = [*kl.suites, *kl_adaptive.suites, *kl_readings.suites, *kl_baselines.suites]
 # Entries that the default attack bounds as far as a stand-in would, or a search for a loss does.
 BY_DEFAULT = {
+    "adaptive_noisy_gd",
+    "adaptive_noisy_gd_filter",
+    "adaptive_noisy_gd_paper_absolute",
+    "select_noisy_argmin",
+    "select_stationary_iterate",
     "noisy_gd_pl",
     "noisy_gd_stationary",
     "convex_noisy_gd",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from audits import diff2, srgd, srgd_baselines
+from audits import diff2, kl_adaptive, kl_readings, srgd, srgd_baselines
 from dpaudit.audit.examine import Examination, shape_of
 from dpaudit.audit.examine.steep import steeper
 from dpaudit.audit.likelihood import likelihood_audit
@@ -13,13 +16,17 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.project.project import catalogue_root, load
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.select import SelectStationaryIterate
 
 PROJECT = load(catalogue_root())
 SIZES = {"dp_sgd_one_pass_replace_one": 20, "dp_online_to_batch": 32, "dp_sgd_poisson": 2}
 GONE = (
     *SIZES, "accelerated_dp_srgd", "accelerated_dp_srgd_sqrt_toeplitz", "dp_srgd",
     "accelerated_dp_srgd_corollary_5_7", "accelerated_dp_srgd_theorem_5_12", "diff2_gd_client",
-    "diff2_gd_shares",
+    "diff2_gd_shares", "adaptive_noisy_gd", "adaptive_noisy_gd_filter",
+    "adaptive_noisy_gd_paper_absolute", "select_noisy_argmin", "select_stationary_iterate",
 )  # fmt: skip
 RUNS, ENOUGH = 100, 0.9
 
@@ -30,6 +37,14 @@ def stand_in(mechanism: Mechanism) -> Suite:
         return srgd_baselines.suite(mechanism, SIZES[mechanism.name])
     if "diff2" in mechanism.name:
         return diff2.suite(mechanism)
+    program: Any = mechanism.program
+    if isinstance(program, PrintedAdaptiveNoisyGD):
+        return Suite(mechanism.name, kl_readings.silent(program), kl_readings.REPLACED)
+    if isinstance(program, AdaptiveNoisyGD):
+        return kl_adaptive.suite(mechanism.name, program)
+    if isinstance(program, SelectStationaryIterate):
+        worst = kl_adaptive.suite(mechanism.name, program.descent)
+        return replace(worst, program=replace(program, descent=worst.program))
     return srgd.suite(mechanism)
 
 
