@@ -30,6 +30,7 @@ ALTERED, SHARDS = 500, 5
 START, COLD, REPORT, ENTRY, SHARD = "start", "cold", "report ", "entry ", "altered "
 IN_PAGE, HOSTILE = "page: altered ", "page: hostile"
 LONGEST_START = 600.0  # seconds of a busy machine
+LONGEST_COLD = 10.0  # seconds of a processor until the page is ready in Chromium, cold
 BUSY = 3600  # seconds of a busy machine's clock that the page may take here; a reader's has SECONDS
 SHOWN = 12  # entries of the catalogue that take the engine longest
 UNEXAMINED = Examination(not_examined="a measurement of the checker alone")

@@ -435,6 +435,13 @@ Proof.
   destruct (HP f Hf), (HQ f Hf). specialize (H f Hf). pose proof (exp_pos e). nra.
 Qed.
 
+Theorem slack_at e d p n :
+  private (approx e d) n -> private (approx e (d + p * (1 + exp e))) (EventSlack p n).
+Proof.
+  intros H X P Q (L & K & HL & HK & R). apply slack_approx. exists L, K.
+  split; [exact HL | split; [exact HK | exact (H X L K R)]].
+Qed.
+
 (* M v within d in total variation: for measures that have no probability of failure. *)
 Definition within (M : R -> R -> measure) (v d : R) : measure := slack d (M v 0).
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -118,8 +119,16 @@ class Chromium:
             assert time.monotonic() < end, f"not within {seconds} s: {expression}"
             time.sleep(0.1)
 
-    def give(self, selector: str, files: Sequence[Path]) -> None:
+    def give(self, selector: str, chosen: Sequence[Path]) -> None:
         """Choose files in a file input."""
         root = self.send("DOM.getDocument")["root"]["nodeId"]
         node = self.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
-        self.send("DOM.setFileInputFiles", nodeId=node, files=list(map(str, files)))
+        self.send("DOM.setFileInputFiles", nodeId=node, files=list(map(str, chosen)))
+
+    def violations(self) -> list[str]:
+        """The rules of WCAG 2.1 A and AA that axe finds broken in the page."""
+        self.value(files("axe_core_python").joinpath("axe.min.js").read_text("utf-8") + "; 1")
+        broken = self.value("""axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a",
+        "wcag21aa"]}).then(result => result.violations.map(
+          rule => rule.id + ": " + rule.nodes.slice(0, 3).map(node => node.html).join(" | ")))""")
+        return list(map(str, broken))

@@ -206,6 +206,19 @@ def test_the_page_fits_a_phone_and_speaks_to_a_screen_reader(browser: Chromium) 
 
 @pytest.mark.quality
 @pytest.mark.browser
+def test_the_page_meets_wcag_aa(browser: Chromium, tmp_path: Path) -> None:
+    """Beside a file that verifies and one that does not, in both schemes."""
+    newer, *_ = bad_files(SMALL, tmp_path)
+    assert [one["verified"] for one in shown(browser, SMALL, newer)] == ["true", "false"]
+    for scheme in ("light", "dark"):
+        seen = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.send("Emulation.setEmulatedMedia", features=seen)
+        assert browser.violations() == []
+    browser.send("Emulation.setEmulatedMedia", features=[])
+
+
+@pytest.mark.quality
+@pytest.mark.browser
 def test_a_check_that_hangs_is_ended_and_the_next_file_is_judged(
     browser: Chromium, page: Path
 ) -> None:

@@ -14,11 +14,22 @@ from typing import Any
 import pytest
 
 import dpaudit as dp
-from benchmarks import account, evidence, likelihoods, planted, settings, training_bugs, wide
+from benchmarks import (
+    account,
+    browser,
+    evidence,
+    likelihoods,
+    planted,
+    settings,
+    training_bugs,
+    wide,
+)
 from benchmarks.evidence import SECTIONS, Results, Section
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
+from dpaudit.report.verifier import SECONDS
 
 LARGEST = 150_000  # bytes of the file of results
+LEAST_ENTRIES = 130  # of the catalogue, whose certificates a browser's engine judged
 OF_CATALOGUE = ("planted", "likelihoods")
 
 pytest.importorskip("duckdb")
@@ -52,6 +63,26 @@ def test_no_result_is_of_a_part_that_does_not_exist(name: str) -> None:
 
 def test_no_result_is_of_a_section_that_does_not_exist() -> None:
     assert Results().held.keys() <= SECTIONS.keys()
+
+
+def test_the_browsers_engine_judged_every_file_as_natively() -> None:
+    """Reports, catalogue, 500 altered and the hostile files, in Node or in Chromium's page."""
+    held = Results().of("browser")
+    assert held[browser.COLD][0] < browser.LONGEST_COLD
+    least = {
+        browser.REPORT: len(browser.reports()),
+        browser.ENTRY: LEAST_ENTRIES,
+        browser.SHARD: browser.ALTERED,
+        browser.IN_PAGE: browser.ALTERED,
+        browser.HOSTILE: 1,
+    }
+    for kind, files in least.items():
+        rows = [browser.Judged(*row) for name, row in held.items() if name.startswith(kind)]
+        assert sum(row.files for row in rows) >= files
+        assert all(row.same == row.files for row in rows)
+        assert all(
+            row.browser <= SECONDS for row in rows if kind in (browser.REPORT, browser.ENTRY)
+        )
 
 
 def test_shares_are_counted_on_pairs_that_were_found() -> None:
