@@ -29,7 +29,6 @@ from experiments.objectives import mean_square
 
 TRIALS = 3
 BANDS = {"dp_gd": (-1.1, -0.9), "diff2": (-1.45, -1.15)}
-RATIO_AT, RATIO = 100_000, 0.6
 BLOCK = 4096  # rounds whose gradients are evaluated at once
 SIZES = {
     ("paper", Size.QUICK): (3_000, 10_000),
@@ -89,9 +88,8 @@ def _squares(
 
 
 def read(results: Results) -> Findings:
-    """Slopes, the ratio at 100,000 records, measured against bound, and what tightness gains."""
+    """Slopes, measured against bound, and what tightness gains."""
     checks = [_slope(results, method) for method in BANDS]
-    checks += _ratio(results)
     worst = max(results, key=lambda r: _mean(r)[0] / r.number("bound"))
     mean, error = _mean(worst)
     bound = worst.number("bound")
@@ -123,17 +121,6 @@ def _slope(results: Results, method: str) -> Check:
     fitted = fit_power_law([r.cell.number("n") for r in found], means, errors)
     name = f"{NAMES[method]}: log-log slope of the measured gradient norm in N"
     return Check(name, fitted.slope, *BANDS[method], margin=2 * fitted.error, source="E4")
-
-
-def _ratio(results: Results) -> list[Check]:
-    """DIFF2-GD over DP-GD at 100,000 records, where the grid has them."""
-    found = results.where(calibration="paper", n=RATIO_AT)
-    if not found.rows:
-        return []
-    (ours, error), (theirs, spread) = (_mean(found.one(method=m)) for m in ("diff2", "dp_gd"))
-    margin = 2 * ours / theirs * math.hypot(error / ours, spread / theirs)
-    name = "DIFF2-GD over DP-GD at N = 100,000"
-    return [Check(name, ours / theirs, upper=RATIO, margin=margin, source="E4")]
 
 
 def _gains(results: Results) -> list[Check]:

@@ -9,7 +9,7 @@ BANDS = {
     "E3": '"Accept -1+-.02, -1.333+-.02. Values at N=1e4: 4.942e-3 (R=394) vs 7.26e-4"; to '
     "1%, ours",
     "E4": '"Accept DP-GD in [-1.1,-.9], DIFF2 in [-1.45,-1.15], ratio < .6 at 1e5, and measured <= '
-    'bound always"',
+    "bound always\"; the ratio is judged by E8's contest, whose searches are alike",
     "E5": '"Report both calibrations side by side; it is free utility at the same guarantee"; .95 '
     "ours, above the ratios of .67 to .79 that it states",
     "E7": '"sawtooth, reset at restarts. Sweep T at fixed eps: U-shape in the final gradient '

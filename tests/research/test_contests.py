@@ -14,6 +14,8 @@ from scipy.special import ndtr
 
 from dpaudit.accountant.account import Account
 from dpaudit.compare.search import Axis
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array
 from experiments.diff2 import contest as diff2
 from experiments.diff2 import local, network
 from experiments.diff2 import problem as diff2_problem
@@ -63,12 +65,36 @@ def test_every_method_of_paper_3_keeps_its_guarantee(method: str) -> None:
     for factor in (1.0, 0.5):
         chosen = {k: v * factor for k, v in setting(srgd.free(method, n)).items()}
         made = srgd.programs()[method](n, chosen)
-        if method == FULL_BATCH:  # a batch of all: sqrt(rounds) Gaussian curves
-            mu = math.sqrt(made.rounds) / float(made.noise_multiplier)
-            assert mu == pytest.approx(0.236704, abs=1e-6)
-            continue
         spent = Account(made.declaration(problem.SCOPE), problem.SCOPE).epsilon(problem.DELTA)
         assert float(spent.upper) <= 1.001 * problem.EPSILON
+
+
+@pytest.mark.parametrize("method", [FULL_BATCH, ONE_PASS])
+def test_steps_above_the_longest_of_paper_3_have_the_same_end(method: str) -> None:
+    """Longer ones than a step size of n move the model by less than 1% of the ball's radius."""
+    n = 2**10
+    longest = next(one.most for one in srgd.free(method, n) if one.name == "step size")
+    data = srgd.sample(n, srgd.BOUNDARY, np.random.default_rng(0))
+
+    def end(length: float) -> Array:
+        made = srgd.programs()[method](n, {"step size": length, "clip": 1.0, "steps": 2.0})
+        declared = made.declaration(problem.SCOPE)
+        curator = Sampler(declared, problem.SCOPE, data, rng=np.random.default_rng(1))
+        return np.asarray(made.run(curator).output[0])
+
+    beyond = end(1000 * longest)
+    assert np.linalg.norm(end(longest) - beyond) < 0.01 * problem.RADIUS
+    assert np.linalg.norm(end(longest / 1000) - beyond) > 0.1 * problem.RADIUS
+
+
+def test_a_search_of_paper_3_that_ends_at_our_most_steps_is_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell = next(c for c in srgd.cells(Size.FULL) if c.text("method") == FULL_BATCH)
+    for steps, marked in ((srgd.MOST, 1), (srgd.MOST - 1, 0)):
+        found = {SET + "steps": steps, END + "steps": 0}
+        monkeypatch.setattr(srgd, "tuned", lambda *_, found=found: found)
+        assert srgd.run(cell, np.random.default_rng(0))[END + "steps"] == marked
 
 
 @pytest.mark.parametrize("epsilon", [3, 5])

@@ -107,10 +107,9 @@ OTHERWISE = {
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start
     "user_level_noise": Status.INCONCLUSIVE,  # a slope in items a user
     "user_level_contest": Status.MISSED,  # by user-level DP-SGD on users of one mean
-    "srgd_contest": Status.INCONCLUSIVE,  # ties, and searches that missed a setting of their own
+    "srgd_contest": Status.MISSED,  # full-batch DP-GD is ahead; acceleration is a loss in places
     "srgd_dimensions": Status.MISSED,  # by one-pass DP-SGD or DP-GD at some p, epsilon and delta
     "srgd_variance": Status.MISSED,  # it falls as 1 / n
-    "diff2_slopes": Status.WITHHELD,  # DIFF2-GD over DP-GD
     "user_level_phased": Status.MISSED,  # risk falls faster than the rate: these n are too few
     "user_level_smoothing": Status.MISSED,  # Lemma D.1 as printed, which is the wrong way round
 }
