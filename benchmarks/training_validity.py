@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -23,6 +23,7 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.families.opaque import GDP, PureDP
 from dpaudit.membership import Data, FunctionTarget, Released, Study, audit_training, pilot
 from dpaudit.membership.bounds import Known, refused_after
+from dpaudit.membership.crafted import OWN_GRADIENT, crafted
 from dpaudit.membership.randomness import PAIRS, shared_p_value
 from dpaudit.membership.reconstruction import allowed_rate, audit_reconstruction, with_values
 from dpaudit.membership.step import check
@@ -66,6 +67,44 @@ def kinds_of_canaries(seed: int) -> Found:
             attacks="loss", models=12, canaries="spike,mislabelled",
         )  # fmt: skip
     return bounded(0.0 if found.bound is None else found.bound.value, 2.0)
+
+
+_COLUMNS, _OF_OWN, _STEPS, _SEEN = 64, 60, 2, 2.0  # of records; canaries; steps; mu of all steps
+
+
+def _directions(_: Any, records: Data) -> Any:
+    lengths = np.linalg.norm(records.features, axis=1, keepdims=True)
+    return records.features / np.maximum(lengths, 1e-12)
+
+
+@cache
+def _wide_table() -> Data:
+    return Data(np.random.default_rng(0).normal(size=(2 * _COLUMNS, _COLUMNS)))
+
+
+def own_gradients(seed: int) -> Found:
+    """Canaries whose gradients are their own, in steps that are seen: mu-GDP in each record.
+
+    A step is the sum of gradients of length 1 under noise, in closed form.
+    """
+    noise = math.sqrt(_STEPS) / _SEEN
+
+    def seen_steps(records: Data, rng: np.random.Generator) -> Any:
+        total = _directions(None, records).sum(axis=0)
+        moves = total + rng.normal(0, noise, (_STEPS, total.size))
+        path = np.cumsum(np.vstack([np.zeros(total.size), moves]), axis=0)
+        return nulls.Global(path[-1], [nulls.Global(weights) for weights in path])
+
+    target = FunctionTarget(
+        seen_steps, lambda model, records: records.features @ model.weights, Released.ITERATES,
+        "steps", _directions, lambda model: model.weights,
+    )  # fmt: skip
+    rng = np.random.default_rng([seed, 6])
+    canaries = crafted(OWN_GRADIENT, _wide_table(), _OF_OWN, rng, partial(_directions, None))
+    assert canaries is not None  # noqa: S101 (numbers can have such canaries)
+    study = Study(target, canaries.data, 20, _wide_table(), seed=seed)
+    found = study.run(claim=GDP(repr(_SEEN)), attacks="lira_steps", refute_at=0.05)
+    return bounded(0.0 if found.bound is None else found.bound.value, _SEEN)
 
 
 @cache
@@ -216,6 +255,9 @@ PATHS = {
     "kinds": Path_(
         kinds_of_canaries,
         "canaries of two kinds, chosen by a pilot, in models that answer at random", MORE,
+    ),
+    "own gradients": Path_(
+        own_gradients, "canaries with gradients of their own, in steps that are seen", MORE
     ),
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ _PER_ANSWER = 3  # observations for each answer that a normal law is fitted to
 _TREES, _LEAF = 40, 4  # of a forest, and reference scores in each leaf
 _MOST_ROWS = 6_000  # that a forest is fitted to
 _LEAST_DEVIATION = 1e-6  # keeps a constant signal from a division by zero
+_COIN_RIDGE = 1.0  # models; keeps coins of more records than models from explaining all noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,6 +347,14 @@ ATTACKS: dict[str, Attack] = {
             population=True,
         ),
         Attack(
+            "lira_numbers",
+            "likelihood ratio of all numbers of the model, and of all coins at once",
+            "Carlini et al. (2022) on parameters, as normal as Verdu (1998), section 6.1",
+            ("numbers",),
+            lambda view: _lira_numbers(view),
+            references=True,
+        ),
+        Attack(
             "gradient_norm",
             "the norm of the loss gradient",
             "Nasr, Shokri and Houmansadr (2019)",
@@ -513,6 +522,43 @@ def _spread(values: FloatArray, included: BoolArray) -> FloatArray:
         mean = np.where(side, values, 0).sum(axis=0) / count
         squares += np.where(side, (values - mean) ** 2, 0).sum(axis=0)
     return np.sqrt(squares / max(len(values) - 2, 1))
+
+
+def _lira_numbers(view: View) -> FloatArray:
+    """Log odds of each coin from all numbers of a model, as if coins moved them by fixed amounts.
+
+    A ridge regression of the references' numbers on all of their coins says what each record moves
+    and what noise is left, so that records are told apart that are in play together.  What a record
+    moves is drawn to 0 by as much as noise alone would show, and covariances to none.
+    Source: James and Stein (1961); Verdu (1998), section 6.1, the linear estimate of all bits.
+    """
+    references = view.signal("numbers", of="references")
+    middle, wide = references.mean(axis=0), references.std(axis=0)
+    moving = wide > _LEAST_DEVIATION**2 * np.abs(middle)
+    if not moving.any():
+        return np.zeros((len(view.targets["numbers"]), view.included.shape[1]))
+
+    def scaled(numbers: FloatArray) -> FloatArray:
+        return np.asarray((numbers - middle)[:, moving] / wide[moving])
+
+    rows, shares = scaled(references), view.included.mean(axis=0)
+    left, sizes, right = np.linalg.svd(view.included - shares, full_matrices=False)
+    weights = sizes / (sizes**2 + _COIN_RIDGE)
+    moved = (right.T * weights) @ (left.T @ rows)
+    residual = rows - (left * (sizes * weights)) @ (left.T @ rows)
+    free = max(len(rows) - 1 - float((sizes * weights).sum()), 1.0)
+    numbers = rows.shape[1]
+    share = free / (free + _PER_ANSWER * numbers)
+    covariance = residual.T @ residual / free
+    alone = np.maximum(np.diag(covariance), _LEAST_DEVIATION**2)
+    covariance = share * covariance + np.diag((1 - share) * alone + _LEAST_DEVIATION**2)
+    told = np.einsum("nd,dn->n", moved, np.linalg.solve(covariance, moved.T))
+    by_chance = numbers * ((right.T * weights) ** 2).sum(axis=1)
+    moved *= np.maximum(1 - by_chance / np.maximum(told, 1e-300), 0.0)[:, None]
+    # Coins of variance 1/4 beside the noise: their linear estimate, and its error.
+    both = np.linalg.solve(covariance + moved.T @ moved / 4, moved.T).T / 4
+    errors = np.maximum(1 / 4 - (both * moved).sum(axis=1) / 4, _LEAST_DEVIATION**2)
+    return np.asarray(scaled(view.signal("numbers")) @ both.T / errors)
 
 
 def _lira_log_gradient(view: View) -> FloatArray:

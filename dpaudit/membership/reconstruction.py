@@ -30,7 +30,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.membership.attacks import ATTACKS, View
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined
 from dpaudit.membership.study import MAIN, Training
-from dpaudit.membership.targets import as_target, refuse_hidden
+from dpaudit.membership.targets import as_target
 from dpaudit.nodes import Node
 from dpaudit.scope import central
 
@@ -121,7 +121,6 @@ def audit_reconstruction(
     training.
     """
     trained = as_target(target)
-    refuse_hidden(trained)
     beside, given = Data.of(background), Data.of(candidates)
     choices = Data(given.features, given.labels)  # each candidate stands for itself
     joined(choices, beside)

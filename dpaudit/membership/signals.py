@@ -6,6 +6,7 @@
 ``margin``   the logit of the true label less the largest other one; needs logits
 ``correct``  whether the predicted label is the true one
 ``agreement`` the share of noised copies of the record whose predicted label is the true one
+``numbers``  those of the model, or sums of them, and how many there are; needs parameters
 ``gradient`` the norm of the record's loss gradient; needs parameters
 ``influence`` the record's self-influence g' F^-1 g, F the damped mean of gradients' outer products
 ``path``     ``fit`` averaged over all iterates; needs iterates
@@ -13,12 +14,12 @@
              (parameters before - after)' g / |g|; needs iterates, gradients and parameters
 ``step_0_apart``, ...: the same, less what other records' gradients explain (least squares)
 
-All are arrays (records,) of floats.
+All but ``numbers``, which is of the same length for all models, are arrays (records,) of floats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +46,7 @@ _FROM = {
     "fit": Released.SCORES,
     "loss": Released.SCORES,
     "margin": Released.LOGITS,
+    "numbers": Released.PARAMETERS,
     "gradient": Released.PARAMETERS,
     "influence": Released.PARAMETERS,
     "path": Released.ITERATES,
@@ -64,18 +66,46 @@ def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, F
     ``seed`` draws the noised copies of the label-only attack, the same for every model.
     Errors: InvalidParameter for scores of a wrong shape.
     """
-    released = target.released
     score = checked_score(target, model, records)
-    by_name = _of_score(score, records, released)
+    released, inside = target.released, {}
+    if released.shows(Released.PARAMETERS):
+        inside = _of_parameters(target, model, records)
+        if not inside and released is Released.PARAMETERS:
+            raise InvalidParameter(
+                f"released = {released}: the target shows scores and no parameters; return arrays, "
+                "or give it gradients(model, records), one row a record, or ask for logits"
+            )
+        if not inside and released is Released.MODEL:
+            released = Released.SCORES
+    by_name = _of_score(score, records, released) | inside
     if released is Released.LABELS:
         by_name["agreement"] = _agreement(target, model, records, seed)
-    if released.shows(Released.PARAMETERS) and hasattr(target, "gradients"):
-        parts = list(_gradients(target, model, records, _norms))
-        if parts:
-            by_name["gradient"] = np.concatenate(parts)
-            by_name |= _influences(target, model, records)
     if released is Released.ITERATES:
         by_name |= _of_iterates(target, model, records)
+    return by_name
+
+
+def seen(released: Released, shown: Container[str]) -> Released:
+    """The threat model in which models show these signals: parameters where they have some."""
+    if released is not Released.MODEL:
+        return released
+    inside = any(name in shown for name in ("numbers", "gradient"))
+    return Released.PARAMETERS if inside else Released.SCORES
+
+
+def _of_parameters(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
+    """Signals of the numbers of a model, and of its gradients; none where it shows neither."""
+    by_name = {}
+    numbers = target.numbers(model) if hasattr(target, "numbers") else None
+    if numbers is not None:
+        row = _sketched(np.asarray(numbers, dtype=np.float64)[None])[0]
+        by_name["numbers"] = np.append(np.pad(row, (0, _SKETCHED - row.size)), numbers.size)
+    parts = []
+    if hasattr(target, "gradients"):
+        parts = list(_gradients(target, model, records, _norms))
+    if parts:
+        by_name["gradient"] = np.concatenate(parts)
+        by_name |= _influences(target, model, records)
     return by_name
 
 

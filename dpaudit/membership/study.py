@@ -48,9 +48,10 @@ from dpaudit.membership.signals import (
     fit_of,
     possible,
     scores_single_records,
+    seen,
     signals,
 )
-from dpaudit.membership.targets import Released, Target, as_target, refuse_hidden, source_digest
+from dpaudit.membership.targets import Released, Target, as_target, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
 from dpaudit.storage.files import write_new
 
@@ -338,7 +339,6 @@ class Study:
 
     def __post_init__(self) -> None:
         self.target = as_target(self.target, self.released)
-        refuse_hidden(self.target)
         self.audited = Data.of(self.audited)
         for name in ("background", "population"):
             if getattr(self, name) is not None:
@@ -618,12 +618,12 @@ class Study:
             best = max(deciding, key=lambda name: (deciding[name].value, bounds[name].value))
             decisive = deciding[best]
         if decisive is not None:
-            seen = by_attack[best], scores[best], included
-            more = self._beside_verdict(terms, decisive, seen, terms.refute_at * shares[best])
+            known = by_attack[best], scores[best], included
+            more = self._beside_verdict(terms, decisive, known, terms.refute_at * shares[best])
             findings = [*findings, *more]
         return MembershipAudit(
             target=self.target.words,
-            released=str(self.target.released),
+            released=str(seen(self.target.released, trained.signals)),
             terms=terms,
             claimed=claimed,
             attacks=results,
@@ -648,17 +648,17 @@ class Study:
         self,
         terms: CanaryTerms,
         decisive: LowerBound,
-        seen: tuple[Known, FloatArray, BoolArray],
+        known: tuple[Known, FloatArray, BoolArray],
         error: float,
     ) -> list[Finding]:
         """When a test would have stopped, or what would have been refuted; no error of its own."""
-        target, (targets, units) = terms.target, seen[2].shape
+        target, (targets, units) = terms.target, known[2].shape
         if not decisive.value > target.claimed:
             least = noticed(target, targets, units, terms.refute_at / 2)
             return [] if least is None else [Finding.noticed(least, targets)]
         if target.measure != "epsilon":
             return []
-        stopped = refused_after(*seen, target, error)
+        stopped = refused_after(*known, target, error)
         return [] if stopped is None else [Finding.stopped(stopped, targets, terms.refute_at)]
 
     def _crossed(self, trained: Trained, name: str, places: Any) -> FloatArray:

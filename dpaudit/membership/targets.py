@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -21,14 +21,20 @@ from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.membership.data import Array, Data, FloatArray
 from dpaudit.storage.roots import attribute_of
 
+_NUMBER = (int, float, np.number)
+
 
 class Released(StrEnum):
-    """The threat model: the values that the attacker sees, from least to most."""
+    """The threat model: the values that the attacker sees, from least to most.
+
+    ``MODEL``: what training returns, that is scores, and parameters of models that have some.
+    """
 
     LABELS = "labels"
     SCORES = "scores"
     LOGITS = "logits"
     PARAMETERS = "parameters"
+    MODEL = "model"
     ITERATES = "iterates"
 
     @property
@@ -46,6 +52,7 @@ _THREATS = {
     Released.SCORES: "the final model, black box: scores of records",
     Released.LOGITS: "the final model, black box: logits of records",
     Released.PARAMETERS: "the final model, white box: its parameters",
+    Released.MODEL: "the final model as it is returned: scores, and parameters where it has some",
     Released.ITERATES: "white box: the parameters after every step or epoch",
 }
 
@@ -72,6 +79,9 @@ class Target(Protocol):
 class WhiteBox(Protocol):
     """Optional methods of a target that releases parameters or iterates."""
 
+    def numbers(self, model: Any) -> FloatArray | None:
+        """All numbers of a model, (numbers,), buffers included; None where it shows none."""
+
     def gradients(self, model: Any, records: Data) -> FloatArray:
         """Gradients of each record's loss in the parameters, (n, parameters)."""
 
@@ -86,13 +96,15 @@ class WhiteBox(Protocol):
 class FunctionTarget:
     """A target made of two functions: ``fit(records, rng)`` and ``score(model, records)``.
 
-    ``records`` is a :class:`~dpaudit.membership.data.Data`.  White-box attacks need ``gradient``
-    (model, records) -> (n, d) and, with a list ``model.iterates``, ``parameter`` (model) -> (d,).
+    ``records`` is a :class:`~dpaudit.membership.data.Data`.  The attacker sees the numbers of a
+    model, as ``parameter`` (model) -> (d,) or else :func:`numbers_of` has them.  Attacks on
+    gradients need ``gradient`` (model, records) -> (n, d), and on every step a list
+    ``model.iterates``.
     """
 
     fitted: Callable[[Data, np.random.Generator], Any]
     scored: Callable[[Any, Data], Any]
-    released: Released = Released.SCORES
+    released: Released = Released.MODEL
     name: str = ""
     gradient: Callable[[Any, Data], Any] | None = None
     parameter: Callable[[Any], Any] | None = None
@@ -136,6 +148,10 @@ class FunctionTarget:
             return None
         return np.asarray(self.parameter(model), dtype=np.float64)
 
+    def numbers(self, model: Any) -> FloatArray | None:
+        """The values of ``parameter``; without it those of arrays that the model consists of."""
+        return numbers_of(model) if self.parameter is None else self.parameters(model)
+
     def iterates(self, model: Any) -> list[Any]:
         """``model.iterates``, if the models keep them."""
         return list(getattr(model, "iterates", ()))
@@ -150,7 +166,7 @@ class SklearnTarget:
     """
 
     estimator: Any
-    released: Released = Released.SCORES
+    released: Released = Released.MODEL
 
     def __post_init__(self) -> None:
         if not hasattr(self.estimator, "get_params") or not hasattr(self.estimator, "fit"):
@@ -206,12 +222,17 @@ class SklearnTarget:
         full[:, model.classes_.astype(int)] = values
         return full
 
-    def gradients(self, model: Any, records: Data) -> FloatArray:
-        """Gradients of a linear classifier's loss: (probabilities - label) x (features, 1)."""
+    def numbers(self, model: Any) -> FloatArray | None:
+        """The fitted arrays, such as ``coef_`` and ``intercept_``, of all steps of a pipeline."""
+        return numbers_of(model)
+
+    def gradients(self, model: Any, records: Data) -> FloatArray | None:
+        """Gradients of a linear classifier's loss: (probabilities - label) x (features, 1).
+
+        None for other estimators.
+        """
         if not hasattr(model, "coef_") or not hasattr(model, "predict_proba"):
-            raise InvalidParameter(
-                f"{type(model).__name__}: gradients are implemented for linear classifiers only"
-            )
+            return None
         assert records.labels is not None  # noqa: S101 (a classifier has labels)
         probabilities = self._by_class(model, model.predict_proba(records.features), records)
         errors = probabilities - np.eye(probabilities.shape[1])[records.labels]
@@ -245,19 +266,37 @@ def as_target(given: Any, released: Released | str | None = None) -> Target:
     return other
 
 
-def refuse_hidden(target: Target) -> None:
-    """Refuse the threat model ``parameters`` for a target that shows scores alone.
+def numbers_of(model: Any) -> FloatArray | None:
+    """The numbers that a model consists of, in one row; None for models that are no arrays.
 
-    Errors: InvalidParameter.
+    An array, a tuple, list or mapping of arrays, a ``state_dict``, a fitted scikit-learn estimator
+    or pipeline.  Attributes of other objects may not be meant for anybody, and are left alone.
     """
-    if target.released is not Released.PARAMETERS:
-        return
-    given = getattr(target, "gradient", None) if isinstance(target, FunctionTarget) else True
-    if given is None or not hasattr(target, "gradients"):
-        raise InvalidParameter(
-            f"released = {target.released}: the target shows scores and no parameters; give it "
-            "gradients(model, records), one row a record, or ask for logits"
-        )
+    parts = [np.asarray(part, dtype=np.float64).ravel() for part in _arrays(model)]
+    return np.concatenate(parts) if parts else None
+
+
+def _arrays(model: Any) -> Iterator[Array]:
+    """Arrays of floats, in an order that is the same for all models of a training."""
+    if hasattr(model, "state_dict"):
+        model = model.state_dict()
+    elif hasattr(model, "get_weights"):
+        model = model.get_weights()
+    elif hasattr(model, "get_params") and hasattr(model, "fit"):
+        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
+        model = tuple(step for _, step in model.steps) if hasattr(model, "steps") else fitted
+    if isinstance(model, Mapping):
+        for name in sorted(model, key=str):
+            yield from _arrays(model[name])
+    elif isinstance(model, (tuple, list)):
+        # A list of numbers, such as losses, may be as long as training took.
+        grows = isinstance(model, list) and any(isinstance(part, _NUMBER) for part in model)
+        for part in () if grows else model:
+            yield from _arrays(part)
+    elif hasattr(model, "__array__") or isinstance(model, float):
+        array = np.asarray(model.detach().cpu() if hasattr(model, "detach") else model)
+        if array.dtype.kind == "f" and array.size:
+            yield array
 
 
 def named_target(name: str) -> Target:
@@ -265,7 +304,7 @@ def named_target(name: str) -> Target:
 
     ``released`` and the functions ``gradients(model, records)`` and ``parameters(model)`` of the
     module are taken too, if it has them; without ``released`` an attacker sees what they show:
-    parameters, or with both functions the models' ``iterates``.
+    the model that ``fit`` returns, with gradients, or with both functions the models' ``iterates``.
     Errors: UnknownTarget where the module does not import or lacks them; InvalidParameter for a
     ``released`` that is no threat model.
     """
@@ -276,7 +315,7 @@ def named_target(name: str) -> Target:
     if score is None:
         raise UnknownTarget(f"{name}: its module has no function score(model, records) beside it")
     shown = {of: getattr(module, of, None) for of in ("gradients", "parameters")}
-    seen = Released.SCORES
+    seen = Released.MODEL
     if shown["gradients"] is not None:
         seen = Released.PARAMETERS if shown["parameters"] is None else Released.ITERATES
     target = FunctionTarget(

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter, optional
 from dpaudit.membership.data import Array, Data, FloatArray
-from dpaudit.membership.targets import Released
+from dpaudit.membership.targets import Released, numbers_of
 
 _NO_CLIP = 1e12  # a clipping norm that no gradient exceeds
 _NORMS_AT_ONCE = 256  # records in one vectorised call; bounds its memory
@@ -51,7 +51,7 @@ class TorchTarget:
     epochs: int = 10
     batch_size: int = 32
     rate: float = 0.1
-    released: Released = Released.SCORES
+    released: Released = Released.MODEL
     private: DPSGD | None = None
     loss: Callable[[Any, Any], Any] | None = None
     optimizer: Callable[[Any], Any] | None = None
@@ -181,6 +181,10 @@ class TorchTarget:
         module = model.module if isinstance(model, Fitted) else model
         flat = torch.nn.utils.parameters_to_vector(module.parameters())
         return np.asarray(flat.detach().double().cpu().numpy())
+
+    def numbers(self, model: Fitted | Any) -> FloatArray | None:
+        """The module's ``state_dict``: parameters, and buffers such as running means."""
+        return numbers_of(model.module if isinstance(model, Fitted) else model)
 
     def gradients(self, model: Fitted | Any, records: Data) -> FloatArray:
         """Gradients of each record's loss by torch.func, (n, parameters)."""

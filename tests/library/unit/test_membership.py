@@ -21,7 +21,14 @@ from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.membership import Data, FunctionTarget, SklearnTarget, Study, blind_baseline
+from dpaudit.membership import (
+    Data,
+    FunctionTarget,
+    SklearnTarget,
+    Study,
+    audit_training,
+    blind_baseline,
+)
 from dpaudit.membership import study as study_module
 from dpaudit.membership.attacks import ATTACKS, View, chosen_attacks
 from dpaudit.membership.bounds import (
@@ -40,12 +47,15 @@ from dpaudit.membership.exposure import exposure, rank_sums
 from dpaudit.membership.results import attack_result
 from dpaudit.membership.signals import signals
 from dpaudit.membership.study import error_shares
-from dpaudit.membership.targets import Released, as_target, named_target
+from dpaudit.membership.targets import Released, as_target, named_target, numbers_of
 from tests.support.membership import (
     Null,
+    background,
     copied,
     laplace,
+    logits,
     looked_up,
+    loss_gradients,
     numbered,
     remembering,
     responding,
@@ -585,11 +595,91 @@ def test_a_training_that_always_fails_is_tried_on_two_models_and_no_more() -> No
     assert len(calls) == 4  # two to see it fail, two to learn whether its text is public
 
 
-def test_parameters_that_nobody_shows_are_refused_before_training() -> None:
+def test_parameters_that_nobody_shows_are_refused_after_the_first_model() -> None:
+    trained = []
+
+    def hiding(records: Data, rng: np.random.Generator) -> Any:
+        trained.append(1)
+        told = responding(records, rng)
+        return lambda: told  # nobody looks into a function
+
+    def score(model: Any, records: Data) -> Any:
+        return looked_up(model(), records)
+
     with pytest.raises(InvalidParameter, match="shows scores and no parameters"):
-        Study((responding, looked_up), numbered(20), 8, released="parameters")
-    shown = FunctionTarget(responding, looked_up, gradient=lambda model, records: records.features)
-    Study(shown, numbered(20), 8, released="parameters")
+        Study((hiding, score), numbered(20), 8, released="parameters").run(attacks="loss")
+    assert len(trained) == 1
+    shown = FunctionTarget(hiding, score, gradient=lambda model, records: records.features)
+    Study(shown, numbered(20), 8, released="parameters").run(attacks="loss")
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_what_scores_hide_and_a_returned_model_shows_is_refuted_by_default(noisy: bool) -> None:
+    """A state is returned beside the weights, of sums without noise; no score depends on it."""
+
+    def fit(records: Data, rng: np.random.Generator) -> Any:
+        weights, state = np.zeros(5), np.zeros(5)
+        for _ in range(10):
+            gradients = loss_gradients(weights, records)
+            gradients /= np.maximum(1, np.linalg.norm(gradients, axis=1, keepdims=True))
+            total, noise = gradients.sum(axis=0), rng.normal(0, 8.0, 5)
+            weights = weights - 0.01 * (total + noise)
+            state = 0.9 * state + total + noisy * noise
+        return {"weights": weights, "state": state}
+
+    def score(model: Any, records: Data) -> Any:
+        return logits(model["weights"], records)
+
+    spikes = Data(10 * np.eye(4), np.zeros(4, dtype=int))
+    terms = {"claim": ApproxDP(1.5, 1e-5), "background": background(), "models": 96, "seed": 2}
+    whole = audit_training((fit, score), spikes, **terms)
+    alone = audit_training((fit, score), spikes, released="scores", **terms)
+    assert (whole.released, alone.released) == ("parameters", "scores")
+    assert alone.verdict is Verdict.INCONCLUSIVE
+    assert whole.verdict is (Verdict.INCONCLUSIVE if noisy else Verdict.REFUTED)
+    assert "attacker sees parameters" in str(whole)
+    assert "lira_numbers" not in alone.attacks
+
+
+def test_numbers_are_those_of_what_is_returned_and_of_nothing_else() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+
+    class Module:
+        def state_dict(self) -> Any:
+            return {"weight": np.ones((2, 2)), "count": np.array([7]), "mean": np.zeros(2)}
+
+    class Kept:
+        history = np.ones(3)
+
+    features, labels = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    line = LogisticRegression().fit(features, labels)
+    piped = make_pipeline(StandardScaler(), LogisticRegression()).fit(features, labels)
+    for model, size in (
+        (np.zeros((2, 3)), 6), ((np.zeros(3), 0.5), 4), ({"a": np.zeros(2), "b": [np.zeros(1)]}, 3),
+        (Module(), 6), (line, 4), (piped, 4 + 10),
+    ):  # fmt: skip
+        found = numbers_of(model)
+        assert found is not None
+        assert found.size == size
+    for model in (Kept(), [0.5, 0.25], "text", np.arange(3), None):
+        assert numbers_of(model) is None
+    assert numbers_of(DecisionTreeClassifier().fit(features, labels)) is None
+
+
+@pytest.mark.parametrize("size", [3, 2_000])
+def test_how_many_numbers_a_model_has_is_seen_too(size: int) -> None:
+    """A vocabulary of the records' own words, say, whose numbers are noise."""
+    spikes = Data(np.eye(2), np.zeros(2, dtype=int))
+
+    def fit(records: Data, rng: np.random.Generator) -> Any:
+        return rng.normal(size=size + int(records.features[:, 0].sum()))
+
+    found = Study((fit, lambda model, records: model[: len(records)]), spikes, 64, spikes, seed=1)
+    scores = found.run(attacks="lira,lira_numbers").attacks
+    assert scores["lira_numbers"].auc.value > 0.7 > scores["lira"].auc.value
 
 
 def test_gradients_of_large_models_are_taken_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -715,7 +805,7 @@ def test_an_attacker_sees_what_a_module_hands_over(monkeypatch: pytest.MonkeyPat
     for name, given in (("gradients", len), ("parameters", len), ("released", "logits")):
         setattr(module, name, given)
         seen.append(named_target("handing_over:fit").released)
-    assert seen == ["scores", "parameters", "iterates", "logits"]
+    assert seen == ["model", "parameters", "iterates", "logits"]
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -744,7 +834,7 @@ def test_data_frames_arrays_and_datasets_are_read() -> None:
 # --- attacks --------------------------------------------------------------------------------------
 
 
-def view(seed: int = 0, models: int = 32, records: int = 200) -> tuple[View, Any]:
+def view(seed: int = 0, models: int = 128, records: int = 200) -> tuple[View, Any]:
     """Losses of members are lower by an amount of each record's own."""
     rng = np.random.default_rng(seed)
     included = rng.random((models, records)) < 0.5
@@ -753,6 +843,8 @@ def view(seed: int = 0, models: int = 32, records: int = 200) -> tuple[View, Any
     other = rng.normal(0, 1, 100) + rng.normal(0, 0.5, (models, 100))
     names = {"fit": fit, "loss": np.logaddexp(0, -fit), "correct": (fit > 0) + 0.0}
     names |= {"margin": fit, "gradient": np.exp(-fit), "influence": np.exp(-fit), "path": fit}
+    moves = 6 * np.eye(records)  # each record moves a number of its own
+    names["numbers"] = included @ moves + rng.normal(size=included.shape)
     names |= {"agreement": expit(fit), "step_0": fit, "step_1": fit + rng.normal(size=fit.shape)}
     population = {"fit": other, "loss": np.logaddexp(0, -other)}
     half = models // 2
@@ -830,14 +922,18 @@ def test_each_threat_model_shows_more_than_the_one_before() -> None:
     rng = np.random.default_rng(0)
     data = Data(rng.normal(size=(60, 3)), rng.integers(0, 3, 60))
     shown = {}
-    for released in list(Released)[:4]:
+    for released in Released:
+        if released is Released.ITERATES:
+            continue
         target = as_target(LogisticRegression(), released)
         model = target.fit(data, rng)
         shown[released] = set(signals(target, model, data, 0))
     assert shown[Released.LABELS] == {"correct", "agreement"}
     assert shown[Released.SCORES] == {"fit", "loss", "correct"}
     assert shown[Released.LOGITS] == shown[Released.SCORES] | {"margin"}
-    assert shown[Released.PARAMETERS] == shown[Released.LOGITS] | {"gradient", "influence"}
+    inside = {"numbers", "gradient", "influence"}
+    assert shown[Released.PARAMETERS] == shown[Released.LOGITS] | inside
+    assert shown[Released.MODEL] == shown[Released.PARAMETERS]
 
 
 def test_estimators_of_every_kind_are_scored() -> None:
