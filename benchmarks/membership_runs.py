@@ -169,9 +169,9 @@ def of_catalogue(name: str, claim: Any) -> MembershipAudit:
 
 
 def study(name: str, target: Any, audited: Data, models: int, population: Data | None) -> Study:
-    """A study that keeps its trainings."""
-    folder = KEPT / name
-    return Study(target, audited, models, population=population, folder=folder, seed=SEED)
+    """A study of scores that keeps its trainings."""
+    terms: dict[str, Any] = {"population": population, "released": "scores", "seed": SEED}
+    return Study(target, audited, models, folder=KEPT / name, **terms)
 
 
 RUNS: dict[str, Callable[[], MembershipAudit]] = {

@@ -391,6 +391,9 @@ def probes_of(data: Data, made_from: int) -> Data:
         return Data(data_probes.features, data_probes.labels)
     places = np.arange(_PROBES)
     rows = _spike(_PROBED)(table, table.rows[np.resize(places, _PROBES) % len(data)], places)
+    # Whole numbers may be places in a vocabulary, which a model refuses to go beyond.
+    ends = table.rows.min(axis=0), table.rows.max(axis=0)
+    rows = np.where(table.whole, np.clip(rows, *ends), rows)
     labels = None if data.labels is None else np.resize(np.unique(data.labels), _PROBES)
     probes = table.records(rows, labels)
     columns = min(_PROBES - len(data_probes), 2 * table.rows.shape[1])
