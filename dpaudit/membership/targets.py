@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -269,8 +269,8 @@ def as_target(given: Any, released: Released | str | None = None) -> Target:
 def numbers_of(model: Any) -> FloatArray | None:
     """The numbers that a model consists of, in one row; None for models that are no arrays.
 
-    An array, a tuple, list or mapping of arrays, a ``state_dict``, a fitted scikit-learn estimator
-    or pipeline.  Attributes of other objects may not be meant for anybody, and are left alone.
+    An array, a tuple, list, mapping or dataclass of arrays, a ``state_dict``, a fitted scikit-learn
+    estimator or pipeline.  Attributes of other objects may be meant for nobody, and are left alone.
     """
     parts = [np.asarray(part, dtype=np.float64).ravel() for part in _arrays(model)]
     return np.concatenate(parts) if parts else None
@@ -278,13 +278,7 @@ def numbers_of(model: Any) -> FloatArray | None:
 
 def _arrays(model: Any) -> Iterator[Array]:
     """Arrays of floats, in an order that is the same for all models of a training."""
-    if hasattr(model, "state_dict"):
-        model = model.state_dict()
-    elif hasattr(model, "get_weights"):
-        model = model.get_weights()
-    elif hasattr(model, "get_params") and hasattr(model, "fit"):
-        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
-        model = tuple(step for _, step in model.steps) if hasattr(model, "steps") else fitted
+    model = _parts(model)
     if isinstance(model, Mapping):
         for name in sorted(model, key=str):
             yield from _arrays(model[name])
@@ -297,6 +291,23 @@ def _arrays(model: Any) -> Iterator[Array]:
         array = np.asarray(model.detach().cpu() if hasattr(model, "detach") else model)
         if array.dtype.kind == "f" and array.size:
             yield array
+
+
+def _parts(model: Any) -> Any:
+    """The parts that a module, an estimator or a dataclass consists of; anything else as it is."""
+    if isinstance(model, type):
+        return None
+    if hasattr(model, "state_dict"):
+        return model.state_dict()
+    if hasattr(model, "get_weights"):
+        return model.get_weights()
+    if hasattr(model, "get_params") and hasattr(model, "fit"):
+        if hasattr(model, "steps"):
+            return tuple(step for _, step in model.steps)
+        return {name: value for name, value in vars(model).items() if name.endswith("_")}
+    if is_dataclass(model):
+        return {each.name: getattr(model, each.name) for each in fields(model)}
+    return model
 
 
 def named_target(name: str) -> Target:

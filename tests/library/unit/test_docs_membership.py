@@ -36,7 +36,7 @@ def test_every_attack_has_a_figure_on_a_setting_of_its_papers_kind(checkout: Pat
     table = page.split("<!-- attacks:")[1].split("<!-- end of attacks")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     shown = {row[1].strip(" `"): row for row in rows}
-    # Queries beside a record are made with canaries alone, and numbers of a model tell few canaries.
+    # Queries beside a record are made with canaries alone; numbers of a model tell few records.
     of_canaries = {"query_0", "numbers"}
     general = {name for name, attack in ATTACKS.items() if not of_canaries & set(attack.needs)}
     assert {f"synthetic: {kind}" for kind in KINDS} | general == set(shown)

@@ -49,6 +49,7 @@ from dpaudit.membership.signals import signals
 from dpaudit.membership.study import error_shares
 from dpaudit.membership.targets import Released, as_target, named_target, numbers_of
 from tests.support.membership import (
+    Linear,
     Null,
     background,
     copied,
@@ -659,7 +660,7 @@ def test_numbers_are_those_of_what_is_returned_and_of_nothing_else() -> None:
     piped = make_pipeline(StandardScaler(), LogisticRegression()).fit(features, labels)
     for model, size in (
         (np.zeros((2, 3)), 6), ((np.zeros(3), 0.5), 4), ({"a": np.zeros(2), "b": [np.zeros(1)]}, 3),
-        (Module(), 6), (line, 4), (piped, 4 + 10),
+        (Linear(np.zeros(3)), 3), (Module(), 6), (line, 4), (piped, 4 + 10),
     ):  # fmt: skip
         found = numbers_of(model)
         assert found is not None
