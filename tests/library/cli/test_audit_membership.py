@@ -33,6 +33,16 @@ def score(model, records):
 def wrong(records, rng):
     return np.zeros(3)[7]
 
+class Hidden:
+    def __init__(self, numbers):
+        self._numbers = numbers
+
+    def __getitem__(self, places):
+        return self._numbers[places]
+
+def hiding(records, rng):
+    return Hidden(fit(records, rng))
+
 def never(records, rng):
     raise KeyboardInterrupt("trained")
 """
@@ -246,7 +256,7 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit", "needy:fit", "1", "2", "--claim", "1"], "No module named 'not_there'"),
         (["audit", "trained_here:wrong", "--data", "data.npz"],
          r"trained_here.py:\d+ raised IndexError: index 7 is out of bounds"),
-        (["audit", "trained_here:fit", "--data", "data.npz", "--set", "released=parameters"],
+        (["audit", "trained_here:hiding", "--data", "data.npz", "--set", "released=parameters"],
          "shows scores and no parameters"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--set", "attack=x"],
          "expected one of"),
