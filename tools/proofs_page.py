@@ -43,6 +43,7 @@ ASSUMING = """\
 Axiom computed_before : forall statement : Prop, statement.
 Ltac number ::= exact (computed_before _).
 """
+_ROUTE = re.compile(r"(?:^|: )([^:;]+): no Coq export yet; it needs ([^;]+)")
 _CITED = re.compile(
     r"\(\*(?P<text>[^*]*?\b(?:19|20)\d\d\b[^*]*?)\*\)\s+"
     r"(?P<kind>Axiom|Theorem|Lemma|Definition) (?P<name>\w+)"
@@ -209,11 +210,12 @@ def _share(rows: list[Row]) -> Iterator[str]:
     most = max(map(len, proved), default=0)
     seconds = sorted(row["seconds"] for row in rows if row["proved"]) or [0]
     yield "## The catalogue\n"
+    waiting = f", and has not read {unread} of them yet" if unread else ""
     yield (
-        f"The kernel accepts {len(proved)} of the catalogue's {claims} claims, and has not read "
-        f"{unread} of them yet. Of the {claims - unread} that were read, {unproved} are not proved "
-        f"by their certificates, and {len(left_out) - unread - unproved} have no export. A claim "
-        f"rests on at most {most} hypotheses; an entry took {seconds[-1]:g} s of one core at most, "
+        f"The kernel accepts {len(proved)} of the catalogue's {claims} claims{waiting}. "
+        f"Certificates do not prove {unproved} of the {claims - unread} that were read, and "
+        f"{len(left_out) - unread - unproved} have no export. A claim rests on at most {most} "
+        f"hypotheses; an entry took {seconds[-1]:g} s of one core at most, "
         f"{seconds[len(seconds) // 2]:g} s in the middle.\n"
     )
 
@@ -230,15 +232,17 @@ def _hypotheses(rows: list[Row]) -> Iterator[str]:
 
 
 def _open(rows: list[Row]) -> Iterator[str]:
-    needs: Counter[str] = Counter()
-    for row in rows:
-        for why in row["left_out"].values():
-            found = re.search(r"([\w.]+(?: of \w+)?): no Coq export yet", why)
-            stated = "the certificate does not prove the claim"
-            needs[found[1] if found else stated if "nothing to prove" in why else why[:80]] += 1
+    needs = Counter(needed(why) for row in rows for why in row["left_out"].values())
     yield "## Claims without a proof\n"
-    yield "| what it would need | claims |"
-    yield "|---|---|"
-    for name, number in sorted(needs.items(), key=lambda item: (-item[1], item[0])):
-        yield f"| {name} | {number} |"
+    yield "| route | what an export would need | claims |"
+    yield "|---|---|---|"
+    for (route, need), number in sorted(needs.items(), key=lambda item: (-item[1], item[0])):
+        yield f"| {route} | {need} | {number} |"
     yield ""
+
+
+def needed(why: str) -> tuple[str, str]:
+    """The route that a claim without a proof takes, and what an export of it would need."""
+    if found := _ROUTE.search(why):
+        return found[1], found[2]
+    return ("the certificate does not prove the claim" if "nothing to prove" in why else why), ""
